@@ -1,0 +1,75 @@
+// The element types of GGUF files: ids, names and block sizes. A row of a quantised tensor is a
+// sequence of blocks, each of which holds the same number of elements in the same number of bytes.
+// Source of the ids and sizes: the GGUF specification.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+
+enum class GgmlType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ8_1 = 9,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kQ8_K = 15,
+  kIQ2_XXS = 16,
+  kIQ2_XS = 17,
+  kIQ3_XXS = 18,
+  kIQ1_S = 19,
+  kIQ4_NL = 20,
+  kIQ3_S = 21,
+  kIQ2_S = 22,
+  kIQ4_XS = 23,
+  kI8 = 24,
+  kI16 = 25,
+  kI32 = 26,
+  kI64 = 27,
+  kF64 = 28,
+  kIQ1_M = 29,
+  kBF16 = 30,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
+  kMXFP4 = 39,
+  kNVFP4 = 40,
+  kQ1_0 = 41,
+  kQ2_0 = 42,
+};
+
+struct GgmlTypeInfo {
+  GgmlType type;
+  absl::string_view name;  // as people write it: "Q4_K"
+  int block_elements;
+  int block_bytes;
+};
+
+// The type with this id in a file, or null for ids that are unknown or were removed.
+const GgmlTypeInfo* FindGgmlType(uint32_t id);
+// "Q4_2, which was removed from the format" or "unknown type 77", for an id that FindGgmlType lacks.
+std::string DescribeBadGgmlType(uint32_t id);
+
+// Requires: an enumerator.
+const GgmlTypeInfo& TypeInfo(GgmlType type);
+inline absl::string_view GgmlTypeName(GgmlType type) { return TypeInfo(type).name; }
+
+// The type that kernels read the same blocks as; nullopt for types that must be dequantised.
+std::optional<kernels::DType> NativeDType(GgmlType type);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_

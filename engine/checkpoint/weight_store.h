@@ -1,0 +1,91 @@
+// WeightStore: a checkpoint's weights in the form that kernels read, checked against the name and
+// shape that the model expects.
+//
+//   ASSIGN_OR_RETURN(auto store, WeightStore::Create(std::move(file), {}));
+//   ASSIGN_OR_RETURN(PackedMatrix q, store->Matrix({.name = "blk.0.attn_q.weight",
+//                                                   .rows = 576, .cols = 576}));
+//
+// F32, F16, BF16, Q8_0, Q4_0 and Q4_1 keep their type; every other type is dequantised, exactly, to
+// F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is packed.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/checkpoint/gguf.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/packed_matrix.h"
+
+namespace tidepool::engine {
+
+// A matrix [rows, cols] (outputs, inputs) inside a tensor of GGUF shape {cols, tensor_rows, slabs}.
+struct MatrixRef {
+  absl::string_view name;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t first_row = 0;    // where the matrix begins in its slab, for fused tensors such as attn_qkv
+  int64_t tensor_rows = 0;  // rows of a whole slab; 0: the same as `rows`
+  int64_t slab = 0;         // which expert of a stacked tensor
+  int64_t slabs = 1;        // experts in the tensor
+};
+
+struct WeightStoreOptions {
+  int threads = 0;  // that check and pack; 0: as many as the machine has
+};
+
+// Thread-compatible. Weights handed out live as long as the store and never move.
+class WeightStore {
+ public:
+  static absl::StatusOr<std::unique_ptr<WeightStore>> Create(GgufFile file,
+                                                             WeightStoreOptions options);
+
+  // Packs on first use, and returns the same weights for the same ref later. INVALID_ARGUMENT names
+  // the tensor when it is missing, has another shape, is of a type that cannot be read, or holds a
+  // NaN or an infinity (in quantised blocks: in a scale).
+  absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
+
+  // A tensor of `size` elements in one dimension, of any float type, as float32.
+  absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
+
+  bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
+  const GgufFile& file() const { return file_; }
+
+  // Resident bytes of all matrices and vectors handed out so far.
+  size_t weight_bytes() const { return weight_bytes_; }
+
+  // Tensors of which nothing was ever asked for, in file order. A loader that is done rejects what
+  // it would otherwise ignore in silence.
+  std::vector<absl::string_view> Unused() const;
+
+ private:
+  // Tensor index, first row counted over all slabs, rows.
+  using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
+
+  WeightStore(GgufFile file, int threads);
+  absl::StatusOr<const GgufTensor*> Require(absl::string_view name) const;
+  size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
+  absl::StatusOr<kernels::PackedMatrix> PackRows(const GgufTensor& tensor, int64_t first_row,
+                                                 int64_t rows);
+
+  GgufFile file_;
+  base::ThreadPool pool_;
+  absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
+  absl::flat_hash_map<size_t, std::vector<float>> vectors_;
+  std::vector<kernels::Buffer> buffers_;
+  std::vector<bool> used_;  // by tensor index
+  size_t weight_bytes_ = 0;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
