@@ -1,0 +1,60 @@
+// Batch of Spans: what one forward pass computes. Prefill, a chunk of it, decode, verify, denoise and
+// image rows differ only in what a Span holds.
+#ifndef TIDEPOOL_ENGINE_MODEL_BATCH_H_
+#define TIDEPOOL_ENGINE_MODEL_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+
+namespace tidepool::engine {
+
+// Whether a span's KV stays: kAppend rows are final, kScratch rows will be overwritten.
+enum class KvWrite : uint8_t { kAppend, kScratch };
+
+// Consecutive rows of one sequence.
+struct Span {
+  // KV slot of the first row; row i takes slot first_slot + i.
+  int64_t first_slot = 0;
+  // One id per row. Requires: not empty, each in [0, vocab_size).
+  std::vector<int32_t> token_ids;
+  // RoPE position of each row; empty: the row's KV slot.
+  std::vector<int64_t> positions;
+  kernels::Mask mask = kernels::Mask::kCausal;
+  KvWrite kv = KvWrite::kAppend;
+  // Rows of this span, ascending, whose logits are wanted.
+  std::vector<int32_t> logit_rows;
+  // Block table of each KV group; covers slots [0, first_slot + rows). Borrowed from a KvLease.
+  std::vector<absl::Span<const int32_t>> blocks;
+
+  int64_t rows() const { return static_cast<int64_t>(token_ids.size()); }
+};
+
+struct Batch {
+  std::vector<Span> spans;
+
+  int64_t rows() const {
+    int64_t total = 0;
+    for (const Span& span : spans) total += span.rows();
+    return total;
+  }
+  int64_t logit_rows() const {
+    int64_t total = 0;
+    for (const Span& span : spans) total += static_cast<int64_t>(span.logit_rows.size());
+    return total;
+  }
+};
+
+// What a forward pass returns; lives in its Workspace until the next one.
+struct StepOutput {
+  // [batch.logit_rows(), vocab_size]: spans in order, wanted rows of each in order.
+  kernels::ConstMatrixView logits;
+  // [batch.logit_rows(), hidden_size]: the same rows after the final norm.
+  kernels::ConstMatrixView hidden;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_BATCH_H_

@@ -1,0 +1,37 @@
+// What each layer keeps per token, and the view of the arena that holds it.
+#ifndef TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
+#define TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace tidepool::engine {
+
+enum class KvKind : uint8_t {
+  kFull,    // every token's keys and values
+  kWindow,  // those of the last `window` tokens
+};
+
+// Layers of equal spec form a group with its own block table.
+struct KvSpec {
+  KvKind kind = KvKind::kFull;
+  int64_t window = 0;
+  int kv_heads = 0;
+  int k_dim = 0;
+  int v_dim = 0;
+  kernels::DType dtype = kernels::DType::kF16;
+
+  friend bool operator==(const KvSpec&, const KvSpec&) = default;
+};
+
+// Where the KV of each layer lies. Owned by the KvCache; a model only borrows it.
+struct KvView {
+  std::vector<kernels::KvLayer> layers;  // one per model layer
+  std::vector<int> group_of_layer;       // index into Span::blocks
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_

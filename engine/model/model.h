@@ -1,0 +1,54 @@
+// Model: the forward pass over a batch, as the engine sees it.
+#ifndef TIDEPOOL_ENGINE_MODEL_MODEL_H_
+#define TIDEPOOL_ENGINE_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/batch.h"
+#include "engine/model/kv_spec.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+
+// The largest batch that a Workspace must hold.
+struct BatchLimits {
+  int64_t rows = 512;
+  int64_t logit_rows = 64;
+};
+
+// Experts computed by one forward, summed over layers: (layer, expert) pairs that were ready when the
+// routing became known, and those that had to be fetched.
+struct ExpertCounts {
+  int64_t hits = 0;
+  int64_t misses = 0;
+};
+
+// Const after load; Forward is called from one thread at a time (the engine's step thread), because
+// the backend beneath it is thread-compatible.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual int vocab_size() const = 0;
+  virtual int hidden_size() const = 0;
+  // One per layer; what the KvCache must keep.
+  virtual const std::vector<KvSpec>& kv_specs() const = 0;
+  // Bytes of arena that a Forward within `limits` needs.
+  virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
+
+  // Computes the batch: writes each row's KV, returns the wanted logits. Resets `workspace` first;
+  // the result lives there. Errors: INTERNAL (an expert's record could not be read); afterwards the
+  // KV of the batch's rows is undefined, everything before it is untouched.
+  virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
+                                             kernels::Arena* workspace) = 0;
+
+  // Experts of the last Forward.
+  virtual ExpertCounts last_expert_counts() const = 0;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_MODEL_H_

@@ -1,0 +1,56 @@
+// CHECK: a broken invariant of our own code ends the process with the place and the reason.
+// Never for outside input: that gets an absl::Status.
+//
+//   CHECK(slot < slots) << "slot " << slot << " of " << slots;
+#ifndef TIDEPOOL_KERNELS_BASE_CHECK_H_
+#define TIDEPOOL_KERNELS_BASE_CHECK_H_
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+namespace tidepool::base {
+
+// Collects the message of a failed CHECK; aborts when destroyed. Used by the macros only.
+class CheckFailure {
+ public:
+  CheckFailure(const char* file, int line, const char* condition) {
+    message_ << file << ":" << line << ": CHECK(" << condition << ") failed. ";
+  }
+  CheckFailure(const CheckFailure&) = delete;
+  CheckFailure& operator=(const CheckFailure&) = delete;
+  [[noreturn]] ~CheckFailure() {
+    std::fprintf(stderr, "%s\n", message_.str().c_str());
+    std::abort();
+  }
+  std::ostream& stream() { return message_; }
+
+ private:
+  std::ostringstream message_;
+};
+
+// Gives both branches of the CHECK conditional the type void.
+struct Voidify {
+  void operator&(std::ostream&) const {}
+};
+
+}  // namespace tidepool::base
+
+#define CHECK(condition)                       \
+  (condition) ? (void)0                        \
+              : ::tidepool::base::Voidify() & \
+                    ::tidepool::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define CHECK_OP_(a, op, b) CHECK((a)op(b)) << (a) << " vs " << (b) << " "
+#define CHECK_EQ(a, b) CHECK_OP_(a, ==, b)
+#define CHECK_NE(a, b) CHECK_OP_(a, !=, b)
+#define CHECK_LT(a, b) CHECK_OP_(a, <, b)
+#define CHECK_LE(a, b) CHECK_OP_(a, <=, b)
+#define CHECK_GT(a, b) CHECK_OP_(a, >, b)
+#define CHECK_GE(a, b) CHECK_OP_(a, >=, b)
+#define CHECK_OK(expr)                                                          \
+  do {                                                                          \
+    const auto check_ok_status_ = (expr);                                       \
+    CHECK(check_ok_status_.ok()) << check_ok_status_.ToString();                \
+  } while (false)
+
+#endif  // TIDEPOOL_KERNELS_BASE_CHECK_H_

@@ -1,0 +1,24 @@
+// Time as an argument: what needs the time takes a Clock, so a test can drive it.
+#ifndef TIDEPOOL_KERNELS_BASE_CLOCK_H_
+#define TIDEPOOL_KERNELS_BASE_CLOCK_H_
+
+#include "absl/time/time.h"
+
+namespace tidepool::base {
+
+// Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Never goes back; its zero is arbitrary. For durations and deadlines.
+  virtual absl::Duration Monotonic() const = 0;
+  // Wall time; may jump. For stamps that people read.
+  virtual absl::Time Now() const = 0;
+
+  // The machine's clock; lives for ever.
+  static const Clock& Real();
+};
+
+}  // namespace tidepool::base
+
+#endif  // TIDEPOOL_KERNELS_BASE_CLOCK_H_

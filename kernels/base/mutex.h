@@ -1,0 +1,79 @@
+// std::mutex with Clang's thread-safety annotations. Debian's Abseil is not built for TSan (its Mutex
+// gives false races), so our own code locks with these.
+//
+//   base::Mutex mutex_;
+//   int jobs_ TIDEPOOL_GUARDED_BY(mutex_);
+//   base::MutexLock lock(&mutex_);
+#ifndef TIDEPOOL_KERNELS_BASE_MUTEX_H_
+#define TIDEPOOL_KERNELS_BASE_MUTEX_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/time/time.h"
+
+#if defined(__clang__)
+#define TIDEPOOL_ANNOTATION_(x) __attribute__((x))
+#else
+#define TIDEPOOL_ANNOTATION_(x)
+#endif
+#define TIDEPOOL_GUARDED_BY(mutex) TIDEPOOL_ANNOTATION_(guarded_by(mutex))
+#define TIDEPOOL_REQUIRES(mutex) TIDEPOOL_ANNOTATION_(exclusive_locks_required(mutex))
+#define TIDEPOOL_EXCLUDES(mutex) TIDEPOOL_ANNOTATION_(locks_excluded(mutex))
+
+namespace tidepool::base {
+
+// Thread-safe.
+class TIDEPOOL_ANNOTATION_(capability("mutex")) Mutex {
+ public:
+  void Lock() TIDEPOOL_ANNOTATION_(acquire_capability()) { mutex_.lock(); }
+  void Unlock() TIDEPOOL_ANNOTATION_(release_capability()) { mutex_.unlock(); }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+// Holds a Mutex for its own lifetime.
+class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex))
+      : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  ~MutexLock() TIDEPOOL_ANNOTATION_(release_capability()) { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* mutex_;
+};
+
+// Thread-safe. Wakes can be spurious: wait in a loop over the condition.
+class CondVar {
+ public:
+  // Requires: the caller holds `mutex`.
+  void Wait(Mutex* mutex) TIDEPOOL_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  // Returns false when `timeout` passed without a wake.
+  bool WaitFor(Mutex* mutex, absl::Duration timeout) TIDEPOOL_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    const bool woken = condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) ==
+                       std::cv_status::no_timeout;
+    lock.release();
+    return woken;
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace tidepool::base
+
+#endif  // TIDEPOOL_KERNELS_BASE_MUTEX_H_

@@ -1,0 +1,28 @@
+// Macros that pass an absl::Status up the stack.
+#ifndef TIDEPOOL_KERNELS_BASE_STATUS_MACROS_H_
+#define TIDEPOOL_KERNELS_BASE_STATUS_MACROS_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#define TIDEPOOL_CONCAT_INNER_(a, b) a##b
+#define TIDEPOOL_CONCAT_(a, b) TIDEPOOL_CONCAT_INNER_(a, b)
+
+// Returns from the enclosing function when `expr` is an error.
+#define RETURN_IF_ERROR(expr)                        \
+  do {                                               \
+    if (::absl::Status status_ = (expr); !status_.ok()) return status_; \
+  } while (false)
+
+// ASSIGN_OR_RETURN(auto x, F()): declares or assigns x from a StatusOr, or returns its error.
+#define ASSIGN_OR_RETURN(lhs, expr) \
+  ASSIGN_OR_RETURN_IMPL_(TIDEPOOL_CONCAT_(status_or_, __LINE__), lhs, expr)
+
+#define ASSIGN_OR_RETURN_IMPL_(value, lhs, expr)      \
+  auto value = (expr);                                \
+  if (!value.ok()) return std::move(value).status();  \
+  lhs = std::move(value).value()
+
+#endif  // TIDEPOOL_KERNELS_BASE_STATUS_MACROS_H_

@@ -1,0 +1,154 @@
+#include "kernels/base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/check.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::base {
+namespace {
+
+// A forward pass opens hundreds of loops of 20 to 200 us with short gaps: a worker that spins through
+// the gap joins within a microsecond, where a wake from sleep costs tens. Past it the worker sleeps, so
+// that an idle process uses no CPU.
+constexpr auto kSpinTime = std::chrono::microseconds(150);
+constexpr int kSpinsPerClockRead = 64;
+// The caller's wait for a worker in its last range: after this many spins it offers its core, because
+// on a busy machine that worker may not be running.
+constexpr int kSpinsBeforeYield = 2000;
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The gate packs the loop's number, whether it may be joined, and how many workers are inside:
+// number << 17 | open << 16 | inside. One word, so joining an open loop and closing it cannot cross.
+constexpr uint64_t kInsideMask = 0xffff;
+constexpr uint64_t kOpen = 1 << 16;
+constexpr uint64_t kNumberUnit = 1 << 17;
+
+constexpr uint64_t LoopNumber(uint64_t gate) { return gate / kNumberUnit; }
+
+}  // namespace
+
+struct ThreadPool::State {
+  using Body = absl::FunctionRef<void(int64_t, int64_t, int)>;
+
+  // Runs ranges of the current loop until none is left.
+  void RunRanges(int worker) {
+    for (;;) {
+      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      (*body)(begin, std::min(count, begin + grain), worker);
+    }
+  }
+
+  bool HasNewLoop(uint64_t seen) const {
+    const uint64_t now = gate.load(std::memory_order_seq_cst);
+    return (now & kOpen) != 0 && LoopNumber(now) != seen;
+  }
+
+  // Returns once a loop other than `seen` is open, or the pool stops.
+  void AwaitLoop(uint64_t seen) {
+    const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+    while (std::chrono::steady_clock::now() < deadline) {
+      for (int i = 0; i < kSpinsPerClockRead; ++i) {
+        if (HasNewLoop(seen) || stopping.load(std::memory_order_relaxed)) return;
+        Pause();
+      }
+    }
+    MutexLock lock(&mutex);
+    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`: one of
+    // the two sees the other, so no loop opens unnoticed.
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    while (!HasNewLoop(seen) && !stopping.load(std::memory_order_relaxed)) wake.Wait(&mutex);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void RunWorker(int worker) {
+    uint64_t seen = 0;
+    while (!stopping.load(std::memory_order_relaxed)) {
+      uint64_t now = gate.load(std::memory_order_acquire);
+      if ((now & kOpen) == 0 || LoopNumber(now) == seen) {
+        AwaitLoop(seen);
+        continue;
+      }
+      if (!gate.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) continue;
+      seen = LoopNumber(now);
+      RunRanges(worker);
+      gate.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  // The current loop. Written only while the gate is shut and nobody is inside.
+  const Body* body = nullptr;
+  int64_t count = 0;
+  int64_t grain = 1;
+  alignas(64) std::atomic<int64_t> next{0};
+  alignas(64) std::atomic<uint64_t> gate{0};
+  std::atomic<int> sleepers{0};
+  std::atomic<bool> stopping{false};
+  Mutex mutex;
+  CondVar wake;
+  std::vector<std::thread> workers;
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  CHECK(threads >= 1 && threads <= 1024) << "a pool of " << threads << " threads";
+  for (int worker = 1; worker < threads; ++worker) {
+    state_->workers.emplace_back([state = state_.get(), worker] { state->RunWorker(worker); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    MutexLock lock(&state_->mutex);
+    state_->stopping.store(true, std::memory_order_relaxed);
+  }
+  state_->wake.NotifyAll();
+  for (std::thread& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+
+void ThreadPool::ParallelFor(int64_t count, int64_t grain,
+                             absl::FunctionRef<void(int64_t, int64_t, int)> body) {
+  CHECK(grain >= 1) << "grain " << grain;
+  if (count <= 0) return;
+  State& state = *state_;
+  state.body = &body;
+  state.count = count;
+  state.grain = grain;
+  state.next.store(0, std::memory_order_relaxed);
+  if (state.workers.empty() || count <= grain) {
+    state.RunRanges(0);
+    return;
+  }
+  const uint64_t shut = state.gate.load(std::memory_order_relaxed);
+  state.gate.store(shut + kNumberUnit + kOpen, std::memory_order_seq_cst);
+  if (state.sleepers.load(std::memory_order_seq_cst) > 0) {
+    // Taken and dropped so that a worker between its last look at the gate and its sleep hears this.
+    { MutexLock lock(&state.mutex); }
+    state.wake.NotifyAll();
+  }
+  state.RunRanges(0);
+  // No range is left: late workers need not join. Those inside finish their last range.
+  state.gate.fetch_and(~kOpen, std::memory_order_relaxed);
+  for (int spins = 0; (state.gate.load(std::memory_order_acquire) & kInsideMask) != 0; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+}  // namespace tidepool::base

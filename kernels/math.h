@@ -1,0 +1,125 @@
+// Scalar arithmetic whose bits are ours: the same on every machine and, lane by lane, in the SIMD forms
+// of cpu/. Built of IEEE operations, fused multiply-adds written out, and bit moves; rounding is to
+// nearest even, as the environment stands by default. Never libm's exp or sin, whose results vary with
+// its version and the CPU.
+//
+// All functions are `static`: files compiled for different ISAs include this header, and must not share
+// one copy of a function that the linker picks.
+#ifndef TIDEPOOL_KERNELS_MATH_H_
+#define TIDEPOOL_KERNELS_MATH_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace tidepool::kernels {
+
+static inline uint32_t FloatBits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+static inline float FloatFromBits(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+static inline float F16ToF32(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 31;
+  const uint32_t mantissa = half & 0x3ff;
+  if (exponent == 31) {  // infinity, or a NaN, which becomes quiet
+    return FloatFromBits(sign | 0x7f800000 | mantissa << 13 | (mantissa != 0 ? 0x400000 : 0));
+  }
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return FloatFromBits(sign | FloatBits(magnitude));
+  }
+  return FloatFromBits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+// To nearest even; past the range to infinity; a NaN stays a (quiet) NaN.
+static inline uint16_t F32ToF16(float value) {
+  const uint32_t bits = FloatBits(value);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00 | ((magnitude >> 13) & 0x3ff);
+  if (magnitude >= 0x47800000) return sign | 0x7c00;  // 65536 and above
+  if (magnitude < 0x38800000) {                       // below the smallest normal, 2^-14
+    // Adding 0.5 leaves the value's multiple of 2^-24, rounded to nearest even, in the low bits.
+    const float shifted = FloatFromBits(magnitude) + 0.5f;
+    return sign | (FloatBits(shifted) - 0x3f000000);
+  }
+  // Rounds in place; a carry out of the mantissa moves the exponent up, to infinity past 65519.
+  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
+  return sign | ((rounded - 0x38000000) >> 13);
+}
+
+static inline float BF16ToF32(uint16_t half) {
+  return FloatFromBits(static_cast<uint32_t>(half) << 16);
+}
+
+// To nearest even; a NaN stays a (quiet) NaN.
+static inline uint16_t F32ToBF16(float value) {
+  const uint32_t bits = FloatBits(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16) | 0x40;
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+// Adding this to |x| < 2^22 leaves x, rounded to the nearest even integer, in the low mantissa bits.
+inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
+
+static inline float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
+
+// Exp: x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial for e^r and a shift by n.
+inline constexpr float kExpLog2E = 0x1.715476p+0f;
+inline constexpr float kExpLn2High = 0x1.62e400p-1f;  // 15 bits: n * high is exact
+inline constexpr float kExpLn2Low = 0x1.7f7d1cp-20f;
+// e^r = 1 + r + r^2 (c0 + c1 r + ...): the Taylor coefficients. The first term left out is r^8 / 8!,
+// below 2^-27 of the result.
+inline constexpr float kExpC0 = 1.0f / 2;
+inline constexpr float kExpC1 = 1.0f / 6;
+inline constexpr float kExpC2 = 1.0f / 24;
+inline constexpr float kExpC3 = 1.0f / 120;
+inline constexpr float kExpC4 = 1.0f / 720;
+inline constexpr float kExpC5 = 1.0f / 5040;
+inline constexpr float kExpMin = -87.0f;  // below: exactly 0 (the true value is under 2^-125)
+inline constexpr float kExpMax = 88.72283f;  // above: infinity
+
+// e^x within 2 ulp, and exactly 1 at 0. Infinity, 0 and NaN as one expects.
+static inline float Exp(float x) {
+  if (x < kExpMin) return 0.0f;
+  if (x > kExpMax) return __builtin_inff();
+  if (x != x) return x;
+  const float n = RoundToEven(x * kExpLog2E);
+  const float r = __builtin_fmaf(-n, kExpLn2Low, __builtin_fmaf(-n, kExpLn2High, x));
+  float p = __builtin_fmaf(kExpC5, r, kExpC4);
+  p = __builtin_fmaf(p, r, kExpC3);
+  p = __builtin_fmaf(p, r, kExpC2);
+  p = __builtin_fmaf(p, r, kExpC1);
+  p = __builtin_fmaf(p, r, kExpC0);
+  p = __builtin_fmaf(p, r * r, r) + 1.0f;
+  // 2^n in two steps: n reaches 128, whose exponent field alone would be infinity's.
+  const int32_t exponent = static_cast<int32_t>(n);
+  const int32_t half = exponent >> 1;
+  const float first = FloatFromBits(static_cast<uint32_t>(half + 127) << 23);
+  const float second = FloatFromBits(static_cast<uint32_t>(exponent - half + 127) << 23);
+  return p * first * second;
+}
+
+static inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+
+static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+
+struct SinCosResult {
+  double sin;
+  double cos;
+};
+
+// sin and cos of `angle` radians within 1e-15, for |angle| < 2^30. Above, and for NaN: NaN.
+SinCosResult SinCos(double angle);
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_MATH_H_

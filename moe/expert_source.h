@@ -1,0 +1,36 @@
+// Where experts' weights come from. Tiers (resident, disk, device, remote) are ExpertSources; the
+// ExpertScheduler computes whatever its source has ready.
+#ifndef TIDEPOOL_MOE_EXPERT_SOURCE_H_
+#define TIDEPOOL_MOE_EXPERT_SOURCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+
+namespace tidepool::moe {
+
+struct ReadyExpert {
+  int32_t expert = 0;
+  const kernels::FfnWeights* weights = nullptr;  // valid until the next call on the source
+};
+
+// Engine thread only.
+class ExpertSource {
+ public:
+  virtual ~ExpertSource() = default;
+
+  // Asks for experts (ascending, distinct) of one MoE layer. The routing of a layer becomes known
+  // here, once per forward. Requires that the layer before has been drained by NextReady.
+  virtual void Request(int moe_layer, absl::Span<const int32_t> experts) = 0;
+
+  // The requested experts that are ready and not yet given out; blocks until there is one. Empty
+  // when all have been given out. An error (a damaged record, a failed read) names the expert.
+  virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady() = 0;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_EXPERT_SOURCE_H_
