@@ -30,6 +30,7 @@ struct Activation {
   const int8_t* quants = nullptr;  // [rows, cols]; null without the int8 form
   const float* scales = nullptr;   // [rows, cols / 32]: value = scale * quant
   const float* sums = nullptr;     // [rows, cols / 32]: scale * (sum of the block's quants)
+  const int32_t* quant_sums = nullptr;  // [rows, cols / 32]: the sum itself
 };
 
 // What MatMul does with a product: replaces `out`, or adds to it (a residual stream).

@@ -1,0 +1,133 @@
+#include "kernels/ops.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+namespace {
+
+void CheckSpans(int64_t rows, const KvLayer& layer, absl::Span<const KvSpan> spans) {
+  CHECK(layer.dtype == DType::kF32 || layer.dtype == DType::kF16 || layer.dtype == DType::kBF16)
+      << "KV of type " << DTypeName(layer.dtype);
+  CHECK(layer.kv_heads > 0 && layer.k_dim > 0 && layer.v_dim > 0 && layer.arena != nullptr);
+  for (const KvSpan& span : spans) {
+    CHECK(span.rows >= 0 && span.first_row >= 0 && span.first_row + span.rows <= rows)
+        << "span of rows " << span.first_row << " + " << span.rows << " in a batch of " << rows;
+    CHECK(span.first_slot >= 0 && span.window >= 0);
+    const int64_t slots = span.first_slot + span.rows;
+    CHECK(span.rows == 0 || slots <= static_cast<int64_t>(span.blocks.size()) * kKvBlockTokens)
+        << slots << " slots in " << span.blocks.size() << " blocks";
+  }
+}
+
+}  // namespace
+
+bool IsQuantised(DType dtype) { return BlockElements(dtype) > 1; }
+
+bool HasInt8Form(Precision precision, int64_t cols) {
+  return precision == Precision::kFast && cols % kQuantBlock == 0;
+}
+
+ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precision,
+                                    ActivationParts parts, Arena* arena) {
+  ActivationBuffer buffer;
+  buffer.values = parts == ActivationParts::kAll ? arena->AllocateMatrix(rows, cols)
+                                                 : MatrixView(nullptr, rows, cols);
+  if (!HasInt8Form(precision, cols)) return buffer;
+  const int64_t blocks = cols / kQuantBlock;
+  buffer.quants = arena->Allocate<int8_t>(rows * cols);
+  buffer.scales = arena->Allocate<float>(rows * blocks);
+  buffer.sums = arena->Allocate<float>(rows * blocks);
+  buffer.quant_sums = arena->Allocate<int32_t>(rows * blocks);
+  return buffer;
+}
+
+size_t ActivationBytes(int64_t rows, int64_t cols) {
+  const int64_t blocks = (cols + kQuantBlock - 1) / kQuantBlock;
+  return rows * (cols * (sizeof(float) + 1) + blocks * 3 * sizeof(float)) + 5 * kAlignment;
+}
+
+size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
+  return ActivationBytes(rows, width) + (groups + 1) * 2 * sizeof(int64_t) +
+         rows * sizeof(float) * width + 3 * kAlignment;
+}
+
+size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads) {
+  // Per thread: one segment's keys and values as float32, and a tile's running folds.
+  const int64_t dims = layer.k_dim + layer.v_dim;
+  const int64_t scratch = dims * kKvBlockTokens + 64 * (layer.v_dim + kKvBlockTokens + 8);
+  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) +
+         threads * (scratch * sizeof(float) + 8 * kAlignment) +
+         (spans + rows) * 8 * sizeof(int64_t) + 2 * kAlignment;
+}
+
+SlotRange VisibleSlots(const KvSpan& span, int64_t row) {
+  const int64_t slot = span.first_slot + row;
+  const int64_t end = span.mask == Mask::kCausal ? slot + 1 : span.first_slot + span.rows;
+  const int64_t begin = span.window == 0 ? 0 : std::max<int64_t>(0, slot - span.window + 1);
+  return {begin, end};
+}
+
+void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision) {
+  CHECK_EQ(x.values.cols, weight.cols);
+  CHECK(weight.cols % BlockElements(weight.dtype) == 0);
+  CHECK(precision == Precision::kExact || !IsQuantised(weight.dtype) || x.values.rows == 0 ||
+        x.quants != nullptr)
+      << "a quantised weight needs the int8 form of x: make x with Quantize or Norm";
+}
+
+void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision) {
+  CheckMatMul(x, target.weight, precision);
+  CHECK_EQ(target.out.rows, x.values.rows);
+  CHECK_EQ(target.out.cols, target.weight.rows);
+  CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
+}
+
+void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
+                  absl::Span<const KvSpan> spans) {
+  CHECK_EQ(k.rows, v.rows);
+  CHECK_EQ(k.cols, int64_t{layer.kv_heads} * layer.k_dim);
+  CHECK_EQ(v.cols, int64_t{layer.kv_heads} * layer.v_dim);
+  CheckSpans(k.rows, layer, spans);
+}
+
+void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer,
+                 absl::Span<const KvSpan> spans) {
+  CheckSpans(q.rows, layer, spans);
+  CHECK(heads > 0 && heads % layer.kv_heads == 0)
+      << heads << " query heads over " << layer.kv_heads << " KV heads";
+  CHECK_EQ(q.cols, int64_t{heads} * layer.k_dim);
+}
+
+void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin) {
+  CHECK(head_dim > 0 && x.cols % head_dim == 0) << x.cols << " columns, heads of " << head_dim;
+  CHECK(cos.rows == x.rows && sin.rows == x.rows && cos.cols == sin.cols);
+  CHECK_LE(2 * cos.cols, head_dim);
+}
+
+void CheckGate(ConstMatrixView logits, const GateSpec& spec) {
+  CHECK_EQ(logits.cols, spec.experts);
+  CHECK(spec.top_k > 0 && spec.top_k <= spec.experts)
+      << "top " << spec.top_k << " of " << spec.experts << " experts";
+}
+
+void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,
+                     Precision precision) {
+  for (const ExpertGroup& group : groups) {
+    const FfnWeights& weights = *group.weights;
+    CheckMatMul(x, weights.gate, precision);
+    CheckMatMul(x, weights.up, precision);
+    CHECK(weights.gate.rows == weights.up.rows && weights.gate.rows == weights.down.cols);
+    CHECK_EQ(weights.gate.rows, groups[0].weights->gate.rows);
+    CHECK_EQ(weights.down.rows, out.cols);
+    CHECK(precision == Precision::kExact || !IsQuantised(weights.down.dtype) ||
+          weights.down.cols % kQuantBlock == 0);
+    CHECK_EQ(group.rows.size(), group.out_rows.size());
+    for (const int32_t row : group.rows) CHECK(row >= 0 && row < x.values.rows) << "row " << row;
+    for (const int32_t row : group.out_rows) CHECK(row >= 0 && row < out.rows) << "row " << row;
+  }
+}
+
+}  // namespace tidepool::kernels
