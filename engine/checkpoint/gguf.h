@@ -145,13 +145,13 @@ class GgufFile {
     Part& operator=(Part&& other) noexcept;
     ~Part();
   };
-  class Reader;
-  friend class GgufParser;
 
   GgufFile() = default;
-  static absl::Status Map(const std::string& path, Part* part);
-  absl::StatusOr<const GgufEntry*> Require(absl::string_view key, bool is_array,
-                                           absl::string_view expected) const;
+  static absl::StatusOr<Part> Map(const std::string& path);
+  absl::Status AddPart(Part part);
+  absl::Status OpenOtherParts(int64_t count);
+  absl::StatusOr<const GgufEntry*> Require(absl::string_view key) const;
+  absl::Status WrongType(const GgufEntry& entry, absl::string_view expected) const;
 
   int version_ = 0;
   std::vector<Part> parts_;

@@ -1,0 +1,48 @@
+// GgufFile::Digest.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "engine/checkpoint/gguf.h"
+#include "xxhash.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr uint64_t kWholeDataBytes = 16 << 20;
+constexpr size_t kMaxSamples = 512;
+constexpr size_t kSampleBytes = 4096;
+
+struct FreeState {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+}  // namespace
+
+std::string GgufFile::Digest() const {
+  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
+  XXH3_128bits_reset(state.get());
+  uint64_t data_bytes = 0;
+  for (const Part& part : parts_) {
+    XXH3_128bits_update(state.get(), &part.size, sizeof(part.size));
+    XXH3_128bits_update(state.get(), part.data, part.data_start);
+    data_bytes += part.size - part.data_start;
+  }
+  if (data_bytes <= kWholeDataBytes) {
+    for (const Part& part : parts_) {
+      XXH3_128bits_update(state.get(), part.data + part.data_start, part.size - part.data_start);
+    }
+  } else {
+    // The middle of tensors that are spread evenly over the file.
+    const size_t samples = std::min(tensors_.size(), kMaxSamples);
+    for (size_t i = 0; i < samples; ++i) {
+      const GgufTensor& tensor = tensors_[i * tensors_.size() / samples];
+      const size_t bytes = std::min(tensor.bytes, kSampleBytes);
+      XXH3_128bits_update(state.get(), tensor.data + (tensor.bytes - bytes) / 2, bytes);
+    }
+  }
+  const XXH128_hash_t digest = XXH3_128bits_digest(state.get());
+  return absl::StrFormat("%016x%016x", digest.high64, digest.low64);
+}
+
+}  // namespace tidepool::engine
