@@ -20,9 +20,9 @@
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_IMPL_(TIDEPOOL_CONCAT_(status_or_, __LINE__), lhs, expr)
 
-#define ASSIGN_OR_RETURN_IMPL_(value, lhs, expr)      \
-  auto value = (expr);                                \
-  if (!value.ok()) return std::move(value).status();  \
-  lhs = std::move(value).value()
+#define ASSIGN_OR_RETURN_IMPL_(result, lhs, expr)      \
+  auto result = (expr);                                \
+  if (!result.ok()) return std::move(result).status(); \
+  lhs = std::move(result).value()
 
 #endif  // TIDEPOOL_KERNELS_BASE_STATUS_MACROS_H_
