@@ -72,7 +72,7 @@ class WeightStore {
   using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
 
   WeightStore(GgufFile file, int threads);
-  absl::StatusOr<const GgufTensor*> Require(absl::string_view name) const;
+  absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
   absl::StatusOr<kernels::PackedMatrix> PackRows(const GgufTensor& tensor, int64_t first_row,
                                                  int64_t rows);

@@ -1,0 +1,247 @@
+#include "engine/checkpoint/weight_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/dequantize.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/math.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::DType;
+using kernels::kPanelRows;
+using kernels::PackedBytes;
+using kernels::PackedMatrix;
+
+// Packed bytes that one thread takes at a time: large beside the cost of handing out, small enough
+// that the float32 scratch of a dequantised type stays in a cache.
+constexpr int64_t kChunkBytes = 256 << 10;
+
+constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
+
+template <typename T>
+T Load(const std::byte* at) {
+  T value;
+  __builtin_memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+// Infinities and NaNs have every exponent bit set.
+template <typename T>
+bool AllFinite(const std::byte* data, int64_t count, int64_t stride, T exponent) {
+  bool bad = false;
+  for (int64_t i = 0; i < count; ++i) bad |= (Load<T>(data + i * stride) & exponent) == exponent;
+  return !bad;
+}
+
+constexpr uint32_t kF32Exponent = 0x7f800000;
+constexpr uint16_t kF16Exponent = 0x7c00;
+constexpr uint16_t kBF16Exponent = 0x7f80;
+
+// Whether a row's numbers are finite: the weights themselves, or the scales of quantised blocks.
+bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
+  const int64_t blocks = cols / kernels::BlockElements(dtype);
+  const int block_bytes = kernels::BlockBytes(dtype);
+  switch (dtype) {
+    case DType::kF32:
+      return AllFinite<uint32_t>(row, blocks, block_bytes, kF32Exponent);
+    case DType::kBF16:
+      return AllFinite<uint16_t>(row, blocks, block_bytes, kBF16Exponent);
+    case DType::kF16:
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+      return AllFinite<uint16_t>(row, blocks, block_bytes, kF16Exponent);
+    case DType::kQ4_1:
+      return AllFinite<uint16_t>(row, blocks, block_bytes, kF16Exponent) &&
+             AllFinite<uint16_t>(row + 2, blocks, block_bytes, kF16Exponent);
+  }
+  return false;
+}
+
+bool IsFloatType(GgmlType type) {
+  return type == GgmlType::kF32 || type == GgmlType::kF16 || type == GgmlType::kBF16 ||
+         type == GgmlType::kF64;
+}
+
+void LowerTo(std::atomic<int64_t>* target, int64_t value) {
+  int64_t seen = target->load(std::memory_order_relaxed);
+  while (value < seen && !target->compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+// Checks and re-lays a range of rows of a tensor, some panels at a time. Thread-safe.
+class RowPacker {
+ public:
+  RowPacker(const GgufTensor& tensor, int64_t first_row, int64_t rows, std::byte* out)
+      : type_(tensor.type),
+        native_(NativeDType(tensor.type).has_value()),
+        dtype_(NativeDType(tensor.type).value_or(DType::kF32)),
+        cols_(tensor.dims[0]),
+        rows_(rows),
+        row_bytes_(tensor.row_bytes()),
+        panel_bytes_(PackedBytes(dtype_, kPanelRows, cols_)),
+        source_(tensor.data + first_row * row_bytes_),
+        out_(out) {}
+
+  int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
+  int64_t grain() const { return std::max<int64_t>(1, kChunkBytes / panel_bytes_); }
+  // The first row of the range that holds something not finite, or kNoBadRow.
+  int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
+
+  void Pack(int64_t begin_panel, int64_t end_panel) {
+    const int64_t begin = begin_panel * kPanelRows;
+    const int64_t count = std::min(end_panel * kPanelRows, rows_) - begin;
+    const std::byte* source = source_ + begin * row_bytes_;
+    std::vector<float> scratch;
+    int64_t stride = row_bytes_;
+    if (!native_) {
+      scratch.resize(count * cols_);
+      Dequantize(type_, source, absl::MakeSpan(scratch));
+      source = reinterpret_cast<const std::byte*>(scratch.data());
+      stride = cols_ * static_cast<int64_t>(sizeof(float));
+    }
+    for (int64_t row = 0; row < count; ++row) {
+      if (RowIsFinite(dtype_, source + row * stride, cols_)) continue;
+      LowerTo(&bad_row_, begin + row);
+      return;
+    }
+    kernels::Pack(dtype_, count, cols_, source, out_ + begin_panel * panel_bytes_);
+  }
+
+ private:
+  const GgmlType type_;
+  const bool native_;
+  const DType dtype_;
+  const int64_t cols_;
+  const int64_t rows_;
+  const int64_t row_bytes_;
+  const int64_t panel_bytes_;
+  const std::byte* const source_;
+  std::byte* const out_;
+  std::atomic<int64_t> bad_row_{kNoBadRow};
+};
+
+std::string ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
+  if (slabs == 1) return absl::StrCat("{", cols, ", ", rows, "}");
+  return absl::StrCat("{", cols, ", ", rows, ", ", slabs, "}");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
+                                                                 WeightStoreOptions options) {
+  constexpr int kMaxThreads = 1024;
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("WeightStoreOptions.threads: ", options.threads,
+                                                   ", expected 0 to ", kMaxThreads));
+  }
+  // The machine may not say how many it has: 0.
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::unique_ptr<WeightStore>(new WeightStore(std::move(file), threads));
+}
+
+WeightStore::WeightStore(GgufFile file, int threads)
+    : file_(std::move(file)), pool_(threads), used_(file_.tensors().size(), false) {}
+
+absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
+                                                       absl::string_view shape) {
+  const GgufTensor* tensor = file_.FindTensor(name);
+  if (tensor == nullptr) {
+    return file_.Error(name, absl::StrCat("missing, expected a tensor of shape ", shape));
+  }
+  used_[IndexOf(tensor)] = true;
+  return tensor;
+}
+
+absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
+  const int64_t slab_rows = ref.tensor_rows > 0 ? ref.tensor_rows : ref.rows;
+  CHECK(ref.rows > 0 && ref.cols > 0 && ref.first_row >= 0 &&
+        ref.first_row <= slab_rows - ref.rows && ref.slab >= 0 && ref.slab < ref.slabs)
+      << "a bad reference to " << ref.name;
+  const std::string shape = ShapeOf(ref.cols, slab_rows, ref.slabs);
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, shape));
+  if (tensor->dims != std::array<int64_t, 4>{ref.cols, slab_rows, ref.slabs, 1}) {
+    return file_.Error(ref.name,
+                       absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+  }
+  const int64_t first_row = ref.slab * slab_rows + ref.first_row;
+  const MatrixKey key(IndexOf(tensor), first_row, ref.rows);
+  const auto found = matrices_.find(key);
+  if (found != matrices_.end()) return found->second;
+  ASSIGN_OR_RETURN(const PackedMatrix matrix, PackRows(*tensor, first_row, ref.rows));
+  matrices_.emplace(key, matrix);
+  return matrix;
+}
+
+absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int64_t first_row,
+                                                   int64_t rows) {
+  if (!CanDequantize(tensor.type)) {
+    return file_.Error(tensor.name, absl::StrCat("type ", GgmlTypeName(tensor.type),
+                                                 " is not supported yet, expected a float type, "
+                                                 "Q4_0 to Q8_0, a K-quant, IQ4, MXFP4 or NVFP4"));
+  }
+  PackedMatrix matrix;
+  matrix.dtype = NativeDType(tensor.type).value_or(DType::kF32);
+  matrix.rows = rows;
+  matrix.cols = tensor.dims[0];
+  kernels::Buffer buffer(PackedBytes(matrix.dtype, rows, matrix.cols));
+  RowPacker packer(tensor, first_row, rows, buffer.data());
+  pool_.ParallelFor(packer.panels(), packer.grain(),
+                    [&](int64_t begin, int64_t end, int) { packer.Pack(begin, end); });
+  file_.DropPages(tensor.data + first_row * tensor.row_bytes(), rows * tensor.row_bytes());
+  if (packer.bad_row() != kNoBadRow) {
+    return file_.Error(tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
+                                                 " holds a NaN or an infinity, expected finite ",
+                                                 TypeInfo(tensor.type).block_elements > 1
+                                                     ? "scales"
+                                                     : "numbers"));
+  }
+  matrix.data = buffer.data();
+  weight_bytes_ += buffer.size();
+  buffers_.push_back(std::move(buffer));
+  return matrix;
+}
+
+absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view name, int64_t size) {
+  CHECK(size > 0) << "a bad size for " << name;
+  const std::string shape = absl::StrCat("{", size, "}");
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(name, shape));
+  const int64_t longest = *std::max_element(tensor->dims.begin(), tensor->dims.end());
+  if (tensor->elements() != size || longest != size) {
+    return file_.Error(name, absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+  }
+  if (!IsFloatType(tensor->type)) {
+    return file_.Error(name, absl::StrCat("type ", GgmlTypeName(tensor->type),
+                                          ", expected F32, F16, BF16 or F64"));
+  }
+  const auto [found, is_new] = vectors_.try_emplace(IndexOf(tensor));
+  std::vector<float>& values = found->second;
+  if (!is_new) return absl::MakeConstSpan(values);
+  values.resize(size);
+  Dequantize(tensor->type, tensor->data, absl::MakeSpan(values));
+  if (!RowIsFinite(DType::kF32, reinterpret_cast<const std::byte*>(values.data()), size)) {
+    vectors_.erase(found);
+    return file_.Error(name, "holds a NaN or an infinity, expected finite numbers");
+  }
+  weight_bytes_ += size * sizeof(float);
+  return absl::MakeConstSpan(values);
+}
+
+std::vector<absl::string_view> WeightStore::Unused() const {
+  std::vector<absl::string_view> names;
+  for (size_t i = 0; i < used_.size(); ++i) {
+    if (!used_[i]) names.push_back(file_.tensors()[i].name);
+  }
+  return names;
+}
+
+}  // namespace tidepool::engine
