@@ -1,0 +1,96 @@
+// What the parts of ModelConfig::Parse share: ranges, and reading keys under an architecture's prefix.
+// Implementation detail of ModelConfig.
+#ifndef TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
+#define TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/model/model_config.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+
+// Limits far above real models; they keep every product of sizes inside 64 bits and every size an int.
+inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxHeadDim = 4096;
+inline constexpr int64_t kMaxWidth = 1 << 20;
+inline constexpr int64_t kMaxVocabulary = 1 << 24;
+inline constexpr int64_t kMaxExperts = 4096;
+inline constexpr int64_t kMaxContext = 1 << 30;
+
+// Reads the keys of one file under its architecture's prefix, with ranges.
+class Keys {
+ public:
+  Keys(const GgufFile& file, absl::string_view architecture)
+      : file_(file), prefix_(absl::StrCat(architecture, ".")) {}
+
+  std::string Name(absl::string_view suffix) const { return absl::StrCat(prefix_, suffix); }
+  bool Has(absl::string_view suffix) const { return file_.HasKey(Name(suffix)); }
+
+  absl::Status Invalid(absl::string_view suffix, absl::string_view message) const {
+    return file_.Error(Name(suffix), message);
+  }
+  absl::Status Unsupported(absl::string_view suffix, absl::string_view message) const {
+    return absl::UnimplementedError(file_.Error(Name(suffix), message).message());
+  }
+
+  absl::Status CheckRange(absl::string_view suffix, int64_t value, int64_t low,
+                          int64_t high) const {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return Invalid(suffix, absl::StrCat(value, ", expected ", low, " to ", high));
+  }
+  absl::StatusOr<int64_t> Int(absl::string_view suffix, int64_t low, int64_t high) const {
+    ASSIGN_OR_RETURN(const int64_t value, file_.Int(Name(suffix)));
+    RETURN_IF_ERROR(CheckRange(suffix, value, low, high));
+    return value;
+  }
+  absl::StatusOr<int64_t> IntOr(absl::string_view suffix, int64_t fallback, int64_t low,
+                                int64_t high) const {
+    if (!Has(suffix)) return fallback;
+    return Int(suffix, low, high);
+  }
+  // A finite number above `above`.
+  absl::StatusOr<double> FloatOr(absl::string_view suffix, double fallback, double above) const {
+    ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
+    if (std::isfinite(value) && value > above) return value;
+    return Invalid(suffix, absl::StrCat(value, ", expected a finite number above ", above));
+  }
+  // One value per layer, from a scalar or an array.
+  absl::StatusOr<std::vector<int64_t>> PerLayer(absl::string_view suffix, int64_t layers,
+                                                int64_t low, int64_t high) const {
+    const GgufEntry* entry = file_.Find(Name(suffix));
+    std::vector<int64_t> values;
+    if (entry != nullptr && entry->is_array) {
+      ASSIGN_OR_RETURN(values, file_.Ints(Name(suffix)));
+    } else {
+      ASSIGN_OR_RETURN(const int64_t value, file_.Int(Name(suffix)));
+      values.assign(layers, value);
+    }
+    if (static_cast<int64_t>(values.size()) != layers) {
+      return Invalid(suffix, absl::StrCat("an array of ", values.size(),
+                                          " values, expected one for each of ", layers, " layers"));
+    }
+    for (const int64_t value : values) RETURN_IF_ERROR(CheckRange(suffix, value, low, high));
+    return values;
+  }
+
+ private:
+  const GgufFile& file_;
+  const std::string prefix_;
+};
+
+// Fills config->rope but for its style. Requires: head_dim and context_length are set.
+absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* config);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
