@@ -1,0 +1,158 @@
+// Tokenizer: text to token ids and back.
+//
+//   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(gguf));
+//   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(spec)));
+//   ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->Encode("The sky is",
+//                    SpecialTokens::kAsText, AddBos::kModelDefault));
+//   StreamDecoder decoder(tokenizer.get());
+//   for (int32_t id : ids) text += decoder.Feed(id);
+//   text += decoder.Flush();
+//
+// Ids are those of Hugging Face's tokenizers, save that text is not brought into Unicode NFC first
+// (Qwen's tokenizers do that; it matters to decomposed accents only).
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/tokenizer/text_piece.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+
+namespace tidepool::engine {
+
+// What "<|im_end|>" in a text means. User-defined tokens of a vocabulary (words such as
+// "<tool_call>" that carry no control) are recognised either way.
+enum class SpecialTokens : uint8_t {
+  kAsText,  // ten characters
+  kParse,   // the control token
+};
+
+enum class AddBos : uint8_t {
+  kNo,
+  kModelDefault,  // a BOS in front (and an EOS behind) where the model is trained with one
+};
+
+// How control tokens appear in decoded text.
+enum class ControlText : uint8_t {
+  kSkip,  // not at all
+  kKeep,  // as their names
+};
+
+// Thread-safe: immutable after Create.
+class Tokenizer {
+ public:
+  // Errors: UNIMPLEMENTED names a tokenizer model or pre-tokenizer that is not known;
+  // INVALID_ARGUMENT names a broken part of the spec (an id outside the vocabulary, a merge that is
+  // not a pair, a vocabulary of 0 tokens).
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
+
+  virtual ~Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Ids of `text`, any length, in time linear in it but for a logarithm. A byte that the vocabulary
+  // has no token for becomes the unknown token, or nothing where there is none.
+  // INVALID_ARGUMENT: `text` is not UTF-8 (the message has the byte offset).
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, SpecialTokens special,
+                                              AddBos add_bos) const;
+
+  // Ids of a rendered chat template. The pieces are one text: words run across their borders, but
+  // a control token is recognised only where all of its bytes come from the template. Chat
+  // templates write their own BOS: pass AddBos::kNo for them.
+  absl::StatusOr<std::vector<int32_t>> EncodePieces(absl::Span<const TextPiece> pieces,
+                                                    AddBos add_bos) const;
+
+  // Text of `ids`; what is not UTF-8 becomes U+FFFD. INVALID_ARGUMENT: an id outside the vocabulary.
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, ControlText control) const;
+
+  int vocab_size() const { return static_cast<int>(token_bytes_.size()); }
+  bool IsValid(int32_t id) const { return id >= 0 && id < vocab_size(); }
+
+  // The functions below require IsValid(id).
+
+  // The bytes that the token stands for: any part of a character. For a control token its name.
+  absl::string_view TokenBytes(int32_t id) const { return token_bytes_[id]; }
+  // The token in the vocabulary's own writing ("Ġthe").
+  absl::string_view TokenText(int32_t id) const { return spec_.tokens[id]; }
+  TokenType type(int32_t id) const { return types_[id]; }
+  // Control and unknown tokens: no text of their own.
+  bool IsControl(int32_t id) const {
+    return types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown;
+  }
+  bool IsEndOfGeneration(int32_t id) const { return is_stop_[id]; }
+
+  // The tokens that end a generation, ascending: EOS, EOT, EOM and those known by name.
+  absl::Span<const int32_t> stop_ids() const { return stop_ids_; }
+
+  // -1: the model has none.
+  int32_t bos_id() const { return spec_.bos_id; }
+  int32_t eos_id() const { return spec_.eos_id; }
+  // Their names, for chat templates; "" where the model has none.
+  absl::string_view bos_text() const { return spec_.bos_id < 0 ? "" : TokenText(spec_.bos_id); }
+  absl::string_view eos_text() const { return spec_.eos_id < 0 ? "" : TokenText(spec_.eos_id); }
+  bool adds_bos() const { return add_bos_; }
+  bool adds_eos() const { return add_eos_; }
+
+  // The id of the token of this name in the vocabulary's own writing.
+  std::optional<int32_t> FindToken(absl::string_view token_text) const;
+
+  // What the tokenizer was made of: names, chat templates.
+  const TokenizerSpec& spec() const { return spec_; }
+
+ protected:
+  explicit Tokenizer(TokenizerSpec spec);
+
+  // Appends the ids of `text`, which is valid UTF-8 without special tokens.
+  virtual absl::Status EncodeText(absl::string_view text, std::vector<int32_t>* ids) const = 0;
+
+  TokenizerSpec spec_;
+  std::vector<TokenType> types_;          // by id, corrected where a file is known to be wrong
+  std::vector<std::string> token_bytes_;  // by id
+  std::vector<bool> is_stop_;             // by id
+  std::vector<int32_t> stop_ids_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
+
+ private:
+  class SpecialTrie;
+  class TokenIndex;
+
+  std::shared_ptr<const SpecialTrie> specials_;
+  std::shared_ptr<const TokenIndex> index_;
+};
+
+// Turns tokens, one by one, into text of whole characters. Thread-compatible. Copyable plain data: a
+// copy taken anywhere goes on from there, and a generation is resumed by feeding its earlier tokens.
+// The tokenizer outlives it.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer* tokenizer, ControlText control = ControlText::kSkip)
+      : tokenizer_(tokenizer), control_(control) {}
+
+  // The characters that `id` completes, perhaps none. Bytes that can no longer become a character
+  // come out as U+FFFD. Requires tokenizer->IsValid(id).
+  std::string Feed(int32_t id);
+
+  // The end: U+FFFD for an incomplete character, else "". The decoder is then as new.
+  std::string Flush();
+
+  // Bytes held back, 0 to 3.
+  size_t pending_bytes() const { return tail_.size(); }
+
+ private:
+  const Tokenizer* tokenizer_;
+  ControlText control_;
+  std::string tail_;  // the beginning of a character
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_

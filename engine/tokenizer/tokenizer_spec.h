@@ -1,0 +1,55 @@
+// TokenizerSpec: what a checkpoint says about its tokenizer, as plain data.
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_SPEC_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_SPEC_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tidepool::engine {
+
+class GgufFile;
+
+// The numbers are GGUF's (tokenizer.ggml.token_type).
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+struct TokenizerSpec {
+  std::string model;  // "gpt2": byte-level BPE; "llama": SentencePiece
+  std::string pre;    // name of the pre-tokenizer; empty: not said
+  std::vector<std::string> tokens;       // by id, in the vocabulary's own writing (" the": "Ġthe")
+  std::vector<TokenType> token_types;    // by id; empty: all normal
+  std::vector<std::string> merges;       // "LEFT RIGHT", best first
+  std::vector<float> scores;             // by id; SentencePiece only
+  // Ids of special tokens; -1: the model has none.
+  int32_t bos_id = -1;
+  int32_t eos_id = -1;
+  int32_t eot_id = -1;
+  int32_t eom_id = -1;
+  int32_t unknown_id = -1;
+  int32_t padding_id = -1;
+  // Unset: the default of the model's kind.
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  std::optional<bool> add_space_prefix;
+  std::string chat_template;                           // Jinja; empty: none
+  std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
+};
+
+// Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key: no tokenizer in the
+// file, a key of another type, arrays of different lengths, a token type or an id out of range.
+absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_SPEC_H_
