@@ -1,0 +1,238 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/math.h"
+#include "kernels/ops.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+namespace {
+
+// Rows of one range where a row takes a microsecond or less.
+constexpr int64_t kRowGrain = 8;
+
+class CpuBackend final : public KernelBackend {
+ public:
+  CpuBackend(const KernelTable& kernels, const CpuOptions& options)
+      : pool_(options.threads), kernels_(kernels), context_{&kernels_, &pool_, options.precision} {}
+
+  std::string Description() const override {
+    return absl::StrCat("cpu ", kernels_.name, ", ", pool_.threads(),
+                        pool_.threads() == 1 ? " thread" : " threads");
+  }
+  Precision precision() const override { return context_.precision; }
+
+  void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) override {
+    CHECK_EQ(static_cast<int64_t>(ids.size()), out.rows);
+    CHECK_EQ(table.cols, out.cols);
+    ForRows(out.rows, [&](int64_t i, int) {
+      UnpackRow(table, ids[i], absl::MakeSpan(out.Row(i), out.cols));
+    });
+  }
+
+  Activation Quantize(ConstMatrixView x, Arena* arena) override {
+    const ActivationBuffer buffer =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kInt8Only, arena);
+    QuantizeRows(context_, x, buffer);
+    Activation result = buffer.View();
+    result.values = x;
+    return result;
+  }
+
+  Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,
+                  Arena* arena) override {
+    CHECK_EQ(static_cast<int64_t>(weight.size()), x.cols);
+    const ActivationBuffer result =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
+    const int64_t blocks = x.cols / kQuantBlock;
+    ForRows(x.rows, [&](int64_t i, int) {
+      float* values = result.values.Row(i);
+      kernels_.norm(x.Row(i), weight.data(), x.cols, eps, values);
+      if (result.quants == nullptr) return;
+      kernels_.quantize(values, blocks, result.quants + i * x.cols, result.scales + i * blocks,
+                        result.sums + i * blocks, result.quant_sums + i * blocks);
+    });
+    return result.View();
+  }
+
+  void HeadNorm(MatrixView x, absl::Span<const float> weight, float eps) override {
+    const int64_t head_dim = static_cast<int64_t>(weight.size());
+    CHECK(head_dim > 0 && x.cols % head_dim == 0) << x.cols << " columns, heads of " << head_dim;
+    ForRows(x.rows, [&](int64_t i, int) {
+      for (int64_t at = 0; at < x.cols; at += head_dim) {
+        float* head = x.Row(i) + at;
+        kernels_.norm(head, weight.data(), head_dim, eps, head);
+      }
+    });
+  }
+
+  void MatMul(const Activation& x, absl::Span<const MatMulTarget> targets) override {
+    for (const MatMulTarget& target : targets) CheckTarget(x, target, precision());
+    MultiplyTargets(context_, x, targets);
+  }
+
+  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
+                          Arena* arena) override {
+    CheckMatMul(x, gate, precision());
+    CheckMatMul(x, up, precision());
+    CHECK_EQ(gate.rows, up.rows);
+    const ActivationBuffer result =
+        AllocateActivation(x.values.rows, gate.rows, precision(), ActivationParts::kAll, arena);
+    MultiplySwiGlu(context_, x, gate, up, result);
+    return result.View();
+  }
+
+  void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq, float scale,
+                 MatrixView cos, MatrixView sin) override {
+    CHECK(cos.rows == sin.rows && cos.cols == sin.cols);
+    CHECK_EQ(static_cast<int64_t>(positions.size()), cos.rows);
+    CHECK_EQ(static_cast<int64_t>(inv_freq.size()), cos.cols);
+    ForRows(cos.rows, [&](int64_t i, int) {
+      for (int64_t j = 0; j < cos.cols; ++j) {
+        const SinCosResult turn = SinCos(static_cast<double>(positions[i]) * inv_freq[j]);
+        cos.Row(i)[j] = static_cast<float>(turn.cos * scale);
+        sin.Row(i)[j] = static_cast<float>(turn.sin * scale);
+      }
+    });
+  }
+
+  void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
+            ConstMatrixView sin) override {
+    CheckRope(x, head_dim, cos, sin);
+    ForRows(x.rows, [&](int64_t i, int) {
+      kernels_.rope(x.Row(i), static_cast<int>(x.cols / head_dim), head_dim,
+                    static_cast<int>(cos.cols), style, cos.Row(i), sin.Row(i));
+    });
+  }
+
+  void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
+               absl::Span<const KvSpan> spans) override {
+    CheckStoreKv(k, v, layer, spans);
+    StoreKvRows(context_, k, v, layer, spans);
+  }
+
+  Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
+                    absl::Span<const KvSpan> spans, Arena* arena) override {
+    CheckAttend(q, heads, layer, spans);
+    const ActivationBuffer result = AllocateActivation(
+        q.rows, int64_t{heads} * layer.v_dim, precision(), ActivationParts::kAll, arena);
+    AttendRows(context_, q, heads, scale, layer, spans, result.values, arena);
+    QuantizeRows(context_, result.values, result);
+    return result.View();
+  }
+
+  void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) override {
+    CheckGate(logits, spec);
+    pool_.ParallelFor(logits.rows, kRowGrain, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> shares(spec.experts);
+      for (int64_t t = begin; t < end; ++t) {
+        kernels_.softmax(logits.Row(t), spec.experts, shares.data());
+        Choose(spec, shares.data(), ids + t * spec.top_k, weights + t * spec.top_k);
+      }
+    });
+  }
+
+  void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
+                  Arena* arena) override {
+    CheckGroupedFfn(x, groups, out, precision());
+    MultiplyGroups(context_, x, groups, out, arena);
+  }
+
+  void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
+                      const float* weights, MatrixView out) override {
+    CHECK_EQ(expert_out.cols, out.cols);
+    pool_.ParallelFor(out.rows, kRowGrain, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> sum(out.cols);
+      for (int64_t t = begin; t < end; ++t) {
+        std::fill(sum.begin(), sum.end(), 0.0f);
+        for (int64_t at = t * slots; at < (t + 1) * slots; ++at) {
+          CHECK(rows[at] >= 0 && rows[at] < expert_out.rows) << "row " << rows[at];
+          kernels_.add_scaled(expert_out.Row(rows[at]), weights[at], out.cols, sum.data());
+        }
+        kernels_.add(sum.data(), out.cols, out.Row(t));
+      }
+    });
+  }
+
+  void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);
+    ForRows(x.rows, [&](int64_t t, int) {
+      kernels_.add_scaled(x.Row(t), Sigmoid(gate[t]), x.cols, out.Row(t));
+    });
+  }
+
+ private:
+  // body(row, worker) for every row.
+  template <typename Body>
+  void ForRows(int64_t rows, Body body) {
+    pool_.ParallelFor(rows, kRowGrain, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = begin; i < end; ++i) body(i, worker);
+    });
+  }
+
+  // The top_k of `shares`, which it marks as it takes them.
+  static void Choose(const GateSpec& spec, float* shares, int32_t* ids, float* weights) {
+    float chosen = 0;
+    for (int s = 0; s < spec.top_k; ++s) {
+      int best = -1;
+      float highest = -2;
+      for (int e = 0; e < spec.experts; ++e) {
+        // A share is at least 0; a NaN ranks below every number and above what is taken.
+        const float rank = shares[e] == shares[e] ? shares[e] : -1.0f;
+        if (rank > highest) {
+          best = e;
+          highest = rank;
+        }
+      }
+      ids[s] = best;
+      weights[s] = shares[best];
+      chosen += shares[best];
+      shares[best] = kTaken;
+    }
+    if (!spec.normalize) return;
+    for (int s = 0; s < spec.top_k; ++s) weights[s] /= chosen;
+  }
+  static constexpr float kTaken = -3;
+
+  base::ThreadPool pool_;
+  const KernelTable& kernels_;
+  CpuContext context_;
+};
+
+}  // namespace
+
+bool Avx2IsSupported() {
+#if defined(__x86_64__)
+  return Avx2Kernels() != nullptr && __builtin_cpu_supports("avx2") &&
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#else
+  return false;
+#endif
+}
+
+absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCpuBackend(const CpuOptions& options) {
+  constexpr int kMaxThreads = 1024;
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads is ", options.threads, ": it must be from 1 to ", kMaxThreads));
+  }
+  if (options.isa == Isa::kAvx2 && !Avx2IsSupported()) {
+    return absl::FailedPreconditionError(
+        "this machine does not have AVX2, FMA and F16C: ask for the portable form or the best one");
+  }
+  const bool avx2 = options.isa != Isa::kPortable && Avx2IsSupported();
+  const KernelTable& kernels = avx2 ? *Avx2Kernels() : PortableKernels();
+  return std::make_unique<CpuBackend>(kernels, options);
+}
+
+}  // namespace tidepool::kernels

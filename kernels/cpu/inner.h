@@ -1,0 +1,413 @@
+// Inner loops over vectors of 8 floats, written once. V is an ISA's vector type with its operations
+// (portable.cc, avx2.cc); instances for different V are different functions, so that no ISA's code is
+// linked into another's. Everything here is IEEE operations in an order that V cannot change.
+//
+// V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
+// Max(a, b) = a > b ? a : b, Exp (math.h's), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs,
+// UnpackChunk (32 columns of one panel of a quantised weight to float).
+#ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
+#define TIDEPOOL_KERNELS_CPU_INNER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/math.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+
+inline constexpr int kLanes = 8;
+
+template <typename V>
+struct Inner {
+  using F = typename V::F;
+
+  // The fixed tree of ops.h over eight lanes.
+  static float SumLanes(F lanes) {
+    float l[kLanes];
+    V::Store(l, lanes);
+    const float s0 = l[0] + l[4];
+    const float s1 = l[1] + l[5];
+    const float s2 = l[2] + l[6];
+    const float s3 = l[3] + l[7];
+    return (s0 + s2) + (s1 + s3);
+  }
+
+  // Elements [0, n) of x, n < 8, with zeros after them.
+  static F LoadPart(const float* x, int64_t n) {
+    float part[kLanes] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64_t i = 0; i < n; ++i) part[i] = x[i];
+    return V::Load(part);
+  }
+  static void StorePart(float* out, int64_t n, F value) {
+    float part[kLanes];
+    V::Store(part, value);
+    for (int64_t i = 0; i < n; ++i) out[i] = part[i];
+  }
+
+  static void Norm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+    F squares = V::Set(0.0f);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      const F v = V::Load(x + i);
+      squares = V::Fma(v, v, squares);
+    }
+    if (i < n) {
+      const F v = LoadPart(x + i, n - i);
+      squares = V::Fma(v, v, squares);
+    }
+    const float mean = SumLanes(squares) / static_cast<float>(n);
+    const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
+    const F scale = V::Set(inverse);
+    for (i = 0; i + kLanes <= n; i += kLanes) {
+      V::Store(out + i, V::Mul(V::Mul(V::Load(x + i), scale), V::Load(weight + i)));
+    }
+    if (i < n) {
+      const F v = V::Mul(V::Mul(LoadPart(x + i, n - i), scale), LoadPart(weight + i, n - i));
+      StorePart(out + i, n - i, v);
+    }
+  }
+
+  static F SwiGluVector(F gate, F up) {
+    const F one = V::Set(1.0f);
+    return V::Mul(V::Div(gate, V::Add(one, V::Exp(V::Negate(gate)))), up);
+  }
+
+  static void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      V::Store(out + i, SwiGluVector(V::Load(gate + i), V::Load(up + i)));
+    }
+    if (i < n) {
+      StorePart(out + i, n - i, SwiGluVector(LoadPart(gate + i, n - i), LoadPart(up + i, n - i)));
+    }
+  }
+
+  static void Add(const float* x, int64_t n, float* out) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) V::Store(out + i, V::Add(V::Load(out + i), V::Load(x + i)));
+    for (; i < n; ++i) out[i] = out[i] + x[i];
+  }
+
+  static void AddScaled(const float* x, float scale, int64_t n, float* out) {
+    const F factor = V::Set(scale);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      V::Store(out + i, V::Fma(factor, V::Load(x + i), V::Load(out + i)));
+    }
+    for (; i < n; ++i) out[i] = __builtin_fmaf(scale, x[i], out[i]);
+  }
+
+  // The largest of the numbers, -infinity if there is none: a NaN never wins.
+  static float MaxOf(const float* x, int64_t n) {
+    F lanes = V::Set(-__builtin_inff());
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) lanes = V::Max(V::Load(x + i), lanes);
+    float l[kLanes];
+    V::Store(l, lanes);
+    float max = l[0];
+    for (int j = 1; j < kLanes; ++j) max = l[j] > max ? l[j] : max;
+    for (i = n - n % kLanes; i < n; ++i) max = x[i] > max ? x[i] : max;
+    return max;
+  }
+
+  static void Softmax(const float* logits, int64_t n, float* shares) {
+    const F max = V::Set(MaxOf(logits, n));
+    F total = V::Set(0.0f);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      const F e = V::Exp(V::Sub(V::Load(logits + i), max));
+      V::Store(shares + i, e);
+      total = V::Add(total, e);
+    }
+    if (i < n) {
+      StorePart(shares + i, n - i, V::Exp(V::Sub(LoadPart(logits + i, n - i), max)));
+      total = V::Add(total, LoadPart(shares + i, n - i));
+    }
+    const float sum = SumLanes(total);
+    for (i = 0; i < n; ++i) shares[i] = shares[i] / sum;
+  }
+
+  // (a, b) > (a cos - b sin, b cos + a sin), the first product fused with the rounded second.
+  static void RotateScalar(float* a, float* b, float cos, float sin) {
+    const float x = *a;
+    const float y = *b;
+    *a = __builtin_fmaf(x, cos, -(y * sin));
+    *b = __builtin_fmaf(y, cos, x * sin);
+  }
+
+  static void RotateHalves(float* head, int pairs, const float* cos, const float* sin) {
+    int i = 0;
+    for (; i + kLanes <= pairs; i += kLanes) {
+      const F a = V::Load(head + i);
+      const F b = V::Load(head + pairs + i);
+      const F c = V::Load(cos + i);
+      const F s = V::Load(sin + i);
+      V::Store(head + i, V::Fma(a, c, V::Negate(V::Mul(b, s))));
+      V::Store(head + pairs + i, V::Fma(b, c, V::Mul(a, s)));
+    }
+    for (; i < pairs; ++i) RotateScalar(head + i, head + pairs + i, cos[i], sin[i]);
+  }
+
+  static void RotateInterleaved(float* head, int pairs, const float* cos, const float* sin) {
+    int i = 0;
+    for (; i + kLanes / 2 <= pairs; i += kLanes / 2) V::RotatePairs(head + 2 * i, cos + i, sin + i);
+    for (; i < pairs; ++i) RotateScalar(head + 2 * i, head + 2 * i + 1, cos[i], sin[i]);
+  }
+
+  static void Rope(float* row, int heads, int head_dim, int pairs, RopeStyle style, const float* cos,
+                   const float* sin) {
+    for (int h = 0; h < heads; ++h) {
+      float* head = row + int64_t{h} * head_dim;
+      if (style == RopeStyle::kHalves) {
+        RotateHalves(head, pairs, cos, sin);
+      } else {
+        RotateInterleaved(head, pairs, cos, sin);
+      }
+    }
+  }
+
+  static void LoadKv(DType dtype, const std::byte* source, int64_t n, float* out) {
+    const float* floats = reinterpret_cast<const float*>(source);
+    const uint16_t* halves = reinterpret_cast<const uint16_t*>(source);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      V::Store(out + i, dtype == DType::kF32   ? V::Load(floats + i)
+                        : dtype == DType::kF16 ? V::LoadF16(halves + i)
+                                               : V::LoadBf16(halves + i));
+    }
+    for (; i < n; ++i) {
+      out[i] = dtype == DType::kF32   ? floats[i]
+               : dtype == DType::kF16 ? F16ToF32(halves[i])
+                                      : BF16ToF32(halves[i]);
+    }
+  }
+
+  static void StoreKv(DType dtype, const float* source, int64_t n, std::byte* out) {
+    float* floats = reinterpret_cast<float*>(out);
+    uint16_t* halves = reinterpret_cast<uint16_t*>(out);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      const F v = V::Load(source + i);
+      if (dtype == DType::kF32) {
+        V::Store(floats + i, v);
+      } else if (dtype == DType::kF16) {
+        V::StoreF16(halves + i, v);
+      } else {
+        V::StoreBf16(halves + i, v);
+      }
+    }
+    for (; i < n; ++i) {
+      if (dtype == DType::kF32) {
+        floats[i] = source[i];
+      } else {
+        halves[i] = dtype == DType::kF16 ? F32ToF16(source[i]) : F32ToBF16(source[i]);
+      }
+    }
+  }
+
+  template <int R>
+  static void ScoreRows(const float* const* q, const float* keys, int k_dim, float* const* scores) {
+    constexpr int kVectors = kKvBlockTokens / kLanes;
+    F sums[R][kVectors];
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = V::Set(0.0f);
+    }
+    for (int d = 0; d < k_dim; ++d) {
+      const float* key = keys + int64_t{d} * kKvBlockTokens;
+      F query[R];
+      for (int r = 0; r < R; ++r) query[r] = V::Set(q[r][d]);
+      for (int v = 0; v < kVectors; ++v) {
+        const F k = V::Load(key + v * kLanes);
+        for (int r = 0; r < R; ++r) sums[r][v] = V::Fma(query[r], k, sums[r][v]);
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < kVectors; ++v) V::Store(scores[r] + v * kLanes, sums[r][v]);
+    }
+  }
+
+  static void Score(const float* const* q, int vectors, const float* keys, int k_dim,
+                    float* const* scores) {
+    static_assert(kAttendVectors == 3);
+    if (vectors == 1) return ScoreRows<1>(q, keys, k_dim, scores);
+    if (vectors == 2) return ScoreRows<2>(q, keys, k_dim, scores);
+    ScoreRows<3>(q, keys, k_dim, scores);
+  }
+
+  static void SegmentSoftmax(float* scores, int begin, int end, float scale, SoftmaxState* state) {
+    const F factor = V::Set(scale);
+    for (int t = 0; t < kKvBlockTokens; t += kLanes) {
+      V::Store(scores + t, V::Mul(V::Load(scores + t), factor));
+    }
+    // exp(-infinity - max) is exactly zero.
+    for (int t = 0; t < begin; ++t) scores[t] = -__builtin_inff();
+    for (int t = end; t < kKvBlockTokens; ++t) scores[t] = -__builtin_inff();
+    const float max = MaxOf(scores, kKvBlockTokens);
+    F total = V::Set(0.0f);
+    for (int t = 0; t < kKvBlockTokens; t += kLanes) {
+      const F share = V::Exp(V::Sub(V::Load(scores + t), V::Set(max)));
+      V::Store(scores + t, share);
+      total = V::Add(total, share);
+    }
+    const float joint = max > state->max ? max : state->max;
+    float factors[kLanes] = {state->max - joint, max - joint, 0, 0, 0, 0, 0, 0};
+    V::Store(factors, V::Exp(V::Load(factors)));
+    state->keep = factors[0];
+    state->take = factors[1];
+    state->sum = __builtin_fmaf(SumLanes(total), factors[1], state->sum * factors[0]);
+    state->max = joint;
+  }
+
+  // N vectors of v_dim, from `at` on, for R query vectors.
+  template <int R, int N>
+  static void FoldColumns(const FoldTile& tile, int at) {
+    F sums[R][N];
+    for (int r = 0; r < R; ++r) {
+      for (int n = 0; n < N; ++n) sums[r][n] = V::Set(0.0f);
+    }
+    for (int t = tile.begin; t < tile.end; ++t) {
+      const float* value = tile.values + int64_t{t} * tile.v_dim + at;
+      F share[R];
+      for (int r = 0; r < R; ++r) share[r] = V::Set(tile.shares[r][t]);
+      for (int n = 0; n < N; ++n) {
+        const F v = V::Load(value + n * kLanes);
+        for (int r = 0; r < R; ++r) sums[r][n] = V::Fma(share[r], v, sums[r][n]);
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      const F keep = V::Set(tile.keep[r]);
+      const F take = V::Set(tile.take[r]);
+      for (int n = 0; n < N; ++n) {
+        float* fold = tile.folds[r] + at + n * kLanes;
+        V::Store(fold, V::Fma(sums[r][n], take, V::Mul(V::Load(fold), keep)));
+      }
+    }
+  }
+
+  template <int R>
+  static void FoldRows(const FoldTile& tile) {
+    int at = 0;
+    for (; at + 4 * kLanes <= tile.v_dim; at += 4 * kLanes) FoldColumns<R, 4>(tile, at);
+    for (; at < tile.v_dim; at += kLanes) FoldColumns<R, 1>(tile, at);
+  }
+
+  static void Fold(const FoldTile& tile) {
+    if (tile.vectors == 1) return FoldRows<1>(tile);
+    if (tile.vectors == 2) return FoldRows<2>(tile);
+    FoldRows<3>(tile);
+  }
+
+  // Columns [0, n) of one panel as [n][8] floats, n <= kQuantBlock.
+  static void UnpackChunk(DType dtype, const std::byte* record, int n, float* out) {
+    const uint16_t* halves = reinterpret_cast<const uint16_t*>(record);
+    if (dtype == DType::kF16) {
+      for (int k = 0; k < n; ++k) V::Store(out + k * kLanes, V::LoadF16(halves + k * kLanes));
+    } else if (dtype == DType::kBF16) {
+      for (int k = 0; k < n; ++k) V::Store(out + k * kLanes, V::LoadBf16(halves + k * kLanes));
+    } else {
+      V::UnpackQuants(dtype, record, out);
+    }
+  }
+
+  static int RecordBytes(DType dtype) {
+    switch (dtype) {
+      case DType::kF32:
+        return kF32RecordBytes;
+      case DType::kF16:
+      case DType::kBF16:
+        return kF16RecordBytes;
+      case DType::kQ8_0:
+        return kQ8_0RecordBytes;
+      case DType::kQ4_0:
+        return kQ4_0RecordBytes;
+      case DType::kQ4_1:
+        return kQ4_1RecordBytes;
+    }
+    return 0;
+  }
+
+  // R rows times P panels from panel `first` on: R * P independent chains.
+  template <int R, int P>
+  static void FloatTile(const Tile& tile, int first) {
+    const int record_bytes = RecordBytes(tile.dtype);
+    const bool quantised = tile.dtype == DType::kQ8_0 || tile.dtype == DType::kQ4_0 ||
+                           tile.dtype == DType::kQ4_1;
+    F sums[R][P];
+    for (int r = 0; r < R; ++r) {
+      for (int p = 0; p < P; ++p) sums[r][p] = V::Set(0.0f);
+    }
+    float chunk[P][kQuantBlock * kLanes];
+    for (int64_t k = 0; k < tile.cols; k += kQuantBlock) {
+      const int n = tile.cols - k < kQuantBlock ? static_cast<int>(tile.cols - k) : kQuantBlock;
+      const int64_t at = (quantised ? k / kQuantBlock : k) * record_bytes;
+      const float* weights[P];
+      for (int p = 0; p < P; ++p) {
+        const std::byte* record = tile.panels + (first + p) * tile.panel_bytes + at;
+        if (tile.dtype == DType::kF32) {
+          weights[p] = reinterpret_cast<const float*>(record);
+        } else {
+          UnpackChunk(tile.dtype, record, n, chunk[p]);
+          weights[p] = chunk[p];
+        }
+      }
+      for (int i = 0; i < n; ++i) {
+        F w[P];
+        for (int p = 0; p < P; ++p) w[p] = V::Load(weights[p] + i * kLanes);
+        for (int r = 0; r < R; ++r) {
+          const F x = V::Set(tile.values[r][k + i]);
+          for (int p = 0; p < P; ++p) sums[r][p] = V::Fma(x, w[p], sums[r][p]);
+        }
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int p = 0; p < P; ++p) {
+        V::Store(tile.out + r * kTileCols + (first + p) * kLanes, sums[r][p]);
+      }
+    }
+  }
+
+  template <int R>
+  static void FloatRows(const Tile& tile) {
+    int p = 0;
+    if constexpr (R == 1) {
+      if (tile.panel_count == kTilePanels) return FloatTile<1, kTilePanels>(tile, 0);
+    }
+    for (; p + 2 <= tile.panel_count; p += 2) FloatTile<R, 2>(tile, p);
+    if (p < tile.panel_count) FloatTile<R, 1>(tile, p);
+  }
+
+  static void MultiplyFloat(const Tile& tile) {
+    static_assert(kTileRows == 4);
+    if (tile.rows == 1) return FloatRows<1>(tile);
+    if (tile.rows == 2) return FloatRows<2>(tile);
+    if (tile.rows == 3) return FloatRows<3>(tile);
+    FloatRows<4>(tile);
+  }
+
+  static KernelTable Table(const char* name, void (*multiply_int8)(const Tile&),
+                           decltype(KernelTable::quantize) quantize) {
+    return {
+        .name = name,
+        .multiply_int8 = multiply_int8,
+        .multiply_float = MultiplyFloat,
+        .quantize = quantize,
+        .norm = Norm,
+        .swiglu = SwiGlu,
+        .add = Add,
+        .add_scaled = AddScaled,
+        .softmax = Softmax,
+        .rope = Rope,
+        .load_kv = LoadKv,
+        .store_kv = StoreKv,
+        .score = Score,
+        .segment_softmax = SegmentSoftmax,
+        .fold = Fold,
+    };
+  }
+};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_INNER_H_

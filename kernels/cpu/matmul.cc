@@ -1,0 +1,222 @@
+#include "kernels/cpu/matmul.h"
+
+#include <algorithm>
+
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+namespace {
+
+// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache while
+// the panels pass, many enough that a panel is read seldom.
+constexpr int64_t kRowChunk = 64;
+
+// Rows of an activation: all in order, or those that `ids` names.
+struct RowSource {
+  const Activation& x;
+  const int32_t* ids = nullptr;
+
+  int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
+};
+
+int64_t GroupCount(int64_t rows) { return (rows + kTileCols - 1) / kTileCols; }
+
+// Columns of the output that panel group `group` fills.
+int64_t GroupCols(const PackedMatrix& weight, int64_t group) {
+  return std::min<int64_t>(kTileCols, weight.rows - group * kTileCols);
+}
+
+// Rows [first, first + rows) of `source` times the panels of `group`, into out [rows][kTileCols].
+void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t group,
+                 const RowSource& source, int64_t first, int rows, float* out) {
+  Tile tile;
+  tile.dtype = weight.dtype;
+  tile.panel_bytes = PanelBytes(weight.dtype, weight.cols);
+  tile.panels = weight.data + group * kTilePanels * tile.panel_bytes;
+  tile.panel_count = static_cast<int>(PanelCount(GroupCols(weight, group)));
+  tile.cols = weight.cols;
+  tile.rows = rows;
+  tile.out = out;
+  const Activation& x = source.x;
+  const bool int8 = context.precision == Precision::kFast && IsQuantised(weight.dtype);
+  const int64_t blocks = weight.cols / kQuantBlock;
+  for (int r = 0; r < rows; ++r) {
+    const int64_t row = source.At(first + r);
+    tile.values[r] = x.values.data + row * x.values.stride;
+    if (!int8) continue;
+    tile.quants[r] = x.quants + row * weight.cols;
+    tile.scales[r] = x.scales + row * blocks;
+    tile.sums[r] = x.sums + row * blocks;
+    tile.quant_sums[r] = x.quant_sums + row * blocks;
+  }
+  (int8 ? context.kernels->multiply_int8 : context.kernels->multiply_float)(tile);
+}
+
+// Calls visit(first, rows) for row tiles that cover [begin, end).
+template <typename Visit>
+void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
+  for (int64_t first = begin; first < end; first += kTileRows) {
+    visit(first, static_cast<int>(std::min<int64_t>(kTileRows, end - first)));
+  }
+}
+
+// One row of a tile into its place: bias after the chain, then the store.
+void StoreRow(const MatMulTarget& target, int64_t column, int64_t cols, const float* tile,
+              float* out) {
+  if (target.bias.empty() && target.store == Store::kReplace) {
+    std::copy_n(tile, cols, out);
+    return;
+  }
+  const float* bias = target.bias.empty() ? nullptr : target.bias.data() + column;
+  for (int64_t c = 0; c < cols; ++c) {
+    const float value = bias == nullptr ? tile[c] : tile[c] + bias[c];
+    out[c] = target.store == Store::kAdd ? out[c] + value : value;
+  }
+}
+
+// Rows [begin, end) of x with one group of a target's panels.
+void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
+                           const MatMulTarget& target, int64_t group, int64_t begin, int64_t end) {
+  const int64_t column = group * kTileCols;
+  const int64_t cols = GroupCols(target.weight, group);
+  alignas(kAlignment) float tile[kTileRows * kTileCols];
+  ForRowTiles(begin, end, [&](int64_t first, int rows) {
+    ComputeTile(context, target.weight, group, {x}, first, rows, tile);
+    for (int r = 0; r < rows; ++r) {
+      StoreRow(target, column, cols, tile + r * kTileCols, target.out.Row(first + r) + column);
+    }
+  });
+}
+
+// Rows [begin, end) of `source` with one group of gate and up, into rows `offset` + of `out`, with
+// their int8 form: a group is one block of it.
+void SwiGluGroup(const CpuContext& context, const RowSource& source, const PackedMatrix& gate,
+                 const PackedMatrix& up, int64_t group, int64_t begin, int64_t end,
+                 const ActivationBuffer& out, int64_t offset) {
+  const int64_t column = group * kTileCols;
+  const int64_t cols = GroupCols(gate, group);
+  const int64_t blocks = out.values.cols / kQuantBlock;
+  alignas(kAlignment) float gates[kTileRows * kTileCols];
+  alignas(kAlignment) float ups[kTileRows * kTileCols];
+  ForRowTiles(begin, end, [&](int64_t first, int rows) {
+    ComputeTile(context, gate, group, source, first, rows, gates);
+    ComputeTile(context, up, group, source, first, rows, ups);
+    for (int r = 0; r < rows; ++r) {
+      const int64_t row = offset + first + r;
+      float* values = out.values.Row(row) + column;
+      context.kernels->swiglu(gates + r * kTileCols, ups + r * kTileCols, cols, values);
+      if (out.quants == nullptr) continue;
+      const int64_t block = row * blocks + group;
+      context.kernels->quantize(values, 1, out.quants + row * out.values.cols + column,
+                                out.scales + block, out.sums + block, out.quant_sums + block);
+    }
+  });
+}
+
+}  // namespace
+
+static_assert(kTileCols == kQuantBlock, "a group of panels fills one int8 block of its output");
+
+int64_t TaskGrain(const CpuContext& context, int64_t tasks) {
+  constexpr int64_t kRangesPerThread = 8;
+  return std::clamp<int64_t>(tasks / (kRangesPerThread * context.pool->threads()), 1, 16);
+}
+
+void QuantizeRows(const CpuContext& context, ConstMatrixView values, const ActivationBuffer& rows) {
+  if (rows.quants == nullptr) return;
+  const int64_t blocks = values.cols / kQuantBlock;
+  context.pool->ParallelFor(values.rows, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      context.kernels->quantize(values.Row(i), blocks, rows.quants + i * values.cols,
+                                rows.scales + i * blocks, rows.sums + i * blocks,
+                                rows.quant_sums + i * blocks);
+    }
+  });
+}
+
+void MultiplyTargets(const CpuContext& context, const Activation& x,
+                     absl::Span<const MatMulTarget> targets) {
+  int64_t groups = 0;
+  for (const MatMulTarget& target : targets) groups += GroupCount(target.weight.rows);
+  const int64_t chunks = (x.values.rows + kRowChunk - 1) / kRowChunk;
+  const int64_t tasks = chunks * groups;
+  context.pool->ParallelFor(tasks, TaskGrain(context, tasks), [&](int64_t begin, int64_t end, int) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / groups * kRowChunk;
+      int64_t group = task % groups;
+      const MatMulTarget* target = targets.data();
+      while (group >= GroupCount(target->weight.rows)) {
+        group -= GroupCount(target->weight.rows);
+        ++target;
+      }
+      MultiplyGroupOfTarget(context, x, *target, group, row,
+                            std::min(x.values.rows, row + kRowChunk));
+    }
+  });
+}
+
+void MultiplySwiGlu(const CpuContext& context, const Activation& x, const PackedMatrix& gate,
+                    const PackedMatrix& up, const ActivationBuffer& out) {
+  const int64_t groups = GroupCount(gate.rows);
+  const int64_t chunks = (x.values.rows + kRowChunk - 1) / kRowChunk;
+  const int64_t tasks = chunks * groups;
+  context.pool->ParallelFor(tasks, TaskGrain(context, tasks), [&](int64_t begin, int64_t end, int) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / groups * kRowChunk;
+      SwiGluGroup(context, {x}, gate, up, task % groups, row,
+                  std::min(x.values.rows, row + kRowChunk), out, 0);
+    }
+  });
+}
+
+void MultiplyGroups(const CpuContext& context, const Activation& x,
+                    absl::Span<const ExpertGroup> groups, MatrixView out, Arena* arena) {
+  if (groups.empty()) return;
+  const size_t mark = arena->used();
+  const int64_t width = groups[0].weights->gate.rows;
+  int64_t* offsets = arena->Allocate<int64_t>(groups.size());
+  int64_t total = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    offsets[g] = total;
+    total += static_cast<int64_t>(groups[g].rows.size());
+  }
+  const ActivationBuffer hidden =
+      AllocateActivation(total, width, context.precision, ActivationParts::kAll, arena);
+
+  const int64_t inner = GroupCount(width);
+  const int64_t inner_tasks = inner * groups.size();
+  context.pool->ParallelFor(
+      inner_tasks, TaskGrain(context, inner_tasks), [&](int64_t begin, int64_t end, int) {
+        for (int64_t task = begin; task < end; ++task) {
+          const ExpertGroup& group = groups[task / inner];
+          const int64_t rows = static_cast<int64_t>(group.rows.size());
+          SwiGluGroup(context, {x, group.rows.data()}, group.weights->gate, group.weights->up,
+                      task % inner, 0, rows, hidden, offsets[task / inner]);
+        }
+      });
+
+  const Activation hidden_view = hidden.View();
+  const int64_t outer = GroupCount(out.cols);
+  const int64_t outer_tasks = outer * groups.size();
+  context.pool->ParallelFor(
+      outer_tasks, TaskGrain(context, outer_tasks), [&](int64_t begin, int64_t end, int) {
+        alignas(kAlignment) float tile[kTileRows * kTileCols];
+        for (int64_t task = begin; task < end; ++task) {
+          const ExpertGroup& group = groups[task / outer];
+          const PackedMatrix& down = group.weights->down;
+          const int64_t column = task % outer * kTileCols;
+          const int64_t cols = GroupCols(down, task % outer);
+          ForRowTiles(0, static_cast<int64_t>(group.rows.size()), [&](int64_t first, int rows) {
+            ComputeTile(context, down, task % outer, {hidden_view}, offsets[task / outer] + first,
+                        rows, tile);
+            for (int r = 0; r < rows; ++r) {
+              std::copy_n(tile + r * kTileCols, cols,
+                          out.Row(group.out_rows[first + r]) + column);
+            }
+          });
+        }
+      });
+  arena->ResetTo(mark);
+}
+
+}  // namespace tidepool::kernels

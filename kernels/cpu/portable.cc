@@ -1,0 +1,175 @@
+// The form for any CPU: plain C++, the bits that the other forms must give.
+#include "kernels/cpu/inner.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/math.h"
+#include "kernels/ops.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+namespace {
+
+int Nibble(const std::byte* quants, int row, int k) {
+  const int half = k % (kQuantBlock / 2);
+  const int pair = static_cast<int>(quants[4 * (half / 4 * kPanelRows + row) + half % 4]);
+  return k < kQuantBlock / 2 ? pair & 15 : pair >> 4;
+}
+
+int SignedByte(const std::byte* quants, int row, int k) {
+  return static_cast<int8_t>(quants[4 * (k / 4 * kPanelRows + row) + k % 4]);
+}
+
+float HalfAt(const std::byte* record, int index) {
+  uint16_t half;
+  __builtin_memcpy(&half, record + 2 * index, 2);
+  return F16ToF32(half);
+}
+
+struct PortableVector {
+  struct F {
+    float lane[kLanes];
+  };
+
+  template <typename Make>
+  static F Each(Make make) {
+    F result;
+    for (int i = 0; i < kLanes; ++i) result.lane[i] = make(i);
+    return result;
+  }
+  static F Load(const float* x) {
+    return Each([&](int i) { return x[i]; });
+  }
+  static void Store(float* out, const F& v) {
+    for (int i = 0; i < kLanes; ++i) out[i] = v.lane[i];
+  }
+  static F Set(float x) {
+    return Each([&](int) { return x; });
+  }
+  static F Add(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] + b.lane[i]; });
+  }
+  static F Sub(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] - b.lane[i]; });
+  }
+  static F Mul(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] * b.lane[i]; });
+  }
+  static F Div(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] / b.lane[i]; });
+  }
+  static F Fma(const F& a, const F& b, const F& c) {
+    return Each([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
+  }
+  static F Max(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+  }
+  static F Negate(const F& a) {
+    return Each([&](int i) { return -a.lane[i]; });
+  }
+  static F Exp(const F& a) {
+    return Each([&](int i) { return kernels::Exp(a.lane[i]); });
+  }
+  static F LoadF16(const uint16_t* x) {
+    return Each([&](int i) { return F16ToF32(x[i]); });
+  }
+  static F LoadBf16(const uint16_t* x) {
+    return Each([&](int i) { return BF16ToF32(x[i]); });
+  }
+  static void StoreF16(uint16_t* out, const F& v) {
+    for (int i = 0; i < kLanes; ++i) out[i] = F32ToF16(v.lane[i]);
+  }
+  static void StoreBf16(uint16_t* out, const F& v) {
+    for (int i = 0; i < kLanes; ++i) out[i] = F32ToBF16(v.lane[i]);
+  }
+  static void RotatePairs(float* x, const float* cos, const float* sin) {
+    for (int i = 0; i < kLanes / 2; ++i) {
+      Inner<PortableVector>::RotateScalar(x + 2 * i, x + 2 * i + 1, cos[i], sin[i]);
+    }
+  }
+
+  // One record of a quantised type as [32][8] floats.
+  static void UnpackQuants(DType dtype, const std::byte* record, float* out) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      const float d = HalfAt(record, r);
+      for (int k = 0; k < kQuantBlock; ++k) {
+        float& value = out[k * kLanes + r];
+        if (dtype == DType::kQ8_0) {
+          value = d * static_cast<float>(SignedByte(record + kQ8QuantOffset, r, k));
+        } else if (dtype == DType::kQ4_0) {
+          value = d * static_cast<float>(Nibble(record + kQ4_0QuantOffset, r, k) - 8);
+        } else {
+          value = d * static_cast<float>(Nibble(record + kQ4_1QuantOffset, r, k)) +
+                  HalfAt(record, kPanelRows + r);
+        }
+      }
+    }
+  }
+};
+
+// The exact dot of one block: quants of x with those of row r of the record.
+int32_t BlockDot(DType dtype, const std::byte* record, int r, const int8_t* x) {
+  int32_t sum = 0;
+  for (int k = 0; k < kQuantBlock; ++k) {
+    const int w = dtype == DType::kQ8_0   ? SignedByte(record + kQ8QuantOffset, r, k)
+                  : dtype == DType::kQ4_0 ? Nibble(record + kQ4_0QuantOffset, r, k) - 8
+                                          : Nibble(record + kQ4_1QuantOffset, r, k);
+    sum += w * x[k];
+  }
+  return sum;
+}
+
+void MultiplyInt8(const Tile& tile) {
+  const int record_bytes = Inner<PortableVector>::RecordBytes(tile.dtype);
+  for (int i = 0; i < tile.rows; ++i) {
+    for (int c = 0; c < tile.panel_count * kPanelRows; ++c) {
+      const int r = c % kPanelRows;
+      const std::byte* record = tile.panels + c / kPanelRows * tile.panel_bytes;
+      float sum = 0;
+      for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b, record += record_bytes) {
+        const int32_t dot = BlockDot(tile.dtype, record, r, tile.quants[i] + b * kQuantBlock);
+        const float scale = HalfAt(record, r) * tile.scales[i][b];
+        sum = __builtin_fmaf(scale, static_cast<float>(dot), sum);
+        if (tile.dtype == DType::kQ4_1) {
+          sum = __builtin_fmaf(HalfAt(record, kPanelRows + r), tile.sums[i][b], sum);
+        }
+      }
+      tile.out[i * kTileCols + c] = sum;
+    }
+  }
+}
+
+void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
+              int32_t* quant_sums) {
+  for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
+    uint32_t amax_bits = 0;  // magnitudes order as integers, with infinity and NaNs on top
+    for (int k = 0; k < kQuantBlock; ++k) {
+      const uint32_t magnitude = FloatBits(x[k]) & 0x7fffffff;
+      amax_bits = magnitude > amax_bits ? magnitude : amax_bits;
+    }
+    const float amax = FloatFromBits(amax_bits);
+    const bool finite = amax_bits < 0x7f800000;
+    int32_t sum = 0;
+    if (!finite || amax < kTinyBlock) {
+      for (int k = 0; k < kQuantBlock; ++k) quants[k] = 0;
+      scales[b] = finite ? 0.0f : __builtin_nanf("");
+    } else {
+      const float inverse = 127.0f / amax;
+      for (int k = 0; k < kQuantBlock; ++k) {
+        quants[k] = static_cast<int8_t>(RoundToEven(x[k] * inverse));
+        sum += quants[k];
+      }
+      scales[b] = amax / 127.0f;
+    }
+    quant_sums[b] = sum;
+    sums[b] = scales[b] * static_cast<float>(sum);
+  }
+}
+
+}  // namespace
+
+const KernelTable& PortableKernels() {
+  static const KernelTable table =
+      Inner<PortableVector>::Table("portable", MultiplyInt8, Quantize);
+  return table;
+}
+
+}  // namespace tidepool::kernels
