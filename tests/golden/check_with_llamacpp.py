@@ -3,12 +3,11 @@
 
     python3 check_with_llamacpp.py [--tiny tiny] [--smollm2 MODEL.gguf]
 
-Proves the export (names, keys, row order) by a second reader. llama.cpp rounds activations when weights
-are not float32, hence one limit for each weight type. With --smollm2 the Q4_1 file is first written
-out as float32 to a temporary file, so that only the reference itself is compared.
+Proves the export (names, keys, row order) by a second reader. llama.cpp rounds activations when
+weights are not float32, hence one limit for each weight type. With --smollm2 the Q4_1 file is first
+written out as float32 to a temporary file, so that only the reference itself is compared.
 """
 
-import argparse
 import json
 import pathlib
 import tempfile
@@ -33,7 +32,7 @@ def llamacpp_logits(path, prompts):
         if prompt["text"] is not None:
             ids = llama.tokenize(prompt["text"].encode(), add_bos=False, special=True)
             if ids != prompt["ids"]:
-                raise SystemExit(f"{path}: llama.cpp tokenises prompt {prompt['name']!r} differently")
+                raise SystemExit(f"{path}: llama.cpp has other ids for {prompt['name']!r}")
         llama.reset()
         llama.eval(prompt["ids"])
         yield np.array(llama.scores[: len(prompt["ids"])])
@@ -43,7 +42,8 @@ def report(label, difference, limit):
     """Prints one line and says whether the mean is within the limit."""
     mean, largest = float(difference.mean()), float(difference.max())
     good = mean <= limit
-    print(f"{label:32} mean {mean:.2e}  max {largest:.2e}  limit {limit:g}  {'ok' if good else 'FAR'}")
+    verdict = "ok" if good else "FAR"
+    print(f"{label:32} mean {mean:.2e}  max {largest:.2e}  limit {limit:g}  {verdict}")
     return good
 
 
@@ -90,7 +90,7 @@ def check_smollm2(source, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--tiny", default=HERE / "tiny", type=pathlib.Path)
     parser.add_argument("--smollm2", type=pathlib.Path, metavar="MODEL.gguf")
     args = parser.parse_args()

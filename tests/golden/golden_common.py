@@ -1,9 +1,10 @@
-"""What the golden-data scripts share: reading GGUF weights, the transformers reference, greedy runs.
+"""What the golden-data scripts share: reading GGUF weights, tokenizers, greedy runs, writing files.
 
-The reference ("truth") everywhere is transformers in float32 with eager attention on one thread, run on
-the weights as a GGUF file stores them, dequantised to float32 by the gguf package.
+The reference ("truth") everywhere is transformers in float32 with eager attention on one thread, run
+on the weights as a GGUF file stores them, dequantised to float32 by the gguf package.
 """
 
+import argparse
 import importlib.metadata
 import json
 import pathlib
@@ -14,6 +15,11 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "gguf", "llama-cpp-python")
+
+
+def make_parser(doc):
+    """An argument parser whose --help shows the script's docstring as it is written."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
 
 
 def setup_torch():
@@ -55,7 +61,7 @@ def unpermute_qk(rows, n_heads):
 
 
 def build_tokenizer(fields):
-    """A Hugging Face tokenizer from the byte-level BPE metadata of a GGUF file (pre gpt-2 or smollm)."""
+    """A Hugging Face tokenizer from byte-level BPE metadata of a GGUF file (gpt-2 or smollm)."""
     tokens = fields["tokenizer.ggml.tokens"]
     types = fields["tokenizer.ggml.token_type"]
     merges = [tuple(line.split(" ", 1)) for line in fields["tokenizer.ggml.merges"]]
@@ -71,8 +77,8 @@ def build_tokenizer(fields):
         raise SystemExit(f"unknown tokenizer.ggml.pre {pre!r}: expected gpt-2 or smollm")
     tokenizer.decoder = decoders.ByteLevel()
     control = int(gguf.TokenType.CONTROL)
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k == control])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)
+                                  for token, kind in zip(tokens, types) if kind == control])
     return tokenizer
 
 
@@ -84,8 +90,8 @@ def all_logits(model, ids):
 def greedy(model, ids, n_steps):
     """Greedy continuation: {ids, runner_up, margin} with one entry a step.
 
-    margin is logit(best) - logit(second): below a test's tolerance the step is a near-tie, and the text
-    after it is not comparable. End-of-sequence tokens do not stop the run.
+    margin is logit(best) - logit(second): below a test's tolerance the step is a near-tie, and the
+    text after it is not comparable. End-of-sequence tokens do not stop the run.
     """
     out = {"ids": [], "runner_up": [], "margin": []}
     step = model(torch.tensor([ids]), use_cache=True)

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/text800: the truth on text800.txt in compact form, and llama.cpp's distance to it.
+"""Makes tests/golden/text800: the truth in compact form, and llama.cpp's distance to it.
 
-    python3 make_llamacpp.py MODEL.gguf [--out text800]         write the data
-    python3 make_llamacpp.py MODEL.gguf --score LOGITS.npy      write nothing; print all four metrics of
-                                                                float32 logits [n_tokens, vocab]
+    python3 make_llamacpp.py MODEL.gguf [--out text800]      write the data
+    python3 make_llamacpp.py MODEL.gguf --score LOGITS.npy   write nothing; print all four metrics
+                                                             of float32 logits [n_tokens, vocab]
 
-The truth is the reference of make_smollm2.py on the same token ids. README.md defines the metrics; this
-script computes llama.cpp's with the same code and from the same committed arrays that a test has.
+The truth is the reference of make_smollm2.py on the ids of text800.txt. README.md defines the
+metrics; this script computes llama.cpp's from the same arrays that a test reads.
 """
 
-import argparse
 import pathlib
 
 import llama_cpp
@@ -55,7 +54,7 @@ def sample_error(data, logits):
 
 
 def bucket_kl(data, logits):
-    """Mean over positions of KL(truth || logits) over the truth's top TOP tokens plus one rest bucket."""
+    """Mean KL(truth || logits) over the truth's top TOP tokens plus one bucket for the rest."""
     log_p = data["top_values"].astype(np.float64) - data["logsumexp"][:, None]
     ours = np.take_along_axis(logits, data["top_ids"].astype(np.int64), 1).astype(np.float64)
     log_q = ours - log_sum_exp(logits)[:, None]
@@ -93,7 +92,7 @@ def measure(data, truth, logits):
 
 
 def run_llamacpp(path, ids, text):
-    """(float32 logits [n, vocab], settings): stock settings but for n_ctx and logits of all positions."""
+    """(float32 logits [n, vocab], settings): stock but for n_ctx and logits of all positions."""
     llama = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=N_BATCH, logits_all=True, verbose=False)
     theirs = llama.tokenize(text.encode(), add_bos=False, special=False)
     if theirs != ids:
@@ -120,7 +119,7 @@ def write(out, model_name, ids, data, llamacpp):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = common.make_parser(__doc__)
     parser.add_argument("model", type=pathlib.Path, help="SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--out", default=HERE / "text800", type=pathlib.Path)
     parser.add_argument("--text", default=HERE / "text800.txt", type=pathlib.Path)

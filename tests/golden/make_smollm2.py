@@ -7,7 +7,6 @@ The GGUF file is dequantised to float32 with the gguf package and loaded into tr
 LlamaForCausalLM (float32, eager attention). README.md describes every file written here.
 """
 
-import argparse
 import json
 import pathlib
 
@@ -60,7 +59,7 @@ def load_llama(fields, tensors):
                 rows = common.unpermute_qk(rows, n_kv_heads)
             state[f"model.layers.{layer}.{theirs}.weight"] = rows
     model = LlamaForCausalLM(config).float().eval()
-    model.load_state_dict({name: torch.from_numpy(rows) for name, rows in state.items()}, strict=True)
+    model.load_state_dict({name: torch.from_numpy(v) for name, v in state.items()}, strict=True)
     return model
 
 
@@ -76,11 +75,12 @@ def write_top_positions(out, name, logits):
     """The TOP largest logits of every position: sorted descending, ids and values apart."""
     ids = np.argsort(-logits, axis=1, kind="stable")[:, :TOP]
     common.save_npy(out / f"{name}.top_ids.npy", ids.astype("<i4"))
-    common.save_npy(out / f"{name}.top_values.npy", np.take_along_axis(logits, ids, 1).astype("<f4"))
+    values = np.take_along_axis(logits, ids, 1)
+    common.save_npy(out / f"{name}.top_values.npy", values.astype("<f4"))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = common.make_parser(__doc__)
     parser.add_argument("model", help="SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--out", default=HERE / "smollm2", type=pathlib.Path)
     parser.add_argument("--prompts", default=HERE / "smollm2" / "prompts.json", type=pathlib.Path)
@@ -99,11 +99,12 @@ def main():
             write_top_positions(args.out, name, logits)
             record["top_ids"] = f"{name}.top_ids.npy"
             record["top_values"] = f"{name}.top_values.npy"
-        record["greedy"] = common.greedy(model, ids, GREEDY_STEPS)
-        record["greedy"]["text"] = tokenizer.decode(record["greedy"]["ids"], skip_special_tokens=False)
+        run = common.greedy(model, ids, GREEDY_STEPS)
+        run["text"] = tokenizer.decode(run["ids"], skip_special_tokens=False)
+        record["greedy"] = run
         records.append(record)
-        print(name, len(ids), "tokens; smallest margin", min(record["greedy"]["margin"]))
-        print(repr(record["greedy"]["text"]))
+        print(name, len(ids), "tokens; smallest margin", min(run["margin"]))
+        print(repr(run["text"]))
     common.save_json(args.out / "golden.json", {
         "model": pathlib.Path(args.model).name, "versions": common.versions(), "prompts": records})
 

@@ -3,13 +3,13 @@
 
     python3 make_tiny_models.py [--out tiny] [--only NAME ...]
 
-A model is built in transformers (float32, eager attention), its matrices are rounded to the weight type
-of the file, the result is the truth and tiny_export.py writes the file. Of consecutive seeds the first
-is taken that has no near-ties: neither among greedy tokens nor at the edge of a router's top-K, and no
-control token in a greedy run. README.md describes every file.
+A model is built in transformers (float32, eager attention), its matrices are rounded to the weight
+type of the file, the result is the truth and tiny_export.py writes the file. Of consecutive seeds
+the first is taken that has no near-ties, neither among greedy tokens nor at the edge of a router's
+top-K, and no control token in a greedy run; a serving model's runs must be varied too. README.md
+describes every file.
 """
 
-import argparse
 import dataclasses
 import pathlib
 
@@ -22,7 +22,8 @@ import golden_common as common
 import tiny_export
 
 HERE = pathlib.Path(__file__).resolve().parent
-TEXT = "In the harbour of Brannoch, 41 boats wait for the tide: café, rope & net. \"Are you in?\" she asks."
+TEXT = ("In the harbour of Brannoch, 41 boats wait for the tide: café, rope & net. "
+        "\"Are you in?\" she asks.")
 TEXT_TOKENS = 40
 GREEDY_STEPS = 24
 MIN_GREEDY_MARGIN = 0.02
@@ -51,7 +52,8 @@ SERVE = {"max_position_embeddings": 4096, "tie_word_embeddings": False}
 SPECS = (
     Spec("llama_f32", "Llama", n_vocab=283, n_merges=24, config={"tie_word_embeddings": False}),
     Spec("llama3_rope_f16", "Llama", "f16", config={"rope_parameters": LLAMA3_ROPE}),
-    Spec("mistral_bf16", "Mistral", "bf16", n_vocab=301, n_merges=42, config={"sliding_window": None}),
+    Spec("mistral_bf16", "Mistral", "bf16", n_vocab=301, n_merges=42,
+         config={"sliding_window": None}),
     Spec("mixtral_f32", "Mixtral", n_vocab=261, n_merges=2, config=MOE | {
         "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 32}),
     Spec("mixtral_q4_0", "Mixtral", "q4_0", config=MOE | {
@@ -77,8 +79,9 @@ SPECS = (
 def build_model(spec):
     """A freshly made, not yet initialised, transformers model of the spec."""
     settings = {
-        "vocab_size": spec.n_vocab, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+        "vocab_size": spec.n_vocab, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
         "rms_norm_eps": 1e-5 if spec.family in ("Llama", "Mistral", "Mixtral") else 1e-6,
         "tie_word_embeddings": True, "attn_implementation": "eager",
         "experts_implementation": "eager",
@@ -116,10 +119,10 @@ def random_state(model, seed):
 def make_endless(state, tokens):
     """Reserves residual channel 0 as a constant that holds all but printable tokens far down.
 
-    No layer reads or writes the channel, so after the last norm it is a positive number whatever the
-    context, and the head's column 0 turns it into a bias: at any sane temperature the text is printable
-    ASCII and never a control token, while everything else about the model stays random. A flatter head
-    keeps sampled text varied.
+    No layer reads or writes the channel, so after the last norm it is a positive number whatever
+    the context, and the head's column 0 turns it into a bias: at any sane temperature the text is
+    printable ASCII and never a control token, while everything else about the model stays random.
+    A flatter head keeps sampled text varied.
     """
     state["lm_head.weight"] *= 0.6
     for name, values in state.items():
@@ -207,8 +210,8 @@ def make_one(spec, out):
     else:
         raise SystemExit(f"{spec.name}: no seed without near-ties")
     config, state, prompts, router_margin = found
-    tiny_export.write_gguf(out / f"{spec.name}.gguf", f"tiny {spec.name}", config, state, spec.ftype,
-                           spec.n_merges)
+    path = out / f"{spec.name}.gguf"
+    tiny_export.write_gguf(path, config, state, spec.ftype, spec.n_merges)
     spread = float(np.std(prompts[0]["logits"]))
     for prompt in prompts:
         file = f"{spec.name}.{prompt['name']}.npy"
@@ -221,12 +224,12 @@ def make_one(spec, out):
         "logit_std": round(spread, 4),
         "router_margin": None if router_margin == float("inf") else round(router_margin, 6),
         "versions": common.versions(), "prompts": prompts})
-    size = (out / f"{spec.name}.gguf").stat().st_size
-    print(f"{spec.name}: seed {seed}, {size} bytes, logit std {spread:.2f}, router {router_margin:.4f}")
+    print(f"{spec.name}: seed {seed}, {path.stat().st_size} bytes, logit std {spread:.2f}, "
+          f"router margin {router_margin:.4f}")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--out", default=HERE / "tiny", type=pathlib.Path)
     parser.add_argument("--only", nargs="*", metavar="NAME", help="names of models; default: all")
     args = parser.parse_args()

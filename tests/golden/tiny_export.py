@@ -1,4 +1,6 @@
-"""Writes a tiny transformers model as a GGUF file: tensors under their GGUF names, keys, tokenizer."""
+"""Writes a tiny transformers model as a GGUF file: tensors, keys, tokenizer."""
+
+import pathlib
 
 import gguf
 import numpy as np
@@ -11,10 +13,10 @@ ARCHS = {"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwe
          "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
-    "'<|im_end|>' + '\n' }}{% endfor %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
-# Pairs in rank order; "_" stands for the space. Every left and right part is a byte or an earlier pair.
+# Pairs in rank order; "_" is the space. Each part of a pair is a byte or an earlier pair.
 MERGES = (
     "_ t|h e|i n|_ a|r e|o n|e r|_t he|_ s|a t|_ w|e n|o r|i s|_ c|_ b|a n|o u|e s|_ f|in g|e d|"
     "_ o|_ p|a l|_a n|_an d|i t|_o f|l l|_ h|i c|_ m|a r|_t o|r o|_ i|e l|i on|_ l|s t|_ d|_i s|"
@@ -41,9 +43,10 @@ def byte_to_text():
 
 
 def vocabulary(n_vocab, n_merges):
-    """(tokens, types, merges): id b < 256 is byte b, then merged pairs, specials, unused fillers."""
+    """(tokens, types, merges): id b < 256 is byte b, then merges, specials, unused fillers."""
     text = byte_to_text()
-    merges = [tuple(pair.replace("_", text[32]).split(" ")) for pair in MERGES.split("|")[:n_merges]]
+    pairs = MERGES.split("|")[:n_merges]
+    merges = [tuple(pair.replace("_", text[32]).split(" ")) for pair in pairs]
     tokens = text + ["".join(pair) for pair in merges] + list(SPECIALS)
     fillers = n_vocab - len(tokens)
     if len(merges) != n_merges or fillers < 0 or len(set(tokens)) != len(tokens):
@@ -56,7 +59,7 @@ def vocabulary(n_vocab, n_merges):
 
 
 def is_matrix(name):
-    """Whether a transformers parameter takes the file's weight type; norms, biases, routers stay F32."""
+    """Whether a parameter takes the file's weight type; norms, biases and routers stay F32."""
     if name.endswith(".bias") or "norm" in name:
         return False
     return not name.endswith(("mlp.gate.weight", "shared_expert_gate.weight"))
@@ -68,7 +71,7 @@ def encode(values, ftype):
 
 
 def rounded(state, ftype):
-    """state with each matrix passed through the file's weight type and back: the truth's weights."""
+    """The truth's weights: each matrix of state through the file's weight type and back."""
     if ftype == "f32":
         return dict(state)
     out = {}
@@ -120,7 +123,8 @@ def llama3_divisors(config):
     rope = config.rope_parameters
     if rope["rope_type"] != "llama3":
         return None
-    n_rot, factor, old = head_dim_of(config), rope["factor"], rope["original_max_position_embeddings"]
+    n_rot, factor = head_dim_of(config), rope["factor"]
+    old = rope["original_max_position_embeddings"]
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     wavelen = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, n_rot, 2) / n_rot)
     blend = np.clip((old / wavelen - low) / (high - low), 0.0, 1.0)
@@ -169,10 +173,10 @@ def add_tokenizer(writer, n_vocab, n_merges):
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def write_gguf(path, name, config, state, ftype, n_merges):
+def write_gguf(path, config, state, ftype, n_merges):
     """state holds the weights before rounding; ftype names the type of every matrix."""
     writer = gguf.GGUFWriter(path, ARCHS[config.model_type])
-    add_keys(writer, config, name)
+    add_keys(writer, config, f"tiny {pathlib.Path(path).stem}")
     writer.add_file_type(int(gguf.LlamaFileType.ALL_F32) if ftype == "f32" else
                          int(getattr(gguf.LlamaFileType, "MOSTLY_" + ftype.upper())))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
