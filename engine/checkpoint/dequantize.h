@@ -14,9 +14,9 @@ namespace tidepool::engine {
 // not yet supported (IQ1_*, IQ2_*, IQ3_*, TQ*_0, Q1_0, Q2_0).
 bool CanDequantize(GgmlType type);
 
-// Elements out.size() of `type` at `source`, which need not be aligned, as float32. Wider types (F64,
-// I32, I64) round to nearest. Thread-safe.
-// Requires: CanDequantize(type), out.size() a multiple of the type's block.
+// Elements out.size() of `type` at `source`, which need not be aligned, as float32. Wider types
+// (F64, I32, I64) round to nearest. Thread-safe. Requires: CanDequantize(type), out.size() a
+// multiple of the type's block.
 void Dequantize(GgmlType type, const std::byte* source, absl::Span<float> out);
 
 }  // namespace tidepool::engine

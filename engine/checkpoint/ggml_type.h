@@ -60,7 +60,8 @@ struct GgmlTypeInfo {
 
 // The type with this id in a file, or null for ids that are unknown or were removed.
 const GgmlTypeInfo* FindGgmlType(uint32_t id);
-// "Q4_2, which was removed from the format" or "unknown type 77", for an id that FindGgmlType lacks.
+// "Q4_2, which was removed from the format" or "unknown type 77", for an id that FindGgmlType
+// lacks.
 std::string DescribeBadGgmlType(uint32_t id);
 
 // Requires: an enumerator.

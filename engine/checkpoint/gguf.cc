@@ -139,7 +139,8 @@ bool ParseSplitName(absl::string_view path, absl::string_view* prefix) {
 
 std::string GgufTensor::ShapeString() const {
   std::string text = "{";
-  for (int i = 0; i < std::max(dim_count, 1); ++i) absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
+  for (int i = 0; i < std::max(dim_count, 1); ++i)
+    absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
   return text + "}";
 }
 
@@ -165,7 +166,8 @@ absl::StatusOr<GgufFile::Part> GgufFile::Map(const std::string& path) {
   struct stat info;
   if (fstat(descriptor, &info) != 0) return OpenError(path, errno);
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file, expected a GGUF file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a regular file, expected a GGUF file"));
   }
   if (info.st_size == 0) return GgufError(path, "", "an empty file, expected a GGUF file");
   Part part;
@@ -227,8 +229,10 @@ absl::Status GgufFile::OpenOtherParts(int64_t count) {
   const std::string named = path();
   absl::string_view prefix;
   if (!ParseSplitName(named, &prefix)) {
-    return Error("split.count", absl::StrCat(count, " parts, expected this one to be called "
-                                             "NAME-00001-of-", absl::Dec(count, absl::kZeroPad5),
+    return Error("split.count", absl::StrCat(count,
+                                             " parts, expected this one to be called "
+                                             "NAME-00001-of-",
+                                             absl::Dec(count, absl::kZeroPad5),
                                              ".gguf: rename it as it was published"));
   }
   GgufFile joined;
@@ -236,9 +240,8 @@ absl::Status GgufFile::OpenOtherParts(int64_t count) {
     const std::string name = absl::StrFormat("%s-%05d-of-%05d.gguf", prefix, i + 1, count);
     absl::StatusOr<Part> part = Map(name);
     if (absl::IsNotFound(part.status())) {
-      return absl::NotFoundError(absl::StrCat(
-          name, ": missing: part ", i + 1, " of ", count, " of ", named,
-          "; put all parts into one folder"));
+      return absl::NotFoundError(absl::StrCat(name, ": missing: part ", i + 1, " of ", count,
+                                              " of ", named, "; put all parts into one folder"));
     }
     RETURN_IF_ERROR(part.status());
     GgufFile alone;

@@ -1,13 +1,13 @@
-// GgufFile: a GGUF v2 or v3 checkpoint (one file, or all parts of a split one), mapped read-only and
-// checked: every count, length, offset, alignment, overlap and duplicate before it is used.
+// GgufFile: a GGUF v2 or v3 checkpoint (one file, or all parts of a split one), mapped read-only
+// and checked: every count, length, offset, alignment, overlap and duplicate before it is used.
 //
 //   ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open("model.gguf"));
 //   ASSIGN_OR_RETURN(int64_t layers, file.Int("llama.block_count"));
 //   const GgufTensor* output = file.FindTensor("output.weight");  // null: not there
 //
-// Errors are one line, "FILE: KEY-or-TENSOR: what was found, what was expected": INVALID_ARGUMENT for
-// content, NOT_FOUND for a file or a part that is missing, PERMISSION_DENIED where it cannot be read.
-// A file that another process shortens while it is mapped ends this process (SIGBUS): replace
+// Errors are one line, "FILE: KEY-or-TENSOR: what was found, what was expected": INVALID_ARGUMENT
+// for content, NOT_FOUND for a file or a part that is missing, PERMISSION_DENIED where it cannot be
+// read. A file that another process shortens while it is mapped ends this process (SIGBUS): replace
 // checkpoints by renaming, not by writing into them.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
@@ -50,8 +50,9 @@ struct GgufEntry {
   absl::string_view key;
   GgufValueType type = GgufValueType::kUint8;  // of the elements, when is_array
   bool is_array = false;
-  uint64_t count = 1;               // elements of an array; 1 for a scalar
-  const std::byte* data = nullptr;  // checked to be wholly inside the file, as are all strings in it
+  uint64_t count = 1;  // elements of an array; 1 for a scalar
+  const std::byte* data =
+      nullptr;  // checked to be wholly inside the file, as are all strings in it
 };
 
 // One tensor. dims[0] is the fastest; missing dims are 1. All bytes are inside the file.

@@ -121,9 +121,10 @@ absl::Status Parser::ReadHeader() {
     return Error("header", absl::StrCat(bytes_.size(), " bytes, expected a GGUF file"));
   }
   if (magic != 0x46554747) {  // "GGUF"
-    return Error("header", absl::StrCat("the first bytes are ", absl::CHexEscape(absl::string_view(
-                               reinterpret_cast<const char*>(bytes_.data()), 4)),
-                               ", expected GGUF: this is not a GGUF file"));
+    return Error("header", absl::StrCat("the first bytes are ",
+                                        absl::CHexEscape(absl::string_view(
+                                            reinterpret_cast<const char*>(bytes_.data()), 4)),
+                                        ", expected GGUF: this is not a GGUF file"));
   }
   if (!cursor_.Read(&version)) return Truncated("header");
   if (version != 0 && (version & 0xffff) == 0) {
@@ -139,8 +140,9 @@ absl::Status Parser::ReadHeader() {
                                         std::min(kMaxKeys, cursor_.remaining() / kMinEntryBytes)));
   }
   if (tensor_count_ > kMaxTensors || tensor_count_ > cursor_.remaining() / kMinInfoBytes) {
-    return Error("header", absl::StrCat(tensor_count_, " tensors, expected at most ",
-                                        std::min(kMaxTensors, cursor_.remaining() / kMinInfoBytes)));
+    return Error("header",
+                 absl::StrCat(tensor_count_, " tensors, expected at most ",
+                              std::min(kMaxTensors, cursor_.remaining() / kMinInfoBytes)));
   }
   return absl::OkStatus();
 }
@@ -201,8 +203,8 @@ absl::Status Parser::SkipValue(const GgufEntry& entry) {
       uint64_t length = 0;
       if (cursor_.Read(&length) && length <= kMaxStringBytes && cursor_.Skip(length)) continue;
       if (length > kMaxStringBytes) {
-        return Error(entry.key, absl::StrCat("a string of ", length,
-                                                    " bytes, expected at most ", kMaxStringBytes));
+        return Error(entry.key, absl::StrCat("a string of ", length, " bytes, expected at most ",
+                                             kMaxStringBytes));
       }
       return Truncated(entry.key);
     }
@@ -213,8 +215,7 @@ absl::Status Parser::SkipValue(const GgufEntry& entry) {
     for (uint64_t i = 0; i < entry.count; ++i) {
       const int value = static_cast<int>(entry.data[i]);
       if (value > 1) {
-        return Error(entry.key, absl::StrCat("a bool of value ", value,
-                                                    ", expected 0 or 1"));
+        return Error(entry.key, absl::StrCat("a bool of value ", value, ", expected 0 or 1"));
       }
     }
   }
@@ -222,18 +223,18 @@ absl::Status Parser::SkipValue(const GgufEntry& entry) {
 }
 
 absl::Status Parser::ReadAlignment() {
-  const auto entry = std::find_if(
-      contents_.entries.begin(), contents_.entries.end(),
-      [](const GgufEntry& candidate) { return candidate.key == "general.alignment"; });
+  const auto entry =
+      std::find_if(contents_.entries.begin(), contents_.entries.end(),
+                   [](const GgufEntry& candidate) { return candidate.key == "general.alignment"; });
   if (entry == contents_.entries.end()) return absl::OkStatus();
   if (entry->is_array || entry->type != GgufValueType::kUint32) {
-    return Error("general.alignment", absl::StrCat("a value of type ", ValueTypeName(entry->type),
-                                                   ", expected u32"));
+    return Error("general.alignment",
+                 absl::StrCat("a value of type ", ValueTypeName(entry->type), ", expected u32"));
   }
   alignment_ = LoadScalar<uint32_t>(entry->data);
   if (!std::has_single_bit(alignment_) || alignment_ > kMaxAlignment) {
-    return Error("general.alignment", absl::StrCat(alignment_, ", expected a power of two up to ",
-                                                   kMaxAlignment));
+    return Error("general.alignment",
+                 absl::StrCat(alignment_, ", expected a power of two up to ", kMaxAlignment));
   }
   return absl::OkStatus();
 }
@@ -262,8 +263,10 @@ absl::Status Parser::ReadInfo(uint64_t index) {
   }
   tensor.type = info->type;
   if (tensor.dims[0] % info->block_elements != 0) {
-    return Error(subject, absl::StrCat("rows of ", tensor.dims[0], " elements, expected a multiple "
-                                       "of ", info->block_elements, " for type ", info->name));
+    return Error(subject, absl::StrCat("rows of ", tensor.dims[0],
+                                       " elements, expected a multiple "
+                                       "of ",
+                                       info->block_elements, " for type ", info->name));
   }
   // At most kMaxElements * 8 bytes: no overflow.
   tensor.bytes = static_cast<size_t>(tensor.rows()) * tensor.row_bytes();
@@ -288,7 +291,8 @@ absl::Status Parser::ReadDims(GgufTensor* tensor) {
     uint64_t size = 0;
     if (!cursor_.Read(&size)) return Truncated(subject);
     if (size == 0 || size > kMaxElements / elements) {
-      return Error(subject, absl::StrCat("dimension ", i, " is ", size, ", expected at least 1 and "
+      return Error(subject, absl::StrCat("dimension ", i, " is ", size,
+                                         ", expected at least 1 and "
                                          "at most 2^48 elements in all"));
     }
     elements *= size;
@@ -334,8 +338,7 @@ absl::Status Parser::CheckOverlap() {
 
 }  // namespace
 
-absl::StatusOr<GgufContents> ParseGguf(const std::string& path,
-                                       absl::Span<const std::byte> bytes) {
+absl::StatusOr<GgufContents> ParseGguf(const std::string& path, absl::Span<const std::byte> bytes) {
   return Parser(path, bytes).Parse();
 }
 
@@ -377,8 +380,8 @@ std::string Quote(absl::string_view text, size_t limit) {
 absl::Status GgufError(absl::string_view path, absl::string_view subject,
                        absl::string_view message) {
   if (subject.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", message));
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", absl::CHexEscape(subject.substr(0, kMaxSubjectBytes)), ": ", message));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": ", absl::CHexEscape(subject.substr(0, kMaxSubjectBytes)), ": ", message));
 }
 
 }  // namespace tidepool::engine

@@ -41,8 +41,8 @@ T LoadScalar(const std::byte* data) {
 // `text` with quotes around it, escaped to one printable line and cut to at most `limit` bytes.
 std::string Quote(absl::string_view text, size_t limit = 80);
 
-// INVALID_ARGUMENT "path: subject: message", with the subject (a key, a tensor) escaped to one line; an
-// empty subject is left out.
+// INVALID_ARGUMENT "path: subject: message", with the subject (a key, a tensor) escaped to one
+// line; an empty subject is left out.
 absl::Status GgufError(absl::string_view path, absl::string_view subject,
                        absl::string_view message);
 

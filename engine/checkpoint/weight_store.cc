@@ -199,11 +199,10 @@ absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int
                     [&](int64_t begin, int64_t end, int) { packer.Pack(begin, end); });
   file_.DropPages(tensor.data + first_row * tensor.row_bytes(), rows * tensor.row_bytes());
   if (packer.bad_row() != kNoBadRow) {
-    return file_.Error(tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
-                                                 " holds a NaN or an infinity, expected finite ",
-                                                 TypeInfo(tensor.type).block_elements > 1
-                                                     ? "scales"
-                                                     : "numbers"));
+    return file_.Error(
+        tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
+                                  " holds a NaN or an infinity, expected finite ",
+                                  TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
   }
   matrix.data = buffer.data();
   weight_bytes_ += buffer.size();

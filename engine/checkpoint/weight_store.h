@@ -6,7 +6,8 @@
 //                                                   .rows = 576, .cols = 576}));
 //
 // F32, F16, BF16, Q8_0, Q4_0 and Q4_1 keep their type; every other type is dequantised, exactly, to
-// F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is packed.
+// F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is
+// packed.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -33,7 +34,7 @@ struct MatrixRef {
   absl::string_view name;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t first_row = 0;    // where the matrix begins in its slab, for fused tensors such as attn_qkv
+  int64_t first_row = 0;  // where the matrix begins in its slab, for fused tensors such as attn_qkv
   int64_t tensor_rows = 0;  // rows of a whole slab; 0: the same as `rows`
   int64_t slab = 0;         // which expert of a stacked tensor
   int64_t slabs = 1;        // experts in the tensor

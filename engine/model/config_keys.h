@@ -1,5 +1,5 @@
-// What the parts of ModelConfig::Parse share: ranges, and reading keys under an architecture's prefix.
-// Implementation detail of ModelConfig.
+// What the parts of ModelConfig::Parse share: ranges, and reading keys under an architecture's
+// prefix. Implementation detail of ModelConfig.
 #ifndef TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 #define TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 
@@ -18,7 +18,8 @@
 
 namespace tidepool::engine {
 
-// Limits far above real models; they keep every product of sizes inside 64 bits and every size an int.
+// Limits far above real models; they keep every product of sizes inside 64 bits and every size an
+// int.
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxHeadDim = 4096;

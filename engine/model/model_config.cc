@@ -84,9 +84,9 @@ constexpr ForeignKey kForeignKeys[] = {
 absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
   ASSIGN_OR_RETURN(const absl::string_view kind, file.StringOr("general.type", "model"));
   if (kind != "model") {
-    return file.Error("general.type",
-                      absl::StrCat(GgufFile::FormatValue(*file.Find("general.type")),
-                                   ", expected \"model\""));
+    return file.Error(
+        "general.type",
+        absl::StrCat(GgufFile::FormatValue(*file.Find("general.type")), ", expected \"model\""));
   }
   ASSIGN_OR_RETURN(const absl::string_view name, file.String("general.architecture"));
   std::string known;
@@ -147,14 +147,14 @@ std::string NameFromPath(absl::string_view path) {
   return std::string(absl::StripSuffix(path, ".gguf"));
 }
 
-// Rows of the embedding, which is what the model can put out. The tokenizer may name fewer: files pad.
+// Rows of the embedding, which is what the model can put out. The tokenizer may name fewer: files
+// pad.
 absl::Status ReadVocabulary(const GgufFile& file, const Keys& keys, ModelConfig* config) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   const GgufEntry* tokens = file.Find(kTokens);
-  const int64_t named = tokens != nullptr && tokens->is_array
-                            ? static_cast<int64_t>(tokens->count)
-                            : 0;
+  const int64_t named =
+      tokens != nullptr && tokens->is_array ? static_cast<int64_t>(tokens->count) : 0;
   int64_t size = named;
   if (embedding != nullptr) {
     size = embedding->dims[1];
@@ -162,8 +162,7 @@ absl::Status ReadVocabulary(const GgufFile& file, const Keys& keys, ModelConfig*
     ASSIGN_OR_RETURN(size, keys.Int("vocab_size", 1, kMaxVocabulary));
   }
   if (size > kMaxVocabulary) {
-    return file.Error(kTokens,
-                      absl::StrCat(size, " tokens, expected at most ", kMaxVocabulary));
+    return file.Error(kTokens, absl::StrCat(size, " tokens, expected at most ", kMaxVocabulary));
   }
   if (named > size) {
     return file.Error("token_embd.weight",
@@ -189,9 +188,9 @@ absl::Status ReadLayers(const Family& family, const Keys& keys, ModelConfig* con
   config->layers.resize(count);
   for (int64_t i = 0; i < count; ++i) {
     if (heads[i] == 0 || kv_heads[i] == 0) {
-      return keys.Unsupported(heads[i] == 0 ? "attention.head_count" : "attention.head_count_kv",
-                              absl::StrCat("0 in layer ", i,
-                                           ": layers without attention are not supported"));
+      return keys.Unsupported(
+          heads[i] == 0 ? "attention.head_count" : "attention.head_count_kv",
+          absl::StrCat("0 in layer ", i, ": layers without attention are not supported"));
     }
     if (heads[i] % kv_heads[i] != 0) {
       return keys.Invalid("attention.head_count_kv",
@@ -212,22 +211,22 @@ absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
         std::all_of(config->layers.begin(), config->layers.end(),
                     [heads](const LayerConfig& layer) { return layer.heads == heads; });
     if (!uniform || config->hidden_size % heads != 0) {
-      return keys.Invalid("attention.key_length",
-                          absl::StrCat("missing, expected this key: embedding_length ",
-                                       config->hidden_size, " cannot be shared out over ",
-                                       uniform ? absl::StrCat(heads) : "a varying number of",
-                                       " heads"));
+      return keys.Invalid(
+          "attention.key_length",
+          absl::StrCat("missing, expected this key: embedding_length ", config->hidden_size,
+                       " cannot be shared out over ",
+                       uniform ? absl::StrCat(heads) : "a varying number of", " heads"));
     }
   }
-  ASSIGN_OR_RETURN(const int64_t dim, keys.IntOr("attention.key_length",
-                                                 config->hidden_size / heads, 1, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t dim,
+                   keys.IntOr("attention.key_length", config->hidden_size / heads, 1, kMaxHeadDim));
   ASSIGN_OR_RETURN(const int64_t value_dim,
                    keys.IntOr("attention.value_length", dim, 1, kMaxHeadDim));
   RETURN_IF_ERROR(keys.CheckRange("attention.key_length", dim, 1, kMaxHeadDim));
   if (value_dim != dim) {
-    return keys.Unsupported("attention.value_length",
-                            absl::StrCat(value_dim, " is not supported, expected ", dim,
-                                         ", as attention.key_length"));
+    return keys.Unsupported(
+        "attention.value_length",
+        absl::StrCat(value_dim, " is not supported, expected ", dim, ", as attention.key_length"));
   }
   config->head_dim = static_cast<int>(dim);
   return absl::OkStatus();
@@ -241,17 +240,18 @@ absl::Status ReadDenseFfn(const Keys& keys, ModelConfig* config) {
     LayerConfig& layer = config->layers[i];
     if (layer.ffn == FfnKind::kMoe) continue;
     if (widths[i] == 0) {
-      return keys.Unsupported("feed_forward_length",
-                              absl::StrCat("0 in layer ", i,
-                                           ": layers without an FFN are not supported"));
+      return keys.Unsupported(
+          "feed_forward_length",
+          absl::StrCat("0 in layer ", i, ": layers without an FFN are not supported"));
     }
     layer.ffn_width = static_cast<int>(widths[i]);
   }
   return absl::OkStatus();
 }
 
-// Widths of experts. Files of the first Mixtral and Qwen1.5-MoE conversions have feed_forward_length
-// alone: one Mixtral expert's; in Qwen's the shared expert's, as wide as the chosen ones together.
+// Widths of experts. Files of the first Mixtral and Qwen1.5-MoE conversions have
+// feed_forward_length alone: one Mixtral expert's; in Qwen's the shared expert's, as wide as the
+// chosen ones together.
 absl::Status ReadExpertWidths(const Family& family, const Keys& keys, MoeConfig* moe) {
   int64_t expert_width = 0;
   int64_t shared_width = 0;
@@ -259,8 +259,10 @@ absl::Status ReadExpertWidths(const Family& family, const Keys& keys, MoeConfig*
   ASSIGN_OR_RETURN(shared_width, keys.IntOr("expert_shared_feed_forward_length", 0, 0, kMaxWidth));
   if (!family.shared_expert && shared_width > 0) {
     return keys.Unsupported("expert_shared_feed_forward_length",
-                            absl::StrCat(shared_width, " is not supported, expected no shared "
-                                         "expert in architecture ", family.name));
+                            absl::StrCat(shared_width,
+                                         " is not supported, expected no shared "
+                                         "expert in architecture ",
+                                         family.name));
   }
   if (expert_width == 0 || (family.shared_expert && shared_width == 0)) {
     ASSIGN_OR_RETURN(const int64_t width, keys.Int("feed_forward_length", 1, kMaxWidth));
@@ -283,15 +285,17 @@ absl::Status ReadExperts(const GgufFile& file, const Family& family, const Keys&
                                                      " in architecture ", family.name));
   }
   if (family.experts == Family::Experts::kNever) {
-    return keys.Unsupported("expert_count", absl::StrCat(experts, ", expected no experts in "
-                                                         "architecture ", family.name));
+    return keys.Unsupported("expert_count", absl::StrCat(experts,
+                                                         ", expected no experts in "
+                                                         "architecture ",
+                                                         family.name));
   }
   MoeConfig& moe = config->moe;
   ASSIGN_OR_RETURN(const int64_t used, keys.Int("expert_used_count", 1, experts));
   moe.experts = static_cast<int>(experts);
   moe.experts_used = static_cast<int>(used);
-  ASSIGN_OR_RETURN(moe.normalize_weights, file.BoolOr(keys.Name("expert_weights_norm"),
-                                                      family.normalize_weights));
+  ASSIGN_OR_RETURN(moe.normalize_weights,
+                   file.BoolOr(keys.Name("expert_weights_norm"), family.normalize_weights));
   RETURN_IF_ERROR(ReadExpertWidths(family, keys, &moe));
   const int64_t count = static_cast<int64_t>(config->layers.size());
   ASSIGN_OR_RETURN(const int64_t dense, keys.IntOr("leading_dense_block_count", 0, 0, count));

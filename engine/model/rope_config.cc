@@ -9,16 +9,15 @@ namespace tidepool::engine {
 namespace {
 
 // YaRN: slow-turning dimensions are interpolated by the factor, fast ones left alone, with a ramp
-// between two bounds: the dimensions that turn beta_fast and beta_slow times in the original context.
+// between two bounds: the dimensions that turn beta_fast and beta_slow times in the original
+// context.
 absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig* config) {
   RopeConfig& rope = config->rope;
-  ASSIGN_OR_RETURN(const int64_t original,
-                   keys.IntOr("rope.scaling.original_context_length", config->context_length, 1,
-                              kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t original, keys.IntOr("rope.scaling.original_context_length",
+                                                      config->context_length, 1, kMaxContext));
   ASSIGN_OR_RETURN(const double fast, keys.FloatOr("rope.scaling.yarn_beta_fast", 32, 0));
   ASSIGN_OR_RETURN(const double slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1, 0));
-  ASSIGN_OR_RETURN(const double extrapolation,
-                   keys.FloatOr("rope.scaling.yarn_ext_factor", 1, -2));
+  ASSIGN_OR_RETURN(const double extrapolation, keys.FloatOr("rope.scaling.yarn_ext_factor", 1, -2));
   ASSIGN_OR_RETURN(const double attention, keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0));
   // Writers put -1 for the default.
   if (extrapolation != 1 && extrapolation != -1) {
@@ -74,9 +73,10 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* confi
     return absl::OkStatus();
   }
   if (type == "yarn") return ApplyYarn(keys, base, factor, config);
-  return keys.Unsupported("rope.scaling.type",
-                          absl::StrCat(GgufFile::FormatValue(*file.Find(keys.Name("rope.scaling.type"))),
-                                       " is not supported, expected none, linear or yarn"));
+  return keys.Unsupported(
+      "rope.scaling.type",
+      absl::StrCat(GgufFile::FormatValue(*file.Find(keys.Name("rope.scaling.type"))),
+                   " is not supported, expected none, linear or yarn"));
 }
 
 }  // namespace tidepool::engine
