@@ -1,0 +1,197 @@
+// What a CPU backend says of itself and refuses, and ops on inputs that no model should give.
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/math.h"
+#include "kernels/ops.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+TEST(CpuBackendTest, RefusesImpossibleThreads) {
+  for (const int threads : {0, -3, 100000}) {
+    const auto backend = MakeCpuBackend({.threads = threads});
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(backend.status().message().find(std::to_string(threads)), absl::string_view::npos);
+  }
+}
+
+TEST(CpuBackendTest, SaysWhatItIs) {
+  const auto backend = MakeCpuBackend({.threads = 1, .isa = Isa::kPortable});
+  ASSERT_TRUE(backend.ok());
+  EXPECT_EQ((*backend)->Description(), "cpu portable, 1 thread");
+  EXPECT_EQ((*backend)->precision(), Precision::kFast);
+  if (!Avx2IsSupported()) GTEST_SKIP() << "no AVX2 here";
+  const auto fast =
+      MakeCpuBackend({.threads = 2, .precision = Precision::kExact, .isa = Isa::kAvx2});
+  ASSERT_TRUE(fast.ok());
+  EXPECT_EQ((*fast)->Description(), "cpu avx2, 2 threads");
+  EXPECT_EQ((*fast)->precision(), Precision::kExact);
+}
+
+// The vector exp is the scalar one, bit for bit, over the whole range and past it: shares of a softmax
+// over {0, x} with x <= 0 show exp(x) itself once divided by 1 + exp(x).
+TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
+  const KernelTable* tables[] = {&PortableKernels(), Avx2IsSupported() ? Avx2Kernels() : nullptr};
+  for (const KernelTable* table : tables) {
+    if (table == nullptr) continue;
+    std::vector<float> gate;
+    for (uint32_t bits = 0; bits <= 0x7f800000; bits += 40009) {
+      gate.push_back(FloatFromBits(bits));
+      gate.push_back(FloatFromBits(bits | 0x80000000));
+    }
+    for (const float x : {-87.0f, 87.0f, 88.72283f, -88.72284f, 0.0f, -0.0f}) gate.push_back(x);
+    gate.push_back(NAN);
+    const std::vector<float> up(gate.size(), 1);
+    std::vector<float> out(gate.size());
+    table->swiglu(gate.data(), up.data(), static_cast<int64_t>(gate.size()), out.data());
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const float expected = Silu(gate[i]);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(out[i])) << table->name << " at " << gate[i];
+      } else {
+        ASSERT_EQ(FloatBits(out[i]), FloatBits(expected)) << table->name << " at " << gate[i];
+      }
+    }
+  }
+}
+
+// Halves in both directions are math.h's, bit for bit, NaNs apart.
+TEST(CpuBackendTest, KvConversionIsTheScalarOne) {
+  const KernelTable* tables[] = {&PortableKernels(), Avx2IsSupported() ? Avx2Kernels() : nullptr};
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 60013) {
+    x.push_back(FloatFromBits(static_cast<uint32_t>(bits)));
+  }
+  const int64_t n = static_cast<int64_t>(x.size());
+  for (const KernelTable* table : tables) {
+    if (table == nullptr) continue;
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      std::vector<uint16_t> halves(n);
+      std::vector<float> back(n);
+      std::byte* bytes = reinterpret_cast<std::byte*>(halves.data());
+      table->store_kv(dtype, x.data(), n, bytes);
+      table->load_kv(dtype, bytes, n, back.data());
+      for (int64_t i = 0; i < n; ++i) {
+        const bool f16 = dtype == DType::kF16;
+        if (std::isnan(x[i])) {
+          ASSERT_TRUE(std::isnan(back[i]));
+          continue;
+        }
+        ASSERT_EQ(halves[i], f16 ? F32ToF16(x[i]) : F32ToBF16(x[i])) << x[i];
+        ASSERT_EQ(FloatBits(back[i]),
+                  FloatBits(f16 ? F16ToF32(halves[i]) : BF16ToF32(halves[i])));
+      }
+    }
+  }
+}
+
+std::vector<std::unique_ptr<KernelBackend>> AllBackends() {
+  std::vector<std::unique_ptr<KernelBackend>> backends;
+  backends.push_back(MakeReferenceBackend(Precision::kFast));
+  backends.push_back(*MakeCpuBackend({.isa = Isa::kPortable}));
+  backends.push_back(*MakeCpuBackend({.threads = 2}));
+  return backends;
+}
+
+TEST(CpuBackendTest, GateSurvivesNans) {
+  for (const auto& backend : AllBackends()) {
+    std::vector<float> logits(12, NAN);
+    logits[7] = 3;
+    logits[8] = INFINITY;
+    std::vector<int32_t> ids(8, -1);
+    std::vector<float> weights(8, 0);
+    backend->Gate({logits.data(), 2, 6}, {6, 4, true}, ids.data(), weights.data());
+    for (int t = 0; t < 2; ++t) {
+      std::vector<int32_t> row(ids.begin() + 4 * t, ids.begin() + 4 * t + 4);
+      std::sort(row.begin(), row.end());
+      EXPECT_EQ(std::unique(row.begin(), row.end()), row.end()) << backend->Description();
+      EXPECT_TRUE(row.front() >= 0 && row.back() < 6);
+      EXPECT_TRUE(std::isnan(weights[4 * t]));
+    }
+  }
+}
+
+TEST(CpuBackendTest, GateTiesGoToTheLowerId) {
+  for (const auto& backend : AllBackends()) {
+    const std::vector<float> logits = {1, 2, 2, 0, 2, 1};
+    std::vector<int32_t> ids(4);
+    std::vector<float> weights(4);
+    backend->Gate({logits.data(), 1, 6}, {6, 4, false}, ids.data(), weights.data());
+    EXPECT_EQ(ids, (std::vector<int32_t>{1, 2, 4, 0})) << backend->Description();
+    EXPECT_EQ(weights[0], weights[2]);
+  }
+}
+
+TEST(CpuBackendTest, EmptyBatchesAreFine) {
+  for (const auto& backend : AllBackends()) {
+    Arena arena(1 << 16);
+    const Weight weight(DType::kQ8_0, 16, 32, 1);
+    const std::vector<float> norm(32, 1);
+    const Activation x = backend->Norm({nullptr, 0, 32}, norm, 1e-5f, &arena);
+    EXPECT_EQ(x.values.rows, 0);
+    const MatMulTarget target = {.weight = weight.matrix(), .out = MatrixView(nullptr, 0, 16)};
+    backend->MatMul(x, {&target, 1});
+    backend->MatMul(x, {});
+    backend->GroupedFfn(x, {}, MatrixView(nullptr, 0, 32), &arena);
+  }
+}
+
+// The bounds that an owner sizes an arena with hold.
+TEST(CpuBackendTest, ArenaBoundsHold) {
+  for (const int threads : {1, 3}) {
+    const auto backend = *MakeCpuBackend({.threads = threads});
+    KvLayer layer;
+    layer.kv_heads = 2;
+    layer.k_dim = 24;
+    layer.v_dim = 20;
+    layer.v_offset = 2 * 2 * 24 * kKvBlockTokens;
+    layer.block_bytes = 2 * layer.v_offset;
+    Buffer buffer(2 * layer.block_bytes);
+    layer.arena = buffer.data();
+    const std::vector<int32_t> blocks = {0, 1};
+    const KvSpan spans[] = {{0, 33, 0, blocks}, {33, 1, 5, blocks}};
+    const std::vector<float> data(34 * 8 * 24, 0.5f);
+    backend->StoreKv({data.data(), 34, 48}, {data.data(), 34, 40}, layer, spans);
+    Arena attend(AttendBytes(34, 2, 8, layer, threads));
+    backend->Attend({data.data(), 34, 192}, 8, 0.1f, layer, spans, &attend);
+
+    const Weight gate(DType::kQ8_0, 64, 32, 1);
+    const Weight down(DType::kQ8_0, 32, 64, 2);
+    const FfnWeights weights = {gate.matrix(), gate.matrix(), down.matrix()};
+    const std::vector<int32_t> rows = {0, 1, 2};
+    const ExpertGroup groups[] = {{&weights, rows, rows}, {&weights, rows, rows}};
+    std::vector<float> out(3 * 32);
+    Arena ffn(ActivationBytes(3, 32) + GroupedFfnBytes(6, 2, 64));
+    const Activation x = backend->Quantize({data.data(), 3, 32}, &ffn);
+    backend->GroupedFfn(x, groups, {out.data(), 3, 32}, &ffn);
+    Arena exact(ActivationBytes(5, 64));
+    EXPECT_EQ(backend->Norm({data.data(), 5, 64}, absl::MakeSpan(data.data(), 64), 1e-5f, &exact)
+                  .values.rows,
+              5);
+  }
+}
+
+TEST(CpuBackendDeathTest, ContradictionsAreCaught) {
+  const auto backend = *MakeCpuBackend({});
+  Arena arena(1 << 16);
+  const Weight weight(DType::kQ8_0, 16, 32, 1);
+  std::vector<float> data(64);
+  const Activation x = backend->Quantize({data.data(), 1, 64}, &arena);
+  const MatMulTarget target = {.weight = weight.matrix(), .out = MatrixView(data.data(), 1, 16)};
+  EXPECT_DEATH(backend->MatMul(x, {&target, 1}), "64 vs 32");
+  Activation floats;
+  floats.values = ConstMatrixView(data.data(), 1, 32);
+  EXPECT_DEATH(backend->MatMul(floats, {&target, 1}), "needs the int8 form");
+}
+
+}  // namespace
+}  // namespace tidepool::kernels

@@ -1,0 +1,101 @@
+#include "tests/kernels/op_cases.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+#include "kernels/ops.h"
+#include "kernels/panel.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+// Checks one block against the definition in ops.h and appends it.
+void AppendBlock(const Activation& a, int64_t row, int64_t block, std::vector<float>* out) {
+  const float* x = a.values.Row(row) + block * kQuantBlock;
+  const int8_t* q = a.quants + row * a.values.cols + block * kQuantBlock;
+  const int64_t at = row * (a.values.cols / kQuantBlock) + block;
+  float amax = 0;
+  bool finite = true;
+  for (int k = 0; k < kQuantBlock; ++k) {
+    finite = finite && std::isfinite(x[k]);
+    amax = std::max(amax, std::fabs(x[k]));
+  }
+  const bool zero = !finite || amax < kTinyBlock;
+  int sum = 0;
+  for (int k = 0; k < kQuantBlock; ++k) {
+    EXPECT_EQ(q[k], zero ? 0 : std::nearbyint(x[k] * (127 / amax))) << "row " << row;
+    sum += q[k];
+    out->push_back(q[k]);
+  }
+  if (finite) {
+    EXPECT_EQ(a.scales[at], zero ? 0 : amax / 127);
+    EXPECT_EQ(a.sums[at], a.scales[at] * static_cast<float>(sum));
+  } else {
+    EXPECT_TRUE(std::isnan(a.scales[at]) && std::isnan(a.sums[at]));
+  }
+  EXPECT_EQ(a.quant_sums[at], sum);
+  out->insert(out->end(), {a.scales[at], a.sums[at], static_cast<float>(sum)});
+}
+
+}  // namespace
+
+OpResult ResultOf(ConstMatrixView values) {
+  OpResult result;
+  for (int64_t i = 0; i < values.rows; ++i) {
+    result.values.insert(result.values.end(), values.Row(i), values.Row(i) + values.cols);
+  }
+  return result;
+}
+
+OpResult ResultOf(const Activation& activation, Precision precision) {
+  OpResult result = ResultOf(activation.values);
+  EXPECT_EQ(activation.quants != nullptr, HasInt8Form(precision, activation.values.cols));
+  if (activation.quants == nullptr) return result;
+  for (int64_t i = 0; i < activation.values.rows; ++i) {
+    for (int64_t b = 0; b < activation.values.cols / kQuantBlock; ++b) {
+      AppendBlock(activation, i, b, &result.int8_form);
+    }
+  }
+  return result;
+}
+
+std::function<std::vector<double>(const std::vector<float>&)> Relative(double share) {
+  return [share](const std::vector<float>& reference) {
+    std::vector<double> tolerance;
+    for (const float value : reference) tolerance.push_back(share * std::fabs(value));
+    return tolerance;
+  };
+}
+
+std::vector<double> ChainMagnitudes(const Weight& weight, ConstMatrixView x) {
+  std::vector<double> result(x.rows * weight.matrix().rows);
+  for (int64_t r = 0; r < weight.matrix().rows; ++r) {
+    const std::vector<double> magnitudes = weight.Magnitudes(r);
+    for (int64_t i = 0; i < x.rows; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < x.cols; ++k) sum += magnitudes[k] * std::fabs(x.Row(i)[k]);
+      result[i * weight.matrix().rows + r] = sum;
+    }
+  }
+  return result;
+}
+
+double ChainRoundoff(int64_t cols) {
+  // A float chain rounds once per column, and so does dequantisation (kExact: twice). An integer
+  // chain rounds three times per block of 32. Then come the reference's own rounding to float32 and
+  // a store's addition. Int8 rounding of x is the same in both, but its |x| may exceed the float's by
+  // 1 / 254 of the block's largest: the factor 2 covers that where the sum has more than that one term.
+  return 2 * (static_cast<double>(cols) + 4) * kRoundoff;
+}
+
+std::vector<OpCase> OpCases(Precision precision) {
+  std::vector<OpCase> cases;
+  AddMatMulCases(precision, &cases);
+  AddRowCases(precision, &cases);
+  AddAttentionCases(precision, &cases);
+  AddExpertCases(precision, &cases);
+  return cases;
+}
+
+}  // namespace tidepool::kernels

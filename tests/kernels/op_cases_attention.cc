@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/ops.h"
+#include "tests/kernels/op_cases.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+struct SpanShape {
+  int64_t first_slot;
+  int64_t rows;
+  Mask mask = Mask::kCausal;
+  int64_t window = 0;
+};
+
+struct Heads {
+  int heads, kv_heads, k_dim, v_dim;
+};
+
+// A layer's KV in memory that starts as NaNs, with each span's history and rows stored by `backend`.
+class AttentionFixture {
+ public:
+  AttentionFixture(DType dtype, const Heads& heads, std::vector<SpanShape> shapes)
+      : dtype_(dtype), heads_(heads), shapes_(std::move(shapes)) {
+    Noise noise(heads.k_dim * 31 + heads.heads + static_cast<int>(dtype));
+    for (const SpanShape& shape : shapes_) {
+      const int64_t slots = shape.first_slot + shape.rows;
+      keys_.push_back(noise.Floats(slots * heads.kv_heads * heads.k_dim));
+      values_.push_back(noise.Floats(slots * heads.kv_heads * heads.v_dim));
+      rows_ += shape.rows;
+    }
+    queries_ = noise.Floats(rows_ * heads.heads * heads.k_dim);
+  }
+
+  // Stores everything, then attends: the results of the spans' rows, or the bytes of the KV.
+  OpResult Attend(KernelBackend& backend) const {
+    Memory memory(*this);
+    memory.Store(backend);
+    Arena arena(4 << 20);
+    Spoil(&arena);
+    return ResultOf(backend.Attend({queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
+                                   heads_.heads, Scale(), memory.layer, memory.spans, &arena),
+                    backend.precision());
+  }
+  OpResult StoredBytes(KernelBackend& backend) const {
+    Memory memory(*this);
+    memory.Store(backend);
+    OpResult result;
+    for (size_t i = 0; i < memory.buffer.size(); ++i) {
+      result.values.push_back(static_cast<float>(memory.buffer.data()[i]));
+    }
+    return result;
+  }
+
+  // A score is a chain of k_dim terms and a scaling: absolute error e at most (k_dim + 2) roundings of
+  // its magnitude, which is at most k_dim * scale (all inputs are below 1). exp turns that, twice (the
+  // maximum has it too), into a relative error of the share, beside exp's own 2 ulp and the merges' 4
+  // roundings per segment. Shares that are off by a relative error d, normalised, move a mean of
+  // values below 1 by at most 2 d; the chain over the tokens of a segment adds kKvBlockTokens roundings.
+  double Tolerance() const {
+    int64_t segments = 1;
+    for (const SpanShape& shape : shapes_) {
+      segments = std::max(segments, (shape.first_slot + shape.rows) / kKvBlockTokens + 1);
+    }
+    const double score = (heads_.k_dim + 2) * kRoundoff * heads_.k_dim * Scale();
+    const double share = 2 * score + (4 + 4.0 * segments + 2 * heads_.k_dim * Scale()) * kRoundoff;
+    return 2 * share + (kKvBlockTokens + 4) * kRoundoff;
+  }
+
+ private:
+  float Scale() const { return 1 / std::sqrt(static_cast<float>(heads_.k_dim)); }
+
+  struct Memory {
+    explicit Memory(const AttentionFixture& f) : fixture(f) {
+      layer.dtype = f.dtype_;
+      layer.kv_heads = f.heads_.kv_heads;
+      layer.k_dim = f.heads_.k_dim;
+      layer.v_dim = f.heads_.v_dim;
+      const size_t element = BlockBytes(f.dtype_);
+      layer.k_offset = 64;
+      layer.v_offset = 64 + element * kKvBlockTokens * layer.kv_heads * layer.k_dim;
+      layer.block_bytes =
+          layer.v_offset + element * kKvBlockTokens * layer.kv_heads * layer.v_dim + 64;
+      int32_t total = 0;
+      for (const SpanShape& shape : f.shapes_) {
+        tables.emplace_back((shape.first_slot + shape.rows) / kKvBlockTokens + 2);
+        total += static_cast<int32_t>(tables.back().size());
+      }
+      // Blocks in descending order, so that neighbours in a sequence are none in memory.
+      for (auto& table : tables) {
+        for (int32_t& block : table) block = --total;
+      }
+      buffer = Buffer(layer.block_bytes * tables_size());
+      std::memset(buffer.data(), 0xff, buffer.size());
+      layer.arena = buffer.data();
+      int64_t row = 0;
+      for (size_t s = 0; s < tables.size(); ++s) {
+        const SpanShape& shape = f.shapes_[s];
+        spans.push_back(
+            {row, shape.rows, shape.first_slot, tables[s], shape.mask, shape.window});
+        row += shape.rows;
+      }
+    }
+    size_t tables_size() const {
+      size_t blocks = 0;
+      for (const auto& table : tables) blocks += table.size();
+      return blocks;
+    }
+    // Each span's slots from 0 on, in two pieces: the history, then its own rows.
+    void Store(KernelBackend& backend) {
+      const Heads& h = fixture.heads_;
+      for (size_t s = 0; s < spans.size(); ++s) {
+        const int64_t first = spans[s].first_slot;
+        for (const auto& [begin, count] : {std::pair(int64_t{0}, first), {first, spans[s].rows}}) {
+          const KvSpan piece = {0, count, begin, tables[s]};
+          const int64_t k_cols = int64_t{h.kv_heads} * h.k_dim;
+          const int64_t v_cols = int64_t{h.kv_heads} * h.v_dim;
+          backend.StoreKv({fixture.keys_[s].data() + begin * k_cols, count, k_cols},
+                          {fixture.values_[s].data() + begin * v_cols, count, v_cols}, layer,
+                          {&piece, 1});
+        }
+      }
+    }
+    const AttentionFixture& fixture;
+    KvLayer layer;
+    Buffer buffer;
+    std::vector<std::vector<int32_t>> tables;
+    std::vector<KvSpan> spans;
+  };
+
+  DType dtype_;
+  Heads heads_;
+  std::vector<SpanShape> shapes_;
+  int64_t rows_ = 0;
+  std::vector<std::vector<float>> keys_;
+  std::vector<std::vector<float>> values_;
+  std::vector<float> queries_;
+};
+
+void AddCase(DType dtype, const Heads& heads, const std::vector<SpanShape>& shapes,
+             const std::string& what, std::vector<OpCase>* cases) {
+  const auto fixture = std::make_shared<AttentionFixture>(dtype, heads, shapes);
+  const std::string name = absl::StrCat(DTypeName(dtype), " ", heads.heads, "/", heads.kv_heads,
+                                        " heads of ", heads.k_dim, ", ", heads.v_dim, ": ", what);
+  const auto tolerance = [fixture](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), fixture->Tolerance());
+  };
+  cases->push_back({"Attend " + name,
+                    [fixture](KernelBackend& backend) { return fixture->Attend(backend); },
+                    tolerance});
+  cases->push_back({"StoreKv " + name,
+                    [fixture](KernelBackend& backend) { return fixture->StoredBytes(backend); },
+                    Relative(0)});
+}
+
+}  // namespace
+
+void AddAttentionCases(Precision, std::vector<OpCase>* cases) {
+  const Heads kSmol = {9, 3, 64, 64};
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    AddCase(dtype, kSmol, {{0, 1}}, "first token", cases);
+    AddCase(dtype, kSmol, {{77, 1}, {31, 1}, {32, 1}, {0, 0}, {95, 1}}, "decode", cases);
+    AddCase(dtype, kSmol, {{0, 70}}, "prefill", cases);
+    AddCase(dtype, kSmol, {{45, 40}, {5, 3}}, "chunks", cases);
+  }
+  const DType f16 = DType::kF16;
+  AddCase(f16, {4, 4, 32, 32}, {{0, 40}, {70, 2}}, "no groups", cases);
+  AddCase(f16, {5, 1, 16, 24}, {{3, 40}}, "one KV head", cases);
+  AddCase(f16, {26, 1, 8, 8}, {{40, 3}}, "a group larger than a task", cases);
+  AddCase(f16, {4, 2, 20, 12}, {{33, 5}}, "odd dims", cases);
+  AddCase(f16, {2, 2, 7, 5}, {{0, 35}}, "odder dims", cases);
+  AddCase(f16, kSmol, {{90, 9, Mask::kCausal, 33}, {10, 5, Mask::kCausal, 1}}, "window", cases);
+  AddCase(f16, kSmol, {{20, 100, Mask::kCausal, 40}}, "window in prefill", cases);
+  AddCase(f16, kSmol, {{37, 50, Mask::kBidirectional}}, "bidirectional", cases);
+  AddCase(f16, kSmol, {{37, 50, Mask::kBidirectional, 30}}, "bidirectional window", cases);
+}
+
+}  // namespace tidepool::kernels

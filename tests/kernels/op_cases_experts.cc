@@ -1,0 +1,186 @@
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernels/op_cases.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+OpCase GateCase(int64_t rows, const GateSpec& spec) {
+  const auto run = [rows, spec](KernelBackend& backend) {
+    std::vector<float> logits = Noise(spec.experts + rows).Floats(rows * spec.experts, 4);
+    // Exact ties, which go to the lower id.
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int e = 1; e < spec.experts; e += 3) {
+        logits[t * spec.experts + e] = logits[t * spec.experts + e - 1];
+      }
+    }
+    std::vector<int32_t> ids(rows * spec.top_k, -1);
+    std::vector<float> weights(rows * spec.top_k, NAN);
+    backend.Gate({logits.data(), rows, spec.experts}, spec, ids.data(), weights.data());
+    OpResult result{weights, {}};
+    result.values.insert(result.values.end(), ids.begin(), ids.end());
+    return result;
+  };
+  // exp of a difference below 8, rounded once before and within 2 ulp after, the sum's lanes and
+  // tree, two divisions and the sum of the chosen. Ids have no tolerance.
+  const int64_t weights = rows * spec.top_k;
+  const double share = (8 + 4 + spec.experts / 8.0 + 4 + 2 + spec.top_k) * 2 * kRoundoff;
+  const auto tolerance = [weights, share](const std::vector<float>& reference) {
+    std::vector<double> result(reference.size(), 0);
+    for (int64_t i = 0; i < weights; ++i) result[i] = share * reference[i];
+    return result;
+  };
+  return {absl::StrCat("Gate ", rows, " rows, ", spec.top_k, " of ", spec.experts,
+                       spec.normalize ? ", normalised" : ""),
+          run, tolerance};
+}
+
+struct ExpertInput {
+  ExpertInput(DType dtype, int64_t row_count, int64_t hidden_size, int64_t ffn_width, uint64_t seed)
+      : x(Noise(seed).Floats(row_count * hidden_size)),
+        rows(row_count),
+        hidden(hidden_size),
+        width(ffn_width) {
+    for (int e = 0; e < 3; ++e) {
+      gate.emplace_back(dtype, width, hidden, seed + 3 * e);
+      up.emplace_back(dtype, width, hidden, seed + 3 * e + 1);
+      down.emplace_back(dtype, hidden, width, seed + 3 * e + 2);
+    }
+    for (int e = 0; e < 3; ++e) {
+      weights.push_back({gate[e].matrix(), up[e].matrix(), down[e].matrix()});
+    }
+    // Expert 0 takes every row, 1 none, 2 every other; each writes its own rows of the output.
+    for (int32_t i = 0; i < rows; ++i) {
+      in_rows[0].push_back(i);
+      out_rows[0].push_back(2 * i + 1);
+      if (i % 2 != 0) continue;
+      in_rows[2].push_back(static_cast<int32_t>(rows) - 1 - i);
+      out_rows[2].push_back(2 * i);
+    }
+  }
+  std::vector<ExpertGroup> Groups() const {
+    std::vector<ExpertGroup> groups;
+    for (int e = 0; e < 3; ++e) groups.push_back({&weights[e], in_rows[e], out_rows[e]});
+    return groups;
+  }
+
+  std::vector<float> x;
+  int64_t rows, hidden, width;
+  std::vector<Weight> gate, up, down;
+  std::vector<FfnWeights> weights;
+  std::vector<int32_t> in_rows[3], out_rows[3];
+};
+
+// The hidden values differ from the reference's by rounding; under kFast each may also round to the
+// neighbouring int8 step, which is at most the block's largest / 127. Through `down` both add up over the
+// chain's magnitudes, taken over a bound h of |hidden|: |silu(g) u| <= |g| |u|.
+std::vector<double> FfnTolerance(const ExpertInput& input, Precision precision,
+                                 const std::vector<float>& reference) {
+  std::vector<double> tolerance(reference.size(), 0);
+  for (int e = 0; e < 3; ++e) {
+    for (size_t i = 0; i < input.in_rows[e].size(); ++i) {
+      const ConstMatrixView x(input.x.data() + input.in_rows[e][i] * input.hidden, 1,
+                              input.hidden);
+      const std::vector<double> g = ChainMagnitudes(input.gate[e], x);
+      const std::vector<double> u = ChainMagnitudes(input.up[e], x);
+      double largest = 0;
+      for (size_t k = 0; k < g.size(); ++k) largest = std::max(largest, g[k] * u[k]);
+      const std::vector<float> ones(input.width, 1);
+      const std::vector<double> down =
+          ChainMagnitudes(input.down[e], {ones.data(), 1, input.width});
+      const double step = precision == Precision::kFast ? 1.0 / 127 : 0;
+      const double share = step + 2.5 * ChainRoundoff(input.hidden) + ChainRoundoff(input.width);
+      for (int64_t c = 0; c < input.hidden; ++c) {
+        tolerance[input.out_rows[e][i] * input.hidden + c] = share * largest * down[c];
+      }
+    }
+  }
+  return tolerance;
+}
+
+OpCase GroupedFfnCase(DType dtype, Precision precision, int64_t rows, int64_t hidden,
+                      int64_t width) {
+  const auto input = std::make_shared<ExpertInput>(dtype, rows, hidden, width, hidden + width);
+  const auto run = [input](KernelBackend& backend) {
+    Arena arena(4 << 20);
+    Spoil(&arena);
+    const Activation x =
+        backend.Quantize({input->x.data(), input->rows, input->hidden}, &arena);
+    const size_t mark = arena.used();
+    std::vector<float> out(2 * input->rows * input->hidden, 0.5f);  // rows of no group stay
+    const std::vector<ExpertGroup> groups = input->Groups();
+    backend.GroupedFfn(x, groups, {out.data(), 2 * input->rows, input->hidden}, &arena);
+    OpResult result{out, {}};
+    result.values.push_back(static_cast<float>(arena.used() - mark));  // scratch is given back
+    return result;
+  };
+  const auto tolerance = [input, precision](const std::vector<float>& reference) {
+    return FfnTolerance(*input, precision, reference);
+  };
+  return {absl::StrCat("GroupedFfn ", DTypeName(dtype), " ", rows, "x", hidden, "x", width), run,
+          tolerance};
+}
+
+OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows * slots + cols);
+    const int64_t sources = rows * slots + 2;
+    const std::vector<float> expert_out = noise.Floats(sources * cols);
+    const std::vector<float> weights = noise.Floats(rows * slots);
+    std::vector<int32_t> from(rows * slots);
+    for (int32_t& row : from) row = noise.Below(static_cast<int>(sources));
+    std::vector<float> out = noise.Floats(rows * cols);
+    backend.CombineExperts({expert_out.data(), sources, cols}, slots, from.data(), weights.data(),
+                           {out.data(), rows, cols});
+    return OpResult{out, {}};
+  };
+  // A chain of `slots` terms below 1, and one addition.
+  const auto tolerance = [slots](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), (slots + 3) * (slots + 1) * kRoundoff);
+  };
+  return {absl::StrCat("CombineExperts ", rows, "x", slots, "x", cols), run, tolerance};
+}
+
+OpCase AddGatedCase(int64_t rows, int64_t cols) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows + cols);
+    const std::vector<float> x = noise.Floats(rows * cols);
+    const std::vector<float> gate = noise.Floats(rows, 6);
+    std::vector<float> out = noise.Floats(rows * cols);
+    backend.AddGated({x.data(), rows, cols}, gate, {out.data(), rows, cols});
+    return OpResult{out, {}};
+  };
+  // sigmoid within 8 roundings, the product and the sum, of values below 1.
+  const auto tolerance = [](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), 12 * kRoundoff);
+  };
+  return {absl::StrCat("AddGated ", rows, "x", cols), run, tolerance};
+}
+
+}  // namespace
+
+void AddExpertCases(Precision precision, std::vector<OpCase>* cases) {
+  for (const bool normalize : {false, true}) {
+    cases->push_back(GateCase(1, {8, 2, normalize}));
+    cases->push_back(GateCase(21, {60, 4, normalize}));
+    cases->push_back(GateCase(5, {128, 8, normalize}));
+    cases->push_back(GateCase(3, {5, 5, normalize}));
+    cases->push_back(GateCase(2, {1, 1, normalize}));
+  }
+  for (const DType dtype : kAllDTypes) {
+    cases->push_back(GroupedFfnCase(dtype, precision, 1, 64, 96));
+    cases->push_back(GroupedFfnCase(dtype, precision, 11, 96, 160));
+  }
+  cases->push_back(GroupedFfnCase(DType::kF32, precision, 5, 20, 13));
+  for (const int64_t cols : {1, 37, 64}) {
+    cases->push_back(CombineCase(1, 8, cols));
+    cases->push_back(CombineCase(13, 2, cols));
+    cases->push_back(AddGatedCase(1, cols));
+    cases->push_back(AddGatedCase(13, cols));
+  }
+}
+
+}  // namespace tidepool::kernels

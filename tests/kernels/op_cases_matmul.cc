@@ -1,0 +1,138 @@
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/panel.h"
+#include "tests/kernels/op_cases.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+struct Shape {
+  int64_t x_rows, w_rows, cols;
+};
+
+// Rows that fill neither panels nor groups of them, batches around the tiles' edges, long chains.
+constexpr Shape kBlockShapes[] = {{1, 8, 32},   {2, 13, 64},  {3, 40, 96},    {4, 33, 576},
+                                  {5, 7, 32},   {17, 70, 160}, {64, 24, 64},  {70, 65, 256},
+                                  {1, 100, 1536}, {66, 9, 64}, {0, 16, 32}};
+// Columns that are no multiple of a block, for weights that have none.
+constexpr Shape kOddShapes[] = {{1, 9, 1}, {3, 20, 5}, {5, 40, 33}, {6, 35, 45}};
+
+struct MatMulInput {
+  MatMulInput(DType dtype, const Shape& s, uint64_t seed)
+      : weight(dtype, s.w_rows, s.cols, seed),
+        other(dtype, s.w_rows + 3, s.cols, seed + 1),
+        x(Noise(seed + 2).Floats(s.x_rows * s.cols)),
+        bias(Noise(seed + 3).Floats(s.w_rows)),
+        residual(Noise(seed + 4).Floats(s.x_rows * (s.w_rows + 3))),
+        shape(s) {}
+  ConstMatrixView View() const { return {x.data(), shape.x_rows, shape.cols}; }
+
+  Weight weight;
+  Weight other;
+  std::vector<float> x;
+  std::vector<float> bias;
+  std::vector<float> residual;
+  Shape shape;
+};
+
+// Two targets in one call: a biased product that replaces, and one that adds to a residual.
+OpCase MatMulCase(DType dtype, const Shape& shape) {
+  const auto input = std::make_shared<MatMulInput>(dtype, shape, shape.cols + 7 * shape.w_rows);
+  const auto run = [input](KernelBackend& backend) {
+    const Shape& s = input->shape;
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    std::vector<float> first(s.x_rows * s.w_rows, NAN);
+    std::vector<float> second = input->residual;
+    const Activation x = backend.Quantize(input->View(), &arena);
+    const MatMulTarget targets[] = {
+        {.weight = input->weight.matrix(),
+         .out = MatrixView(first.data(), s.x_rows, s.w_rows),
+         .bias = input->bias},
+        {.weight = input->other.matrix(),
+         .out = MatrixView(second.data(), s.x_rows, s.w_rows + 3),
+         .store = Store::kAdd}};
+    backend.MatMul(x, targets);
+    first.insert(first.end(), second.begin(), second.end());
+    return OpResult{first, {}};
+  };
+  // The chain's roundings, and those of adding a bias or a residual, both below 1.
+  const auto tolerance = [input](const std::vector<float>& reference) {
+    std::vector<double> result = ChainMagnitudes(input->weight, input->View());
+    const std::vector<double> second = ChainMagnitudes(input->other, input->View());
+    result.insert(result.end(), second.begin(), second.end());
+    for (size_t i = 0; i < result.size(); ++i) {
+      result[i] = ChainRoundoff(input->shape.cols) * result[i] +
+                  2 * kRoundoff * (1 + std::fabs(reference[i]));
+    }
+    return result;
+  };
+  return {absl::StrCat("MatMul ", DTypeName(dtype), " ", shape.x_rows, "x", shape.w_rows, "x",
+                       shape.cols),
+          run, tolerance};
+}
+
+OpCase SwiGluCase(DType dtype, const Shape& shape) {
+  const auto input = std::make_shared<MatMulInput>(dtype, shape, 3 * shape.cols + shape.w_rows);
+  const auto up =
+      std::make_shared<Weight>(dtype, shape.w_rows, shape.cols, 5 * shape.cols + shape.w_rows);
+  const auto run = [input, up](KernelBackend& backend) {
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    const Activation x = backend.Quantize(input->View(), &arena);
+    return ResultOf(
+        backend.MatMulSwiGlu(x, input->weight.matrix(), up->matrix(), &arena),
+        backend.precision());
+  };
+  // silu has slope within [-0.1, 1.1] and |silu(g)| <= |g|: an error e_g of g and e_u of u move the
+  // product by at most 1.1 e_g |u| + |g| e_u + 1.1 e_g e_u, and |g|, |u| are at most their chains'
+  // magnitudes. silu itself rounds about 8 times (exp is within 2 ulp).
+  const auto tolerance = [input, up](const std::vector<float>& reference) {
+    std::vector<double> g = ChainMagnitudes(input->weight, input->View());
+    const std::vector<double> u = ChainMagnitudes(*up, input->View());
+    const double share = ChainRoundoff(input->shape.cols);
+    for (size_t i = 0; i < g.size(); ++i) {
+      g[i] = (2.2 * share + share * share) * g[i] * u[i] * 1.1 +
+             8 * kRoundoff * std::fabs(reference[i]);
+    }
+    return g;
+  };
+  return {absl::StrCat("SwiGlu ", DTypeName(dtype), " ", shape.x_rows, "x", shape.w_rows, "x",
+                       shape.cols),
+          run, tolerance};
+}
+
+OpCase EmbedCase(DType dtype) {
+  const auto table = std::make_shared<Weight>(dtype, 37, 96, 11);
+  const auto run = [table](KernelBackend& backend) {
+    const std::vector<int32_t> ids = {0, 36, 5, 5, 8, 17, 31, 2, 1, 30, 7};
+    std::vector<float> out(ids.size() * 96, NAN);
+    const MatrixView view(out.data(), static_cast<int64_t>(ids.size()), 96);
+    backend.Embed(table->matrix(), ids, view);
+    return OpResult{out, {}};
+  };
+  return {absl::StrCat("Embed ", DTypeName(dtype)), run, Relative(0)};
+}
+
+}  // namespace
+
+void AddMatMulCases(Precision, std::vector<OpCase>* cases) {
+  for (const DType dtype : kAllDTypes) {
+    for (const Shape& shape : kBlockShapes) cases->push_back(MatMulCase(dtype, shape));
+    for (const Shape& shape : {Shape{1, 32, 64}, Shape{3, 64, 96}, Shape{66, 33, 32},
+                               Shape{9, 100, 320}}) {
+      cases->push_back(SwiGluCase(dtype, shape));
+    }
+    cases->push_back(EmbedCase(dtype));
+    if (BlockElements(dtype) > 1) continue;
+    for (const Shape& shape : kOddShapes) {
+      cases->push_back(MatMulCase(dtype, shape));
+      cases->push_back(SwiGluCase(dtype, shape));
+    }
+  }
+}
+
+}  // namespace tidepool::kernels

@@ -1,0 +1,131 @@
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernels/op_cases.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+// The squares are all positive, so their sum's relative error is at most the number of roundings of
+// one lane and of the tree, halved by the root; then root, division and two products.
+double NormShare(int64_t cols) { return (static_cast<double>(cols) / 16 + 10) * kRoundoff; }
+
+OpCase NormCase(int64_t rows, int64_t cols) {
+  const auto run = [rows, cols](KernelBackend& backend) {
+    Noise noise(rows * 1000 + cols);
+    const std::vector<float> x = noise.Floats(rows * (cols + 3), 3);  // strided
+    const std::vector<float> weight = noise.Floats(cols);
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    return ResultOf(backend.Norm({x.data(), rows, cols, cols + 3}, weight, 1e-5f, &arena),
+                    backend.precision());
+  };
+  return {absl::StrCat("Norm ", rows, "x", cols), run, Relative(NormShare(cols))};
+}
+
+OpCase HeadNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows * 1000 + head_dim);
+    std::vector<float> x = noise.Floats(rows * heads * head_dim, 3);
+    const std::vector<float> weight = noise.Floats(head_dim);
+    backend.HeadNorm({x.data(), rows, heads * head_dim}, weight, 1e-6f);
+    return OpResult{x, {}};
+  };
+  return {absl::StrCat("HeadNorm ", rows, "x", heads, "x", head_dim), run,
+          Relative(NormShare(head_dim))};
+}
+
+OpCase QuantizeCase(int64_t rows, int64_t cols) {
+  const auto run = [rows, cols](KernelBackend& backend) {
+    Noise noise(rows + cols);
+    std::vector<float> x = noise.Floats(rows * cols);
+    // Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the largest).
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      switch (i / 32 % 6) {
+        case 1:
+          x[i] *= 0x1p-125f;
+          break;
+        case 2:
+          x[i] *= 0x1p126f;
+          break;
+        case 3:
+          x[i] = i % 2 == 0 ? 0.0f : -0.0f;
+          break;
+        case 4:
+          x[i] = i % 32 == 0 ? 127 : static_cast<float>(i % 32) - 15.5f;
+          break;
+      }
+    }
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    return ResultOf(backend.Quantize({x.data(), rows, cols}, &arena), backend.precision());
+  };
+  return {absl::StrCat("Quantize ", rows, "x", cols), run, Relative(0)};
+}
+
+std::vector<double> InverseFrequencies(int pairs) {
+  std::vector<double> result(pairs);
+  for (int i = 0; i < pairs; ++i) result[i] = std::pow(10000.0, -static_cast<double>(i) / pairs);
+  return result;
+}
+
+OpCase RopeTableCase(int pairs) {
+  const auto run = [pairs](KernelBackend& backend) {
+    const std::vector<int64_t> positions = {0, 1, 2, 31, 32, 1000, 8191, 131071, 1048575};
+    const int64_t rows = static_cast<int64_t>(positions.size());
+    std::vector<float> out(2 * rows * pairs, NAN);
+    backend.RopeTable(positions, InverseFrequencies(pairs), 1.25f, {out.data(), rows, pairs},
+                      {out.data() + rows * pairs, rows, pairs});
+    return OpResult{out, {}};
+  };
+  // One rounding to float32, which two sources 1e-15 apart may take to different neighbours.
+  const auto tolerance = [](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), 2.5 * kRoundoff);
+  };
+  return {absl::StrCat("RopeTable ", pairs), run, tolerance};
+}
+
+OpCase RopeCase(int64_t rows, int heads, int head_dim, int pairs, RopeStyle style) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows + head_dim + pairs);
+    std::vector<float> x = noise.Floats(rows * heads * head_dim);
+    const std::vector<float> cos = noise.Floats(rows * pairs);
+    const std::vector<float> sin = noise.Floats(rows * pairs);
+    backend.Rope({x.data(), rows, int64_t{heads} * head_dim}, head_dim, style,
+                 {cos.data(), rows, pairs}, {sin.data(), rows, pairs});
+    return OpResult{x, {}};
+  };
+  // Two roundings of values that are at most 2 (all inputs are below 1), and the reference's own.
+  const auto tolerance = [](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), 5 * kRoundoff);
+  };
+  return {absl::StrCat("Rope ", rows, "x", heads, "x", head_dim, " pairs ", pairs, " style ",
+                       static_cast<int>(style)),
+          run, tolerance};
+}
+
+}  // namespace
+
+void AddRowCases(Precision, std::vector<OpCase>* cases) {
+  for (const int64_t cols : {1, 5, 8, 32, 64, 100, 576, 1536}) {
+    for (const int64_t rows : {1, 3, 19}) cases->push_back(NormCase(rows, cols));
+  }
+  cases->push_back(NormCase(0, 64));
+  cases->push_back(HeadNormCase(1, 1, 64));
+  cases->push_back(HeadNormCase(11, 3, 40));
+  cases->push_back(HeadNormCase(2, 2, 13));
+  for (const int64_t cols : {32, 96, 576, 33}) {
+    for (const int64_t rows : {1, 7}) cases->push_back(QuantizeCase(rows, cols));
+  }
+  for (const int pairs : {1, 5, 32, 64}) cases->push_back(RopeTableCase(pairs));
+  for (const RopeStyle style : {RopeStyle::kInterleaved, RopeStyle::kHalves}) {
+    cases->push_back(RopeCase(1, 9, 64, 32, style));
+    cases->push_back(RopeCase(13, 3, 64, 20, style));  // a part of the head only
+    cases->push_back(RopeCase(4, 2, 10, 5, style));
+    cases->push_back(RopeCase(2, 1, 2, 1, style));
+  }
+}
+
+}  // namespace tidepool::kernels
