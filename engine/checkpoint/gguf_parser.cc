@@ -30,7 +30,6 @@ constexpr uint32_t kMaxDims = 4;
 // length, one byte of name, dim count, type, offset) can take.
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinInfoBytes = 8 + 1 + 4 + 4 + 8;
-constexpr uint64_t kHeaderBytes = 4 + 4 + 8 + 8;
 
 constexpr uint64_t kDefaultAlignment = 32;
 
