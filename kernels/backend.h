@@ -108,6 +108,8 @@ class KernelBackend {
   // For people and metrics, such as "cpu avx2, 2 threads".
   virtual std::string Description() const = 0;
   virtual Precision precision() const = 0;
+  // Threads that work on one op, the calling one included; they size the scratch in ops.h.
+  virtual int threads() const { return 1; }
 
   // out[i] = row ids[i] of table, dequantised. Requires: ids in [0, table.rows).
   virtual void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) = 0;

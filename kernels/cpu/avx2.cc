@@ -178,7 +178,7 @@ static inline void NibbleTile(const Tile& tile, int first) {
   for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
     const std::byte* quants[P];
     for (int p = 0; p < P; ++p) quants[p] = base + p * tile.panel_bytes + b * kRecord + kOffset;
-    __m256i dots[R][P];
+    __m256i dots[R][P] = {};
     NibbleDots<R, P>(tile, quants, b * kQuantBlock, dots);
     for (int p = 0; p < P; ++p) {
       const __m256 d = LoadHalves(quants[p] - kOffset);

@@ -30,6 +30,7 @@ class CpuBackend final : public KernelBackend {
                         pool_.threads() == 1 ? " thread" : " threads");
   }
   Precision precision() const override { return context_.precision; }
+  int threads() const override { return pool_.threads(); }
 
   void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) override {
     CHECK_EQ(static_cast<int64_t>(ids.size()), out.rows);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -143,6 +144,22 @@ TEST(CpuBackendTest, EmptyBatchesAreFine) {
     backend->MatMul(x, {});
     backend->GroupedFfn(x, {}, MatrixView(nullptr, 0, 32), &arena);
   }
+}
+
+// Both backends share this: literal ranges are what tells it right from wrong.
+TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
+  const auto visible = [](Mask mask, int64_t window, int64_t row) {
+    const SlotRange range = VisibleSlots({0, 4, 10, {}, mask, window}, row);
+    return std::pair(range.begin, range.end);
+  };
+  using Range = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(visible(Mask::kCausal, 0, 0), Range(0, 11));
+  EXPECT_EQ(visible(Mask::kCausal, 0, 3), Range(0, 14));
+  EXPECT_EQ(visible(Mask::kCausal, 1, 2), Range(12, 13));
+  EXPECT_EQ(visible(Mask::kCausal, 5, 2), Range(8, 13));
+  EXPECT_EQ(visible(Mask::kCausal, 100, 2), Range(0, 13));
+  EXPECT_EQ(visible(Mask::kBidirectional, 0, 0), Range(0, 14));
+  EXPECT_EQ(visible(Mask::kBidirectional, 3, 1), Range(9, 14));
 }
 
 // The bounds that an owner sizes an arena with hold.
