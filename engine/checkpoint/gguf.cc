@@ -249,8 +249,8 @@ absl::Status GgufFile::OpenOtherParts(int64_t count) {
     ASSIGN_OR_RETURN(const int64_t number, alone.Int("split.no"));
     ASSIGN_OR_RETURN(const int64_t said, alone.Int("split.count"));
     if (number != i || said != count) {
-      return alone.Error("split.no", absl::StrCat("part ", number + 1, " of ", said, ", expected ",
-                                                  i + 1, " of ", count));
+      return alone.Error("split.no", absl::StrCat(number, " among ", said, " parts, expected ", i,
+                                                  " among ", count));
     }
     RETURN_IF_ERROR(joined.AddPart(std::move(alone.parts_.front())));
   }

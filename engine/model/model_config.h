@@ -1,4 +1,4 @@
-// ModelConfig: what a checkpoint's metadata says about its architecture, checked once and then fixed.
+// ModelConfig: what a checkpoint's metadata says about its architecture, checked once, then fixed.
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 
@@ -32,20 +32,22 @@ struct MoeConfig {
 
 struct RopeConfig {
   kernels::RopeStyle style = kernels::RopeStyle::kInterleaved;
-  int dims = 0;                  // rotated elements of each head
-  std::vector<double> inv_freq;  // [dims / 2] radians per position, all scaling but rope_freqs.weight applied
-  float scale = 1;               // factor on cos and sin (YaRN)
+  int dims = 0;  // rotated elements of each head
+  // [dims / 2] radians per position, with all scaling but that of rope_freqs.weight.
+  std::vector<double> inv_freq;
+  float scale = 1;  // factor on cos and sin (YaRN)
 };
 
 // Immutable, validated: Parse is the only way to make one from a file.
 struct ModelConfig {
   // Supported general.architecture values: llama (Llama, Mistral, Mixtral), qwen2, qwen2moe, qwen3,
-  // qwen3moe. Errors name the key, the value found and what is accepted.
+  // qwen3moe. Errors name the key, the value found and what is accepted: INVALID_ARGUMENT where the
+  // file is wrong, UNIMPLEMENTED where it holds a design that is not supported.
   static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
 
   std::string architecture;
-  std::string name;  // general.name, or the file's own name
-  int vocab_size = 0;
+  std::string name;    // general.name, or the file's own name
+  int vocab_size = 0;  // rows of the embedding; the tokenizer may name fewer tokens
   int hidden_size = 0;
   int head_dim = 0;
   int64_t context_length = 0;  // positions the model was trained for

@@ -233,13 +233,25 @@ TEST_F(SplitTest, WrongPartsAreRefused) {
   WriteAll();
   WriteTempFile(Name(1), writers_[2].Build());
   EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
-              HasSubstr("split.no: part 3 of 3, expected 2 of 3"));
+              HasSubstr("split.no: 2 among 3 parts, expected 1 among 3"));
 
   WriteAll();
   writers_[1].F32Tensor("t0", {4}, std::vector<float>(4));
   WriteTempFile(Name(1), writers_[1].Build());
   EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
               HasSubstr("t0: is also in another part"));
+}
+
+TEST_F(SplitTest, ExtremeNumbersAreRefused) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  writers_[1].Value("split.no", GgufValueType::kUint64, BytesOf(kMost));
+  WriteAll();
+  EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
+              HasSubstr("split.no: 9223372036854775807 among 3 parts"));
+  writers_[0].Value("split.count", GgufValueType::kUint64, BytesOf(kMost));
+  WriteAll();
+  EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
+              HasSubstr("split.count: 9223372036854775807, expected 1 to 99999"));
 }
 
 TEST_F(SplitTest, TensorCountIsChecked) {

@@ -2,9 +2,9 @@
 
 Usage: python3 make_dequantize_vectors.py > dequantize_vectors.txt
 
-Needs numpy and the gguf package (0.19), whose dequantisation is the reference; integer types and F64
-are numpy's own conversion. One line per block: the type, the block in hexadecimal, and the bits of
-its values as float32, eight digits each.
+Needs numpy and the gguf package (0.19), whose dequantisation is the reference; integer types and
+F64 are numpy's own conversion. One line per block: the type, the block in hexadecimal, and the bits
+of its values as float32, eight digits each.
 """
 
 import sys
