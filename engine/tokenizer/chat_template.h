@@ -10,8 +10,8 @@
 //
 // Templates are written in Jinja. This is our own interpreter of the part that chat templates use,
 // and it renders as Hugging Face transformers does (trim_blocks and lstrip_blocks on, autoescape
-// off): if, for (with else, filter, recursive excepted), set, break, continue, generation, macro and
-// call-free expressions, the common filters, tests and string methods, namespace, range, dict,
+// off): if, for (with else, filter, recursive excepted), set, break, continue, generation, macro
+// and call-free expressions, the common filters, tests and string methods, namespace, range, dict,
 // raise_exception, strftime_now. What it does not know is an error that names it and its line.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
@@ -47,7 +47,7 @@ struct ChatInputs {
 // What one rendering may cost.
 struct ChatTemplateLimits {
   int64_t output_bytes = 64 << 20;
-  int64_t steps = 20'000'000;           // nodes evaluated, items visited
+  int64_t steps = 20'000'000;               // nodes evaluated, items visited
   int64_t copied_bytes = int64_t{1} << 30;  // of all strings made on the way
 };
 
@@ -58,12 +58,12 @@ class ChatTemplate {
   // "chat template, line N: ...".
   static absl::StatusOr<ChatTemplate> Parse(absl::string_view source);
 
-  // The prompt in pieces, adjacent pieces of different origin: text that the template's author wrote
-  // (with bos_token and eos_token), and text that came with messages, tools or template_kwargs, cut,
-  // trimmed or joined as it may be. Text of mixed origin that a filter rewrites counts as the user's.
-  // Errors: INVALID_ARGUMENT where the template raises an exception or the inputs do not fit it (an
-  // undefined variable's field, a wrong type, messages that are no array); UNIMPLEMENTED for an
-  // unknown filter, test or method; RESOURCE_EXHAUSTED past a limit.
+  // The prompt in pieces, adjacent pieces of different origin: text that the template's author
+  // wrote (with bos_token and eos_token), and text that came with messages, tools or
+  // template_kwargs, cut, trimmed or joined as it may be. Text of mixed origin that a filter
+  // rewrites counts as the user's. Errors: INVALID_ARGUMENT where the template raises an exception
+  // or the inputs do not fit it (an undefined variable's field, a wrong type, messages that are no
+  // array); UNIMPLEMENTED for an unknown filter, test or method; RESOURCE_EXHAUSTED past a limit.
   absl::StatusOr<std::vector<TextPiece>> Render(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 

@@ -18,11 +18,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/tokenizer/special_trie.h"
 #include "engine/tokenizer/text_piece.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 
@@ -58,8 +62,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`, any length, in time linear in it but for a logarithm. A byte that the vocabulary
-  // has no token for becomes the unknown token, or nothing where there is none.
+  // Ids of `text`, up to 1 GiB, in time linear in it but for a logarithm. A byte that the vocabulary
+  // has no token for (SmolLM2 lacks some control characters) becomes nothing.
   // INVALID_ARGUMENT: `text` is not UTF-8 (the message has the byte offset).
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, SpecialTokens special,
                                               AddBos add_bos) const;
@@ -70,7 +74,8 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> EncodePieces(absl::Span<const TextPiece> pieces,
                                                     AddBos add_bos) const;
 
-  // Text of `ids`; what is not UTF-8 becomes U+FFFD. INVALID_ARGUMENT: an id outside the vocabulary.
+  // Text of `ids`; what is not UTF-8 becomes U+FFFD. INVALID_ARGUMENT: an id outside the
+  // vocabulary.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, ControlText control) const;
 
   int vocab_size() const { return static_cast<int>(token_bytes_.size()); }
@@ -108,7 +113,11 @@ class Tokenizer {
   const TokenizerSpec& spec() const { return spec_; }
 
  protected:
-  explicit Tokenizer(TokenizerSpec spec);
+  explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
+
+  // Fills everything below but token_bytes_ and the defaults of add_bos_ and add_eos_, which the
+  // kind of tokenizer sets first.
+  absl::Status Init();
 
   // Appends the ids of `text`, which is valid UTF-8 without special tokens.
   virtual absl::Status EncodeText(absl::string_view text, std::vector<int32_t>* ids) const = 0;
@@ -122,16 +131,25 @@ class Tokenizer {
   bool add_eos_ = false;
 
  private:
-  class SpecialTrie;
-  class TokenIndex;
+  // A stretch of one origin, up to `end` bytes of the whole text.
+  struct Run {
+    size_t end;
+    TextOrigin origin;
+  };
 
-  std::shared_ptr<const SpecialTrie> specials_;
-  std::shared_ptr<const TokenIndex> index_;
+  absl::Status CheckSpec() const;
+  void CorrectTypes();
+  void FindStopTokens();
+  absl::StatusOr<std::vector<int32_t>> EncodeRuns(absl::string_view text,
+                                                  absl::Span<const Run> runs, AddBos add_bos) const;
+
+  SpecialTrie specials_;
+  absl::flat_hash_map<absl::string_view, int32_t> id_by_text_;  // views into spec_.tokens
 };
 
-// Turns tokens, one by one, into text of whole characters. Thread-compatible. Copyable plain data: a
-// copy taken anywhere goes on from there, and a generation is resumed by feeding its earlier tokens.
-// The tokenizer outlives it.
+// Turns tokens, one by one, into text of whole characters. Thread-compatible. Copyable plain data:
+// a copy taken anywhere goes on from there, and a generation is resumed by feeding its earlier
+// tokens. The tokenizer outlives it.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer* tokenizer, ControlText control = ControlText::kSkip)

@@ -25,12 +25,12 @@ enum class TokenType : uint8_t {
 };
 
 struct TokenizerSpec {
-  std::string model;  // "gpt2": byte-level BPE; "llama": SentencePiece
-  std::string pre;    // name of the pre-tokenizer; empty: not said
-  std::vector<std::string> tokens;       // by id, in the vocabulary's own writing (" the": "Ġthe")
-  std::vector<TokenType> token_types;    // by id; empty: all normal
-  std::vector<std::string> merges;       // "LEFT RIGHT", best first
-  std::vector<float> scores;             // by id; SentencePiece only
+  std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece
+  std::string pre;                     // name of the pre-tokenizer; empty: not said
+  std::vector<std::string> tokens;     // by id, in the vocabulary's own writing (" the": "Ġthe")
+  std::vector<TokenType> token_types;  // by id; empty: all normal
+  std::vector<std::string> merges;     // "LEFT RIGHT", best first
+  std::vector<float> scores;           // by id; SentencePiece only
   // Ids of special tokens; -1: the model has none.
   int32_t bos_id = -1;
   int32_t eos_id = -1;

@@ -1,0 +1,23 @@
+// The alphabet of byte-level vocabularies: each of the 256 bytes is written as one printable
+// character (GPT-2's table), so that " the" stands in the file as "Ġthe".
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_BYTE_ALPHABET_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_BYTE_ALPHABET_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace tidepool::engine {
+
+// The character that stands for a byte. Printable Latin-1 stands for itself, the other 68 bytes are
+// U+0100, U+0101, ... in order.
+char32_t ByteToAlphabet(uint8_t byte);
+
+// The bytes that a token's writing stands for; empty when it has a character outside the alphabet.
+std::optional<std::string> AlphabetToBytes(absl::string_view writing);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_BYTE_ALPHABET_H_

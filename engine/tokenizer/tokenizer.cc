@@ -1,0 +1,224 @@
+#include "engine/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/utf8.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+// Tokens that end a generation whatever a file says of them; fill-in-the-middle marks, which lead
+// into text that no caller asked for, are among them.
+constexpr std::array<absl::string_view, 18> kStopTexts = {
+    "<|eot_id|>", "<|im_end|>",    "<|end|>",      "<|return|>",      "<|call|>",   "<end_of_turn>",
+    "<turn|>",    "<|endoftext|>", "<|eom_id|>",   "<|end_of_text|>", "<eos>",      "<|fim_pad|>",
+    "<fim-pad>",  "<fim_pad>",     "<|fim_repo|>", "<|repo_name|>",   "<reponame>", "<|file_sep|>",
+};
+
+// Files made by older converters store some control tokens as words.
+bool LooksLikeControl(absl::string_view text) {
+  constexpr absl::string_view kWideOpen = "<｜";
+  constexpr absl::string_view kWideClose = "｜>";
+  return (absl::StartsWith(text, "<|") && absl::EndsWith(text, "|>")) ||
+         (absl::StartsWith(text, kWideOpen) && absl::EndsWith(text, kWideClose));
+}
+
+bool IsStopText(absl::string_view text) {
+  return std::find(kStopTexts.begin(), kStopTexts.end(), text) != kStopTexts.end();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
+  if (spec.model == "gpt2") return BpeTokenizer::Create(std::move(spec));
+  if (spec.model == "llama") {
+    return absl::UnimplementedError(
+        "tokenizer.ggml.model 'llama' (SentencePiece) cannot be read yet; take a model whose "
+        "tokenizer is 'gpt2' (byte-level BPE: Llama 3, Qwen2, Qwen3, SmolLM2)");
+  }
+  return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model '", spec.model,
+                                               "' is not known; 'gpt2' (byte-level BPE) is"));
+}
+
+absl::Status Tokenizer::CheckSpec() const {
+  const size_t size = spec_.tokens.size();
+  if (size == 0 || size > static_cast<size_t>(std::numeric_limits<int32_t>::max() / 2)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.ggml.tokens has ", size, " tokens; expected at least 1"));
+  }
+  if (!spec_.token_types.empty() && spec_.token_types.size() != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.ggml.token_type has ", spec_.token_types.size(),
+                     " entries; expected one for each of the ", size, " tokens"));
+  }
+  const std::pair<absl::string_view, int32_t> ids[] = {
+      {"bos", spec_.bos_id}, {"eos", spec_.eos_id},         {"eot", spec_.eot_id},
+      {"eom", spec_.eom_id}, {"unknown", spec_.unknown_id}, {"padding", spec_.padding_id}};
+  for (const auto& [name, id] : ids) {
+    if (id < -1 || id >= static_cast<int64_t>(size)) {
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.", name, "_token_id is ", id,
+                                                     "; expected an id of the vocabulary, 0 to ",
+                                                     size - 1));
+    }
+  }
+  if (spec_.add_bos.value_or(false) && spec_.bos_id < 0) {
+    return absl::InvalidArgumentError(
+        "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
+  }
+  if (spec_.add_eos.value_or(false) && spec_.eos_id < 0) {
+    return absl::InvalidArgumentError(
+        "tokenizer.ggml.add_eos_token is true, but there is no tokenizer.ggml.eos_token_id");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::Init() {
+  RETURN_IF_ERROR(CheckSpec());
+  add_bos_ = spec_.add_bos.value_or(add_bos_ && spec_.bos_id >= 0);
+  add_eos_ = spec_.add_eos.value_or(add_eos_ && spec_.eos_id >= 0);
+  CorrectTypes();
+  id_by_text_.reserve(spec_.tokens.size());
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
+    const std::string& text = spec_.tokens[id];
+    id_by_text_.try_emplace(text, static_cast<int32_t>(id));
+    if (text.empty()) continue;
+    if (types_[id] == TokenType::kUserDefined) {
+      specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
+    } else if (IsControl(static_cast<int32_t>(id))) {
+      specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kGuarded);
+    }
+  }
+  FindStopTokens();
+  return absl::OkStatus();
+}
+
+void Tokenizer::CorrectTypes() {
+  types_ = spec_.token_types;
+  types_.resize(spec_.tokens.size(), TokenType::kNormal);
+  for (size_t id = 0; id < types_.size(); ++id) {
+    const std::string& text = spec_.tokens[id];
+    const bool word = types_[id] == TokenType::kUserDefined && LooksLikeControl(text);
+    if (word || IsStopText(text)) types_[id] = TokenType::kControl;
+  }
+}
+
+void Tokenizer::FindStopTokens() {
+  is_stop_.resize(spec_.tokens.size());
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) is_stop_[id] = IsStopText(spec_.tokens[id]);
+  // Where a message may go on in another channel, <|end|> ends the channel only.
+  const auto end = FindToken("<|end|>");
+  if (end.has_value() && FindToken("<|return|>").has_value() && FindToken("<|call|>").has_value()) {
+    is_stop_[*end] = false;
+  }
+  for (const int32_t id : {spec_.eos_id, spec_.eot_id, spec_.eom_id}) {
+    if (id >= 0) is_stop_[id] = true;
+  }
+  for (int32_t id = 0; id < static_cast<int32_t>(is_stop_.size()); ++id) {
+    if (is_stop_[id]) stop_ids_.push_back(id);
+  }
+}
+
+std::optional<int32_t> Tokenizer::FindToken(absl::string_view token_text) const {
+  const auto it = id_by_text_.find(token_text);
+  if (it == id_by_text_.end()) return std::nullopt;
+  return it->second;
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text,
+                                                       SpecialTokens special,
+                                                       AddBos add_bos) const {
+  const Run run = {text.size(),
+                   special == SpecialTokens::kParse ? TextOrigin::kTemplate : TextOrigin::kUser};
+  return EncodeRuns(text, absl::MakeConstSpan(&run, 1), add_bos);
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces,
+                                                             AddBos add_bos) const {
+  std::string text;
+  std::vector<Run> runs;
+  for (const TextPiece& piece : pieces) {
+    text += piece.text;
+    if (!runs.empty() && runs.back().origin == piece.origin) {
+      runs.back().end = text.size();
+    } else {
+      runs.push_back({text.size(), piece.origin});
+    }
+  }
+  return EncodeRuns(text, runs, add_bos);
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view text,
+                                                           absl::Span<const Run> runs,
+                                                           AddBos add_bos) const {
+  constexpr size_t kMaxBytes = size_t{1} << 30;
+  if (text.size() > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the text has ", text.size(), " bytes; at most ",
+                                                   kMaxBytes, " can be encoded"));
+  }
+  RETURN_IF_ERROR(CheckUtf8(text, "the text"));
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 4 + 2);
+  if (add_bos == AddBos::kModelDefault && add_bos_) ids.push_back(spec_.bos_id);
+  size_t run = 0;
+  size_t plain = 0;  // where the text since the last special token begins
+  for (size_t at = 0; at < text.size();) {
+    while (runs[run].end <= at) ++run;
+    const bool guarded = runs[run].origin == TextOrigin::kTemplate;
+    SpecialTrie::Match match;
+    if (specials_.MayStart(text[at])) {
+      match = specials_.LongestPrefix(text.substr(at), guarded ? runs[run].end - at : 0);
+    }
+    if (match.id < 0) {
+      ++at;
+      continue;
+    }
+    RETURN_IF_ERROR(EncodeText(text.substr(plain, at - plain), &ids));
+    ids.push_back(match.id);
+    at += match.size;
+    plain = at;
+  }
+  RETURN_IF_ERROR(EncodeText(text.substr(plain), &ids));
+  if (add_bos == AddBos::kModelDefault && add_eos_) ids.push_back(spec_.eos_id);
+  return ids;
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids,
+                                              ControlText control) const {
+  StreamDecoder decoder(this, control);
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!IsValid(ids[i])) {
+      return absl::InvalidArgumentError(absl::StrCat("token id ", ids[i], " at index ", i,
+                                                     " is outside the vocabulary, 0 to ",
+                                                     vocab_size() - 1));
+    }
+    text += decoder.Feed(ids[i]);
+  }
+  return text + decoder.Flush();
+}
+
+std::string StreamDecoder::Feed(int32_t id) {
+  CHECK(tokenizer_->IsValid(id)) << id;
+  if (tokenizer_->IsControl(id) && control_ == ControlText::kSkip) return "";
+  const absl::string_view bytes = tokenizer_->TokenBytes(id);
+  tail_.append(bytes.data(), bytes.size());
+  std::string text;
+  tail_ = AppendUtf8Lossy(tail_, &text);
+  return text;
+}
+
+std::string StreamDecoder::Flush() {
+  if (tail_.empty()) return "";
+  tail_.clear();
+  return std::string(kReplacementCharacter);
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,105 @@
+#include "engine/tokenizer/tokenizer_spec.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/gguf.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+absl::StatusOr<std::vector<std::string>> ReadStrings(const GgufFile& file, absl::string_view key) {
+  ASSIGN_OR_RETURN(const std::vector<absl::string_view> views, file.Strings(key));
+  return std::vector<std::string>(views.begin(), views.end());
+}
+
+absl::Status ReadTypes(const GgufFile& file, TokenizerSpec* spec) {
+  constexpr absl::string_view kKey = "tokenizer.ggml.token_type";
+  if (!file.HasKey(kKey)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> types, file.Ints(kKey));
+  for (const int64_t type : types) {
+    if (type < static_cast<int64_t>(TokenType::kNormal) ||
+        type > static_cast<int64_t>(TokenType::kByte)) {
+      return file.Error(kKey, absl::StrCat("a token type is ", type, "; expected 1 to 6"));
+    }
+    spec->token_types.push_back(static_cast<TokenType>(type));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadIds(const GgufFile& file, TokenizerSpec* spec) {
+  const std::pair<absl::string_view, int32_t*> ids[] = {
+      {"bos", &spec->bos_id}, {"eos", &spec->eos_id},         {"eot", &spec->eot_id},
+      {"eom", &spec->eom_id}, {"unknown", &spec->unknown_id}, {"padding", &spec->padding_id}};
+  for (const auto& [name, target] : ids) {
+    const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
+    ASSIGN_OR_RETURN(const int64_t id, file.IntOr(key, -1));
+    // Some converters write "none" as -1 in 32 unsigned bits.
+    if (id == -1 || id == std::numeric_limits<uint32_t>::max()) continue;
+    if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
+      return file.Error(
+          key, absl::StrCat(id, " is not an id of the vocabulary, 0 to ", spec->tokens.size() - 1));
+    }
+    *target = static_cast<int32_t>(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(const GgufFile& file, TokenizerSpec* spec) {
+  const std::pair<absl::string_view, std::optional<bool>*> flags[] = {
+      {"tokenizer.ggml.add_bos_token", &spec->add_bos},
+      {"tokenizer.ggml.add_eos_token", &spec->add_eos},
+      {"tokenizer.ggml.add_space_prefix", &spec->add_space_prefix}};
+  for (const auto& [key, target] : flags) {
+    if (!file.HasKey(key)) continue;
+    ASSIGN_OR_RETURN(*target, file.Bool(key));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTemplates(const GgufFile& file, TokenizerSpec* spec) {
+  constexpr absl::string_view kKey = "tokenizer.chat_template";
+  ASSIGN_OR_RETURN(const absl::string_view chat_template, file.StringOr(kKey, ""));
+  spec->chat_template = std::string(chat_template);
+  const std::string prefix = absl::StrCat(kKey, ".");
+  for (const GgufEntry& entry : file.metadata()) {
+    if (!absl::StartsWith(entry.key, prefix)) continue;
+    ASSIGN_OR_RETURN(const absl::string_view named, file.String(entry.key));
+    spec->named_templates.emplace(entry.key.substr(prefix.size()), named);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
+  TokenizerSpec spec;
+  ASSIGN_OR_RETURN(const absl::string_view model, file.String("tokenizer.ggml.model"));
+  ASSIGN_OR_RETURN(const absl::string_view pre, file.StringOr("tokenizer.ggml.pre", ""));
+  spec.model = std::string(model);
+  spec.pre = std::string(pre);
+  ASSIGN_OR_RETURN(spec.tokens, ReadStrings(file, "tokenizer.ggml.tokens"));
+  RETURN_IF_ERROR(ReadTypes(file, &spec));
+  if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
+    return file.Error(
+        "tokenizer.ggml.token_type",
+        absl::StrCat(spec.token_types.size(), " entries; expected one for each of the ",
+                     spec.tokens.size(), " tokens"));
+  }
+  if (file.HasKey("tokenizer.ggml.merges")) {
+    ASSIGN_OR_RETURN(spec.merges, ReadStrings(file, "tokenizer.ggml.merges"));
+  }
+  if (file.HasKey("tokenizer.ggml.scores")) {
+    ASSIGN_OR_RETURN(spec.scores, file.Floats("tokenizer.ggml.scores"));
+  }
+  RETURN_IF_ERROR(ReadIds(file, &spec));
+  RETURN_IF_ERROR(ReadFlags(file, &spec));
+  RETURN_IF_ERROR(ReadTemplates(file, &spec));
+  return spec;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,21 @@
+// What the tokenizer's tests read: the small vocabulary and the golden data.
+#ifndef TIDEPOOL_TESTS_ENGINE_TOKENIZER_TEST_VOCABULARY_H_
+#define TIDEPOOL_TESTS_ENGINE_TOKENIZER_TEST_VOCABULARY_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+#include "nlohmann/json.hpp"
+
+namespace tidepool::engine {
+
+// tests/engine/tokenizer/golden/NAME, parsed. Ends the test when it cannot be read.
+nlohmann::ordered_json ReadGolden(absl::string_view name);
+
+// The first 2,000 merges of SmolLM2, under the pre-tokenizer `pre`.
+TokenizerSpec SmallSpec(absl::string_view pre);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_TESTS_ENGINE_TOKENIZER_TEST_VOCABULARY_H_
