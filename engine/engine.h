@@ -1,8 +1,8 @@
 // Engine: sequences in, tokens out. Owns the KV cache, the scheduler and the only thread that runs
 // the model.
 //
-//   auto engine = Engine::Create(std::move(deps), options);
-//   std::unique_ptr<Stream> stream = engine.value()->Submit(request).value();
+//   ASSIGN_OR_RETURN(auto engine, Engine::Create(model, tokenizer, &base::Clock::Real(), options));
+//   ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, engine->Submit(request));
 //   while (true) {
 //     absl::StatusOr<StreamChunk> chunk = stream->Next();   // blocks
 //     if (!chunk.ok() || chunk->finish) break;
@@ -30,14 +30,15 @@
 namespace tidepool::engine {
 
 struct EngineOptions {
-  int64_t context_length = 0;       // slots of one sequence, prompt and output
-  size_t kv_memory_bytes = 1 << 30; // of the KV arena
-  int64_t max_sequences = 64;       // in one step
-  int64_t max_queued = 1024;        // waiting beyond those
-  BatchLimits limits;               // rows of one step
-  int64_t prefill_chunk = 512;      // most prompt rows of one sequence in one step
-  std::string cache_seed;           // model digest, KV type: what makes KV of equal tokens equal
+  int64_t context_length = 0;        // slots of one sequence, prompt and output
+  size_t kv_memory_bytes = 1 << 30;  // of the KV arena
+  int64_t max_sequences = 64;        // in one step
+  int64_t max_queued = 1024;         // waiting beyond those
+  BatchLimits limits;                // rows of one step
+  int64_t prefill_chunk = 512;       // most prompt rows of one sequence in one step
+  std::string cache_seed;            // model digest, KV type: what makes KV of equal tokens equal
 
+  // INVALID_ARGUMENT names the field, its value and the accepted range.
   absl::Status Validate() const;
 };
 
@@ -45,9 +46,11 @@ struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;
   int64_t kv_blocks_total = 0;
-  int64_t kv_blocks_free = 0;    // unused or holding only reusable cache
-  int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix
-  int64_t prompt_tokens = 0;     // totals since start
+  int64_t kv_blocks_free = 0;            // unused or holding only reusable cache
+  int64_t kv_blocks_cached = 0;          // reusable by a later request with the same prefix
+  int64_t queued_prompt_tokens = 0;      // that wait, or are being computed
+  double prefill_tokens_per_second = 0;  // over the latest prefills; 0: none yet
+  int64_t prompt_tokens = 0;             // totals since start
   int64_t cached_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t requests_finished = 0;
@@ -61,38 +64,60 @@ struct EngineStats {
   size_t workspace_high_water_bytes = 0;
 };
 
-// The caller's end of one generation. Thread-safe. Destruction cancels.
+// The caller's end of one generation. Thread-safe. Destruction cancels; it waits for a callback
+// that runs, so destroy no stream while holding a lock that its callback takes. May outlive the
+// engine.
+//
+// Text comes with the token that decides it: the token that completes a character, or that shows a
+// held-back text to be no stop string. A stream resumed behind k output tokens begins at position
+// k, and its text is what the undisturbed stream gives with tokens at positions k and above:
+// nothing that was given before, and first of all what was held back at the cut. If the earlier
+// tokens end the generation already (a stop token, a stop string, max_tokens, the context), the
+// only chunk has no tokens and no text: position k and the finish.
 class Stream {
  public:
   virtual ~Stream() = default;
 
-  // The next chunk if there is one. Empty: nothing yet. An error ends the stream: CANCELLED,
-  // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (KV can never fit), INTERNAL, UNAVAILABLE (engine stopped).
+  // All that came since the last call, as one chunk. Empty: nothing yet, or the last chunk was
+  // taken. An error ends the stream and is given again to whoever asks again: CANCELLED,
+  // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (it outgrew the KV memory), INTERNAL, UNAVAILABLE (engine
+  // stopped). Tokens that came before it are given first.
   virtual std::optional<absl::StatusOr<StreamChunk>> TryNext() = 0;
-  // The same, blocking.
+  // The same, blocking. OUT_OF_RANGE behind the last chunk.
   virtual absl::StatusOr<StreamChunk> Next() = 0;
-  // Called after each change that makes TryNext answer, from the step thread: must not block and
-  // must not destroy the stream. Set once, before the first TryNext.
+  // Called after each change that makes TryNext answer, from the step thread (and from OnReady
+  // itself when something is there already): must not block, must not destroy the stream, may call
+  // its other functions, and may find that another thread took everything. Set once, before the
+  // first TryNext.
   virtual void OnReady(std::function<void()> callback) = 0;
+  // Grants more tokens; nothing when `tokens` is not above 0.
   virtual void AddCredit(int64_t tokens) = 0;
-  // Takes effect at the next plan: at most one more token is computed.
+  // Takes effect at the next plan: at most one more token is computed. The stream then ends with
+  // CANCELLED, unless it had finished.
   virtual void Cancel() = 0;
 };
 
 // Thread-safe. The model runs on the engine's own step thread only.
 class Engine {
  public:
-  // `model`, `tokenizer` and `clock` outlive the engine.
+  // `model`, `tokenizer` and `clock` outlive the engine. INVALID_ARGUMENT: an option, or KV memory
+  // that holds not one block.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Model* model, const Tokenizer* tokenizer,
                                                         const base::Clock* clock,
                                                         const EngineOptions& options);
+  // Ends what still runs with UNAVAILABLE, after the forward pass in progress.
   virtual ~Engine() = default;
 
   // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-  // RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining).
+  // RESOURCE_EXHAUSTED (the queue is full, or the prompt can never fit --kv-memory), UNAVAILABLE
+  // (draining).
   virtual absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) = 0;
 
+  // As of the last step; never waits for one.
   virtual EngineStats Stats() const = 0;
+  // Of the most recently released prefixes that are cached, the latest first, at most 256: the
+  // digest of their last block, as BlockDigests (block_hash.h) gives it.
+  virtual std::vector<uint64_t> PrefixDigests() const = 0;
   // Refuses new work; running work goes on.
   virtual void StopAccepting() = 0;
   // Returns when nothing runs or waits any more, or false when `timeout` passed first.

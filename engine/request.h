@@ -25,7 +25,8 @@ struct SamplingParams {
   float presence_penalty = 0;    // over output tokens
   std::vector<std::pair<int32_t, float>> logit_bias;
 
-  // INVALID_ARGUMENT names the field, its value and the accepted range (NaN and infinities included).
+  // INVALID_ARGUMENT names the field, its value and the accepted range (NaN and infinities
+  // included).
   absl::Status Validate(int vocab_size) const;
 };
 
@@ -38,6 +39,8 @@ struct StoppingParams {
 
   absl::Status Validate(int vocab_size) const;
 };
+
+inline constexpr int32_t kMaxTopLogprobs = 20;
 
 struct GenerationRequest {
   // The prompt, then output tokens made before (by an earlier attempt): generation goes on behind
@@ -57,8 +60,13 @@ struct GenerationRequest {
   int64_t credit = 256;
   // Separates prefix caches of callers that must not see each other's timing; part of block hashes.
   std::string cache_salt;
+
+  // INVALID_ARGUMENT names the field, its value and the accepted range; a prompt past the context
+  // too.
+  absl::Status Validate(int vocab_size, int64_t context_length) const;
 };
 
+// Log-softmax of the model's logits, before bias, penalties and temperature.
 struct TokenLogprob {
   int32_t token_id = 0;
   float logprob = 0;
@@ -76,9 +84,10 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // prompt tokens whose KV was found
   int64_t completion_tokens = 0;
-  absl::Duration queue_time;
-  absl::Duration prefill_time;
-  absl::Duration decode_time;
+  absl::Duration queue_time;    // until it is first planned
+  absl::Duration prefill_time;  // until the first token
+  absl::Duration decode_time;   // until the last
+  // Of the forward passes that this request had a part in, shared with the others of their batch.
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
 };

@@ -1,0 +1,106 @@
+// BatchScheduler: which sequences run in the next step, with how many rows each, and on which KV
+// blocks. Continuous batching with chunked prefill:
+//
+// - A step's rows go to running sequences in order of priority, then arrival. Those that decode get
+//   their row first of all; prefills share what is left, at most prefill_chunk rows each.
+// - Waiting sequences are admitted in that order while places, rows and KV blocks last; the first
+// that
+//   does not fit blocks those behind it.
+// - When a running sequence finds no block, another one loses its KV and waits again, to be
+// computed
+//   anew: one that lacks credit, else the last in order.
+// - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
+#ifndef TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
+#define TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/decoder.h"
+#include "engine/kv_cache.h"
+#include "engine/model/batch.h"
+#include "engine/model/model.h"
+#include "engine/sequence.h"
+
+namespace tidepool::engine {
+
+struct SchedulerOptions {
+  BatchLimits limits;
+  int64_t prefill_chunk = 512;
+  int64_t max_sequences = 64;  // running; at most limits.rows and limits.logit_rows
+};
+
+// One sequence's part in a step: its span is the batch's of the same index.
+struct PlanItem {
+  Sequence* sequence = nullptr;
+  KvReservation reservation;
+};
+
+// A sequence that ended in planning. The scheduler no longer knows it.
+struct EndedSequence {
+  std::unique_ptr<Sequence> sequence;
+  absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
+};
+
+// What one step does. Dropping it gives back the KV that it reserved.
+struct StepPlan {
+  Batch batch;
+  std::vector<PlanItem> items;
+  std::vector<EndedSequence> ended;
+};
+
+// Engine thread only; starts no threads, reads no clock. The cache and decoder outlive it.
+class BatchScheduler {
+ public:
+  BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder);
+
+  void Add(std::unique_ptr<Sequence> sequence);
+
+  // The next step. At most one plan at a time. Requires of the caller, before the next call: Commit
+  // for each item whose rows were computed, or nothing for those that were not.
+  StepPlan Plan(absl::Time now);
+
+  // The item's rows are computed: their KV is final.
+  void Commit(PlanItem* item, const Span& span);
+
+  // Takes a running sequence out; its KV is given back. Requires: the plan that holds it is
+  // committed or dropped, or its reservation kept.
+  std::unique_ptr<Sequence> Remove(Sequence* sequence);
+  // Takes all out, running and waiting.
+  std::vector<std::unique_ptr<Sequence>> RemoveAll();
+
+  int64_t running() const { return running_.size(); }
+  int64_t waiting() const { return waiting_.size(); }
+  int64_t preemptions() const { return preemptions_; }
+  // Rows that sequences still need before their next token, decodes aside.
+  int64_t QueuedPromptTokens() const;
+  // Of all sequences; InfiniteFuture when there is none.
+  absl::Time NextDeadline() const;
+
+ private:
+  using Queue = std::vector<std::unique_ptr<Sequence>>;  // by priority, then arrival
+
+  void EndDoomed(absl::Time now, Queue* queue, StepPlan* plan);
+  void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
+  void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
+  bool TryAdmit(Sequence* sequence);
+  bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
+  Sequence* Victim(const Sequence* for_whom) const;
+  Sequence* StalledSequence() const;
+  void Preempt(Sequence* sequence);
+  int64_t CountDecodes() const;
+
+  const SchedulerOptions options_;
+  KvCache* const cache_;
+  const Decoder* const decoder_;
+  Queue running_;
+  Queue waiting_;
+  int64_t preemptions_ = 0;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_

@@ -1,0 +1,80 @@
+// BlockPool: which blocks of an arena are in use, by how many holders, and which of them hold a
+// token prefix that a later sequence can reuse. Knows ids only, no memory.
+#ifndef TIDEPOOL_ENGINE_BLOCK_POOL_H_
+#define TIDEPOOL_ENGINE_BLOCK_POOL_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "engine/block_hash.h"
+
+namespace tidepool::engine {
+
+// "No block": none is free, none is found, or one that is out of a window's reach.
+inline constexpr int32_t kNoBlock = -1;
+
+// The content of a block: a prefix's last tokens, for one group of layers.
+struct BlockKey {
+  BlockHash hash;
+  int group = 0;
+
+  friend bool operator==(const BlockKey&, const BlockKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const BlockKey& key) {
+    return H::combine(std::move(state), key.hash, key.group);
+  }
+};
+
+// Engine thread only. A block is unused, held (by one or more holders), or cached: held by nobody
+// but indexed. Cached blocks are given out again, the least recently released first, when nothing
+// is unused.
+class BlockPool {
+ public:
+  explicit BlockPool(int32_t blocks);
+
+  // A block held once, or kNoBlock. Blocks that were in use before come first, so that an arena's
+  // memory is touched no further than its use demands; cached blocks come last.
+  int32_t Allocate();
+  // One more holder. Requires: held or cached.
+  void AddHolder(int32_t block);
+  // One holder less. Requires: held.
+  void Release(int32_t block);
+
+  // Makes a held block findable. Does nothing when another block already holds this content.
+  void Index(int32_t block, const BlockKey& key);
+  // The block with this content, or kNoBlock.
+  int32_t Find(const BlockKey& key) const;
+  bool IsIndexed(int32_t block) const { return blocks_[block].indexed; }
+
+  int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
+  // What Allocate can give: unused and cached blocks.
+  int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached_; }
+  int32_t cached() const { return cached_; }
+  bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
+
+ private:
+  struct Block {
+    int32_t holders = 0;
+    bool indexed = false;
+    // Neighbours in the list of cached blocks, oldest first.
+    int32_t older = kNoBlock;
+    int32_t newer = kNoBlock;
+    BlockKey key;
+  };
+
+  void Link(int32_t block);    // as the newest cached block
+  void Unlink(int32_t block);  // out of the list
+
+  std::vector<Block> blocks_;
+  std::vector<int32_t> unused_;  // a stack
+  absl::flat_hash_map<BlockKey, int32_t> index_;
+  int32_t cached_ = 0;
+  int32_t oldest_ = kNoBlock;
+  int32_t newest_ = kNoBlock;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_BLOCK_POOL_H_

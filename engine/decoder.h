@@ -1,0 +1,41 @@
+// Decoder: how a sequence grows. Makes its next Span and turns the rows that come back into final
+// tokens; only those reach sinks, logs and hashes.
+#ifndef TIDEPOOL_ENGINE_DECODER_H_
+#define TIDEPOOL_ENGINE_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/batch.h"
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+
+// Engine thread only.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Rows that must be computed before the next token; at least 1.
+  virtual int64_t PendingRows(const Sequence& sequence) const = 0;
+
+  // The next rows, at most `max_rows` of them, without block tables. Requires: max_rows >= 1.
+  virtual Span NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
+
+  // The tokens that follow from `logits` [span.logit_rows.size(), vocab_size]; none when the span
+  // wanted no rows. Does not change the sequence. Errors are the Sampler's.
+  virtual absl::StatusOr<std::vector<SampledToken>> Accept(const Sequence& sequence,
+                                                           const Span& span,
+                                                           kernels::ConstMatrixView logits) = 0;
+};
+
+// One token per forward pass. Tokens are drawn from the first `vocab_size` logits.
+std::unique_ptr<Decoder> MakeAutoregressiveDecoder(int vocab_size);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_DECODER_H_

@@ -1,0 +1,403 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/batch_scheduler.h"
+#include "engine/decoder.h"
+#include "engine/engine_shared.h"
+#include "engine/kv_cache.h"
+#include "engine/output_text.h"
+#include "engine/sequence.h"
+#include "engine/stream_sink.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+namespace {
+
+using DrawnTokens = absl::StatusOr<std::vector<SampledToken>>;
+
+class StreamImpl final : public Stream {
+ public:
+  StreamImpl(std::shared_ptr<EngineShared> shared, std::shared_ptr<SequenceControl> control,
+             std::shared_ptr<StreamSink> sink)
+      : shared_(std::move(shared)), control_(std::move(control)), sink_(std::move(sink)) {}
+
+  ~StreamImpl() override {
+    Cancel();
+    sink_->DropCallback();
+  }
+
+  std::optional<absl::StatusOr<StreamChunk>> TryNext() override { return sink_->TryNext(); }
+  absl::StatusOr<StreamChunk> Next() override { return sink_->Next(); }
+  void OnReady(std::function<void()> callback) override { sink_->OnReady(std::move(callback)); }
+
+  void AddCredit(int64_t tokens) override {
+    if (tokens <= 0) return;
+    int64_t before = control_->credit.load();
+    int64_t after = 0;
+    do {
+      const int64_t room = std::numeric_limits<int64_t>::max() - std::max<int64_t>(before, 0);
+      after = before + std::min(tokens, room);
+    } while (!control_->credit.compare_exchange_weak(before, after));
+    // With credit left the step thread is not waiting for any.
+    if (before <= 0) shared_->Wake();
+  }
+
+  void Cancel() override {
+    if (!control_->cancelled.exchange(true)) shared_->Wake();
+  }
+
+ private:
+  std::shared_ptr<EngineShared> shared_;
+  std::shared_ptr<SequenceControl> control_;
+  std::shared_ptr<StreamSink> sink_;
+};
+
+// Prefill rows per second; older passes count less and less.
+class PrefillRate {
+ public:
+  void Add(int64_t rows, absl::Duration time) {
+    constexpr double kKeep = 0.9;
+    rows_ = rows_ * kKeep + static_cast<double>(rows);
+    seconds_ = seconds_ * kKeep + absl::ToDoubleSeconds(time);
+  }
+  double rows_per_second() const { return seconds_ > 0 ? rows_ / seconds_ : 0; }
+
+ private:
+  double rows_ = 0;
+  double seconds_ = 0;
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
+             const EngineOptions& options, std::unique_ptr<KvCache> cache);
+  ~EngineImpl() override;
+
+  absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) override;
+  EngineStats Stats() const override { return shared_->Stats(); }
+  std::vector<uint64_t> PrefixDigests() const override { return shared_->PrefixDigests(); }
+  void StopAccepting() override { shared_->StopAccepting(); }
+  bool WaitIdle(absl::Duration timeout) override { return shared_->WaitIdle(timeout); }
+
+ private:
+  // What a step has for one stream.
+  struct Delivery {
+    std::shared_ptr<StreamSink> sink;
+    StreamChunk chunk;
+    absl::Status end;  // an error: instead of the chunk
+  };
+
+  // Callers' threads.
+  absl::Status CheckFits(const GenerationRequest& request) const;
+  std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text) const;
+
+  // The step thread.
+  void Run();
+  bool Step();
+  absl::StatusOr<StepOutput> Forward(const StepPlan& plan);
+  std::vector<DrawnTokens> Sample(const StepPlan& plan, const absl::StatusOr<StepOutput>& output);
+  bool Commit(StepPlan plan, std::vector<DrawnTokens> drawn);
+  void CommitItem(PlanItem* item, const Span& span, std::vector<SampledToken> tokens);
+  void Append(Sequence* sequence, SampledToken token, StreamChunk* chunk);
+  void Finish(Sequence* sequence, StreamChunk chunk);
+  void Fail(std::unique_ptr<Sequence> sequence, absl::Status status);
+  void NoteStarted(const StepPlan& plan);
+  void PublishAndDeliver();
+  absl::Duration Patience() const;
+
+  Model* const model_;
+  const Tokenizer* const tokenizer_;
+  const base::Clock* const clock_;
+  const EngineOptions options_;
+  const int vocab_size_;
+  const std::shared_ptr<EngineShared> shared_;
+  const std::unique_ptr<KvCache> cache_;
+  const std::unique_ptr<Decoder> decoder_;
+  BatchScheduler scheduler_;
+  kernels::Arena workspace_;
+  PrefillRate prefill_rate_;
+  EngineStats stats_;
+  std::vector<Delivery> outbox_;
+  int64_t retired_ = 0;  // in this step
+  std::atomic<uint64_t> next_arrival_{0};
+  std::thread step_thread_;  // last: everything else is there when it starts
+};
+
+EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
+                       const EngineOptions& options, std::unique_ptr<KvCache> cache)
+    : model_(model),
+      tokenizer_(tokenizer),
+      clock_(clock),
+      options_(options),
+      vocab_size_(std::min(model->vocab_size(), tokenizer->vocab_size())),
+      shared_(std::make_shared<EngineShared>(options.max_sequences + options.max_queued)),
+      cache_(std::move(cache)),
+      decoder_(MakeAutoregressiveDecoder(vocab_size_)),
+      scheduler_({.limits = options.limits,
+                  .prefill_chunk = options.prefill_chunk,
+                  .max_sequences = options.max_sequences},
+                 cache_.get(), decoder_.get()),
+      workspace_(model->WorkspaceBytes(options.limits)) {
+  PublishAndDeliver();
+  step_thread_ = std::thread([this] { Run(); });
+}
+
+EngineImpl::~EngineImpl() {
+  shared_->Stop();
+  step_thread_.join();
+}
+
+absl::Status EngineImpl::CheckFits(const GenerationRequest& request) const {
+  const int64_t tokens = request.token_ids.size();
+  const int64_t need = cache_->BlocksFor(tokens, options_.prefill_chunk);
+  if (need <= cache_->blocks_total()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
+                   cache_->blocks_total() * cache_->block_bytes(), " bytes: it takes ",
+                   need * cache_->block_bytes(), "; raise --kv-memory or shorten the prompt"));
+}
+
+// Brings `text` to where the output tokens of earlier attempts left it, and tells if they end it.
+std::optional<FinishReason> EngineImpl::Replay(const GenerationRequest& request,
+                                               OutputText* text) const {
+  for (size_t i = request.prompt_length; i < request.token_ids.size(); ++i) {
+    const OutputText::Step step = text->Add(request.token_ids[i]);
+    if (step.finish.has_value()) return step.finish;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest request) {
+  RETURN_IF_ERROR(shared_->CheckOpen());
+  RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
+  RETURN_IF_ERROR(CheckFits(request));
+  OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
+  const std::optional<FinishReason> finish = Replay(request, &text);
+  auto sink = std::make_shared<StreamSink>();
+  auto sequence =
+      std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
+  sequence->sink = sink;
+  sequence->submitted_at = clock_->Monotonic();
+  auto stream = std::make_unique<StreamImpl>(shared_, sequence->control, sink);
+  if (finish.has_value()) {
+    StreamChunk chunk;
+    chunk.position = sequence->outputs();
+    chunk.finish = finish;
+    chunk.usage.prompt_tokens = sequence->request.prompt_length;
+    chunk.usage.completion_tokens = sequence->outputs();
+    sink->Push(std::move(chunk));
+    return stream;
+  }
+  RETURN_IF_ERROR(shared_->Submit(std::move(sequence)));
+  return stream;
+}
+
+void EngineImpl::Run() {
+  std::vector<std::unique_ptr<Sequence>> incoming;
+  bool worked = false;
+  while (shared_->TakeWork(worked ? absl::ZeroDuration() : Patience(), &incoming)) {
+    for (auto& sequence : incoming) scheduler_.Add(std::move(sequence));
+    incoming.clear();
+    worked = Step();
+  }
+  for (auto& sequence : scheduler_.RemoveAll()) incoming.push_back(std::move(sequence));
+  for (auto& sequence : incoming) {
+    Fail(std::move(sequence), absl::UnavailableError("the engine has stopped"));
+  }
+  PublishAndDeliver();
+}
+
+// How long nothing can happen unless somebody wakes the thread.
+absl::Duration EngineImpl::Patience() const { return scheduler_.NextDeadline() - clock_->Now(); }
+
+bool EngineImpl::Step() {
+  StepPlan plan = scheduler_.Plan(clock_->Now());
+  const absl::StatusOr<StepOutput> output = Forward(plan);
+  std::vector<DrawnTokens> drawn = Sample(plan, output);
+  return Commit(std::move(plan), std::move(drawn));
+}
+
+absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
+  if (plan.items.empty()) return StepOutput();
+  NoteStarted(plan);
+  const absl::Duration start = clock_->Monotonic();
+  absl::StatusOr<StepOutput> output = model_->Forward(plan.batch, cache_->view(), &workspace_);
+  const absl::Duration time = clock_->Monotonic() - start;
+  int64_t prefill_rows = 0;
+  for (const Span& span : plan.batch.spans) {
+    if (span.rows() > 1) prefill_rows += span.rows();
+  }
+  // Passes that mostly decode say little about prefill.
+  if (prefill_rows * 2 > plan.batch.rows()) prefill_rate_.Add(plan.batch.rows(), time);
+  const ExpertCounts experts = model_->last_expert_counts();
+  for (const PlanItem& item : plan.items) {
+    item.sequence->usage.expert_hits += experts.hits;
+    item.sequence->usage.expert_misses += experts.misses;
+  }
+  ++stats_.steps;
+  ++stats_.progress;
+  stats_.expert_hits += experts.hits;
+  stats_.expert_misses += experts.misses;
+  return output;
+}
+
+void EngineImpl::NoteStarted(const StepPlan& plan) {
+  for (const PlanItem& item : plan.items) {
+    Sequence& sequence = *item.sequence;
+    if (sequence.planned_at.has_value()) continue;
+    sequence.planned_at = clock_->Monotonic();
+    const int64_t prompt = sequence.request.prompt_length;
+    sequence.usage.prompt_tokens = prompt;
+    sequence.usage.cached_tokens = std::min(prompt, *sequence.cached_at_admission);
+    stats_.prompt_tokens += prompt;
+    stats_.cached_prompt_tokens += sequence.usage.cached_tokens;
+  }
+}
+
+// One entry per item of the plan.
+std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
+                                            const absl::StatusOr<StepOutput>& output) {
+  std::vector<DrawnTokens> drawn;
+  int64_t row = 0;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    if (!output.ok()) {
+      drawn.push_back(absl::InternalError(output.status().message()));
+      continue;
+    }
+    const Span& span = plan.batch.spans[i];
+    const int64_t rows = span.logit_rows.size();
+    drawn.push_back(
+        decoder_->Accept(*plan.items[i].sequence, span, output->logits.RowRange(row, rows)));
+    row += rows;
+  }
+  return drawn;
+}
+
+bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
+  for (EndedSequence& ended : plan.ended) Fail(std::move(ended.sequence), std::move(ended.status));
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    PlanItem& item = plan.items[i];
+    if (drawn[i].ok()) {
+      CommitItem(&item, plan.batch.spans[i], *std::move(drawn[i]));
+    } else {
+      item.reservation.Keep();  // it goes with the whole lease
+      Fail(scheduler_.Remove(item.sequence), drawn[i].status());
+    }
+  }
+  const bool worked = !plan.items.empty() || !plan.ended.empty();
+  PublishAndDeliver();
+  return worked;
+}
+
+void EngineImpl::CommitItem(PlanItem* item, const Span& span, std::vector<SampledToken> tokens) {
+  scheduler_.Commit(item, span);
+  if (tokens.empty()) return;
+  Sequence* sequence = item->sequence;
+  StreamChunk chunk;
+  chunk.position = sequence->outputs();
+  for (SampledToken& token : tokens) {
+    Append(sequence, std::move(token), &chunk);
+    if (chunk.finish.has_value()) break;
+  }
+  if (chunk.finish.has_value()) {
+    Finish(sequence, std::move(chunk));
+  } else {
+    outbox_.push_back({sequence->sink, std::move(chunk), absl::OkStatus()});
+  }
+}
+
+void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chunk) {
+  sequence->tokens.push_back(token.token_id);
+  if (NeedsTokenCounts(sequence->request.sampling)) sequence->counts.AddOutput(token.token_id);
+  sequence->control->credit.fetch_sub(1);
+  if (!sequence->first_token_at.has_value()) sequence->first_token_at = clock_->Monotonic();
+  OutputText::Step step = sequence->text.Add(token.token_id);
+  chunk->token_ids.push_back(token.token_id);
+  chunk->text += step.text;
+  chunk->finish = step.finish;
+  if (token.logprob.has_value()) chunk->logprobs.push_back(*std::move(token.logprob));
+  ++stats_.generated_tokens;
+}
+
+void EngineImpl::Finish(Sequence* sequence, StreamChunk chunk) {
+  const std::unique_ptr<Sequence> finished = scheduler_.Remove(sequence);
+  Usage& usage = finished->usage;
+  usage.completion_tokens = finished->outputs();
+  usage.queue_time = *finished->planned_at - finished->submitted_at;
+  usage.prefill_time = *finished->first_token_at - *finished->planned_at;
+  usage.decode_time = clock_->Monotonic() - *finished->first_token_at;
+  chunk.usage = usage;
+  ++stats_.requests_finished;
+  ++retired_;
+  outbox_.push_back({finished->sink, std::move(chunk), absl::OkStatus()});
+}
+
+void EngineImpl::Fail(std::unique_ptr<Sequence> sequence, absl::Status status) {
+  ++(absl::IsCancelled(status) ? stats_.requests_cancelled : stats_.requests_failed);
+  ++stats_.progress;
+  ++retired_;
+  outbox_.push_back({sequence->sink, StreamChunk(), std::move(status)});
+}
+
+// Publishes first: whoever sees a stream's end sees its KV given back, too.
+void EngineImpl::PublishAndDeliver() {
+  stats_.sequences_running = scheduler_.running();
+  stats_.sequences_waiting = scheduler_.waiting();
+  stats_.queued_prompt_tokens = scheduler_.QueuedPromptTokens();
+  stats_.preemptions = scheduler_.preemptions();
+  stats_.kv_blocks_total = cache_->blocks_total();
+  stats_.kv_blocks_free = cache_->blocks_free();
+  stats_.kv_blocks_cached = cache_->blocks_cached();
+  stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
+  stats_.workspace_high_water_bytes = workspace_.high_water();
+  if (retired_ > 0) shared_->PublishPrefixes(cache_->RecentPrefixes(KvCache::kRecentPrefixes));
+  shared_->Publish(stats_, std::exchange(retired_, 0));
+  for (Delivery& delivery : outbox_) {
+    if (delivery.end.ok()) {
+      delivery.sink->Push(std::move(delivery.chunk));
+    } else {
+      delivery.sink->End(std::move(delivery.end));
+    }
+  }
+  outbox_.clear();
+  shared_->Delivered();
+}
+
+absl::Status CheckAtLeast(absl::string_view field, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, "; it must be at least ", least));
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  RETURN_IF_ERROR(CheckAtLeast("context_length", context_length, 2));
+  RETURN_IF_ERROR(CheckAtLeast("max_sequences", max_sequences, 1));
+  RETURN_IF_ERROR(CheckAtLeast("max_queued", max_queued, 0));
+  RETURN_IF_ERROR(CheckAtLeast("prefill_chunk", prefill_chunk, 1));
+  // A row of each step, and its logits, for every sequence that runs.
+  RETURN_IF_ERROR(CheckAtLeast("limits.rows", limits.rows, max_sequences));
+  return CheckAtLeast("limits.logit_rows", limits.logit_rows, max_sequences);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Model* model, const Tokenizer* tokenizer,
+                                                       const base::Clock* clock,
+                                                       const EngineOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,
+                   KvCache::Create(model->kv_specs(), {.memory_bytes = options.kv_memory_bytes,
+                                                       .seed = options.cache_seed}));
+  return std::make_unique<EngineImpl>(model, tokenizer, clock, options, std::move(cache));
+}
+
+}  // namespace tidepool::engine

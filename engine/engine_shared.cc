@@ -1,0 +1,112 @@
+#include "engine/engine_shared.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+
+absl::Status EngineShared::CheckOpenLocked() const {
+  if (stop_ || !accepting_) return absl::UnavailableError("the engine takes no new work");
+  if (live_ >= capacity_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the queue is full: ", live_, " requests run or wait; retry later"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineShared::CheckOpen() const {
+  base::MutexLock lock(&mutex_);
+  return CheckOpenLocked();
+}
+
+absl::Status EngineShared::Submit(std::unique_ptr<Sequence> sequence) {
+  base::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckOpenLocked());
+  ++live_;
+  incoming_.push_back(std::move(sequence));
+  work_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void EngineShared::Wake() {
+  base::MutexLock lock(&mutex_);
+  awake_ = true;
+  work_.NotifyAll();
+}
+
+void EngineShared::StopAccepting() {
+  base::MutexLock lock(&mutex_);
+  accepting_ = false;
+}
+
+bool EngineShared::WaitIdle(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  base::MutexLock lock(&mutex_);
+  while (live_ > 0 || delivering_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    idle_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
+  }
+  return true;
+}
+
+void EngineShared::Stop() {
+  base::MutexLock lock(&mutex_);
+  stop_ = true;
+  work_.NotifyAll();
+}
+
+EngineStats EngineShared::Stats() const {
+  base::MutexLock lock(&mutex_);
+  EngineStats stats = stats_;
+  stats.sequences_waiting += static_cast<int64_t>(incoming_.size());
+  for (const auto& sequence : incoming_) {
+    stats.queued_prompt_tokens += static_cast<int64_t>(sequence->tokens.size());
+  }
+  return stats;
+}
+
+std::vector<uint64_t> EngineShared::PrefixDigests() const {
+  base::MutexLock lock(&mutex_);
+  return prefixes_;
+}
+
+bool EngineShared::TakeWork(absl::Duration patience,
+                            std::vector<std::unique_ptr<Sequence>>* incoming) {
+  base::MutexLock lock(&mutex_);
+  bool patient = patience > absl::ZeroDuration();
+  while (!stop_ && !awake_ && incoming_.empty() && patient) {
+    if (patience == absl::InfiniteDuration()) {
+      work_.Wait(&mutex_);
+    } else {
+      patient = work_.WaitFor(&mutex_, std::min(patience, absl::Hours(1)));
+    }
+  }
+  awake_ = false;
+  incoming->swap(incoming_);
+  return !stop_;
+}
+
+void EngineShared::Publish(const EngineStats& stats, int64_t retired) {
+  base::MutexLock lock(&mutex_);
+  stats_ = stats;
+  live_ -= retired;
+  delivering_ = true;
+}
+
+void EngineShared::PublishPrefixes(std::vector<uint64_t> digests) {
+  base::MutexLock lock(&mutex_);
+  prefixes_ = std::move(digests);
+}
+
+void EngineShared::Delivered() {
+  base::MutexLock lock(&mutex_);
+  delivering_ = false;
+  idle_.NotifyAll();
+}
+
+}  // namespace tidepool::engine

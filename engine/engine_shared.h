@@ -1,0 +1,64 @@
+// EngineShared: what the step thread shares with callers. Streams hold it too, so that one that
+// outlives its engine finds solid ground.
+#ifndef TIDEPOOL_ENGINE_ENGINE_SHARED_H_
+#define TIDEPOOL_ENGINE_ENGINE_SHARED_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "engine/sequence.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::engine {
+
+// Thread-safe.
+class EngineShared {
+ public:
+  // `capacity`: sequences that may run and wait.
+  explicit EngineShared(int64_t capacity) : capacity_(capacity) {}
+
+  // Callers. Submit takes the sequence or says why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
+  absl::Status Submit(std::unique_ptr<Sequence> sequence);
+  // What Submit would say now.
+  absl::Status CheckOpen() const;
+  // Makes the step thread plan again.
+  void Wake();
+  void StopAccepting();
+  bool WaitIdle(absl::Duration timeout);
+  // No more work: the step thread ends.
+  void Stop();
+  EngineStats Stats() const;
+  std::vector<uint64_t> PrefixDigests() const;
+
+  // The step thread. Swaps new sequences into `incoming`, which is empty; waits up to `patience`
+  // when there are none and nobody woke it. False: stop.
+  bool TakeWork(absl::Duration patience, std::vector<std::unique_ptr<Sequence>>* incoming);
+  // The state after a step, of which `retired` sequences are gone, though not yet told so.
+  void Publish(const EngineStats& stats, int64_t retired);
+  void PublishPrefixes(std::vector<uint64_t> digests);
+  // All that Publish announced is told.
+  void Delivered();
+
+ private:
+  absl::Status CheckOpenLocked() const TIDEPOOL_REQUIRES(mutex_);
+
+  const int64_t capacity_;
+  mutable base::Mutex mutex_;
+  base::CondVar work_;
+  base::CondVar idle_;
+  bool awake_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool accepting_ TIDEPOOL_GUARDED_BY(mutex_) = true;
+  bool delivering_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // submitted and not retired
+  std::vector<std::unique_ptr<Sequence>> incoming_ TIDEPOOL_GUARDED_BY(mutex_);
+  EngineStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> prefixes_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_ENGINE_SHARED_H_

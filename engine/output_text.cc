@@ -1,0 +1,43 @@
+#include "engine/output_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/check.h"
+
+namespace tidepool::engine {
+
+OutputText::OutputText(const StoppingParams& stopping, int64_t room, const Tokenizer* tokenizer)
+    : stopping_(stopping),
+      tokenizer_(tokenizer),
+      left_(std::min(stopping.max_tokens, room)),
+      decoder_(tokenizer),
+      matcher_(stopping.stop, stopping.include_stop ? StopText::kKeep : StopText::kDrop) {}
+
+bool OutputText::IsStopToken(int32_t token) const {
+  return std::find(stopping_.stop_token_ids.begin(), stopping_.stop_token_ids.end(), token) !=
+         stopping_.stop_token_ids.end();
+}
+
+OutputText::Step OutputText::Add(int32_t token) {
+  CHECK_GT(left_, 0);
+  --left_;
+  Step step;
+  const bool end = !stopping_.ignore_eos && tokenizer_->IsEndOfGeneration(token);
+  const bool stop_token = IsStopToken(token);
+  if (end || stop_token) step.finish = FinishReason::kStop;
+  const bool has_text = !end && (!stop_token || stopping_.include_stop);
+  if (has_text) {
+    StopMatcher::Result result = matcher_.Append(decoder_.Feed(token));
+    step.text = std::move(result.text);
+    if (result.stopped) {
+      step.finish = FinishReason::kStopString;
+      return step;
+    }
+  }
+  if (!step.finish.has_value() && left_ == 0) step.finish = FinishReason::kLength;
+  if (step.finish.has_value()) step.text += matcher_.TakeHeld() + decoder_.Flush();
+  return step;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,205 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/philox.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/math.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// Natural logarithm of a positive, normal number within 1e-14: built of IEEE operations only,
+// because libm's last bit varies with the CPU. x = 2^e m, and ln m by the series of
+// atanh((m-1)/(m+1)).
+double Log(double x) {
+  constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+  constexpr double kSqrt2 = 0x1.6a09e667f3bcdp+0;
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  int exponent = static_cast<int>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xfffffffffffff) | 0x3ff0000000000000);
+  if (m > kSqrt2) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1) / (m + 1);
+  const double square = s * s;  // below 0.0295: eleven terms reach 1e-17
+  double series = 0;
+  for (int term = 21; term >= 1; term -= 2) series = series * square + 1.0 / term;
+  return exponent * kLn2 + 2 * s * series;
+}
+
+// Uniform in [0, 1), 53 bits.
+double Uniform(uint64_t seed, int32_t choice, int64_t position) {
+  const uint64_t at = static_cast<uint64_t>(position);
+  const std::array<uint32_t, 4> random =
+      Philox4x32({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
+                  static_cast<uint32_t>(choice), 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
+  return static_cast<double>(bits) * 0x1p-53;
+}
+
+struct Best {
+  int32_t id = 0;
+  float value = -kInfinity;
+};
+
+absl::StatusOr<Best> FindBest(absl::Span<const float> logits) {
+  Best best;
+  bool sound = true;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float value = logits[i];
+    sound &= value < kInfinity;  // false for NaN too
+    if (value > best.value) best = {static_cast<int32_t>(i), value};
+  }
+  if (sound && best.value > -kInfinity) return best;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] < kInfinity) continue;
+    return absl::InternalError(absl::StrCat("the model's logit of token ", i, " is ",
+                                            std::isnan(logits[i]) ? "NaN" : "infinite",
+                                            ": its weights or arithmetic are broken"));
+  }
+  return absl::InternalError("the model's logits are all -infinity");
+}
+
+}  // namespace
+
+bool NeedsTokenCounts(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
+         params.presence_penalty != 0;
+}
+
+absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
+                                             const SampleInput& input) {
+  CHECK(!logits.empty());
+  const absl::Span<const float> adjusted = Adjust(logits, input);
+  ASSIGN_OR_RETURN(const Best best, FindBest(adjusted));
+  SampledToken token;
+  token.token_id = input.params->temperature == 0 ? best.id : Draw(adjusted, best.value, input);
+  if (input.top_logprobs.has_value()) {
+    token.logprob = Logprob(logits, token.token_id, *input.top_logprobs);
+  }
+  return token;
+}
+
+// The logits with bias and penalties; the very same span when there are none.
+absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  const bool penalties = NeedsTokenCounts(params);
+  if (!penalties && params.logit_bias.empty()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  // A finite logit stays finite: extreme parameters are not the model's fault.
+  const auto set = [this](int32_t id, float value) {
+    if (std::isfinite(adjusted_[id])) adjusted_[id] = std::clamp(value, -kLargest, kLargest);
+  };
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (static_cast<size_t>(id) < adjusted_.size()) set(id, adjusted_[id] + bias);
+  }
+  if (!penalties) return adjusted_;
+  for (const auto& [id, count] : input.counts->outputs()) {
+    if (static_cast<size_t>(id) >= adjusted_.size()) continue;
+    const float logit = adjusted_[id];
+    set(id, logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
+    if (count == 0) continue;
+    set(id, adjusted_[id] - params.frequency_penalty * static_cast<float>(count) -
+                params.presence_penalty);
+  }
+  return adjusted_;
+}
+
+// The `count` best logits, in order, in candidates_.
+void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
+  candidates_.clear();
+  count = std::min(count, logits.size());
+  if (count == 0) return;
+  // A heap whose front is the worst kept: most logits cost one comparison. Ids ascend, so of equal
+  // logits the lower id is kept.
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
+    if (candidates_.size() < count) {
+      candidates_.push_back(candidate);
+      std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    } else if (candidate.value > candidates_.front().value) {
+      std::pop_heap(candidates_.begin(), candidates_.end(), Better);
+      candidates_.back() = candidate;
+      std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    }
+  }
+  std::sort_heap(candidates_.begin(), candidates_.end(), Better);
+}
+
+// The fewest candidates, best first, whose weights reach the share `top_p` of all.
+void Sampler::KeepTopP(double top_p) {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  double mass = 0;
+  size_t sorted = 0;
+  // Sorts no further than needed: the mass mostly lies in a few candidates.
+  for (size_t piece = 64; sorted < candidates_.size(); piece *= 4) {
+    const size_t end = std::min(candidates_.size(), sorted + piece);
+    std::partial_sort(candidates_.begin() + sorted, candidates_.begin() + end, candidates_.end(),
+                      Better);
+    for (; sorted < end; ++sorted) {
+      mass += candidates_[sorted].value;
+      if (mass < top_p * total) continue;
+      candidates_.resize(sorted + 1);
+      return;
+    }
+  }
+}
+
+int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  if (params.top_k > 0 && params.top_k < static_cast<int64_t>(logits.size())) {
+    SelectTop(logits, params.top_k);
+  } else {
+    candidates_.clear();
+    for (size_t i = 0; i < logits.size(); ++i) {
+      candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+    }
+  }
+  size_t kept = 0;
+  for (const Candidate& candidate : candidates_) {
+    const float weight = kernels::Exp((candidate.value - best) / params.temperature);
+    if (weight > 0 && weight >= params.min_p) candidates_[kept++] = {weight, candidate.id};
+  }
+  candidates_.resize(kept);
+  if (params.top_p < 1) KeepTopP(params.top_p);
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double target = Uniform(params.seed, input.choice, input.position) * total;
+  double mass = 0;
+  for (const Candidate& candidate : candidates_) {
+    mass += candidate.value;
+    if (mass > target) return candidate.id;
+  }
+  return candidates_.back().id;  // the last sum and `total` are equal, and target is below
+}
+
+TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int32_t top) {
+  const float best = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float logit : logits) total += kernels::Exp(logit - best);
+  const double log_total = best + Log(total);
+  TokenLogprob result;
+  result.token_id = token;
+  result.logprob = static_cast<float>(logits[token] - log_total);
+  SelectTop(logits, top);
+  for (const Candidate& candidate : candidates_) {
+    result.top.emplace_back(candidate.id, static_cast<float>(candidate.value - log_total));
+  }
+  return result;
+}
+
+}  // namespace tidepool::engine

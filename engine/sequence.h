@@ -1,0 +1,63 @@
+// Sequence: everything the engine knows of one generation.
+#ifndef TIDEPOOL_ENGINE_SEQUENCE_H_
+#define TIDEPOOL_ENGINE_SEQUENCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/kv_cache.h"
+#include "engine/output_text.h"
+#include "engine/request.h"
+#include "engine/sampler.h"
+
+namespace tidepool::engine {
+
+// What the caller of a generation may change while it runs. Thread-safe; the scheduler reads it.
+struct SequenceControl {
+  std::atomic<bool> cancelled{false};
+  std::atomic<int64_t> credit{0};  // tokens that may be made
+};
+
+class StreamSink;
+
+// Plain data, engine thread only.
+struct Sequence {
+  // Requires: a valid request. Its token ids are moved to `tokens`.
+  Sequence(uint64_t arrival_number, GenerationRequest generation, OutputText output)
+      : arrival(arrival_number),
+        request(std::move(generation)),
+        tokens(std::move(request.token_ids)),
+        text(std::move(output)) {
+    control->credit = request.credit;
+    if (!NeedsTokenCounts(request.sampling)) return;
+    for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
+      i < request.prompt_length ? counts.AddPrompt(tokens[i]) : counts.AddOutput(tokens[i]);
+    }
+  }
+
+  int64_t outputs() const { return static_cast<int64_t>(tokens.size()) - request.prompt_length; }
+
+  const uint64_t arrival;  // ascending over the engine's life: order, and identity
+  GenerationRequest request;
+  std::vector<int32_t> tokens;  // prompt and output; the last one's KV is never there yet
+  KvLease lease;
+  bool admitted = false;    // running: the scheduler gave it a lease
+  bool has_credit = false;  // when the current plan began
+  TokenCounts counts;       // kept only when penalties are on
+  OutputText text;
+  Usage usage;
+  absl::Duration submitted_at;  // of the engine's monotonic clock
+  std::optional<absl::Duration> planned_at;
+  std::optional<absl::Duration> first_token_at;
+  std::optional<int64_t> cached_at_admission;  // tokens found when first admitted
+  std::shared_ptr<SequenceControl> control = std::make_shared<SequenceControl>();
+  std::shared_ptr<StreamSink> sink;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_SEQUENCE_H_

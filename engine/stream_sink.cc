@@ -1,0 +1,93 @@
+#include "engine/stream_sink.h"
+
+#include <iterator>
+#include <utility>
+
+#include "kernels/base/check.h"
+
+namespace tidepool::engine {
+namespace {
+
+// Appends what came later to what was not taken yet.
+void Merge(StreamChunk later, StreamChunk* chunk) {
+  chunk->token_ids.insert(chunk->token_ids.end(), later.token_ids.begin(), later.token_ids.end());
+  chunk->text += later.text;
+  std::move(later.logprobs.begin(), later.logprobs.end(), std::back_inserter(chunk->logprobs));
+  chunk->finish = later.finish;
+  chunk->usage = later.usage;
+}
+
+}  // namespace
+
+void StreamSink::Push(StreamChunk chunk) {
+  {
+    base::MutexLock lock(&mutex_);
+    CHECK(!end_.has_value() && !finished_ && !(chunk_.has_value() && chunk_->finish.has_value()));
+    if (chunk_.has_value()) {
+      Merge(std::move(chunk), &*chunk_);
+    } else {
+      chunk_ = std::move(chunk);
+    }
+    changed_.NotifyAll();
+  }
+  Notify();
+}
+
+void StreamSink::End(absl::Status status) {
+  {
+    base::MutexLock lock(&mutex_);
+    CHECK(!status.ok() && !end_.has_value());
+    end_ = std::move(status);
+    changed_.NotifyAll();
+  }
+  Notify();
+}
+
+std::optional<absl::StatusOr<StreamChunk>> StreamSink::TakeLocked() {
+  if (chunk_.has_value()) {
+    finished_ = chunk_->finish.has_value();
+    std::optional<absl::StatusOr<StreamChunk>> taken(*std::move(chunk_));
+    chunk_.reset();
+    return taken;
+  }
+  if (end_.has_value()) return absl::StatusOr<StreamChunk>(*end_);
+  return std::nullopt;
+}
+
+std::optional<absl::StatusOr<StreamChunk>> StreamSink::TryNext() {
+  base::MutexLock lock(&mutex_);
+  return TakeLocked();
+}
+
+absl::StatusOr<StreamChunk> StreamSink::Next() {
+  base::MutexLock lock(&mutex_);
+  while (true) {
+    if (finished_) return absl::OutOfRangeError("the stream's last chunk was taken already");
+    std::optional<absl::StatusOr<StreamChunk>> next = TakeLocked();
+    if (next.has_value()) return *std::move(next);
+    changed_.Wait(&mutex_);
+  }
+}
+
+void StreamSink::OnReady(std::function<void()> callback) {
+  base::MutexLock callback_lock(&callback_mutex_);
+  callback_ = std::move(callback);
+  bool ready = false;
+  {
+    base::MutexLock lock(&mutex_);
+    ready = chunk_.has_value() || end_.has_value();
+  }
+  if (ready && callback_) callback_();
+}
+
+void StreamSink::DropCallback() {
+  base::MutexLock lock(&callback_mutex_);
+  callback_ = nullptr;
+}
+
+void StreamSink::Notify() {
+  base::MutexLock lock(&callback_mutex_);
+  if (callback_) callback_();
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,32 @@
+// ManualClock: time that passes when a test says so.
+#ifndef TIDEPOOL_TESTS_FAKES_MANUAL_CLOCK_H_
+#define TIDEPOOL_TESTS_FAKES_MANUAL_CLOCK_H_
+
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::fakes {
+
+// Thread-safe. Begins at the Unix epoch; both clocks go together.
+class ManualClock final : public base::Clock {
+ public:
+  absl::Duration Monotonic() const override {
+    base::MutexLock lock(&mutex_);
+    return elapsed_;
+  }
+  absl::Time Now() const override { return absl::UnixEpoch() + Monotonic(); }
+
+  void Advance(absl::Duration time) {
+    base::MutexLock lock(&mutex_);
+    elapsed_ += time;
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  absl::Duration elapsed_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::fakes
+
+#endif  // TIDEPOOL_TESTS_FAKES_MANUAL_CLOCK_H_

@@ -1,0 +1,202 @@
+#include "tests/fakes/scripted_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::fakes {
+namespace {
+
+using engine::KvView;
+using kernels::kKvBlockTokens;
+
+constexpr int kKeyDims = 2;    // the token, its slot
+constexpr int kValueDims = 1;  // the token
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15;
+  return hash ^ hash >> 29;
+}
+
+std::byte* Place(const kernels::KvLayer& layer, absl::Span<const int32_t> blocks, int64_t slot) {
+  const int32_t block = blocks[slot / kKvBlockTokens];
+  CHECK_GE(block, 0) << "slot " << slot << " has no block";
+  return layer.arena + block * layer.block_bytes;
+}
+
+void Put(std::byte* at, int64_t index, int32_t value) {
+  std::memcpy(at + index * sizeof(value), &value, sizeof(value));
+}
+
+int32_t Get(const std::byte* at, int64_t index) {
+  int32_t value;
+  std::memcpy(&value, at + index * sizeof(value), sizeof(value));
+  return value;
+}
+
+void Write(const engine::Span& span, const KvView& kv) {
+  for (size_t l = 0; l < kv.layers.size(); ++l) {
+    const kernels::KvLayer& layer = kv.layers[l];
+    for (int64_t i = 0; i < span.rows(); ++i) {
+      const int64_t slot = span.first_slot + i;
+      const int64_t lane = slot % kKvBlockTokens;
+      std::byte* block = Place(layer, span.blocks[kv.group_of_layer[l]], slot);
+      Put(block + layer.k_offset, lane, span.token_ids[i]);
+      Put(block + layer.k_offset, kKvBlockTokens + lane, static_cast<int32_t>(slot));
+      Put(block + layer.v_offset, lane, span.token_ids[i]);
+    }
+  }
+}
+
+}  // namespace
+
+Script Replies(int64_t prompt_length, std::vector<int32_t> reply, int32_t filler) {
+  return [=](absl::Span<const int32_t> history, absl::Span<float> logits) {
+    const size_t next = history.size() - prompt_length;
+    logits[next < reply.size() ? reply[next] : filler] = 50;
+  };
+}
+
+ScriptedModel::ScriptedModel(const ScriptedModelOptions& options) : options_(options) {
+  for (int layer = 0; layer < options.layers; ++layer) {
+    engine::KvSpec spec;
+    if (options.window > 0 && layer % 2 == 1) {
+      spec.kind = engine::KvKind::kWindow;
+      spec.window = options.window;
+    }
+    spec.kv_heads = 1;
+    spec.k_dim = kKeyDims;
+    spec.v_dim = kValueDims;
+    spec.dtype = kernels::DType::kF32;
+    specs_.push_back(spec);
+  }
+}
+
+void ScriptedModel::SetScript(Script script) {
+  base::MutexLock lock(&mutex_);
+  script_ = std::move(script);
+}
+
+void ScriptedModel::SetFailure(absl::Status status) {
+  base::MutexLock lock(&mutex_);
+  failure_ = std::move(status);
+}
+
+void ScriptedModel::Hold() {
+  base::MutexLock lock(&mutex_);
+  holding_ = true;
+}
+
+void ScriptedModel::Allow(int64_t forwards) {
+  base::MutexLock lock(&mutex_);
+  allowed_ += forwards;
+  changed_.NotifyAll();
+}
+
+void ScriptedModel::Release() {
+  base::MutexLock lock(&mutex_);
+  holding_ = false;
+  changed_.NotifyAll();
+}
+
+void ScriptedModel::WaitForForwards(int64_t forwards) {
+  base::MutexLock lock(&mutex_);
+  while (forwards_ < forwards) changed_.Wait(&mutex_);
+}
+
+int64_t ScriptedModel::forwards() const {
+  base::MutexLock lock(&mutex_);
+  return forwards_;
+}
+
+int64_t ScriptedModel::rows() const {
+  base::MutexLock lock(&mutex_);
+  return rows_;
+}
+
+int64_t ScriptedModel::largest_batch() const {
+  base::MutexLock lock(&mutex_);
+  return largest_batch_;
+}
+
+int64_t ScriptedModel::most_spans() const {
+  base::MutexLock lock(&mutex_);
+  return most_spans_;
+}
+
+size_t ScriptedModel::WorkspaceBytes(const engine::BatchLimits& limits) const {
+  return (limits.logit_rows * (options_.vocab_size + 1) + 2 * kernels::kAlignment) * sizeof(float);
+}
+
+absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
+  base::MutexLock lock(&mutex_);
+  ++forwards_;
+  rows_ += batch.rows();
+  largest_batch_ = std::max(largest_batch_, batch.rows());
+  most_spans_ = std::max<int64_t>(most_spans_, batch.spans.size());
+  changed_.NotifyAll();
+  return failure_;
+}
+
+void ScriptedModel::End() {
+  base::MutexLock lock(&mutex_);
+  while (holding_ && allowed_ == 0) changed_.Wait(&mutex_);
+  if (holding_) --allowed_;
+}
+
+absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& batch,
+                                                          const KvView& kv,
+                                                          kernels::Arena* workspace) {
+  const absl::Status begin = Begin(batch);
+  workspace->Reset();
+  engine::StepOutput output;
+  if (begin.ok()) {
+    for (const engine::Span& span : batch.spans) Write(span, kv);
+    const kernels::MatrixView logits =
+        workspace->AllocateMatrix(batch.logit_rows(), options_.vocab_size);
+    int64_t next = 0;
+    for (const engine::Span& span : batch.spans) {
+      for (const int32_t row : span.logit_rows) {
+        Answer(span, row, kv, absl::MakeSpan(logits.Row(next++), options_.vocab_size));
+      }
+    }
+    output.logits = logits;
+    output.hidden = workspace->AllocateMatrix(batch.logit_rows(), 1);
+  }
+  End();
+  RETURN_IF_ERROR(begin);
+  return output;
+}
+
+// Reads back all that the row sees, in every layer.
+void ScriptedModel::Answer(const engine::Span& span, int64_t row, const KvView& kv,
+                           absl::Span<float> logits) {
+  const int64_t last = span.first_slot + row;
+  std::vector<int32_t> history;
+  uint64_t hash = 1;
+  for (size_t l = 0; l < kv.layers.size(); ++l) {
+    const kernels::KvLayer& layer = kv.layers[l];
+    const bool full = specs_[l].kind == engine::KvKind::kFull;
+    const int64_t first = full ? 0 : std::max<int64_t>(0, last - specs_[l].window + 1);
+    for (int64_t slot = first; slot <= last; ++slot) {
+      const std::byte* block = Place(layer, span.blocks[kv.group_of_layer[l]], slot);
+      const int64_t lane = slot % kKvBlockTokens;
+      const int32_t token = Get(block + layer.k_offset, lane);
+      hash = Mix(hash, token);
+      hash = Mix(hash, Get(block + layer.k_offset, kKvBlockTokens + lane) - slot);
+      hash = Mix(hash, Get(block + layer.v_offset, lane));
+      if (l == 0) history.push_back(token);
+    }
+  }
+  for (int id = 0; id < options_.vocab_size; ++id) {
+    const uint64_t random = Mix(Mix(hash, id), hash >> 7);
+    logits[id] = static_cast<float>(random >> 40) * 0x1p-21f - 4;
+  }
+  base::MutexLock lock(&mutex_);
+  if (script_) script_(history, logits);
+}
+
+}  // namespace tidepool::fakes
