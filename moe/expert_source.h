@@ -12,8 +12,15 @@
 
 namespace tidepool::moe {
 
+// How an expert was found when its layer's routing became known, that is at Request.
+enum class Found : uint8_t {
+  kResident,  // its weights were in memory: a hit
+  kFetched,   // they had to be brought: a miss
+};
+
 struct ReadyExpert {
   int32_t expert = 0;
+  Found found = Found::kResident;
   const kernels::FfnWeights* weights = nullptr;  // valid until the next call on the source
 };
 
@@ -27,7 +34,8 @@ class ExpertSource {
   virtual void Request(int moe_layer, absl::Span<const int32_t> experts) = 0;
 
   // The requested experts that are ready and not yet given out; blocks until there is one. Empty
-  // when all have been given out. An error (a damaged record, a failed read) names the expert.
+  // when all have been given out. An error (a damaged record, a failed read) names the expert and
+  // ends the request: what it has not given out is forgotten.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady() = 0;
 };
 

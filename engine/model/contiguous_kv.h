@@ -1,0 +1,43 @@
+// ContiguousKv: KV memory for a few sequences of known length, without sharing or eviction. What
+// `logits` and tests use in place of the engine's KvCache.
+//
+//   ContiguousKv kv(model->kv_specs(), /*sequences=*/1, /*slots=*/tokens.size());
+//   span.blocks = kv.blocks(0);
+//   model->Forward(batch, kv.view(), &workspace);
+#ifndef TIDEPOOL_ENGINE_MODEL_CONTIGUOUS_KV_H_
+#define TIDEPOOL_ENGINE_MODEL_CONTIGUOUS_KV_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/model/kv_spec.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+
+// Thread-compatible. All layers are one group; its memory is not initialised.
+class ContiguousKv {
+ public:
+  ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots);
+
+  const KvView& view() const { return view_; }
+  // For Span::blocks: the block table of sequence `sequence`.
+  std::vector<absl::Span<const int32_t>> blocks(int sequence) const;
+  // Where everything lies, for tests that fill it.
+  absl::Span<std::byte> bytes() const { return absl::MakeSpan(arena_.data(), arena_.size()); }
+
+  // Bytes of one block of all layers.
+  static size_t BlockBytes(const std::vector<KvSpec>& specs);
+
+ private:
+  int64_t blocks_per_sequence_;
+  kernels::Buffer arena_;
+  std::vector<int32_t> table_;  // of all sequences, one after the other
+  KvView view_;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_CONTIGUOUS_KV_H_

@@ -1,0 +1,228 @@
+#include "engine/model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/model/linear.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "moe/resident_experts.h"
+
+namespace tidepool::engine {
+
+using kernels::Activation;
+using kernels::Arena;
+using kernels::KvSpan;
+using kernels::MatrixView;
+
+absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
+    const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
+    const TransformerOptions& options) {
+  ASSIGN_OR_RETURN(TransformerWeights weights,
+                   LoadTransformerWeights(config, store, options.progress));
+  return std::unique_ptr<TransformerModel>(
+      new TransformerModel(config, backend, options.kv_dtype, std::move(weights)));
+}
+
+TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
+                                   kernels::DType kv_dtype, TransformerWeights weights)
+    : config_(config),
+      backend_(backend),
+      weights_(std::move(weights)),
+      inv_freq_(config.rope.inv_freq) {
+  for (size_t i = 0; i < weights_.rope_divisors.size(); ++i) {
+    inv_freq_[i] /= weights_.rope_divisors[i];
+  }
+  std::vector<std::vector<kernels::FfnWeights>> experts;
+  for (size_t i = 0; i < config_.layers.size(); ++i) {
+    const LayerConfig& layer = config_.layers[i];
+    kv_specs_.push_back({.kind = layer.sliding_window > 0 ? KvKind::kWindow : KvKind::kFull,
+                         .window = layer.sliding_window,
+                         .kv_heads = layer.kv_heads,
+                         .k_dim = config_.head_dim,
+                         .v_dim = config_.head_dim,
+                         .dtype = kv_dtype});
+    moe_layer_.push_back(static_cast<int>(experts.size()));
+    if (layer.ffn == FfnKind::kMoe) experts.push_back(weights_.layers[i].moe.experts);
+  }
+  if (experts.empty()) return;
+  expert_source_ = std::make_unique<moe::ResidentExperts>(std::move(experts));
+  expert_scheduler_ = std::make_unique<moe::ExpertScheduler>(backend_, expert_source_.get());
+}
+
+absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const KvView& kv,
+                                                     Arena* workspace) {
+  CheckBatch(batch, kv);
+  workspace->Reset();
+  expert_counts_ = ExpertCounts();
+  const Pass pass = Begin(batch, kv, workspace);
+  Observe("embedding", pass.x);
+  const size_t mark = workspace->used();
+  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+    Attention(layer, pass);
+    workspace->ResetTo(mark);
+    if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass.x);
+    if (config_.layers[layer].ffn == FfnKind::kMoe) {
+      RETURN_IF_ERROR(MoeFfn(layer, pass));
+    } else {
+      DenseFfn(layer, pass);
+    }
+    workspace->ResetTo(mark);
+    if (observer_) Observe(absl::StrCat("layer.", layer), pass.x);
+  }
+  return Head(pass);
+}
+
+TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView& kv, Arena* arena) {
+  const int64_t rows = batch.rows();
+  const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
+  const Pass pass = {batch,
+                     kv,
+                     arena,
+                     arena->AllocateMatrix(rows, config_.hidden_size),
+                     arena->AllocateMatrix(rows, pairs),
+                     arena->AllocateMatrix(rows, pairs)};
+  std::vector<int32_t> ids;
+  std::vector<int64_t> positions;
+  ids.reserve(rows);
+  positions.reserve(rows);
+  for (const Span& span : batch.spans) {
+    ids.insert(ids.end(), span.token_ids.begin(), span.token_ids.end());
+    for (int64_t i = 0; i < span.rows(); ++i) {
+      positions.push_back(span.positions.empty() ? span.first_slot + i : span.positions[i]);
+    }
+  }
+  backend_->Embed(weights_.embedding, ids, pass.x);
+  backend_->RopeTable(positions, inv_freq_, config_.rope.scale, pass.cos, pass.sin);
+  return pass;
+}
+
+void TransformerModel::Attention(int layer, const Pass& pass) {
+  const LayerWeights& w = weights_.layers[layer];
+  const kernels::KvLayer& kv = pass.kv.layers[layer];
+  const std::vector<KvSpan> spans = SpansOf(layer, pass);
+  const int head_dim = config_.head_dim;
+  const auto style = config_.rope.style;
+
+  const Activation a = backend_->Norm(pass.x, w.attention_norm, config_.norm_eps, pass.arena);
+  const MatrixView q = pass.arena->AllocateMatrix(pass.x.rows, w.q.outputs());
+  const MatrixView k = pass.arena->AllocateMatrix(pass.x.rows, w.k.outputs());
+  const MatrixView v = pass.arena->AllocateMatrix(pass.x.rows, w.v.outputs());
+  Multiply(backend_, a, {w.q.Into(q), w.k.Into(k), w.v.Into(v)});
+  if (config_.qk_norm) {
+    backend_->HeadNorm(q, w.q_norm, config_.norm_eps);
+    backend_->HeadNorm(k, w.k_norm, config_.norm_eps);
+  }
+  backend_->Rope(q, head_dim, style, pass.cos, pass.sin);
+  backend_->Rope(k, head_dim, style, pass.cos, pass.sin);
+  backend_->StoreKv(k, v, kv, spans);
+  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+  const Activation attended =
+      backend_->Attend(q, config_.layers[layer].heads, scale, kv, spans, pass.arena);
+  Multiply(backend_, attended, {w.attention_output.AddTo(pass.x)});
+}
+
+void TransformerModel::DenseFfn(int layer, const Pass& pass) {
+  const LayerWeights& w = weights_.layers[layer];
+  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
+  const Activation inner = backend_->MatMulSwiGlu(f, w.ffn_gate, w.ffn_up, pass.arena);
+  Multiply(backend_, inner, {w.ffn_down.AddTo(pass.x)});
+}
+
+absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
+  const LayerWeights& w = weights_.layers[layer];
+  const kernels::GateSpec gate = {config_.moe.experts, config_.moe.experts_used,
+                                  config_.moe.normalize_weights};
+  const int64_t rows = pass.x.rows;
+
+  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
+  const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
+  int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
+  float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
+  Multiply(backend_, f, {w.moe.router.Into(logits)});
+  backend_->Gate(logits, gate, ids, weights);
+  const moe::Routing routing = {moe_layer_[layer], gate.top_k, ids, weights};
+  const absl::Status computed = expert_scheduler_->Run(routing, f, pass.x, pass.arena);
+  const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
+  expert_counts_.hits += lookups.hits;
+  expert_counts_.misses += lookups.misses;
+  RETURN_IF_ERROR(computed);
+  if (config_.moe.shared_width > 0) SharedExpert(w.moe, f, pass);
+  return absl::OkStatus();
+}
+
+void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x,
+                                    const Pass& pass) {
+  const MatrixView gate = pass.arena->AllocateMatrix(pass.x.rows, 1);
+  const MatrixView out = pass.arena->AllocateMatrix(pass.x.rows, config_.hidden_size);
+  Multiply(backend_, x, {weights.shared_gate.Into(gate)});
+  const Activation inner =
+      backend_->MatMulSwiGlu(x, weights.shared.gate, weights.shared.up, pass.arena);
+  Multiply(backend_, inner, {Linear{weights.shared.down, {}}.Into(out)});
+  backend_->AddGated(out, absl::MakeConstSpan(gate.data, gate.rows), pass.x);
+}
+
+// Only of the rows that want logits.
+StepOutput TransformerModel::Head(const Pass& pass) {
+  const int64_t wanted = pass.batch.logit_rows();
+  const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
+  int64_t to = 0;
+  int64_t first_row = 0;
+  for (const Span& span : pass.batch.spans) {
+    for (const int32_t row : span.logit_rows) {
+      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(to++));
+    }
+    first_row += span.rows();
+  }
+  const Activation hidden = backend_->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
+  Observe("norm", hidden.values);
+  const MatrixView logits = pass.arena->AllocateMatrix(wanted, config_.vocab_size);
+  Multiply(backend_, hidden, {weights_.head.Into(logits)});
+  return {logits, hidden.values};
+}
+
+void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
+  CHECK(kv.layers.size() == config_.layers.size() &&
+        kv.group_of_layer.size() == config_.layers.size())
+      << "the KV view has " << kv.layers.size() << " layers, the model " << config_.layers.size();
+  CHECK(!batch.spans.empty());
+  for (const Span& span : batch.spans) {
+    CHECK(span.rows() > 0 && span.first_slot >= 0) << "a span without rows";
+    CHECK(span.positions.empty() || static_cast<int64_t>(span.positions.size()) == span.rows());
+    for (const int32_t id : span.token_ids) {
+      CHECK(id >= 0 && id < config_.vocab_size) << "token id " << id;
+    }
+    int32_t last = -1;
+    for (const int32_t row : span.logit_rows) {
+      CHECK(row > last && row < span.rows()) << "logit row " << row << " of " << span.rows();
+      last = row;
+    }
+  }
+}
+
+std::vector<KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) const {
+  const size_t group = pass.kv.group_of_layer[layer];
+  std::vector<KvSpan> spans;
+  spans.reserve(pass.batch.spans.size());
+  int64_t first_row = 0;
+  for (const Span& span : pass.batch.spans) {
+    CHECK_LT(group, span.blocks.size());
+    spans.push_back({.first_row = first_row,
+                     .rows = span.rows(),
+                     .first_slot = span.first_slot,
+                     .blocks = span.blocks[group],
+                     .mask = span.mask,
+                     .window = config_.layers[layer].sliding_window});
+    first_row += span.rows();
+  }
+  return spans;
+}
+
+void TransformerModel::Observe(absl::string_view name, kernels::ConstMatrixView rows) const {
+  if (observer_) observer_(name, rows);
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,107 @@
+// TransformerModel: the one walk of the graph that every supported family shares. What differs
+// (biases, per-head norms, experts, rotary style) is data in ModelConfig and the weights.
+//
+//   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
+//                                                         {.kv_dtype = DType::kF16}));
+//   Arena workspace(model->WorkspaceBytes({.rows = 512, .logit_rows = 64}));
+//   ASSIGN_OR_RETURN(StepOutput step, model->Forward(batch, kv_view, &workspace));
+#ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
+#define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/model/batch.h"
+#include "engine/model/kv_spec.h"
+#include "engine/model/model.h"
+#include "engine/model/model_config.h"
+#include "engine/model/transformer_weights.h"
+#include "kernels/backend.h"
+#include "kernels/tensor.h"
+#include "moe/expert_scheduler.h"
+#include "moe/expert_source.h"
+
+namespace tidepool::engine {
+
+// Sees the batch's rows [rows, hidden_size] as they leave each part of the graph, in order:
+// "embedding", then for layer N "layer.N.attention" (the residual stream after attention was added)
+// and "layer.N" (after the FFN or the experts), and "norm", of the rows that want logits. The view
+// is valid during the call.
+using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
+
+struct TransformerOptions {
+  kernels::DType kv_dtype = kernels::DType::kF16;  // kF32, kF16 or kBF16
+  LoadProgress progress;
+};
+
+// See Model for the thread contract.
+class TransformerModel final : public Model {
+ public:
+  // Packs the weights. `store` and `backend` outlive the model. Errors are LoadTransformerWeights'.
+  static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(
+      const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
+      const TransformerOptions& options);
+
+  int vocab_size() const override { return config_.vocab_size; }
+  int hidden_size() const override { return config_.hidden_size; }
+  const std::vector<KvSpec>& kv_specs() const override { return kv_specs_; }
+  size_t WorkspaceBytes(const BatchLimits& limits) const override;
+
+  // Requires what Span states, and that each span's blocks cover its slots.
+  absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
+                                     kernels::Arena* workspace) override;
+
+  ExpertCounts last_expert_counts() const override { return expert_counts_; }
+
+  const ModelConfig& config() const { return config_; }
+  // For debugging; an empty function observes nothing.
+  void set_observer(LayerObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  // What the layers of one pass share. Lives in the workspace.
+  struct Pass {
+    const Batch& batch;
+    const KvView& kv;
+    kernels::Arena* arena;
+    kernels::MatrixView x;    // [rows, hidden], the residual stream
+    kernels::MatrixView cos;  // [rows, rope.dims / 2]
+    kernels::MatrixView sin;
+  };
+
+  TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
+                   kernels::DType kv_dtype, TransformerWeights weights);
+
+  Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
+  void Attention(int layer, const Pass& pass);
+  void DenseFfn(int layer, const Pass& pass);
+  absl::Status MoeFfn(int layer, const Pass& pass);
+  void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
+  StepOutput Head(const Pass& pass);
+
+  void CheckBatch(const Batch& batch, const KvView& kv) const;
+  std::vector<kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;
+  void Observe(absl::string_view name, kernels::ConstMatrixView rows) const;
+
+  const ModelConfig config_;
+  kernels::KernelBackend* const backend_;
+  const TransformerWeights weights_;
+  std::vector<double> inv_freq_;                      // config_.rope's, with rope_divisors applied
+  std::vector<int> moe_layer_;                        // by layer: its index among MoE layers
+  std::vector<KvSpec> kv_specs_;                      // by layer
+  std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
+  std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
+  ExpertCounts expert_counts_;
+  LayerObserver observer_;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_

@@ -1,0 +1,63 @@
+// The weights of a decoder-only transformer, found in a checkpoint by GGUF's tensor names.
+#ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
+#define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/model/linear.h"
+#include "engine/model/model_config.h"
+#include "kernels/backend.h"
+
+namespace tidepool::engine {
+
+struct MoeWeights {
+  Linear router;                             // [experts, hidden]
+  std::vector<kernels::FfnWeights> experts;  // by id
+  // Where the layer has a shared expert: its FFN, and the gate [1, hidden] that scales it.
+  kernels::FfnWeights shared;
+  Linear shared_gate;
+};
+
+struct LayerWeights {
+  absl::Span<const float> attention_norm;  // [hidden]
+  Linear q;                                // [heads * head_dim, hidden]
+  Linear k;                                // [kv_heads * head_dim, hidden]
+  Linear v;
+  absl::Span<const float> q_norm;  // [head_dim]; empty without qk_norm
+  absl::Span<const float> k_norm;
+  Linear attention_output;           // [hidden, heads * head_dim]
+  absl::Span<const float> ffn_norm;  // [hidden]
+  // Dense layers: gate and up [ffn_width, hidden], down [hidden, ffn_width].
+  kernels::PackedMatrix ffn_gate;
+  kernels::PackedMatrix ffn_up;
+  Linear ffn_down;
+  MoeWeights moe;  // MoE layers
+};
+
+struct TransformerWeights {
+  kernels::PackedMatrix embedding;  // [vocab, hidden]
+  std::vector<LayerWeights> layers;
+  absl::Span<const float> final_norm;  // [hidden]
+  Linear head;                         // [vocab, hidden]; the embedding where the file has none
+  // Divisors of the rotary frequencies [rope.dims / 2]; empty: none.
+  absl::Span<const float> rope_divisors;
+};
+
+// Told of each finished part of a load: from above 0 to 1.
+using LoadProgress = std::function<void(double fraction)>;
+
+// Packs every tensor that `config` calls for. Accepted spellings: attn_qkv.weight for the three of
+// q, k and v; ffn_gate_up_exps.weight (gate rows first); one tensor for each expert
+// (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor: one that is missing or has another shape,
+// type or NaNs, and one that the graph would ignore.
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
+                                                          WeightStore* store,
+                                                          const LoadProgress& progress);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_

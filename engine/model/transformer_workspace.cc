@@ -1,0 +1,60 @@
+// TransformerModel::WorkspaceBytes: the arena of one Forward, part by part in the order of
+// transformer.cc.
+#include <algorithm>
+
+#include "engine/model/transformer.h"
+#include "kernels/ops.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::ActivationBytes;
+
+// One allocation of `count` elements of 4 bytes.
+size_t WordBytes(int64_t count) { return count * sizeof(float) + kernels::kAlignment; }
+
+}  // namespace
+
+size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
+  const int64_t rows = limits.rows;
+  const int64_t hidden = config_.hidden_size;
+  const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
+  const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs);
+
+  size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
+                WordBytes(limits.logit_rows * config_.vocab_size);
+  for (size_t i = 0; i < config_.layers.size(); ++i) {
+    const LayerConfig& layer = config_.layers[i];
+    const int64_t q_cols = int64_t{layer.heads} * config_.head_dim;
+    const int64_t kv_cols = int64_t{layer.kv_heads} * config_.head_dim;
+    const kernels::KvLayer kv = {.dtype = kv_specs_[i].dtype,
+                                 .kv_heads = layer.kv_heads,
+                                 .k_dim = config_.head_dim,
+                                 .v_dim = config_.head_dim};
+    // Each span has at least one row.
+    const size_t attention = ActivationBytes(rows, hidden) + WordBytes(rows * q_cols) +
+                             2 * WordBytes(rows * kv_cols) +
+                             AttendBytes(rows, rows, layer.heads, kv, backend_->threads());
+    size_t ffn = ActivationBytes(rows, hidden);
+    if (layer.ffn == FfnKind::kDense) {
+      ffn += ActivationBytes(rows, layer.ffn_width);
+    } else {
+      const MoeConfig& moe = config_.moe;
+      ffn += WordBytes(rows * moe.experts) + 2 * WordBytes(rows * moe.experts_used);
+      const size_t routed = moe::ExpertScheduler::WorkspaceBytes({.tokens = rows,
+                                                                  .experts = moe.experts,
+                                                                  .top_k = moe.experts_used,
+                                                                  .hidden = hidden,
+                                                                  .width = moe.expert_width});
+      const size_t shared_expert = moe.shared_width == 0
+                                       ? 0
+                                       : WordBytes(rows) + WordBytes(rows * hidden) +
+                                             ActivationBytes(rows, moe.shared_width);
+      ffn += std::max(routed, shared_expert);
+    }
+    most = std::max({most, attention, ffn});
+  }
+  return shared + most;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,99 @@
+#include "engine/model_bundle.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/available_cpus.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::DType;
+using kernels::Precision;
+
+// Raised by whoever changes what bits a model gives: the order of a sum, a polynomial, a rounding.
+constexpr int kNumericsVersion = 1;
+constexpr int kMaxThreads = 1024;
+
+std::string NumericsId(Precision precision, DType kv_dtype) {
+  return absl::StrCat("v", kNumericsVersion, "-cpu-",
+                      precision == Precision::kExact ? "exact" : "fast", "-kv_",
+                      absl::AsciiStrToLower(DTypeName(kv_dtype)), "-ranks_1");
+}
+
+absl::StatusOr<ChatTemplate> ParseChatTemplate(const ModelBundle& bundle) {
+  const std::string& source = bundle.tokenizer->spec().chat_template;
+  if (source.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", bundle.name, " has no chat template: send text or token ids"));
+  }
+  return ChatTemplate::Parse(source);
+}
+
+// A token that the tokenizer makes must have a row in the embedding.
+absl::Status CheckVocabulary(const ModelBundle& bundle, const GgufFile& file) {
+  const int named = bundle.tokenizer->vocab_size();
+  if (named <= bundle.config.vocab_size) return absl::OkStatus();
+  return file.Error("tokenizer.ggml.tokens",
+                    absl::StrCat(named, " tokens, expected at most the ", bundle.config.vocab_size,
+                                 " rows of token_embd.weight"));
+}
+
+}  // namespace
+
+absl::Status LoadOptions::Validate() const {
+  if (threads < 0 || threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("threads is ", threads, ", expected 1 to ",
+                                                   kMaxThreads,
+                                                   ", or 0 for as many as this process may use"));
+  }
+  if (!kv_dtype.has_value()) return absl::OkStatus();
+  if (*kv_dtype != DType::kF32 && *kv_dtype != DType::kF16 && *kv_dtype != DType::kBF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the KV type is ", DTypeName(*kv_dtype), ", expected F32, F16 or BF16"));
+  }
+  if (precision == Precision::kExact && *kv_dtype != DType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the KV type is ", DTypeName(*kv_dtype), ", expected F32 in exact mode"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
+                                                       const LoadOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  auto bundle = std::make_unique<ModelBundle>();
+  bundle->threads = options.threads > 0 ? options.threads : AvailableCpus();
+  const bool exact = options.precision == Precision::kExact;
+  bundle->kv_dtype = options.kv_dtype.value_or(exact ? DType::kF32 : DType::kF16);
+  bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
+
+  // The cheap parts first, so that a file of no use is refused before its weights are read.
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
+  bundle->name = bundle->config.name;
+  bundle->digest = file.Digest();
+  ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
+  ASSIGN_OR_RETURN(bundle->tokenizer, Tokenizer::Create(std::move(spec)));
+  RETURN_IF_ERROR(CheckVocabulary(*bundle, file));
+  bundle->chat_template = ParseChatTemplate(*bundle);
+  ASSIGN_OR_RETURN(bundle->backend, kernels::MakeCpuBackend({.threads = bundle->threads,
+                                                             .precision = options.precision,
+                                                             .isa = options.isa}));
+  ASSIGN_OR_RETURN(bundle->weights,
+                   WeightStore::Create(std::move(file), {.threads = bundle->threads}));
+  ASSIGN_OR_RETURN(
+      bundle->model,
+      TransformerModel::Create(bundle->config, bundle->weights.get(), bundle->backend.get(),
+                               {.kv_dtype = bundle->kv_dtype, .progress = options.progress}));
+  bundle->weight_bytes = bundle->weights->weight_bytes();
+  return bundle;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,23 @@
+#include "moe/resident_experts.h"
+
+#include "kernels/base/check.h"
+
+namespace tidepool::moe {
+
+void ResidentExperts::Request(int moe_layer, absl::Span<const int32_t> experts) {
+  CHECK(pending_.empty()) << "layer " << moe_layer << " was asked for before the last was drained";
+  CHECK(moe_layer >= 0 && moe_layer < static_cast<int>(layers_.size()))
+      << "MoE layer " << moe_layer;
+  const std::vector<kernels::FfnWeights>& layer = layers_[moe_layer];
+  pending_.reserve(experts.size());
+  for (const int32_t expert : experts) {
+    CHECK(expert >= 0 && expert < static_cast<int32_t>(layer.size())) << "expert " << expert;
+    pending_.push_back({expert, Found::kResident, &layer[expert]});
+  }
+}
+
+absl::StatusOr<std::vector<ReadyExpert>> ResidentExperts::NextReady() {
+  return std::exchange(pending_, {});
+}
+
+}  // namespace tidepool::moe

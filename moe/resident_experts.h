@@ -1,0 +1,33 @@
+// ResidentExperts: the ExpertSource of a model whose experts all lie in memory.
+#ifndef TIDEPOOL_MOE_RESIDENT_EXPERTS_H_
+#define TIDEPOOL_MOE_RESIDENT_EXPERTS_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "moe/expert_source.h"
+
+namespace tidepool::moe {
+
+// Engine thread only. Every request is ready at once, in one wave; NextReady never fails.
+class ResidentExperts final : public ExpertSource {
+ public:
+  // layers[m][e]: expert e of MoE layer m. The bytes behind the weights outlive the source.
+  explicit ResidentExperts(std::vector<std::vector<kernels::FfnWeights>> layers)
+      : layers_(std::move(layers)) {}
+
+  void Request(int moe_layer, absl::Span<const int32_t> experts) override;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override;
+
+ private:
+  const std::vector<std::vector<kernels::FfnWeights>> layers_;
+  std::vector<ReadyExpert> pending_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_RESIDENT_EXPERTS_H_

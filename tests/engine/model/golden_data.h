@@ -1,0 +1,80 @@
+// Reads the reference data of tests/golden/, and runs models on it.
+#ifndef TIDEPOOL_TESTS_ENGINE_MODEL_GOLDEN_DATA_H_
+#define TIDEPOOL_TESTS_ENGINE_MODEL_GOLDEN_DATA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/logits.h"
+#include "engine/model/contiguous_kv.h"
+#include "engine/model/transformer.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "nlohmann/json.hpp"
+
+namespace tidepool::engine {
+
+// A whole array, in C order. Reading ends the process when the file is missing or of another type.
+template <typename T>
+struct NpyArray {
+  std::vector<int64_t> shape;
+  std::vector<T> values;
+
+  absl::Span<const T> Row(int64_t row) const {
+    const int64_t cols = shape.back();
+    return absl::MakeConstSpan(values).subspan(row * cols, cols);
+  }
+};
+// For float ("<f4"), double ("<f8") and int32_t ("<i4").
+template <typename T>
+NpyArray<T> ReadNpy(const std::string& path);
+
+nlohmann::json ReadJson(const std::string& path);
+
+// A model with all that it stands on.
+struct LoadedModel {
+  std::unique_ptr<WeightStore> store;
+  std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<TransformerModel> model;
+};
+
+struct RunOptions {
+  kernels::Precision precision = kernels::Precision::kExact;
+  kernels::DType kv_dtype = kernels::DType::kF32;
+  kernels::Isa isa = kernels::Isa::kBest;
+  int threads = 1;
+};
+
+// Ends the process with the error when the file cannot be loaded.
+LoadedModel Load(const std::string& path, const RunOptions& options);
+
+// Logits after every token: [tokens * vocab_size].
+std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> ids,
+                             int64_t chunk_rows);
+
+// Greedy generation, one sequence, kept between calls.
+class GreedyRun {
+ public:
+  GreedyRun(TransformerModel* model, int64_t slots);
+
+  // Adds `ids` to the sequence and returns the best next token.
+  int32_t Next(const std::vector<int32_t>& ids);
+
+ private:
+  TransformerModel* const model_;
+  ContiguousKv kv_;
+  kernels::Arena workspace_;
+  int64_t slots_used_ = 0;
+};
+
+// The path that the test rule gives for the real model; ends the process when there is none.
+std::string RealModelPath();
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_TESTS_ENGINE_MODEL_GOLDEN_DATA_H_
