@@ -256,20 +256,18 @@ static inline void TypedTile(const Tile& tile, int first) {
   }
 }
 
+// One panel after the other: few rows wait for the weights' memory, and this is one stream of ascending
+// addresses, which the hardware prefetches best.
 template <int R>
 static inline void Rows(const Tile& tile) {
-  int p = 0;
-  for (; p + 2 <= tile.panel_count; p += 2) TypedTile<R, 2>(tile, p);
-  if (p < tile.panel_count) TypedTile<R, 1>(tile, p);
+  if (tile.rows < R) {
+    if constexpr (R > 1) Rows<R - 1>(tile);
+    return;
+  }
+  for (int p = 0; p < tile.panel_count; ++p) TypedTile<R, 1>(tile, p);
 }
 
-void MultiplyInt8(const Tile& tile) {
-  static_assert(kTileRows == 4);
-  if (tile.rows == 1) return Rows<1>(tile);
-  if (tile.rows == 2) return Rows<2>(tile);
-  if (tile.rows == 3) return Rows<3>(tile);
-  Rows<4>(tile);
-}
+void MultiplyInt8(const Tile& tile) { Rows<kTileRows>(tile); }
 
 static inline uint32_t LargestLane(__m256i v) {
   __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));

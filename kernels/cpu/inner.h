@@ -334,8 +334,10 @@ struct Inner {
     const int record_bytes = RecordBytes(tile.dtype);
     const bool quantised = tile.dtype == DType::kQ8_0 || tile.dtype == DType::kQ4_0 ||
                            tile.dtype == DType::kQ4_1;
+    const float* rows[R];
     F sums[R][P];
     for (int r = 0; r < R; ++r) {
+      rows[r] = tile.values[r];
       for (int p = 0; p < P; ++p) sums[r][p] = V::Set(0.0f);
     }
     float chunk[P][kQuantBlock * kLanes];
@@ -356,7 +358,7 @@ struct Inner {
         F w[P];
         for (int p = 0; p < P; ++p) w[p] = V::Load(weights[p] + i * kLanes);
         for (int r = 0; r < R; ++r) {
-          const F x = V::Set(tile.values[r][k + i]);
+          const F x = V::Set(rows[r][k + i]);
           for (int p = 0; p < P; ++p) sums[r][p] = V::Fma(x, w[p], sums[r][p]);
         }
       }
@@ -370,6 +372,10 @@ struct Inner {
 
   template <int R>
   static void FloatRows(const Tile& tile) {
+    if (tile.rows < R) {
+      if constexpr (R > 1) FloatRows<R - 1>(tile);
+      return;
+    }
     int p = 0;
     if constexpr (R == 1) {
       if (tile.panel_count == kTilePanels) return FloatTile<1, kTilePanels>(tile, 0);
@@ -378,13 +384,7 @@ struct Inner {
     if (p < tile.panel_count) FloatTile<R, 1>(tile, p);
   }
 
-  static void MultiplyFloat(const Tile& tile) {
-    static_assert(kTileRows == 4);
-    if (tile.rows == 1) return FloatRows<1>(tile);
-    if (tile.rows == 2) return FloatRows<2>(tile);
-    if (tile.rows == 3) return FloatRows<3>(tile);
-    FloatRows<4>(tile);
-  }
+  static void MultiplyFloat(const Tile& tile) { FloatRows<kTileRows>(tile); }
 
   static KernelTable Table(const char* name, void (*multiply_int8)(const Tile&),
                            decltype(KernelTable::quantize) quantize) {

@@ -1,0 +1,181 @@
+// Products and attention at the shapes of SmolLM2-135M, beside what memory can deliver.
+//
+//   bazel run --config=opt //tests/bench:kernels_bench -- --benchmark_filter=Decode
+//
+// Decode cases walk over copies of the weight that exceed the last-level cache, as a model's layers do,
+// and report bytes/s and `share` of a plain reading loop's bandwidth on the same threads. Prefill cases
+// report multiply-adds per second.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "benchmark/benchmark.h"
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+constexpr size_t kBeyondCaches = size_t{160} << 20;
+
+// Bytes per second of reading memory with `threads` threads, the best of several passes.
+double ReadBandwidth(int threads) {
+  base::ThreadPool pool(threads);
+  Buffer buffer(kBeyondCaches);
+  std::memset(buffer.data(), 1, buffer.size());
+  const uint64_t* words = reinterpret_cast<const uint64_t*>(buffer.data());
+  const int64_t lines = static_cast<int64_t>(buffer.size() / kAlignment);
+  std::vector<uint64_t> sums(threads * 8);
+  double best = 0;
+  for (int pass = 0; pass < 8; ++pass) {
+    const absl::Duration start = base::Clock::Real().Monotonic();
+    pool.ParallelFor(lines, 1 << 14, [&](int64_t begin, int64_t end, int worker) {
+      uint64_t lanes[8] = {};
+      for (int64_t line = begin; line < end; ++line) {
+        for (int i = 0; i < 8; ++i) lanes[i] += words[8 * line + i];
+      }
+      for (const uint64_t lane : lanes) sums[worker * 8] += lane;
+    });
+    const absl::Duration taken = base::Clock::Real().Monotonic() - start;
+    best = std::max(best, buffer.size() / absl::ToDoubleSeconds(taken));
+  }
+  benchmark::DoNotOptimize(sums.data());
+  return best;
+}
+
+struct Case {
+  DType dtype;
+  int64_t out;
+  int64_t in;
+  int64_t rows;
+  int threads;
+  Precision precision = Precision::kFast;
+  Isa isa = Isa::kBest;
+};
+
+std::unique_ptr<KernelBackend> Backend(const Case& c) {
+  auto backend = MakeCpuBackend({c.threads, c.precision, c.isa});
+  CHECK(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+void BenchMatMul(benchmark::State& state, const Case& c, double bandwidth) {
+  const std::unique_ptr<KernelBackend> backend = Backend(c);
+  const Weight sample(c.dtype, c.out, c.in, 1);
+  const size_t bytes = PackedBytes(c.dtype, c.out, c.in);
+  const size_t copies = c.rows > 8 ? 1 : kBeyondCaches / bytes + 1;
+  Buffer weights(copies * bytes);
+  for (size_t i = 0; i < copies; ++i) {
+    std::memcpy(weights.data() + i * bytes, sample.matrix().data, bytes);
+  }
+  Arena arena(ActivationBytes(c.rows, c.in) + (c.rows * c.out + 64) * sizeof(float));
+  const std::vector<float> x = Noise(2).Floats(c.rows * c.in);
+  const Activation activation = backend->Quantize({x.data(), c.rows, c.in}, &arena);
+  MatMulTarget target = {.weight = sample.matrix(), .out = arena.AllocateMatrix(c.rows, c.out)};
+  size_t next = 0;
+  const absl::Duration start = base::Clock::Real().Monotonic();
+  for (auto _ : state) {
+    target.weight.data = weights.data() + next * bytes;
+    backend->MatMul(activation, {&target, 1});
+    next = (next + 1) % copies;
+  }
+  const double calls = static_cast<double>(state.iterations());
+  if (c.rows <= 8) {
+    state.SetBytesProcessed(static_cast<int64_t>(calls * bytes));
+    const absl::Duration taken = base::Clock::Real().Monotonic() - start;
+    state.counters["share"] = calls * bytes / absl::ToDoubleSeconds(taken) / bandwidth;
+  }
+  state.counters["mac/s"] =
+      benchmark::Counter(calls * c.rows * c.out * c.in, benchmark::Counter::kIsRate);
+}
+
+// One decode or prefill step of one layer's attention: 9 query heads over 3 KV heads of 64.
+void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int threads) {
+  const auto backend = Backend({DType::kF32, 0, 0, rows, threads});
+  KvLayer layer;
+  layer.kv_heads = 3;
+  layer.k_dim = layer.v_dim = 64;
+  layer.v_offset = 2 * 3 * 64 * kKvBlockTokens;
+  layer.block_bytes = 2 * layer.v_offset;
+  const int64_t count = (context + kKvBlockTokens - 1) / kKvBlockTokens;
+  Buffer kv(count * layer.block_bytes);
+  std::memset(kv.data(), 0, kv.size());
+  layer.arena = kv.data();
+  std::vector<int32_t> blocks(count);
+  for (int64_t i = 0; i < count; ++i) blocks[i] = static_cast<int32_t>(i);
+  const KvSpan span = {0, rows, context - rows, blocks};
+  const std::vector<float> q = Noise(3).Floats(rows * 9 * 64);
+  Arena arena(AttendBytes(rows, 1, 9, layer, threads));
+  for (auto _ : state) {
+    arena.Reset();
+    benchmark::DoNotOptimize(
+        backend->Attend({q.data(), rows, 9 * 64}, 9, 0.125f, layer, {&span, 1}, &arena));
+  }
+}
+
+// An empty loop over two ranges: what starting and joining the threads costs.
+void BenchFork(benchmark::State& state, int threads) {
+  base::ThreadPool pool(threads);
+  for (auto _ : state) {
+    pool.ParallelFor(threads, 1, [](int64_t, int64_t, int) {});
+  }
+}
+
+void Register(const std::vector<int>& thread_counts) {
+  const std::pair<int64_t, int64_t> shapes[] = {{576, 576}, {576, 1536}, {1536, 576}};
+  for (const int threads : thread_counts) {
+    const double bandwidth = ReadBandwidth(threads);
+    const std::string suffix = absl::StrCat("/threads:", threads);
+    const auto add = [&](const std::string& kind, const Case& c) {
+      const std::string name =
+          absl::StrCat(kind, "/", DTypeName(c.dtype), "/", c.out, "x", c.in, "/rows:", c.rows,
+                       c.precision == Precision::kExact ? "/exact" : "",
+                       c.isa == Isa::kPortable ? "/portable" : "", suffix);
+      benchmark::RegisterBenchmark(name.c_str(), BenchMatMul, c, bandwidth)->UseRealTime();
+    };
+    for (const auto& [in, out] : shapes) {
+      add("Decode", {DType::kQ4_1, out, in, 1, threads});
+      add("Prefill", {DType::kQ4_1, out, in, 512, threads});
+    }
+    for (const DType dtype : kAllDTypes) {
+      add("Decode", {dtype, 1536, 576, 1, threads});
+      add("Prefill", {dtype, 1536, 576, 512, threads});
+    }
+    add("Decode", {DType::kQ8_0, 49152, 576, 1, threads});
+    add("Decode", {DType::kQ4_1, 1536, 576, 4, threads});
+    add("Prefill", {DType::kQ4_1, 1536, 576, 512, threads, Precision::kExact});
+    add("Prefill", {DType::kQ4_1, 1536, 576, 64, threads, Precision::kFast, Isa::kPortable});
+    for (const int64_t context : {128, 1024, 8192}) {
+      benchmark::RegisterBenchmark(absl::StrCat("Attend/rows:1/context:", context, suffix).c_str(),
+                                   BenchAttend, 1, context, threads)
+          ->UseRealTime();
+    }
+    benchmark::RegisterBenchmark(absl::StrCat("Attend/rows:512/context:512", suffix).c_str(),
+                                 BenchAttend, 512, 512, threads)
+        ->UseRealTime();
+    benchmark::RegisterBenchmark(absl::StrCat("Fork", suffix).c_str(), BenchFork, threads)
+        ->UseRealTime();
+    benchmark::AddCustomContext(absl::StrCat("read_bandwidth_", threads, "_threads"),
+                                absl::StrCat(bandwidth * 1e-9, " GB/s"));
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::kernels
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  tidepool::kernels::Register({1, 2});
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
