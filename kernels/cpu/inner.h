@@ -4,7 +4,7 @@
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
 // Max(a, b) = a > b ? a : b, Exp (math.h's), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs,
-// UnpackChunk (32 columns of one panel of a quantised weight to float).
+// UnpackQuants (one record of a quantised type as [32][8] floats).
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
@@ -299,18 +299,6 @@ struct Inner {
     FoldRows<3>(tile);
   }
 
-  // Columns [0, n) of one panel as [n][8] floats, n <= kQuantBlock.
-  static void UnpackChunk(DType dtype, const std::byte* record, int n, float* out) {
-    const uint16_t* halves = reinterpret_cast<const uint16_t*>(record);
-    if (dtype == DType::kF16) {
-      for (int k = 0; k < n; ++k) V::Store(out + k * kLanes, V::LoadF16(halves + k * kLanes));
-    } else if (dtype == DType::kBF16) {
-      for (int k = 0; k < n; ++k) V::Store(out + k * kLanes, V::LoadBf16(halves + k * kLanes));
-    } else {
-      V::UnpackQuants(dtype, record, out);
-    }
-  }
-
   static int RecordBytes(DType dtype) {
     switch (dtype) {
       case DType::kF32:
@@ -328,40 +316,74 @@ struct Inner {
     return 0;
   }
 
+  // Column `k` of a panel of float type.
+  template <DType kType>
+  static F LoadColumn(const std::byte* panel, int64_t k) {
+    if constexpr (kType == DType::kF32) {
+      return V::Load(reinterpret_cast<const float*>(panel) + k * kLanes);
+    } else if constexpr (kType == DType::kF16) {
+      return V::LoadF16(reinterpret_cast<const uint16_t*>(panel) + k * kLanes);
+    } else {
+      return V::LoadBf16(reinterpret_cast<const uint16_t*>(panel) + k * kLanes);
+    }
+  }
+
+  // sums[r][p] += x rows [r][k] times column k of panels [p], for n columns.
+  template <int R, int P, DType kType>
+  static void AddColumns(const float* const* x, const std::byte* const* panels, int64_t n,
+                         F (&sums)[R][P]) {
+    for (int64_t k = 0; k < n; ++k) {
+      F w[P];
+      for (int p = 0; p < P; ++p) w[p] = LoadColumn<kType>(panels[p], k);
+      for (int r = 0; r < R; ++r) {
+        const F value = V::Set(x[r][k]);
+        for (int p = 0; p < P; ++p) sums[r][p] = V::Fma(value, w[p], sums[r][p]);
+      }
+    }
+  }
+
+  // The same for quantised panels, block by block through floats.
+  template <int R, int P>
+  static void AddBlocks(const Tile& tile, const std::byte* const* panels, F (&sums)[R][P]) {
+    float chunk[P][kQuantBlock * kLanes];
+    const std::byte* chunks[P];
+    const float* x[R];
+    for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
+      for (int p = 0; p < P; ++p) {
+        V::UnpackQuants(tile.dtype, panels[p] + b * RecordBytes(tile.dtype), chunk[p]);
+        chunks[p] = reinterpret_cast<const std::byte*>(chunk[p]);
+      }
+      for (int r = 0; r < R; ++r) x[r] = tile.values[r] + b * kQuantBlock;
+      AddColumns<R, P, DType::kF32>(x, chunks, kQuantBlock, sums);
+    }
+  }
+
   // R rows times P panels from panel `first` on: R * P independent chains.
   template <int R, int P>
   static void FloatTile(const Tile& tile, int first) {
-    const int record_bytes = RecordBytes(tile.dtype);
-    const bool quantised = tile.dtype == DType::kQ8_0 || tile.dtype == DType::kQ4_0 ||
-                           tile.dtype == DType::kQ4_1;
-    const float* rows[R];
+    const std::byte* panels[P];
+    const float* x[R];
     F sums[R][P];
+    for (int p = 0; p < P; ++p) panels[p] = tile.panels + (first + p) * tile.panel_bytes;
     for (int r = 0; r < R; ++r) {
-      rows[r] = tile.values[r];
+      x[r] = tile.values[r];
       for (int p = 0; p < P; ++p) sums[r][p] = V::Set(0.0f);
     }
-    float chunk[P][kQuantBlock * kLanes];
-    for (int64_t k = 0; k < tile.cols; k += kQuantBlock) {
-      const int n = tile.cols - k < kQuantBlock ? static_cast<int>(tile.cols - k) : kQuantBlock;
-      const int64_t at = (quantised ? k / kQuantBlock : k) * record_bytes;
-      const float* weights[P];
-      for (int p = 0; p < P; ++p) {
-        const std::byte* record = tile.panels + (first + p) * tile.panel_bytes + at;
-        if (tile.dtype == DType::kF32) {
-          weights[p] = reinterpret_cast<const float*>(record);
-        } else {
-          UnpackChunk(tile.dtype, record, n, chunk[p]);
-          weights[p] = chunk[p];
-        }
-      }
-      for (int i = 0; i < n; ++i) {
-        F w[P];
-        for (int p = 0; p < P; ++p) w[p] = V::Load(weights[p] + i * kLanes);
-        for (int r = 0; r < R; ++r) {
-          const F x = V::Set(rows[r][k + i]);
-          for (int p = 0; p < P; ++p) sums[r][p] = V::Fma(x, w[p], sums[r][p]);
-        }
-      }
+    switch (tile.dtype) {
+      case DType::kF32:
+        AddColumns<R, P, DType::kF32>(x, panels, tile.cols, sums);
+        break;
+      case DType::kF16:
+        AddColumns<R, P, DType::kF16>(x, panels, tile.cols, sums);
+        break;
+      case DType::kBF16:
+        AddColumns<R, P, DType::kBF16>(x, panels, tile.cols, sums);
+        break;
+      case DType::kQ8_0:
+      case DType::kQ4_0:
+      case DType::kQ4_1:
+        AddBlocks<R, P>(tile, panels, sums);
+        break;
     }
     for (int r = 0; r < R; ++r) {
       for (int p = 0; p < P; ++p) {
