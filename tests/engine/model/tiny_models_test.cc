@@ -42,7 +42,9 @@ Difference Compare(const std::vector<float>& ours, const std::vector<float>& tru
 // tests/golden/README.md derives the tolerance.
 TEST_P(TinyModelTest, ExactLogitsAgreeWithTransformers) {
   const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
-  for (const nlohmann::json& prompt : Golden()["prompts"]) {
+  const nlohmann::json golden = Golden();
+  ASSERT_EQ(golden["prompts"].size(), 2u);
+  for (const nlohmann::json& prompt : golden["prompts"]) {
     const auto ids = prompt["ids"].get<std::vector<int32_t>>();
     const auto truth = ReadNpy<float>(kFolder + prompt["logits"].get<std::string>());
     const Difference error = Compare(AllLogits(loaded.model.get(), ids, 512), truth.values);
@@ -53,7 +55,9 @@ TEST_P(TinyModelTest, ExactLogitsAgreeWithTransformers) {
 
 TEST_P(TinyModelTest, ExactGreedyIdsAreTransformers) {
   const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
-  for (const nlohmann::json& prompt : Golden()["prompts"]) {
+  const nlohmann::json golden = Golden();
+  ASSERT_EQ(golden["prompts"].size(), 2u);
+  for (const nlohmann::json& prompt : golden["prompts"]) {
     const auto ids = prompt["ids"].get<std::vector<int32_t>>();
     const auto truth = prompt["greedy"]["ids"].get<std::vector<int32_t>>();
     GreedyRun run(loaded.model.get(), ids.size() + truth.size());
