@@ -1,11 +1,11 @@
-// KernelBackend: the dozen coarse operations that a transformer's forward pass is made of, cut where
-// fusion happens. reference/ holds plain loops, the truth of each op; cpu/ the fast ones.
+// KernelBackend: the dozen coarse operations that a transformer's forward pass is made of, cut
+// where fusion happens. reference/ holds plain loops, the truth of each op; cpu/ the fast ones.
 //
-// Bits. A row's result depends on that row's own inputs alone: never on the other rows of the batch,
-// on the number of threads, or on the ISA. Therefore each output is one chain of fused multiply-adds
-// over ascending K (for quantised weights: an exact integer dot inside each block of 32, then one
-// fmaf per block and term), sums over a row have the fixed shape that ops.h states, and exp and silu
-// are our own polynomials (math.h).
+// Bits. A row's result depends on that row's own inputs alone: never on the other rows of the
+// batch, on the number of threads, or on the ISA. Therefore each output is one chain of fused
+// multiply-adds over ascending K (for quantised weights: an exact integer dot inside each block of
+// 32, then one fmaf per block and term), sums over a row have the fixed shape that ops.h states,
+// and exp and silu are our own polynomials (math.h).
 #ifndef TIDEPOOL_KERNELS_BACKEND_H_
 #define TIDEPOOL_KERNELS_BACKEND_H_
 
@@ -26,10 +26,10 @@ enum class Precision : uint8_t { kFast, kExact };
 // multiple of 32, the same rows as int8 blocks, made once for all weights that read them.
 // Lives in the Arena that made it.
 struct Activation {
-  ConstMatrixView values;          // [rows, cols]
-  const int8_t* quants = nullptr;  // [rows, cols]; null without the int8 form
-  const float* scales = nullptr;   // [rows, cols / 32]: value = scale * quant
-  const float* sums = nullptr;     // [rows, cols / 32]: scale * (sum of the block's quants)
+  ConstMatrixView values;               // [rows, cols]
+  const int8_t* quants = nullptr;       // [rows, cols]; null without the int8 form
+  const float* scales = nullptr;        // [rows, cols / 32]: value = scale * quant
+  const float* sums = nullptr;          // [rows, cols / 32]: scale * (sum of the block's quants)
   const int32_t* quant_sums = nullptr;  // [rows, cols / 32]: the sum itself
 };
 
@@ -144,9 +144,9 @@ class KernelBackend {
   virtual void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                        absl::Span<const KvSpan> spans) = 0;
 
-  // Softmax attention with grouped queries over the stored KV; StoreKv of the same spans comes first.
-  // q: [rows, heads * k_dim]; result: [rows, heads * v_dim]. Each row folds its KV in segments of
-  // kKvBlockTokens at absolute slots, merged in ascending order.
+  // Softmax attention with grouped queries over the stored KV; StoreKv of the same spans comes
+  // first. q: [rows, heads * k_dim]; result: [rows, heads * v_dim]. Each row folds its KV in
+  // segments of kKvBlockTokens at absolute slots, merged in ascending order.
   virtual Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
                             absl::Span<const KvSpan> spans, Arena* arena) = 0;
 

@@ -15,12 +15,17 @@ constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
 constexpr double kMaxAngle = 0x1p30;
 
 // Taylor coefficients: on |r| <= pi / 4 the first term left out is below 1e-19.
-constexpr double kSin[] = {-1.0 / 6,          1.0 / 120,          -1.0 / 5040,
-                           1.0 / 362880,      -1.0 / 39916800,    1.0 / 6227020800.0,
-                           -1.0 / 1307674368000.0, 1.0 / 355687428096000.0};
-constexpr double kCos[] = {-1.0 / 2,        1.0 / 24,           -1.0 / 720,
-                           1.0 / 40320,     -1.0 / 3628800,     1.0 / 479001600.0,
-                           -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
+constexpr double kSin[] = {-1.0 / 6,
+                           1.0 / 120,
+                           -1.0 / 5040,
+                           1.0 / 362880,
+                           -1.0 / 39916800,
+                           1.0 / 6227020800.0,
+                           -1.0 / 1307674368000.0,
+                           1.0 / 355687428096000.0};
+constexpr double kCos[] = {
+    -1.0 / 2,       1.0 / 24,          -1.0 / 720,           1.0 / 40320,
+    -1.0 / 3628800, 1.0 / 479001600.0, -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
 
 double Polynomial(const double (&coefficients)[8], double z) {
   double sum = coefficients[7];

@@ -1,10 +1,10 @@
-// Scalar arithmetic whose bits are ours: the same on every machine and, lane by lane, in the SIMD forms
-// of cpu/. Built of IEEE operations, fused multiply-adds written out, and bit moves; rounding is to
-// nearest even, as the environment stands by default. Never libm's exp or sin, whose results vary with
-// its version and the CPU.
+// Scalar arithmetic whose bits are ours: the same on every machine and, lane by lane, in the SIMD
+// forms of cpu/. Built of IEEE operations, fused multiply-adds written out, and bit moves; rounding
+// is to nearest even, as the environment stands by default. Never libm's exp or sin, whose results
+// vary with its version and the CPU.
 //
-// All functions are `static`: files compiled for different ISAs include this header, and must not share
-// one copy of a function that the linker picks.
+// All functions are `static`: files compiled for different ISAs include this header, and must not
+// share one copy of a function that the linker picks.
 #ifndef TIDEPOOL_KERNELS_MATH_H_
 #define TIDEPOOL_KERNELS_MATH_H_
 
@@ -67,7 +67,8 @@ static inline uint16_t F32ToBF16(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
-// Adding this to |x| < 2^22 leaves x, rounded to the nearest even integer, in the low mantissa bits.
+// Adding this to |x| < 2^22 leaves x, rounded to the nearest even integer, in the low mantissa
+// bits.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 
 static inline float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
@@ -76,15 +77,15 @@ static inline float RoundToEven(float value) { return (value + kRoundingShift) -
 inline constexpr float kExpLog2E = 0x1.715476p+0f;
 inline constexpr float kExpLn2High = 0x1.62e400p-1f;  // 15 bits: n * high is exact
 inline constexpr float kExpLn2Low = 0x1.7f7d1cp-20f;
-// e^r = 1 + r + r^2 (c0 + c1 r + ...): the Taylor coefficients. The first term left out is r^8 / 8!,
-// below 2^-27 of the result.
+// e^r = 1 + r + r^2 (c0 + c1 r + ...): the Taylor coefficients. The first term left out is r^8 /
+// 8!, below 2^-27 of the result.
 inline constexpr float kExpC0 = 1.0f / 2;
 inline constexpr float kExpC1 = 1.0f / 6;
 inline constexpr float kExpC2 = 1.0f / 24;
 inline constexpr float kExpC3 = 1.0f / 120;
 inline constexpr float kExpC4 = 1.0f / 720;
 inline constexpr float kExpC5 = 1.0f / 5040;
-inline constexpr float kExpMin = -87.0f;  // below: exactly 0 (the true value is under 2^-125)
+inline constexpr float kExpMin = -87.0f;     // below: exactly 0 (the true value is under 2^-125)
 inline constexpr float kExpMax = 88.72283f;  // above: infinity
 
 // e^x within 2 ulp, and exactly 1 at 0. Infinity, 0 and NaN as one expects.

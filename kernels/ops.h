@@ -3,11 +3,11 @@
 //
 // Int8 activations, per block of 32 columns of a row. amax is the block's largest |x|;
 //   d = amax / 127, q = x * (127 / amax) rounded to nearest even, sum = d * (sum of q).
-// amax below kTinyBlock: d, q and sum are 0 (127 / amax would overflow). A block that holds an infinity
-// or a NaN: q is 0, d and sum are NaN, so that whatever reads the block shows it.
+// amax below kTinyBlock: d, q and sum are 0 (127 / amax would overflow). A block that holds an
+// infinity or a NaN: q is 0, d and sum are NaN, so that whatever reads the block shows it.
 //
-// Sums over a row (RMS norm's squares, softmax's denominators) have one shape on every ISA: lane j of 8
-// adds up elements j, j + 8, j + 16 ... in ascending order, from zero; then, with l the lanes,
+// Sums over a row (RMS norm's squares, softmax's denominators) have one shape on every ISA: lane j
+// of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero; then, with l the lanes,
 //   s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
 // The reference sums in float64 instead.
 #ifndef TIDEPOOL_KERNELS_OPS_H_
@@ -52,8 +52,8 @@ size_t ActivationBytes(int64_t rows, int64_t cols);
 // An upper bound of the arena bytes that GroupedFfn takes for `rows` rows in all its `groups`.
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);
 
-// An upper bound of the arena bytes that Attend takes for a batch of `rows` rows in `spans` spans, its
-// result included. `threads` is the backend's.
+// An upper bound of the arena bytes that Attend takes for a batch of `rows` rows in `spans` spans,
+// its result included. `threads` is the backend's.
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads);
 
 // KV slots [begin, end) that one query row sees. Never empty.
@@ -68,7 +68,8 @@ void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision prec
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans);
-void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer, absl::Span<const KvSpan> spans);
+void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer,
+                 absl::Span<const KvSpan> spans);
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin);
 void CheckGate(ConstMatrixView logits, const GateSpec& spec);
 void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,

@@ -14,9 +14,7 @@ namespace {
 constexpr int kLaneBytes = 4;
 
 // Bytes ahead of a quantised record's quants.
-int ScaleBytes(DType dtype) {
-  return dtype == DType::kQ4_1 ? kQ4_1QuantOffset : kQ8QuantOffset;
-}
+int ScaleBytes(DType dtype) { return dtype == DType::kQ4_1 ? kQ4_1QuantOffset : kQ8QuantOffset; }
 
 // One block of one row into, or out of, its places in a record.
 void PackBlock(DType dtype, int row, const std::byte* block, std::byte* record) {
@@ -123,8 +121,7 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, absl::Span<float> out) {
   CHECK(row >= 0 && row < matrix.rows) << "row " << row << " of " << matrix.rows;
   CHECK_EQ(static_cast<int64_t>(out.size()), matrix.cols);
   const int elements = BlockElements(matrix.dtype);
-  const std::byte* record =
-      matrix.data + row / kPanelRows * PanelBytes(matrix.dtype, matrix.cols);
+  const std::byte* record = matrix.data + row / kPanelRows * PanelBytes(matrix.dtype, matrix.cols);
   for (int64_t k = 0; k < matrix.cols; k += elements) {
     UnpackRecord(matrix.dtype, record, row % kPanelRows, out.data() + k);
     record += PanelRecordBytes(matrix.dtype);

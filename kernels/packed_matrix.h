@@ -1,8 +1,8 @@
 // A weight matrix as kernels read it: panels of 8 output rows, the same bytes on every CPU.
 //
 // Row r of panel p is output row 8p + r. Vector lanes hold the rows of a panel, never pieces of the
-// inner dimension, so each output is one chain of additions over ascending K on every ISA. Rows past
-// the last are zero. panel.h states the bytes of each type.
+// inner dimension, so each output is one chain of additions over ascending K on every ISA. Rows
+// past the last are zero. panel.h states the bytes of each type.
 #ifndef TIDEPOOL_KERNELS_PACKED_MATRIX_H_
 #define TIDEPOOL_KERNELS_PACKED_MATRIX_H_
 
@@ -27,7 +27,8 @@ struct PackedMatrix {
 // Bytes of the packed form. Requires: cols is a multiple of BlockElements(dtype).
 size_t PackedBytes(DType dtype, int64_t rows, int64_t cols);
 
-// Re-lays `source`, row-major GGUF blocks [rows, cols], into `out`, PackedBytes long. Loses nothing.
+// Re-lays `source`, row-major GGUF blocks [rows, cols], into `out`, PackedBytes long. Loses
+// nothing.
 void Pack(DType dtype, int64_t rows, int64_t cols, const std::byte* source, std::byte* out);
 
 // One row as float32: exactly the values of GGUF's dequantisation. Requires: out.size() == cols.

@@ -1,8 +1,9 @@
-// The bytes of a PackedMatrix. Implementation detail of packing and of the kernels that read panels.
+// The bytes of a PackedMatrix. Implementation detail of packing and of the kernels that read
+// panels.
 //
 // A matrix is its panels, first to last; a panel is its records, in ascending order of columns; a
-// record holds kPanelRows rows over BlockElements(dtype) columns in PanelRecordBytes(dtype) bytes, with
-// nothing between. Little-endian. Row r below is row r of the panel, 0 <= r < 8.
+// record holds kPanelRows rows over BlockElements(dtype) columns in PanelRecordBytes(dtype) bytes,
+// with nothing between. Little-endian. Row r below is row r of the panel, 0 <= r < 8.
 //
 //   F32         float  w[8]                 one column of the eight rows
 //   F16, BF16   uint16 w[8]
@@ -13,10 +14,10 @@
 //                                           high nibble column 16 + 4g + j
 //   Q4_1        f16    d[8], m[8]           then q as in Q4_0
 //
-// So a 32-byte vector of quants holds four consecutive columns in each 32-bit lane, one lane per row:
-// what multiply-add instructions over bytes (maddubs, dpbusd, sdot) sum into one lane. Two panels at
-// once fill a 64-byte vector. Rows past the last have zero bytes, which every type reads as zero
-// (their scales are zero).
+// So a 32-byte vector of quants holds four consecutive columns in each 32-bit lane, one lane per
+// row: what multiply-add instructions over bytes (maddubs, dpbusd, sdot) sum into one lane. Two
+// panels at once fill a 64-byte vector. Rows past the last have zero bytes, which every type reads
+// as zero (their scales are zero).
 #ifndef TIDEPOOL_KERNELS_PANEL_H_
 #define TIDEPOOL_KERNELS_PANEL_H_
 

@@ -88,8 +88,8 @@ void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
 std::byte* Arena::AllocateBytes(size_t bytes) {
   const size_t begin = RoundUp(used_, kAlignment);
   CHECK(begin <= capacity() && bytes <= capacity() - begin)
-      << "the arena of " << capacity() << " bytes is full: " << bytes << " more asked with " << used_
-      << " used";
+      << "the arena of " << capacity() << " bytes is full: " << bytes << " more asked with "
+      << used_ << " used";
   used_ = begin + bytes;
   high_water_ = std::max(high_water_, used_);
   return buffer_.data() + begin;

@@ -1,5 +1,5 @@
-// std::mutex with Clang's thread-safety annotations. Debian's Abseil is not built for TSan (its Mutex
-// gives false races), so our own code locks with these.
+// std::mutex with Clang's thread-safety annotations. Debian's Abseil is not built for TSan (its
+// Mutex gives false races), so our own code locks with these.
 //
 //   base::Mutex mutex_;
 //   int jobs_ TIDEPOOL_GUARDED_BY(mutex_);
@@ -38,8 +38,7 @@ class TIDEPOOL_ANNOTATION_(capability("mutex")) Mutex {
 // Holds a Mutex for its own lifetime.
 class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex* mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex))
-      : mutex_(mutex) {
+  explicit MutexLock(Mutex* mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_->Lock();
   }
   ~MutexLock() TIDEPOOL_ANNOTATION_(release_capability()) { mutex_->Unlock(); }
@@ -62,8 +61,8 @@ class CondVar {
   // Returns false when `timeout` passed without a wake.
   bool WaitFor(Mutex* mutex, absl::Duration timeout) TIDEPOOL_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    const bool woken = condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) ==
-                       std::cv_status::no_timeout;
+    const bool woken =
+        condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::no_timeout;
     lock.release();
     return woken;
   }

@@ -12,13 +12,13 @@
 namespace tidepool::base {
 namespace {
 
-// A forward pass opens hundreds of loops of 20 to 200 us with short gaps: a worker that spins through
-// the gap joins within a microsecond, where a wake from sleep costs tens. Past it the worker sleeps, so
-// that an idle process uses no CPU.
+// A forward pass opens hundreds of loops of 20 to 200 us with short gaps: a worker that spins
+// through the gap joins within a microsecond, where a wake from sleep costs tens. Past it the
+// worker sleeps, so that an idle process uses no CPU.
 constexpr auto kSpinTime = std::chrono::microseconds(150);
 constexpr int kSpinsPerClockRead = 64;
-// The caller's wait for a worker in its last range: after this many spins it offers its core, because
-// on a busy machine that worker may not be running.
+// The caller's wait for a worker in its last range: after this many spins it offers its core,
+// because on a busy machine that worker may not be running.
 constexpr int kSpinsBeforeYield = 2000;
 
 inline void Pause() {
@@ -30,7 +30,8 @@ inline void Pause() {
 }
 
 // The gate packs the loop's number, whether it may be joined, and how many workers are inside:
-// number << 17 | open << 16 | inside. One word, so joining an open loop and closing it cannot cross.
+// number << 17 | open << 16 | inside. One word, so joining an open loop and closing it cannot
+// cross.
 constexpr uint64_t kInsideMask = 0xffff;
 constexpr uint64_t kOpen = 1 << 16;
 constexpr uint64_t kNumberUnit = 1 << 17;
@@ -66,8 +67,8 @@ struct ThreadPool::State {
       }
     }
     MutexLock lock(&mutex);
-    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`: one of
-    // the two sees the other, so no loop opens unnoticed.
+    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`: one
+    // of the two sees the other, so no loop opens unnoticed.
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     while (!HasNewLoop(seen) && !stopping.load(std::memory_order_relaxed)) wake.Wait(&mutex);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -135,7 +136,8 @@ void ThreadPool::ParallelFor(int64_t count, int64_t grain,
   const uint64_t shut = state.gate.load(std::memory_order_relaxed);
   state.gate.store(shut + kNumberUnit + kOpen, std::memory_order_seq_cst);
   if (state.sleepers.load(std::memory_order_seq_cst) > 0) {
-    // Taken and dropped so that a worker between its last look at the gate and its sleep hears this.
+    // Taken and dropped so that a worker between its last look at the gate and its sleep hears
+    // this.
     { MutexLock lock(&state.mutex); }
     state.wake.NotifyAll();
   }

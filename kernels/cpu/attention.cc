@@ -22,10 +22,12 @@ std::byte* KvBlock(const KvLayer& layer, const KvSpan& span, int64_t block) {
 
 // One KV head's keys [k_dim][kKvBlockTokens] and values [kKvBlockTokens][v_dim] of a block.
 std::byte* KeysOf(const KvLayer& layer, std::byte* block, int head) {
-  return block + layer.k_offset + int64_t{head} * layer.k_dim * kKvBlockTokens * ElementBytes(layer);
+  return block + layer.k_offset +
+         int64_t{head} * layer.k_dim * kKvBlockTokens * ElementBytes(layer);
 }
 std::byte* ValuesOf(const KvLayer& layer, std::byte* block, int head) {
-  return block + layer.v_offset + int64_t{head} * layer.v_dim * kKvBlockTokens * ElementBytes(layer);
+  return block + layer.v_offset +
+         int64_t{head} * layer.v_dim * kKvBlockTokens * ElementBytes(layer);
 }
 
 // One row's keys of one head into token `token`'s column of the block.
@@ -76,10 +78,10 @@ BlockRange WrittenBlocks(const KvSpan& span) {
 
 // One worker's memory.
 struct Scratch {
-  float* keys;    // [k_dim][kKvBlockTokens]
-  float* values;  // [kKvBlockTokens][v_dim] and 8 more
-  float* scores;  // [kAttendVectors][kKvBlockTokens]
-  float* folds;   // [kTaskVectors][fold_stride]
+  float* keys;           // [k_dim][kKvBlockTokens]
+  float* values;         // [kKvBlockTokens][v_dim] and 8 more
+  float* scores;         // [kAttendVectors][kKvBlockTokens]
+  float* folds;          // [kTaskVectors][fold_stride]
   SoftmaxState* states;  // [kTaskVectors]
 };
 
@@ -139,7 +141,8 @@ void FoldVectors(const AttendTask& task, int i, int n, const SlotRange& visible,
   task.op.context.kernels->fold(tile);
 }
 
-// One segment, whose keys and values are in the scratch, for vectors [i, i + n), n <= kAttendVectors.
+// One segment, whose keys and values are in the scratch, for vectors [i, i + n), n <=
+// kAttendVectors.
 void AddSegment(const AttendTask& task, int64_t segment, int i, int n) {
   const KernelTable& kernels = *task.op.context.kernels;
   const float* queries[kAttendVectors];

@@ -1,5 +1,6 @@
-// The form for x86-64 with AVX2, FMA and F16C. The build compiles this file alone for them: it includes
-// nothing but plain declarations and its own instances of inner.h, so none of its code runs elsewhere.
+// The form for x86-64 with AVX2, FMA and F16C. The build compiles this file alone for them: it
+// includes nothing but plain declarations and its own instances of inner.h, so none of its code
+// runs elsewhere.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -41,6 +42,16 @@ struct Avx2Vector {
   static F Div(F a, F b) { return _mm256_div_ps(a, b); }
   static F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F Max(F a, F b) { return _mm256_max_ps(a, b); }
+  static float MaxLanes(F a) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+  }
+  static float SumLanes(F a) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+  }
   static F Negate(F a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
   static F LoadF16(const uint16_t* x) { return LoadHalves(x); }
   static F LoadBf16(const uint16_t* x) {
@@ -48,7 +59,8 @@ struct Avx2Vector {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
   }
   static void StoreF16(uint16_t* out, F v) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                     _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
   static void StoreBf16(uint16_t* out, F v) {
     const __m256i bits = _mm256_castps_si256(v);
@@ -69,7 +81,8 @@ struct Avx2Vector {
     const F shift = Set(kRoundingShift);
     const F clamped = _mm256_max_ps(_mm256_min_ps(x, high), low);
     const F n = Sub(Add(Mul(clamped, Set(kExpLog2E)), shift), shift);
-    const F r = _mm256_fnmadd_ps(n, Set(kExpLn2Low), _mm256_fnmadd_ps(n, Set(kExpLn2High), clamped));
+    const F r =
+        _mm256_fnmadd_ps(n, Set(kExpLn2Low), _mm256_fnmadd_ps(n, Set(kExpLn2High), clamped));
     F p = Fma(Set(kExpC5), r, Set(kExpC4));
     p = Fma(p, r, Set(kExpC3));
     p = Fma(p, r, Set(kExpC2));
@@ -101,8 +114,8 @@ struct Avx2Vector {
   // Lane r of the result: byte j of lane r, as a float, for the four columns of a group.
   static void StoreGroup(__m256i group, F d, const F* m, float* out) {
     for (int j = 0; j < 4; ++j) {
-      const __m256i byte = _mm256_srai_epi32(
-          _mm256_sll_epi32(group, _mm_cvtsi32_si128(24 - 8 * j)), 24);
+      const __m256i byte =
+          _mm256_srai_epi32(_mm256_sll_epi32(group, _mm_cvtsi32_si128(24 - 8 * j)), 24);
       const F scaled = Mul(d, _mm256_cvtepi32_ps(byte));
       Store(out + j * kLanes, m != nullptr ? Add(scaled, *m) : scaled);
     }
@@ -157,8 +170,8 @@ static inline void NibbleDots(const Tile& tile, const std::byte* const* quants, 
       for (int p = 0; p < P; ++p) {
         const __m256i a = _mm256_maddubs_epi16(low[p], first);
         const __m256i b = _mm256_maddubs_epi16(high[p], second);
-        dots[r][p] = g == 0 ? _mm256_add_epi16(a, b)
-                            : _mm256_add_epi16(dots[r][p], _mm256_add_epi16(a, b));
+        dots[r][p] =
+            g == 0 ? _mm256_add_epi16(a, b) : _mm256_add_epi16(dots[r][p], _mm256_add_epi16(a, b));
       }
     }
   }
@@ -203,8 +216,8 @@ static inline void NibbleTile(const Tile& tile, int first) {
   }
 }
 
-// Q8_0. maddubs wants one unsigned side: |w| with x carrying w's sign. |-128| is 128 unsigned, and a
-// pair adds at most 2 * 128 * 127, below 2^15.
+// Q8_0. maddubs wants one unsigned side: |w| with x carrying w's sign. |-128| is 128 unsigned, and
+// a pair adds at most 2 * 128 * 127, below 2^15.
 template <int R, int P>
 static inline void ByteTile(const Tile& tile, int first) {
   const std::byte* base = tile.panels + first * tile.panel_bytes;
@@ -256,8 +269,8 @@ static inline void TypedTile(const Tile& tile, int first) {
   }
 }
 
-// One panel after the other: few rows wait for the weights' memory, and this is one stream of ascending
-// addresses, which the hardware prefetches best.
+// One panel after the other: few rows wait for the weights' memory, and this is one stream of
+// ascending addresses, which the hardware prefetches best.
 template <int R>
 static inline void Rows(const Tile& tile) {
   if (tile.rows < R) {
@@ -306,8 +319,8 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
       const __m256 inverse = _mm256_set1_ps(127.0f / largest);
       __m256i q[4];
       for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-      sum = SumOfLanes(
-          _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
+      sum =
+          SumOfLanes(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
       packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
       packed = _mm256_permutevar8x32_epi32(packed, order);
       scales[b] = largest / 127.0f;

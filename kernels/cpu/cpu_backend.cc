@@ -92,8 +92,8 @@ class CpuBackend final : public KernelBackend {
     return result.View();
   }
 
-  void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq, float scale,
-                 MatrixView cos, MatrixView sin) override {
+  void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq,
+                 float scale, MatrixView cos, MatrixView sin) override {
     CHECK(cos.rows == sin.rows && cos.cols == sin.cols);
     CHECK_EQ(static_cast<int64_t>(positions.size()), cos.rows);
     CHECK_EQ(static_cast<int64_t>(inv_freq.size()), cos.cols);
@@ -124,8 +124,8 @@ class CpuBackend final : public KernelBackend {
   Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
                     absl::Span<const KvSpan> spans, Arena* arena) override {
     CheckAttend(q, heads, layer, spans);
-    const ActivationBuffer result = AllocateActivation(
-        q.rows, int64_t{heads} * layer.v_dim, precision(), ActivationParts::kAll, arena);
+    const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
+                                                       precision(), ActivationParts::kAll, arena);
     AttendRows(context_, q, heads, scale, layer, spans, result.values, arena);
     QuantizeRows(context_, result.values, result);
     return result.View();

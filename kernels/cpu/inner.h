@@ -1,10 +1,11 @@
 // Inner loops over vectors of 8 floats, written once. V is an ISA's vector type with its operations
-// (portable.cc, avx2.cc); instances for different V are different functions, so that no ISA's code is
-// linked into another's. Everything here is IEEE operations in an order that V cannot change.
+// (portable.cc, avx2.cc); instances for different V are different functions, so that no ISA's code
+// is linked into another's. Everything here is IEEE operations in an order that V cannot change.
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
-// Max(a, b) = a > b ? a : b, Exp (math.h's), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs,
-// UnpackQuants (one record of a quantised type as [32][8] floats).
+// Max(a, b) = a > b ? a : b, MaxLanes, SumLanes (the tree of ops.h), Exp (math.h's), LoadF16,
+// LoadBf16, StoreF16, StoreBf16, RotatePairs, and UnpackQuants (a record of a quantised type as
+// [32][8] floats).
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
@@ -22,17 +23,6 @@ inline constexpr int kLanes = 8;
 template <typename V>
 struct Inner {
   using F = typename V::F;
-
-  // The fixed tree of ops.h over eight lanes.
-  static float SumLanes(F lanes) {
-    float l[kLanes];
-    V::Store(l, lanes);
-    const float s0 = l[0] + l[4];
-    const float s1 = l[1] + l[5];
-    const float s2 = l[2] + l[6];
-    const float s3 = l[3] + l[7];
-    return (s0 + s2) + (s1 + s3);
-  }
 
   // Elements [0, n) of x, n < 8, with zeros after them.
   static F LoadPart(const float* x, int64_t n) {
@@ -57,7 +47,7 @@ struct Inner {
       const F v = LoadPart(x + i, n - i);
       squares = V::Fma(v, v, squares);
     }
-    const float mean = SumLanes(squares) / static_cast<float>(n);
+    const float mean = V::SumLanes(squares) / static_cast<float>(n);
     const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
     const F scale = V::Set(inverse);
     for (i = 0; i + kLanes <= n; i += kLanes) {
@@ -86,7 +76,8 @@ struct Inner {
 
   static void Add(const float* x, int64_t n, float* out) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) V::Store(out + i, V::Add(V::Load(out + i), V::Load(x + i)));
+    for (; i + kLanes <= n; i += kLanes)
+      V::Store(out + i, V::Add(V::Load(out + i), V::Load(x + i)));
     for (; i < n; ++i) out[i] = out[i] + x[i];
   }
 
@@ -104,10 +95,7 @@ struct Inner {
     F lanes = V::Set(-__builtin_inff());
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) lanes = V::Max(V::Load(x + i), lanes);
-    float l[kLanes];
-    V::Store(l, lanes);
-    float max = l[0];
-    for (int j = 1; j < kLanes; ++j) max = l[j] > max ? l[j] : max;
+    float max = V::MaxLanes(lanes);
     for (i = n - n % kLanes; i < n; ++i) max = x[i] > max ? x[i] : max;
     return max;
   }
@@ -125,7 +113,7 @@ struct Inner {
       StorePart(shares + i, n - i, V::Exp(V::Sub(LoadPart(logits + i, n - i), max)));
       total = V::Add(total, LoadPart(shares + i, n - i));
     }
-    const float sum = SumLanes(total);
+    const float sum = V::SumLanes(total);
     for (i = 0; i < n; ++i) shares[i] = shares[i] / sum;
   }
 
@@ -156,8 +144,8 @@ struct Inner {
     for (; i < pairs; ++i) RotateScalar(head + 2 * i, head + 2 * i + 1, cos[i], sin[i]);
   }
 
-  static void Rope(float* row, int heads, int head_dim, int pairs, RopeStyle style, const float* cos,
-                   const float* sin) {
+  static void Rope(float* row, int heads, int head_dim, int pairs, RopeStyle style,
+                   const float* cos, const float* sin) {
     for (int h = 0; h < heads; ++h) {
       float* head = row + int64_t{h} * head_dim;
       if (style == RopeStyle::kHalves) {
@@ -237,18 +225,24 @@ struct Inner {
   }
 
   static void SegmentSoftmax(float* scores, int begin, int end, float scale, SoftmaxState* state) {
-    const F factor = V::Set(scale);
-    for (int t = 0; t < kKvBlockTokens; t += kLanes) {
-      V::Store(scores + t, V::Mul(V::Load(scores + t), factor));
+    constexpr int kVectors = kKvBlockTokens / kLanes;
+    // exp(-infinity - max) is exactly zero; a negative scale could turn it round, so it goes in
+    // after.
+    F v[kVectors];
+    for (int i = 0; i < kVectors; ++i) v[i] = V::Mul(V::Load(scores + i * kLanes), V::Set(scale));
+    if (begin > 0 || end < kKvBlockTokens) {
+      for (int i = 0; i < kVectors; ++i) V::Store(scores + i * kLanes, v[i]);
+      for (int t = 0; t < begin; ++t) scores[t] = -__builtin_inff();
+      for (int t = end; t < kKvBlockTokens; ++t) scores[t] = -__builtin_inff();
+      for (int i = 0; i < kVectors; ++i) v[i] = V::Load(scores + i * kLanes);
     }
-    // exp(-infinity - max) is exactly zero.
-    for (int t = 0; t < begin; ++t) scores[t] = -__builtin_inff();
-    for (int t = end; t < kKvBlockTokens; ++t) scores[t] = -__builtin_inff();
-    const float max = MaxOf(scores, kKvBlockTokens);
+    F largest = V::Set(-__builtin_inff());
+    for (int i = 0; i < kVectors; ++i) largest = V::Max(v[i], largest);
+    const float max = V::MaxLanes(largest);
     F total = V::Set(0.0f);
-    for (int t = 0; t < kKvBlockTokens; t += kLanes) {
-      const F share = V::Exp(V::Sub(V::Load(scores + t), V::Set(max)));
-      V::Store(scores + t, share);
+    for (int i = 0; i < kVectors; ++i) {
+      const F share = V::Exp(V::Sub(v[i], V::Set(max)));
+      V::Store(scores + i * kLanes, share);
       total = V::Add(total, share);
     }
     const float joint = max > state->max ? max : state->max;
@@ -256,7 +250,7 @@ struct Inner {
     V::Store(factors, V::Exp(V::Load(factors)));
     state->keep = factors[0];
     state->take = factors[1];
-    state->sum = __builtin_fmaf(SumLanes(total), factors[1], state->sum * factors[0]);
+    state->sum = __builtin_fmaf(V::SumLanes(total), factors[1], state->sum * factors[0]);
     state->max = joint;
   }
 

@@ -1,6 +1,6 @@
-// The inner loops that each ISA has a form of, behind pointers: everything above them (tiling, threads,
-// memory) exists once. Arguments are plain pointers and sizes, so that files compiled for one ISA
-// include nothing whose functions another could pick up at link time.
+// The inner loops that each ISA has a form of, behind pointers: everything above them (tiling,
+// threads, memory) exists once. Arguments are plain pointers and sizes, so that files compiled for
+// one ISA include nothing whose functions another could pick up at link time.
 #ifndef TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 #define TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 
@@ -11,8 +11,8 @@
 
 namespace tidepool::kernels {
 
-// A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight, whose 32
-// output columns are also one int8 block of the next activation.
+// A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight,
+// whose 32 output columns are also one int8 block of the next activation.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTilePanels = 4;
 inline constexpr int kTileCols = kTilePanels * kPanelRows;
@@ -27,8 +27,8 @@ struct Tile {
   int panel_count = 0;
   int64_t cols = 0;
   int rows = 0;
-  const float* values[kTileRows];       // float products read this,
-  const int8_t* quants[kTileRows];      // integer products these
+  const float* values[kTileRows];   // float products read this,
+  const int8_t* quants[kTileRows];  // integer products these
   const float* scales[kTileRows];
   const float* sums[kTileRows];
   const int32_t* quant_sums[kTileRows];
@@ -48,8 +48,9 @@ struct FoldTile {
   float take[kAttendVectors];
 };
 
-// A query vector's online softmax: the largest score so far and the sum of exp(score - max). Adding a
-// segment to it also says how to add the segment's values: fold = fold * keep + (their sum) * take.
+// A query vector's online softmax: the largest score so far and the sum of exp(score - max). Adding
+// a segment to it also says how to add the segment's values: fold = fold * keep + (their sum) *
+// take.
 struct SoftmaxState {
   float max;
   float sum;
@@ -86,8 +87,8 @@ struct KernelTable {
   // scores[v][t] = chain over d of q[v][d] * keys[d][t], for all kKvBlockTokens tokens.
   void (*score)(const float* const* q, int vectors, const float* keys, int k_dim,
                 float* const* scores);
-  // Turns the scores of tokens [begin, end) into exp(score * scale - segment's max), the others into
-  // zero, and adds that segment to `state`. Requires: begin < end.
+  // Turns the scores of tokens [begin, end) into exp(score * scale - segment's max), the others
+  // into zero, and adds that segment to `state`. Requires: begin < end.
   void (*segment_softmax)(float* scores, int begin, int end, float scale, SoftmaxState* state);
   void (*fold)(const FoldTile& tile);
 };

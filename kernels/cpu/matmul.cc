@@ -7,8 +7,8 @@
 namespace tidepool::kernels {
 namespace {
 
-// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache while
-// the panels pass, many enough that a panel is read seldom.
+// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache
+// while the panels pass, many enough that a panel is read seldom.
 constexpr int64_t kRowChunk = 16 * kTileRows;
 
 // Rows of an activation: all in order, or those that `ids` names.
@@ -210,8 +210,7 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
             ComputeTile(context, down, task % outer, {hidden_view}, offsets[task / outer] + first,
                         rows, tile);
             for (int r = 0; r < rows; ++r) {
-              std::copy_n(tile + r * kTileCols, cols,
-                          out.Row(group.out_rows[first + r]) + column);
+              std::copy_n(tile + r * kTileCols, cols, out.Row(group.out_rows[first + r]) + column);
             }
           });
         }

@@ -1,4 +1,5 @@
-// Products: a weight's panels cut into tiles, tiles handed to threads, results put where they belong.
+// Products: a weight's panels cut into tiles, tiles handed to threads, results put where they
+// belong.
 #ifndef TIDEPOOL_KERNELS_CPU_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_MATMUL_H_
 
@@ -17,8 +18,8 @@ struct CpuContext {
   Precision precision = Precision::kFast;
 };
 
-// Ranges for ParallelFor: small enough that threads end together, large enough that handing them out
-// costs nothing beside the work.
+// Ranges for ParallelFor: small enough that threads end together, large enough that handing them
+// out costs nothing beside the work.
 int64_t TaskGrain(const CpuContext& context, int64_t tasks);
 
 // The int8 form of rows whose values are in place, if `rows` has one.

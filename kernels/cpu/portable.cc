@@ -62,6 +62,16 @@ struct PortableVector {
   static F Max(const F& a, const F& b) {
     return Each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
   }
+  static float MaxLanes(const F& a) {
+    float max = a.lane[0];
+    for (int i = 1; i < kLanes; ++i) max = a.lane[i] > max ? a.lane[i] : max;
+    return max;
+  }
+  static float SumLanes(const F& a) {
+    float s[4];
+    for (int i = 0; i < 4; ++i) s[i] = a.lane[i] + a.lane[i + 4];
+    return (s[0] + s[2]) + (s[1] + s[3]);
+  }
   static F Negate(const F& a) {
     return Each([&](int i) { return -a.lane[i]; });
   }
@@ -167,8 +177,7 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
 }  // namespace
 
 const KernelTable& PortableKernels() {
-  static const KernelTable table =
-      Inner<PortableVector>::Table("portable", MultiplyInt8, Quantize);
+  static const KernelTable table = Inner<PortableVector>::Table("portable", MultiplyInt8, Quantize);
   return table;
 }
 

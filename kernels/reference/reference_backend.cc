@@ -192,8 +192,8 @@ class ReferenceBackend final : public KernelBackend {
     return result.View();
   }
 
-  void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq, float scale,
-                 MatrixView cos, MatrixView sin) override {
+  void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq,
+                 float scale, MatrixView cos, MatrixView sin) override {
     CHECK(cos.rows == sin.rows && cos.cols == sin.cols);
     CHECK_EQ(static_cast<int64_t>(positions.size()), cos.rows);
     CHECK_EQ(static_cast<int64_t>(inv_freq.size()), cos.cols);
@@ -250,8 +250,8 @@ class ReferenceBackend final : public KernelBackend {
   Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
                     absl::Span<const KvSpan> spans, Arena* arena) override {
     CheckAttend(q, heads, layer, spans);
-    const ActivationBuffer result = AllocateActivation(
-        q.rows, int64_t{heads} * layer.v_dim, precision_, ActivationParts::kAll, arena);
+    const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
+                                                       precision_, ActivationParts::kAll, arena);
     for (int64_t i = 0; i < q.rows; ++i) {  // rows of no span give zeros
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }
@@ -283,8 +283,7 @@ class ReferenceBackend final : public KernelBackend {
     for (const ExpertGroup& group : groups) {
       for (size_t i = 0; i < group.rows.size(); ++i) {
         const Activation row = RowOf(x, group.rows[i]);
-        const Activation hidden =
-            MatMulSwiGlu(row, group.weights->gate, group.weights->up, arena);
+        const Activation hidden = MatMulSwiGlu(row, group.weights->gate, group.weights->up, arena);
         const MatMulTarget down = {.weight = group.weights->down,
                                    .out = out.RowRange(group.out_rows[i], 1)};
         MatMul(hidden, {&down, 1});
@@ -300,8 +299,8 @@ class ReferenceBackend final : public KernelBackend {
       for (int64_t c = 0; c < out.cols; ++c) {
         double sum = 0;
         for (int s = 0; s < slots; ++s) {
-          sum += static_cast<double>(weights[t * slots + s]) *
-                 expert_out.Row(rows[t * slots + s])[c];
+          sum +=
+              static_cast<double>(weights[t * slots + s]) * expert_out.Row(rows[t * slots + s])[c];
         }
         out.Row(t)[c] = static_cast<float>(out.Row(t)[c] + sum);
       }
@@ -328,8 +327,8 @@ class ReferenceBackend final : public KernelBackend {
       const KvPlace place(layer, span, slot, kv_head);
       double score = 0;
       for (int d = 0; d < layer.k_dim; ++d) {
-        score += static_cast<double>(q[d]) * LoadKv(place.block + layer.k_offset,
-                                                    place.KeyIndex(layer, d), layer.dtype);
+        score += static_cast<double>(q[d]) *
+                 LoadKv(place.block + layer.k_offset, place.KeyIndex(layer, d), layer.dtype);
       }
       scores.push_back(score * scale);
     }
@@ -340,8 +339,8 @@ class ReferenceBackend final : public KernelBackend {
       double sum = 0;
       for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
         const KvPlace place(layer, span, slot, kv_head);
-        sum += scores[slot - visible.begin] * LoadKv(place.block + layer.v_offset,
-                                                     place.ValueIndex(layer, d), layer.dtype);
+        sum += scores[slot - visible.begin] *
+               LoadKv(place.block + layer.v_offset, place.ValueIndex(layer, d), layer.dtype);
       }
       out[d] = static_cast<float>(sum / total);
     }

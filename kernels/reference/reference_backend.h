@@ -8,8 +8,8 @@
 
 namespace tidepool::kernels {
 
-// One thread, slow. Its int8 activations are those of every backend (ops.h), so under kFast it differs
-// from them by the rounding of sums alone.
+// One thread, slow. Its int8 activations are those of every backend (ops.h), so under kFast it
+// differs from them by the rounding of sums alone.
 std::unique_ptr<KernelBackend> MakeReferenceBackend(Precision precision);
 
 }  // namespace tidepool::kernels

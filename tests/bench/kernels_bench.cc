@@ -2,9 +2,9 @@
 //
 //   bazel run --config=opt //tests/bench:kernels_bench -- --benchmark_filter=Decode
 //
-// Decode cases walk over copies of the weight that exceed the last-level cache, as a model's layers do,
-// and report bytes/s and `share` of a plain reading loop's bandwidth on the same threads. Prefill cases
-// report multiply-adds per second.
+// Decode cases walk over copies of the weight that exceed the last-level cache, as a model's layers
+// do, and report bytes/s and `share` of a plain reading loop's bandwidth on the same threads.
+// Prefill cases report multiply-adds per second.
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -70,8 +70,8 @@ TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
       const auto run = [&](int64_t first, int64_t rows) {
         arena.Reset();
         Spoil(&arena);
-        const Activation a = backend->Norm(
-            ConstMatrixView(x.data() + first * kCols, rows, kCols), norm, 1e-5f, &arena);
+        const Activation a = backend->Norm(ConstMatrixView(x.data() + first * kCols, rows, kCols),
+                                           norm, 1e-5f, &arena);
         std::vector<float> out(rows * kOut, NAN);
         const MatMulTarget target = {.weight = gate.matrix(),
                                      .out = MatrixView(out.data(), rows, kOut)};
@@ -133,10 +133,9 @@ TEST(BitsTest, AttentionDoesNotSeeChunks) {
                          {&span, 1});
         Arena arena(4 << 20);
         Spoil(&arena);
-        const OpResult part =
-            ResultOf(backend->Attend(rows_of(q, kHeads * kDim), kHeads, 0.2f, layer, {&span, 1},
-                                     &arena),
-                     Precision::kExact);
+        const OpResult part = ResultOf(
+            backend->Attend(rows_of(q, kHeads * kDim), kHeads, 0.2f, layer, {&span, 1}, &arena),
+            Precision::kExact);
         result.insert(result.end(), part.values.begin(), part.values.end());
       }
       return result;
@@ -200,8 +199,7 @@ TEST(BitsTest, GroupedFfnIsItsParts) {
     const ExpertGroup group = {&weights, rows, out_rows};
     backend->GroupedFfn(all, {&group, 1}, {grouped.data(), 5, kHidden}, &arena);
     for (size_t i = 0; i < rows.size(); ++i) {
-      const Activation one =
-          backend->Quantize({x.data() + rows[i] * kHidden, 1, kHidden}, &arena);
+      const Activation one = backend->Quantize({x.data() + rows[i] * kHidden, 1, kHidden}, &arena);
       const Activation hidden = backend->MatMulSwiGlu(one, weights.gate, weights.up, &arena);
       std::vector<float> out(kHidden, NAN);
       const MatMulTarget target = {.weight = weights.down,

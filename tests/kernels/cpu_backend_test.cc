@@ -38,8 +38,8 @@ TEST(CpuBackendTest, SaysWhatItIs) {
   EXPECT_EQ((*fast)->precision(), Precision::kExact);
 }
 
-// The vector exp is the scalar one, bit for bit, over the whole range and past it: shares of a softmax
-// over {0, x} with x <= 0 show exp(x) itself once divided by 1 + exp(x).
+// The vector exp is the scalar one, bit for bit, over the whole range and past it: shares of a
+// softmax over {0, x} with x <= 0 show exp(x) itself once divided by 1 + exp(x).
 TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
   const KernelTable* tables[] = {&PortableKernels(), Avx2IsSupported() ? Avx2Kernels() : nullptr};
   for (const KernelTable* table : tables) {
@@ -88,8 +88,7 @@ TEST(CpuBackendTest, KvConversionIsTheScalarOne) {
           continue;
         }
         ASSERT_EQ(halves[i], f16 ? F32ToF16(x[i]) : F32ToBF16(x[i])) << x[i];
-        ASSERT_EQ(FloatBits(back[i]),
-                  FloatBits(f16 ? F16ToF32(halves[i]) : BF16ToF32(halves[i])));
+        ASSERT_EQ(FloatBits(back[i]), FloatBits(f16 ? F16ToF32(halves[i]) : BF16ToF32(halves[i])));
       }
     }
   }

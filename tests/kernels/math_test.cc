@@ -14,15 +14,15 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 TEST(MathTest, HalfRoundsToNearestEven) {
   EXPECT_EQ(F32ToF16(1.0f), 0x3c00);
   EXPECT_EQ(F32ToF16(-2.0f), 0xc000);
-  EXPECT_EQ(F32ToF16(1 + 0x1p-11f), 0x3c00);            // halfway: to even
+  EXPECT_EQ(F32ToF16(1 + 0x1p-11f), 0x3c00);  // halfway: to even
   EXPECT_EQ(F32ToF16(1 + 0x1p-11f + 0x1p-20f), 0x3c01);
-  EXPECT_EQ(F32ToF16(1 + 3 * 0x1p-11f), 0x3c02);        // halfway: to even, upward
+  EXPECT_EQ(F32ToF16(1 + 3 * 0x1p-11f), 0x3c02);  // halfway: to even, upward
   EXPECT_EQ(F32ToF16(65504.0f), 0x7bff);
   EXPECT_EQ(F32ToF16(65519.0f), 0x7bff);
-  EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);                // to infinity
+  EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);  // to infinity
   EXPECT_EQ(F32ToF16(1e30f), 0x7c00);
-  EXPECT_EQ(F32ToF16(0x1p-24f), 0x0001);                // the smallest subnormal
-  EXPECT_EQ(F32ToF16(0x1p-25f), 0x0000);                // halfway to it: to even
+  EXPECT_EQ(F32ToF16(0x1p-24f), 0x0001);  // the smallest subnormal
+  EXPECT_EQ(F32ToF16(0x1p-25f), 0x0000);  // halfway to it: to even
   EXPECT_EQ(F32ToF16(0x1.8p-25f), 0x0001);
   EXPECT_EQ(F32ToF16(-0.0f), 0x8000);
   EXPECT_EQ(F32ToF16(-kInf), 0xfc00);
@@ -36,7 +36,7 @@ TEST(MathTest, EveryHalfSurvivesARoundTrip) {
     ASSERT_EQ(F32ToF16(value), bits);
     const int exponent = (bits >> 10) & 31;
     const int mantissa = bits & 0x3ff;
-    const double magnitude = exponent == 31 ? double{kInf}
+    const double magnitude = exponent == 31  ? double{kInf}
                              : exponent == 0 ? std::ldexp(mantissa, -24)
                                              : std::ldexp(1024 + mantissa, exponent - 25);
     ASSERT_EQ(value, static_cast<float>(bits & 0x8000 ? -magnitude : magnitude));

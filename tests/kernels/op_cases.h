@@ -46,8 +46,9 @@ OpResult ResultOf(ConstMatrixView values);
 // A tolerance that is a share of each reference value.
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share);
 
-// sum over k of |w| |x| for each output of x w^T, [x.rows, w.rows]: what each rounding of a chain is
-// relative to. x is rounded to int8 first where the op does so, at most doubling the largest term.
+// sum over k of |w| |x| for each output of x w^T, [x.rows, w.rows]: what each rounding of a chain
+// is relative to. x is rounded to int8 first where the op does so, at most doubling the largest
+// term.
 class Weight;
 std::vector<double> ChainMagnitudes(const Weight& weight, ConstMatrixView x);
 

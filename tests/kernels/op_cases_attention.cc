@@ -23,7 +23,8 @@ struct Heads {
   int heads, kv_heads, k_dim, v_dim;
 };
 
-// A layer's KV in memory that starts as NaNs, with each span's history and rows stored by `backend`.
+// A layer's KV in memory that starts as NaNs, with each span's history and rows stored by
+// `backend`.
 class AttentionFixture {
  public:
   AttentionFixture(DType dtype, const Heads& heads, std::vector<SpanShape> shapes)
@@ -58,11 +59,12 @@ class AttentionFixture {
     return result;
   }
 
-  // A score is a chain of k_dim terms and a scaling: absolute error e at most (k_dim + 2) roundings of
-  // its magnitude, which is at most k_dim * scale (all inputs are below 1). exp turns that, twice (the
-  // maximum has it too), into a relative error of the share, beside exp's own 2 ulp and the merges' 4
-  // roundings per segment. Shares that are off by a relative error d, normalised, move a mean of
-  // values below 1 by at most 2 d; the chain over the tokens of a segment adds kKvBlockTokens roundings.
+  // A score is a chain of k_dim terms and a scaling: absolute error e at most (k_dim + 2) roundings
+  // of its magnitude, which is at most k_dim * scale (all inputs are below 1). exp turns that,
+  // twice (the maximum has it too), into a relative error of the share, beside exp's own 2 ulp and
+  // the merges' 4 roundings per segment. Shares that are off by a relative error d, normalised,
+  // move a mean of values below 1 by at most 2 d; the chain over the tokens of a segment adds
+  // kKvBlockTokens roundings.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {
@@ -102,8 +104,7 @@ class AttentionFixture {
       int64_t row = 0;
       for (size_t s = 0; s < tables.size(); ++s) {
         const SpanShape& shape = f.shapes_[s];
-        spans.push_back(
-            {row, shape.rows, shape.first_slot, tables[s], shape.mask, shape.window});
+        spans.push_back({row, shape.rows, shape.first_slot, tables[s], shape.mask, shape.window});
         row += shape.rows;
       }
     }

@@ -75,15 +75,14 @@ struct ExpertInput {
 };
 
 // The hidden values differ from the reference's by rounding; under kFast each may also round to the
-// neighbouring int8 step, which is at most the block's largest / 127. Through `down` both add up over the
-// chain's magnitudes, taken over a bound h of |hidden|: |silu(g) u| <= |g| |u|.
+// neighbouring int8 step, which is at most the block's largest / 127. Through `down` both add up
+// over the chain's magnitudes, taken over a bound h of |hidden|: |silu(g) u| <= |g| |u|.
 std::vector<double> FfnTolerance(const ExpertInput& input, Precision precision,
                                  const std::vector<float>& reference) {
   std::vector<double> tolerance(reference.size(), 0);
   for (int e = 0; e < 3; ++e) {
     for (size_t i = 0; i < input.in_rows[e].size(); ++i) {
-      const ConstMatrixView x(input.x.data() + input.in_rows[e][i] * input.hidden, 1,
-                              input.hidden);
+      const ConstMatrixView x(input.x.data() + input.in_rows[e][i] * input.hidden, 1, input.hidden);
       const std::vector<double> g = ChainMagnitudes(input.gate[e], x);
       const std::vector<double> u = ChainMagnitudes(input.up[e], x);
       double largest = 0;
@@ -107,8 +106,7 @@ OpCase GroupedFfnCase(DType dtype, Precision precision, int64_t rows, int64_t hi
   const auto run = [input](KernelBackend& backend) {
     Arena arena(4 << 20);
     Spoil(&arena);
-    const Activation x =
-        backend.Quantize({input->x.data(), input->rows, input->hidden}, &arena);
+    const Activation x = backend.Quantize({input->x.data(), input->rows, input->hidden}, &arena);
     const size_t mark = arena.used();
     std::vector<float> out(2 * input->rows * input->hidden, 0.5f);  // rows of no group stay
     const std::vector<ExpertGroup> groups = input->Groups();

@@ -14,9 +14,9 @@ struct Shape {
 };
 
 // Rows that fill neither panels nor groups of them, batches around the tiles' edges, long chains.
-constexpr Shape kBlockShapes[] = {{1, 8, 32},   {2, 13, 64},  {3, 40, 96},    {4, 33, 576},
-                                  {5, 7, 32},   {17, 70, 160}, {64, 24, 64},  {70, 65, 256},
-                                  {1, 100, 1536}, {66, 9, 64}, {0, 16, 32}};
+constexpr Shape kBlockShapes[] = {{1, 8, 32},     {2, 13, 64},   {3, 40, 96},  {4, 33, 576},
+                                  {5, 7, 32},     {17, 70, 160}, {64, 24, 64}, {70, 65, 256},
+                                  {1, 100, 1536}, {66, 9, 64},   {0, 16, 32}};
 // Columns that are no multiple of a block, for weights that have none.
 constexpr Shape kOddShapes[] = {{1, 9, 1}, {3, 20, 5}, {5, 40, 33}, {6, 35, 45}};
 
@@ -48,13 +48,12 @@ OpCase MatMulCase(DType dtype, const Shape& shape) {
     std::vector<float> first(s.x_rows * s.w_rows, NAN);
     std::vector<float> second = input->residual;
     const Activation x = backend.Quantize(input->View(), &arena);
-    const MatMulTarget targets[] = {
-        {.weight = input->weight.matrix(),
-         .out = MatrixView(first.data(), s.x_rows, s.w_rows),
-         .bias = input->bias},
-        {.weight = input->other.matrix(),
-         .out = MatrixView(second.data(), s.x_rows, s.w_rows + 3),
-         .store = Store::kAdd}};
+    const MatMulTarget targets[] = {{.weight = input->weight.matrix(),
+                                     .out = MatrixView(first.data(), s.x_rows, s.w_rows),
+                                     .bias = input->bias},
+                                    {.weight = input->other.matrix(),
+                                     .out = MatrixView(second.data(), s.x_rows, s.w_rows + 3),
+                                     .store = Store::kAdd}};
     backend.MatMul(x, targets);
     first.insert(first.end(), second.begin(), second.end());
     return OpResult{first, {}};
@@ -83,9 +82,8 @@ OpCase SwiGluCase(DType dtype, const Shape& shape) {
     Arena arena(1 << 20);
     Spoil(&arena);
     const Activation x = backend.Quantize(input->View(), &arena);
-    return ResultOf(
-        backend.MatMulSwiGlu(x, input->weight.matrix(), up->matrix(), &arena),
-        backend.precision());
+    return ResultOf(backend.MatMulSwiGlu(x, input->weight.matrix(), up->matrix(), &arena),
+                    backend.precision());
   };
   // silu has slope within [-0.1, 1.1] and |silu(g)| <= |g|: an error e_g of g and e_u of u move the
   // product by at most 1.1 e_g |u| + |g| e_u + 1.1 e_g e_u, and |g|, |u| are at most their chains'
@@ -122,8 +120,8 @@ OpCase EmbedCase(DType dtype) {
 void AddMatMulCases(Precision, std::vector<OpCase>* cases) {
   for (const DType dtype : kAllDTypes) {
     for (const Shape& shape : kBlockShapes) cases->push_back(MatMulCase(dtype, shape));
-    for (const Shape& shape : {Shape{1, 32, 64}, Shape{3, 64, 96}, Shape{66, 33, 32},
-                               Shape{9, 100, 320}}) {
+    for (const Shape& shape :
+         {Shape{1, 32, 64}, Shape{3, 64, 96}, Shape{66, 33, 32}, Shape{9, 100, 320}}) {
       cases->push_back(SwiGluCase(dtype, shape));
     }
     cases->push_back(EmbedCase(dtype));

@@ -41,7 +41,8 @@ OpCase QuantizeCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
     Noise noise(rows + cols);
     std::vector<float> x = noise.Floats(rows * cols);
-    // Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the largest).
+    // Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the
+    // largest).
     for (int64_t i = 0; i < rows * cols; ++i) {
       switch (i / 32 % 6) {
         case 1:

@@ -40,15 +40,14 @@ std::string NameOf(const testing::TestParamInfo<CpuOptions>& info) {
          std::to_string(options.threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Forms, OpsTest,
-    testing::Values(CpuOptions{1, Precision::kFast, Isa::kPortable},
-                    CpuOptions{3, Precision::kExact, Isa::kPortable},
-                    CpuOptions{1, Precision::kFast, Isa::kAvx2},
-                    CpuOptions{2, Precision::kFast, Isa::kAvx2},
-                    CpuOptions{1, Precision::kExact, Isa::kAvx2},
-                    CpuOptions{3, Precision::kExact, Isa::kAvx2}),
-    NameOf);
+INSTANTIATE_TEST_SUITE_P(Forms, OpsTest,
+                         testing::Values(CpuOptions{1, Precision::kFast, Isa::kPortable},
+                                         CpuOptions{3, Precision::kExact, Isa::kPortable},
+                                         CpuOptions{1, Precision::kFast, Isa::kAvx2},
+                                         CpuOptions{2, Precision::kFast, Isa::kAvx2},
+                                         CpuOptions{1, Precision::kExact, Isa::kAvx2},
+                                         CpuOptions{3, Precision::kExact, Isa::kAvx2}),
+                         NameOf);
 
 }  // namespace
 }  // namespace tidepool::kernels

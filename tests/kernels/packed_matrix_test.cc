@@ -120,8 +120,8 @@ TEST(PackedMatrixTest, BytesAreWherePanelSays) {
       EXPECT_EQ(0, std::memcmp(record + 2 * r, &expected[0], 2));
       EXPECT_EQ(0, std::memcmp(record + kPanelMinOffset + 2 * r, &expected[2], 2));
       for (int g = 0; g < 4; ++g) {
-        EXPECT_EQ(0, std::memcmp(record + kQ4_1QuantOffset + 4 * (8 * g + r),
-                                 &expected[4 + 4 * g], 4));
+        EXPECT_EQ(
+            0, std::memcmp(record + kQ4_1QuantOffset + 4 * (8 * g + r), &expected[4 + 4 * g], 4));
       }
     }
   }

@@ -29,8 +29,8 @@ TEST(ThreadPoolTest, CoversEveryIndexOnce) {
   }
 }
 
-// Plain writes by the workers are visible to the caller afterwards, and the caller's to the workers:
-// what a race detector checks here, loop after loop.
+// Plain writes by the workers are visible to the caller afterwards, and the caller's to the
+// workers: what a race detector checks here, loop after loop.
 TEST(ThreadPoolTest, PublishesPlainMemoryBothWays) {
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);
@@ -51,9 +51,8 @@ TEST(ThreadPoolTest, WorkerIndexesScratchAlone) {
   ThreadPool pool(3);
   std::vector<int64_t> scratch(3, 0);  // not atomic: two bodies with one worker number would race
   for (int loop = 0; loop < 200; ++loop) {
-    pool.ParallelFor(50, 1, [&](int64_t begin, int64_t end, int worker) {
-      scratch[worker] += end - begin;
-    });
+    pool.ParallelFor(
+        50, 1, [&](int64_t begin, int64_t end, int worker) { scratch[worker] += end - begin; });
   }
   EXPECT_EQ(scratch[0] + scratch[1] + scratch[2], 200 * 50);
 }
