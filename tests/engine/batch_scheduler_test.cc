@@ -1,0 +1,355 @@
+// Plans as literal snapshots. "A 0+48" means: sequence A computes 48 rows from slot 0 on; a star,
+// that it will give a token; "A!" and a code, that it ended.
+#include "engine/batch_scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/fakes/byte_tokenizer.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kTokens = kernels::kKvBlockTokens;
+
+struct Job {
+  std::string name;
+  int64_t prompt = 1;
+  int32_t priority = 0;
+  int64_t credit = 1000;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+class BatchSchedulerTest : public testing::Test {
+ protected:
+  // 64 rows a step, chunks of 40, 4 running.
+  void Start(int64_t blocks, SchedulerOptions options = {.limits = {.rows = 64, .logit_rows = 8},
+                                                         .prefill_chunk = 40,
+                                                         .max_sequences = 4}) {
+    const KvSpec spec = {.kv_heads = 1, .k_dim = 2, .v_dim = 2, .dtype = kernels::DType::kF32};
+    const size_t block_bytes = 4 * sizeof(float) * kTokens;
+    cache_ = KvCache::Create({spec}, {.memory_bytes = blocks * block_bytes}).value();
+    scheduler_ = std::make_unique<BatchScheduler>(options, cache_.get(), decoder_.get());
+  }
+
+  void TearDown() override {
+    plan_.reset();
+    scheduler_.reset();
+  }
+
+  // Prompts of different jobs have no prefix in common.
+  void Add(const Job& job) {
+    GenerationRequest request;
+    request.token_ids.assign(job.prompt, static_cast<int32_t>(names_.size()));
+    request.prompt_length = job.prompt;
+    request.priority = job.priority;
+    request.credit = job.credit;
+    request.deadline = job.deadline;
+    request.stopping.max_tokens = 1000;
+    OutputText text(request.stopping, 1000, tokenizer_.get());
+    auto sequence = std::make_unique<Sequence>(arrival_++, std::move(request), std::move(text));
+    names_[sequence->arrival] = job.name;
+    sequences_[job.name] = sequence.get();
+    scheduler_->Add(std::move(sequence));
+  }
+
+  std::string Plan(absl::Time now = absl::UnixEpoch()) {
+    plan_.emplace(scheduler_->Plan(now));
+    std::vector<std::string> parts;
+    for (const EndedSequence& ended : plan_->ended) {
+      parts.push_back(absl::StrCat(names_[ended.sequence->arrival], "! ",
+                                   absl::StatusCodeToString(ended.status.code())));
+    }
+    for (size_t i = 0; i < plan_->items.size(); ++i) {
+      const Span& span = plan_->batch.spans[i];
+      parts.push_back(absl::StrCat(names_[plan_->items[i].sequence->arrival], " ", span.first_slot,
+                                   "+", span.rows(), span.logit_rows.empty() ? "" : "*"));
+    }
+    return absl::StrJoin(parts, ", ");
+  }
+
+  // Computes what was planned: each row of logits becomes one token.
+  void Commit() {
+    for (size_t i = 0; i < plan_->items.size(); ++i) {
+      Sequence* sequence = plan_->items[i].sequence;
+      scheduler_->Commit(&plan_->items[i], plan_->batch.spans[i]);
+      if (plan_->batch.spans[i].logit_rows.empty()) continue;
+      sequence->tokens.push_back(static_cast<int32_t>(200 + sequence->arrival));
+      sequence->control->credit.fetch_sub(1);
+    }
+    plan_.reset();
+  }
+
+  std::string Step() {
+    const std::string plan = Plan();
+    Commit();
+    return plan;
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_ = fakes::MakeByteTokenizer();
+  std::unique_ptr<Decoder> decoder_ = MakeAutoregressiveDecoder(fakes::kByteVocabSize);
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<BatchScheduler> scheduler_;
+  std::optional<StepPlan> plan_;
+  uint64_t arrival_ = 0;
+  std::map<uint64_t, std::string> names_;
+  std::map<std::string, Sequence*> sequences_;
+};
+
+TEST_F(BatchSchedulerTest, NothingToDoIsAnEmptyPlan) {
+  Start(100);
+  EXPECT_EQ(Plan(), "");
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST_F(BatchSchedulerTest, PrefillsInChunksAndDecodesRideAlong) {
+  Start(100);
+  Add({.name = "A", .prompt = 10});
+  Add({.name = "B", .prompt = 100});
+  EXPECT_EQ(Step(), "A 0+10*, B 0+40");
+  EXPECT_EQ(Step(), "A 10+1*, B 40+40");
+  Add({.name = "C", .prompt = 50});
+  EXPECT_EQ(Step(), "A 11+1*, B 80+20*, C 0+40");
+  EXPECT_EQ(Step(), "A 12+1*, B 100+1*, C 40+10*");
+  EXPECT_EQ(Step(), "A 13+1*, B 101+1*, C 50+1*");
+}
+
+TEST_F(BatchSchedulerTest, RowsOfAStepAreBounded) {
+  Start(100, {.limits = {.rows = 20, .logit_rows = 8}, .prefill_chunk = 40, .max_sequences = 4});
+  Add({.name = "A", .prompt = 15});
+  Add({.name = "B", .prompt = 15});
+  Add({.name = "C", .prompt = 15});
+  EXPECT_EQ(Step(), "A 0+15*, B 0+5");
+  EXPECT_EQ(Step(), "A 15+1*, B 5+10*, C 0+9");
+  EXPECT_EQ(Step(), "A 16+1*, B 15+1*, C 9+6*");
+}
+
+TEST_F(BatchSchedulerTest, PriorityThenArrival) {
+  Start(100);
+  Add({.name = "low", .prompt = 30, .priority = -1});
+  Add({.name = "first", .prompt = 30});
+  Add({.name = "second", .prompt = 30});
+  Add({.name = "high", .prompt = 30, .priority = 5});
+  EXPECT_EQ(Step(), "high 0+30*, first 0+30*, second 0+4");
+  EXPECT_EQ(Step(), "high 30+1*, first 30+1*, second 4+26*, low 0+30*");
+}
+
+TEST_F(BatchSchedulerTest, NoMoreThanMaxSequencesRun) {
+  Start(100);
+  for (const char* name : {"A", "B", "C", "D", "E"}) Add({.name = name, .prompt = 2});
+  EXPECT_EQ(Step(), "A 0+2*, B 0+2*, C 0+2*, D 0+2*");
+  EXPECT_EQ(scheduler_->running(), 4);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+  EXPECT_EQ(scheduler_->QueuedPromptTokens(), 2);
+  scheduler_->Remove(sequences_["B"]);
+  EXPECT_EQ(Step(), "A 2+1*, C 2+1*, D 2+1*, E 0+2*");
+}
+
+TEST_F(BatchSchedulerTest, AdmitsWhatFitsAndNobodyOvertakes) {
+  Start(6);
+  Add({.name = "A", .prompt = 3 * kTokens});
+  Add({.name = "large", .prompt = 3 * kTokens});  // and one block must stay for A to grow
+  Add({.name = "small", .prompt = 1});
+  EXPECT_EQ(Step(), "A 0+40");
+  EXPECT_EQ(Step(), "A 40+40");
+  EXPECT_EQ(Step(), "A 80+16*");
+  scheduler_->Remove(sequences_["A"]);
+  EXPECT_EQ(Step(), "large 0+40, small 0+1*");
+}
+
+TEST_F(BatchSchedulerTest, WhatPrefillsStillNeedIsSpokenFor) {
+  Start(7);
+  Add({.name = "A", .prompt = 4 * kTokens});
+  EXPECT_EQ(Step(), "A 0+40");  // two blocks of four
+  Add({.name = "B", .prompt = 3 * kTokens});
+  EXPECT_EQ(Step(), "A 40+40");
+  EXPECT_EQ(cache_->blocks_free(), 4);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+}
+
+TEST_F(BatchSchedulerTest, WithoutCreditNothingIsPlanned) {
+  Start(100);
+  Add({.name = "A", .prompt = 5, .credit = 2});
+  Add({.name = "B", .prompt = 5, .credit = 0});
+  EXPECT_EQ(Step(), "A 0+5*");
+  EXPECT_EQ(Step(), "A 5+1*");
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(cache_->blocks_free(), 99);  // A keeps its KV
+  sequences_["B"]->control->credit = 1;
+  EXPECT_EQ(Step(), "B 0+5*");
+  sequences_["A"]->control->credit = 1;
+  EXPECT_EQ(Step(), "A 6+1*");
+  EXPECT_EQ(scheduler_->preemptions(), 0);
+}
+
+TEST_F(BatchSchedulerTest, AStalledSequenceGivesWayToOneThatWaits) {
+  Start(4);
+  Add({.name = "A", .prompt = 3 * kTokens, .credit = 1});
+  for (int i = 0; i < 3; ++i) Step();
+  Add({.name = "B", .prompt = 2 * kTokens});
+  EXPECT_EQ(Step(), "B 0+40");
+  EXPECT_EQ(scheduler_->preemptions(), 1);
+  sequences_["A"]->control->credit = 1;
+  // It goes before B by arrival, but B runs; when B is gone A is computed anew, save what is
+  // cached.
+  EXPECT_EQ(Step(), "B 40+24*");
+  scheduler_->Remove(sequences_["B"]);
+  EXPECT_EQ(Step(), "A 64+33*");
+}
+
+TEST_F(BatchSchedulerTest, WithoutBlocksTheLastInOrderIsPreempted) {
+  Start(4);
+  Add({.name = "A", .prompt = kTokens - 1});
+  Add({.name = "B", .prompt = kTokens - 1, .priority = 1});
+  EXPECT_EQ(Step(), "B 0+31*, A 0+31*");
+  EXPECT_EQ(Step(), "B 31+1*, A 31+1*");
+  EXPECT_EQ(Step(), "B 32+1*, A 32+1*");  // two blocks each: all are taken
+  for (int i = 0; i < 31; ++i) Step();
+  EXPECT_EQ(Step(), "B 64+1*");
+  EXPECT_EQ(scheduler_->preemptions(), 1);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+  scheduler_->Remove(sequences_["B"]);
+  EXPECT_EQ(Step(), "A 32+33*");  // its other cached block was given to B
+}
+
+TEST_F(BatchSchedulerTest, TheLastInOrderPreemptsItself) {
+  Start(4);
+  Add({.name = "A", .prompt = kTokens});
+  Add({.name = "B", .prompt = kTokens + 20});
+  EXPECT_EQ(Step(), "A 0+32*, B 0+32");
+  EXPECT_EQ(Step(), "A 32+1*, B 32+20*");
+  for (int i = 0; i < 11; ++i) Step();
+  EXPECT_EQ(Step(), "A 44+1*, B 63+1*");
+  EXPECT_EQ(Step(), "A 45+1*");  // B needs a third block, and A goes before it
+  EXPECT_EQ(scheduler_->preemptions(), 1);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+}
+
+TEST_F(BatchSchedulerTest, AStalledSequenceIsPreemptedBeforeOthers) {
+  Start(7);
+  Add({.name = "stalled", .prompt = kTokens, .priority = 9, .credit = 1});
+  Add({.name = "A", .prompt = kTokens});
+  Add({.name = "B", .prompt = 1});
+  EXPECT_EQ(Step(), "stalled 0+32*, A 0+32*");
+  EXPECT_EQ(Step(), "A 32+1*, B 0+1*");
+  for (int i = 0; i < 62; ++i) Step();
+  EXPECT_EQ(scheduler_->preemptions(), 0);
+  EXPECT_EQ(Step(), "A 95+1*, B 63+1*");
+  EXPECT_EQ(Step(), "A 96+1*, B 64+1*");
+  EXPECT_EQ(scheduler_->preemptions(), 1);
+  EXPECT_FALSE(sequences_["stalled"]->admitted);
+}
+
+TEST_F(BatchSchedulerTest, CancelledAndExpiredSequencesEnd) {
+  Start(100);
+  const absl::Time soon = absl::UnixEpoch() + absl::Seconds(1);
+  Add({.name = "A", .prompt = 50});
+  Add({.name = "B", .prompt = 5, .deadline = soon});
+  Add({.name = "C", .prompt = 5, .credit = 0, .deadline = soon + absl::Seconds(1)});
+  EXPECT_EQ(Step(), "A 0+40, B 0+5*");
+  EXPECT_EQ(scheduler_->NextDeadline(), soon);
+  sequences_["A"]->control->cancelled = true;
+  EXPECT_EQ(Plan(soon), "A! CANCELLED, B! DEADLINE_EXCEEDED");
+  plan_.reset();
+  EXPECT_EQ(cache_->blocks_free(), 100);
+  EXPECT_EQ(scheduler_->NextDeadline(), soon + absl::Seconds(1));
+  EXPECT_EQ(Plan(soon + absl::Seconds(1)), "C! DEADLINE_EXCEEDED");
+}
+
+TEST_F(BatchSchedulerTest, WhatOutgrowsTheMemoryEnds) {
+  Start(2);
+  Add({.name = "A", .prompt = 40});
+  EXPECT_EQ(Step(), "A 0+40*");
+  for (int i = 0; i < 24; ++i) Step();
+  EXPECT_EQ(Plan(), "A! RESOURCE_EXHAUSTED");
+  EXPECT_EQ(cache_->blocks_free(), 2);
+}
+
+TEST_F(BatchSchedulerTest, ADroppedPlanGivesBackItsBlocks) {
+  Start(100);
+  Add({.name = "A", .prompt = 70});
+  EXPECT_EQ(Plan(), "A 0+40");
+  EXPECT_EQ(cache_->blocks_free(), 98);
+  plan_.reset();
+  EXPECT_EQ(cache_->blocks_free(), 100);
+  EXPECT_EQ(Step(), "A 0+40");
+  EXPECT_EQ(Step(), "A 40+30*");
+}
+
+TEST_F(BatchSchedulerTest, StartsBehindTheCachedPrefix) {
+  Start(100);
+  Add({.name = "A", .prompt = 2 * kTokens + 6});
+  Step();
+  Step();
+  Sequence* a = sequences_["A"];
+  auto again = std::make_unique<Sequence>(
+      arrival_++, GenerationRequest{.token_ids = a->tokens, .prompt_length = 70, .credit = 10},
+      OutputText({.max_tokens = 10}, 10, tokenizer_.get()));
+  names_[again->arrival] = "again";
+  scheduler_->Add(std::move(again));
+  EXPECT_EQ(Step(), "A 70+1*, again 64+7*");
+}
+
+// Whatever happens, plans stay within their limits and blocks are neither lost nor shared.
+TEST_F(BatchSchedulerTest, RandomLoadKeepsTheInvariants) {
+  uint32_t state = 1;
+  const auto random = [&state](uint32_t limit) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % limit;
+  };
+  Start(12);
+  std::vector<std::string> live;
+  for (int step = 0; step < 3000; ++step) {
+    if (live.size() < 8 && random(3) == 0) {
+      live.push_back(absl::StrCat("s", step));
+      Add({.name = live.back(),
+           .prompt = 1 + random(100),
+           .priority = static_cast<int32_t>(random(3)),
+           .credit = random(20)});
+    }
+    plan_.emplace(scheduler_->Plan(absl::UnixEpoch()));
+    ASSERT_LE(plan_->batch.rows(), 64);
+    ASSERT_LE(scheduler_->running(), 4);
+    std::vector<int32_t> owned;  // blocks that rows are written to
+    for (const Span& span : plan_->batch.spans) {
+      for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
+        const int32_t block = span.blocks[0][slot / kTokens];
+        if (owned.empty() || owned.back() != block) owned.push_back(block);
+      }
+    }
+    std::sort(owned.begin(), owned.end());
+    ASSERT_EQ(std::adjacent_find(owned.begin(), owned.end()), owned.end());
+    for (const EndedSequence& ended : plan_->ended) {
+      live.erase(std::find(live.begin(), live.end(), names_[ended.sequence->arrival]));
+    }
+    if (random(10) == 0) {
+      plan_.reset();  // nothing was computed
+    } else {
+      Commit();
+    }
+    for (const std::string& name : std::vector<std::string>(live)) {
+      Sequence* sequence = sequences_[name];
+      if (random(4) == 0) sequence->control->credit.fetch_add(random(10));
+      if (random(60) == 0) sequence->control->cancelled = true;
+      if (sequence->admitted && sequence->outputs() > static_cast<int64_t>(random(300))) {
+        scheduler_->Remove(sequence);
+        live.erase(std::find(live.begin(), live.end(), name));
+      }
+    }
+  }
+  EXPECT_GT(scheduler_->preemptions(), 10);
+  scheduler_->RemoveAll();
+  EXPECT_EQ(cache_->blocks_free(), 12);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
