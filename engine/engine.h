@@ -25,6 +25,7 @@
 #include "engine/model/model.h"
 #include "engine/request.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "kernels/backend.h"
 #include "kernels/base/clock.h"
 
 namespace tidepool::engine {
@@ -46,8 +47,9 @@ struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;
   int64_t kv_blocks_total = 0;
-  int64_t kv_blocks_free = 0;            // unused or holding only reusable cache
-  int64_t kv_blocks_cached = 0;          // reusable by a later request with the same prefix
+  int64_t kv_blocks_free = 0;    // unused or holding only reusable cache
+  int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix
+  int64_t kv_block_tokens = kernels::kKvBlockTokens;
   int64_t queued_prompt_tokens = 0;      // that wait, or are being computed
   double prefill_tokens_per_second = 0;  // over the latest prefills; 0: none yet
   int64_t prompt_tokens = 0;             // totals since start
