@@ -85,6 +85,8 @@ class TransformerModel final : public Model {
   absl::Status MoeFfn(int layer, const Pass& pass);
   void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
   StepOutput Head(const Pass& pass);
+  bool HeadHasTwoTerms() const;
+  kernels::MatrixView TwoTermLogits(const kernels::Activation& hidden, kernels::Arena* arena);
 
   void CheckBatch(const Batch& batch, const KvView& kv) const;
   std::vector<kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;

@@ -21,8 +21,10 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
   const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs);
 
+  const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
-                WordBytes(limits.logit_rows * config_.vocab_size);
+                WordBytes(terms * limits.logit_rows * config_.vocab_size);
+  if (HeadHasTwoTerms()) most += ActivationBytes(terms * limits.logit_rows, hidden);
   for (size_t i = 0; i < config_.layers.size(); ++i) {
     const LayerConfig& layer = config_.layers[i];
     const int64_t q_cols = int64_t{layer.heads} * config_.head_dim;

@@ -1,0 +1,353 @@
+#include "moe/expert_scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/packed_matrix.h"
+#include "moe/resident_experts.h"
+
+namespace tidepool::moe {
+namespace {
+
+using kernels::DType;
+using kernels::MatrixView;
+using kernels::PackedMatrix;
+
+constexpr int kExperts = 12;
+constexpr int kTopK = 4;
+constexpr int kHidden = 48;
+constexpr int kWidth = 40;
+
+// Random experts, with float32 weights.
+class Experts {
+ public:
+  explicit Experts(int layers) : random_(7), layers_(layers) {
+    for (auto& layer : layers_) {
+      for (int e = 0; e < kExperts; ++e) {
+        layer.push_back(
+            {Matrix(kWidth, kHidden), Matrix(kWidth, kHidden), Matrix(kHidden, kWidth)});
+      }
+    }
+  }
+
+  const std::vector<std::vector<kernels::FfnWeights>>& layers() const { return layers_; }
+
+ private:
+  PackedMatrix Matrix(int64_t rows, int64_t cols) {
+    std::vector<float> values(rows * cols);
+    for (float& value : values) value = 0.3f * normal_(random_);
+    buffers_.emplace_back(PackedBytes(DType::kF32, rows, cols));
+    Pack(DType::kF32, rows, cols, reinterpret_cast<const std::byte*>(values.data()),
+         buffers_.back().data());
+    return {DType::kF32, rows, cols, buffers_.back().data()};
+  }
+
+  std::mt19937 random_;
+  std::normal_distribution<float> normal_;
+  std::vector<kernels::Buffer> buffers_;
+  std::vector<std::vector<kernels::FfnWeights>> layers_;
+};
+
+// Gives out what is asked for in an order and in waves that a test chooses.
+class PuppetSource final : public ExpertSource {
+ public:
+  // `seed` decides order and waves; odd experts count as fetched.
+  PuppetSource(const Experts* experts, int seed) : experts_(*experts), random_(seed) {}
+
+  void Request(int moe_layer, absl::Span<const int32_t> experts) override {
+    CHECK(left_.empty()) << "asked before the last request was drained";
+    requests.push_back({experts.begin(), experts.end()});
+    layer_ = moe_layer;
+    left_.assign(experts.begin(), experts.end());
+    std::shuffle(left_.begin(), left_.end(), random_);
+  }
+
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
+    // What the last wave was given is only valid until now.
+    for (auto& lent : lent_) *lent = kernels::FfnWeights();
+    lent_.clear();
+    if (static_cast<int>(given_) == fail_after) {
+      left_.clear();
+      return absl::InternalError("expert 5 of layer 0: checksum");
+    }
+    std::vector<ReadyExpert> wave;
+    const size_t most = 1 + random_() % 3;
+    while (!left_.empty() && wave.size() < most) {
+      const int32_t expert = left_.back();
+      left_.pop_back();
+      ++given_;
+      lent_.push_back(std::make_unique<kernels::FfnWeights>(experts_.layers()[layer_][expert]));
+      wave.push_back(
+          {expert, expert % 2 == 1 ? Found::kFetched : Found::kResident, lent_.back().get()});
+    }
+    return wave;
+  }
+
+  std::vector<std::vector<int32_t>> requests;
+  int fail_after = -1;  // experts given out before an error; -1: none
+
+ private:
+  const Experts& experts_;
+  std::mt19937 random_;
+  int layer_ = 0;
+  size_t given_ = 0;
+  std::vector<int32_t> left_;
+  std::vector<std::unique_ptr<kernels::FfnWeights>> lent_;
+};
+
+// Tokens with a routing: distinct random experts each, weights in descending order as a gate's are.
+struct Tokens {
+  explicit Tokens(int64_t count, int seed = 3) : x(count * kHidden) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (float& value : x) value = normal(random);
+    std::vector<int32_t> all(kExperts);
+    for (int e = 0; e < kExperts; ++e) all[e] = e;
+    for (int64_t t = 0; t < count; ++t) {
+      std::shuffle(all.begin(), all.end(), random);
+      ids.insert(ids.end(), all.begin(), all.begin() + kTopK);
+      for (int s = 0; s < kTopK; ++s) weights.push_back(1.0f / static_cast<float>(s + 2));
+    }
+  }
+
+  int64_t count() const { return static_cast<int64_t>(x.size()) / kHidden; }
+  Routing InLayer(int layer) const { return {layer, kTopK, ids.data(), weights.data()}; }
+
+  std::vector<float> x;
+  std::vector<int32_t> ids;
+  std::vector<float> weights;
+};
+
+class ExpertSchedulerTest : public testing::Test {
+ protected:
+  ExpertSchedulerTest() {
+    auto backend = kernels::MakeCpuBackend({.threads = 2});
+    CHECK_OK(backend.status());
+    backend_ = *std::move(backend);
+  }
+
+  static size_t Workspace(const Tokens& tokens) {
+    return ExpertScheduler::WorkspaceBytes({.tokens = tokens.count(),
+                                            .experts = kExperts,
+                                            .top_k = kTopK,
+                                            .hidden = kHidden,
+                                            .width = kWidth});
+  }
+
+  // The layer's output on top of ones.
+  absl::StatusOr<std::vector<float>> Run(const Tokens& tokens, int layer, ExpertSource* source) {
+    kernels::Arena inputs(1 << 20);
+    // Exactly what is promised, and full of NaNs.
+    kernels::Arena arena(Workspace(tokens));
+    std::memset(arena.Allocate<std::byte>(arena.capacity()), 0xff, arena.capacity());
+    arena.Reset();
+    const kernels::Activation x =
+        backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
+    std::vector<float> out(tokens.x.size(), 1.0f);
+    ExpertScheduler scheduler(backend_.get(), source);
+    const absl::Status run = scheduler.Run(tokens.InLayer(layer), x,
+                                           MatrixView(out.data(), tokens.count(), kHidden), &arena);
+    lookups_ = scheduler.TakeLookups();
+    EXPECT_EQ(arena.used(), 0u);
+    if (!run.ok()) {
+      EXPECT_EQ(out, std::vector<float>(out.size(), 1.0f));
+      return run;
+    }
+    return out;
+  }
+
+  std::unique_ptr<kernels::KernelBackend> backend_;
+  const Experts experts_{2};
+  ExpertLookups lookups_;
+};
+
+double Silu(double x) { return x / (1 + std::exp(-x)); }
+
+std::vector<float> Row(const PackedMatrix& matrix, int64_t row) {
+  std::vector<float> values(matrix.cols);
+  UnpackRow(matrix, row, absl::MakeSpan(values));
+  return values;
+}
+
+double Dot(const std::vector<float>& weights, const double* x) {
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i) sum += weights[i] * x[i];
+  return sum;
+}
+
+// 1 + the sum over a token's experts, straight from the definition.
+std::vector<double> Definition(const Tokens& tokens,
+                               const std::vector<kernels::FfnWeights>& layer) {
+  std::vector<double> out(tokens.x.size(), 1.0);
+  for (int64_t t = 0; t < tokens.count(); ++t) {
+    const std::vector<double> x(tokens.x.begin() + t * kHidden,
+                                tokens.x.begin() + (t + 1) * kHidden);
+    for (int64_t at = t * kTopK; at < (t + 1) * kTopK; ++at) {
+      const kernels::FfnWeights& expert = layer[tokens.ids[at]];
+      std::vector<double> inner(kWidth);
+      for (int j = 0; j < kWidth; ++j) {
+        inner[j] = Silu(Dot(Row(expert.gate, j), x.data())) * Dot(Row(expert.up, j), x.data());
+      }
+      for (int k = 0; k < kHidden; ++k) {
+        out[t * kHidden + k] += tokens.weights[at] * Dot(Row(expert.down, k), inner.data());
+      }
+    }
+  }
+  return out;
+}
+
+TEST_F(ExpertSchedulerTest, ComputesTheDefinition) {
+  const Tokens tokens(9);
+  ResidentExperts resident(experts_.layers());
+  for (int layer = 0; layer < 2; ++layer) {
+    const auto out = Run(tokens, layer, &resident);
+    ASSERT_TRUE(out.ok()) << out.status();
+    const std::vector<double> expected = Definition(tokens, experts_.layers()[layer]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      // A few hundred float32 roundings of values up to 10.
+      ASSERT_NEAR((*out)[i], expected[i], 1e-4) << "layer " << layer << ", element " << i;
+    }
+  }
+}
+
+TEST_F(ExpertSchedulerTest, OrderAndWavesOfArrivalChangeNoBit) {
+  for (const int64_t count : {1, 2, 33}) {
+    const Tokens tokens(count);
+    ResidentExperts resident(experts_.layers());
+    const auto expected = Run(tokens, 1, &resident);
+    ASSERT_TRUE(expected.ok());
+    for (int seed = 0; seed < 20; ++seed) {
+      PuppetSource source(&experts_, seed);
+      const auto out = Run(tokens, 1, &source);
+      ASSERT_TRUE(out.ok());
+      ASSERT_EQ(*out, *expected) << count << " tokens, seed " << seed;
+    }
+  }
+}
+
+TEST_F(ExpertSchedulerTest, OtherTokensChangeNoBit) {
+  const Tokens all(16);
+  ResidentExperts resident(experts_.layers());
+  const auto together = Run(all, 0, &resident);
+  ASSERT_TRUE(together.ok());
+  for (int64_t t = 0; t < all.count(); ++t) {
+    Tokens one(1);
+    one.x.assign(all.x.begin() + t * kHidden, all.x.begin() + (t + 1) * kHidden);
+    one.ids.assign(all.ids.begin() + t * kTopK, all.ids.begin() + (t + 1) * kTopK);
+    const auto alone = Run(one, 0, &resident);
+    ASSERT_TRUE(alone.ok());
+    ASSERT_TRUE(std::equal(alone->begin(), alone->end(), together->begin() + t * kHidden)) << t;
+  }
+}
+
+// A token's experts are summed by id, so the order in which its gate lists them is no matter.
+TEST_F(ExpertSchedulerTest, OrderOfTheGateChangesNoBit) {
+  const Tokens tokens(5);
+  Tokens reversed = tokens;
+  for (int64_t t = 0; t < tokens.count(); ++t) {
+    std::reverse(reversed.ids.begin() + t * kTopK, reversed.ids.begin() + (t + 1) * kTopK);
+    std::reverse(reversed.weights.begin() + t * kTopK, reversed.weights.begin() + (t + 1) * kTopK);
+  }
+  ResidentExperts resident(experts_.layers());
+  const auto out = Run(tokens, 0, &resident);
+  const auto other = Run(reversed, 0, &resident);
+  ASSERT_TRUE(out.ok() && other.ok());
+  EXPECT_EQ(*out, *other);
+}
+
+TEST_F(ExpertSchedulerTest, AsksForDistinctExpertsAscendingAndCountsThem) {
+  Tokens tokens(3);
+  tokens.ids = {7, 2, 11, 0,  //
+                2, 5, 7,  3,  //
+                0, 2, 8,  7};
+  PuppetSource source(&experts_, 1);
+  ASSERT_TRUE(Run(tokens, 0, &source).ok());
+  EXPECT_EQ(source.requests, (std::vector<std::vector<int32_t>>{{0, 2, 3, 5, 7, 8, 11}}));
+  EXPECT_EQ(lookups_.hits, 3);    // 0, 2, 8
+  EXPECT_EQ(lookups_.misses, 4);  // 3, 5, 7, 11
+}
+
+TEST_F(ExpertSchedulerTest, AResidentExpertIsAlwaysAHit) {
+  Tokens tokens(1);
+  tokens.ids = {3, 1, 9, 4};
+  ResidentExperts resident(experts_.layers());
+  ASSERT_TRUE(Run(tokens, 1, &resident).ok());
+  EXPECT_EQ(lookups_.hits, 4);
+  EXPECT_EQ(lookups_.misses, 0);
+}
+
+TEST_F(ExpertSchedulerTest, ASourcesErrorComesBackAndTheNextLayerRuns) {
+  const Tokens tokens(6);
+  PuppetSource source(&experts_, 2);
+  source.fail_after = 0;
+  const auto failed = Run(tokens, 0, &source);
+  EXPECT_EQ(failed.status(), absl::InternalError("expert 5 of layer 0: checksum"));
+  source.fail_after = -1;
+  ResidentExperts resident(experts_.layers());
+  const auto expected = Run(tokens, 0, &resident);
+  const auto out = Run(tokens, 0, &source);
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(*out, *expected);
+}
+
+TEST_F(ExpertSchedulerTest, NoTokensAskForNothing) {
+  PuppetSource source(&experts_, 1);
+  const Tokens none(0);
+  ASSERT_TRUE(Run(none, 0, &source).ok());
+  EXPECT_TRUE(source.requests.empty());
+}
+
+TEST_F(ExpertSchedulerTest, WorkspaceIsTight) {
+  const Tokens tokens(40);
+  kernels::Arena inputs(1 << 20);
+  kernels::Arena arena(Workspace(tokens));
+  const kernels::Activation x =
+      backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
+  std::vector<float> out(tokens.x.size());
+  ResidentExperts resident(experts_.layers());
+  ExpertScheduler scheduler(backend_.get(), &resident);
+  ASSERT_TRUE(
+      scheduler.Run(tokens.InLayer(0), x, MatrixView(out.data(), tokens.count(), kHidden), &arena)
+          .ok());
+  // GroupedFfnBytes leaves room for a backend that keeps gate and up apart.
+  EXPECT_LE(arena.capacity(), 1.7 * static_cast<double>(arena.high_water()));
+}
+
+TEST(ExpertSchedulerDeathTest, AnExpertThatNobodyAskedForEndsTheProcess) {
+  class Wrong final : public ExpertSource {
+   public:
+    explicit Wrong(const Experts* experts) : experts_(*experts) {}
+    void Request(int, absl::Span<const int32_t>) override {}
+    absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
+      return std::vector<ReadyExpert>{{11, Found::kResident, &experts_.layers()[0][11]}};
+    }
+
+   private:
+    const Experts& experts_;
+  };
+  const Experts experts(1);
+  Wrong source(&experts);
+  auto backend = kernels::MakeCpuBackend({});
+  ASSERT_TRUE(backend.ok());
+  Tokens tokens(1);
+  tokens.ids = {0, 1, 2, 3};
+  kernels::Arena arena(1 << 20);
+  const kernels::Activation x = (*backend)->Quantize({tokens.x.data(), 1, kHidden}, &arena);
+  std::vector<float> out(kHidden);
+  ExpertScheduler scheduler(backend->get(), &source);
+  EXPECT_DEATH(
+      (void)scheduler.Run(tokens.InLayer(0), x, MatrixView(out.data(), 1, kHidden), &arena),
+      "the source gave expert 11, which was not asked for");
+}
+
+}  // namespace
+}  // namespace tidepool::moe
