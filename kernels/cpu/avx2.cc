@@ -153,7 +153,7 @@ static inline __m256i SumPairs(__m256i sums) {
 // The dots of one block of a nibble type: R rows of x with P panels, into int16 pairs. No overflow:
 // each pair adds 16 products of at most 15 * 127, below 2^15.
 template <int R, int P>
-static inline void NibbleDots(const Tile& tile, const std::byte* const* quants, int64_t k,
+static inline void NibbleDots(const int8_t* const* x, const std::byte* const* quants, int64_t k,
                               __m256i (&dots)[R][P]) {
   const __m256i mask = _mm256_set1_epi8(15);
   for (int g = 0; g < 4; ++g) {
@@ -165,8 +165,8 @@ static inline void NibbleDots(const Tile& tile, const std::byte* const* quants, 
       high[p] = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), mask);
     }
     for (int r = 0; r < R; ++r) {
-      const __m256i first = BroadcastFour(tile.quants[r] + k + 4 * g);
-      const __m256i second = BroadcastFour(tile.quants[r] + k + 16 + 4 * g);
+      const __m256i first = BroadcastFour(x[r] + k + 4 * g);
+      const __m256i second = BroadcastFour(x[r] + k + 16 + 4 * g);
       for (int p = 0; p < P; ++p) {
         const __m256i a = _mm256_maddubs_epi16(low[p], first);
         const __m256i b = _mm256_maddubs_epi16(high[p], second);
@@ -179,7 +179,7 @@ static inline void NibbleDots(const Tile& tile, const std::byte* const* quants, 
 
 // Q4_0 and Q4_1: R rows times P panels from panel `first` on.
 template <int R, int P, DType kType>
-static inline void NibbleTile(const Tile& tile, int first) {
+static inline void NibbleTile(const Tile& tile, int row, int first) {
   constexpr bool kHasMin = kType == DType::kQ4_1;
   constexpr int kRecord = kHasMin ? kQ4_1RecordBytes : kQ4_0RecordBytes;
   constexpr int kOffset = kHasMin ? kQ4_1QuantOffset : kQ4_0QuantOffset;
@@ -192,26 +192,26 @@ static inline void NibbleTile(const Tile& tile, int first) {
     const std::byte* quants[P];
     for (int p = 0; p < P; ++p) quants[p] = base + p * tile.panel_bytes + b * kRecord + kOffset;
     __m256i dots[R][P] = {};
-    NibbleDots<R, P>(tile, quants, b * kQuantBlock, dots);
+    NibbleDots<R, P>(tile.quants + row, quants, b * kQuantBlock, dots);
     for (int p = 0; p < P; ++p) {
       const __m256 d = LoadHalves(quants[p] - kOffset);
       for (int r = 0; r < R; ++r) {
         __m256i dot = SumPairs(dots[r][p]);
         if (!kHasMin) {
-          dot = _mm256_sub_epi32(dot, _mm256_set1_epi32(8 * tile.quant_sums[r][b]));
+          dot = _mm256_sub_epi32(dot, _mm256_set1_epi32(8 * tile.quant_sums[row + r][b]));
         }
-        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[r][b]));
+        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[row + r][b]));
         sums[r][p] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(dot), sums[r][p]);
         if (kHasMin) {
           const __m256 m = LoadHalves(quants[p] - kOffset + kPanelMinOffset);
-          sums[r][p] = _mm256_fmadd_ps(m, _mm256_set1_ps(tile.sums[r][b]), sums[r][p]);
+          sums[r][p] = _mm256_fmadd_ps(m, _mm256_set1_ps(tile.sums[row + r][b]), sums[r][p]);
         }
       }
     }
   }
   for (int r = 0; r < R; ++r) {
     for (int p = 0; p < P; ++p) {
-      _mm256_storeu_ps(tile.out + r * kTileCols + (first + p) * kLanes, sums[r][p]);
+      _mm256_storeu_ps(tile.out + (row + r) * kTileCols + (first + p) * kLanes, sums[r][p]);
     }
   }
 }
@@ -219,7 +219,7 @@ static inline void NibbleTile(const Tile& tile, int first) {
 // Q8_0. maddubs wants one unsigned side: |w| with x carrying w's sign. |-128| is 128 unsigned, and
 // a pair adds at most 2 * 128 * 127, below 2^15.
 template <int R, int P>
-static inline void ByteTile(const Tile& tile, int first) {
+static inline void ByteTile(const Tile& tile, int row, int first) {
   const std::byte* base = tile.panels + first * tile.panel_bytes;
   __m256 sums[R][P];
   for (int r = 0; r < R; ++r) {
@@ -236,7 +236,7 @@ static inline void ByteTile(const Tile& tile, int first) {
         const __m256i w = LoadBytes(record + p * tile.panel_bytes + kQ8QuantOffset + 32 * g);
         const __m256i magnitude = _mm256_abs_epi8(w);
         for (int r = 0; r < R; ++r) {
-          const __m256i x = BroadcastFour(tile.quants[r] + b * kQuantBlock + 4 * g);
+          const __m256i x = BroadcastFour(tile.quants[row + r] + b * kQuantBlock + 4 * g);
           const __m256i products = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
           dots[r][p] = _mm256_add_epi32(dots[r][p], SumPairs(products));
         }
@@ -245,42 +245,55 @@ static inline void ByteTile(const Tile& tile, int first) {
     for (int p = 0; p < P; ++p) {
       const __m256 d = LoadHalves(record + p * tile.panel_bytes);
       for (int r = 0; r < R; ++r) {
-        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[r][b]));
+        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[row + r][b]));
         sums[r][p] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(dots[r][p]), sums[r][p]);
       }
     }
   }
   for (int r = 0; r < R; ++r) {
     for (int p = 0; p < P; ++p) {
-      _mm256_storeu_ps(tile.out + r * kTileCols + (first + p) * kLanes, sums[r][p]);
+      _mm256_storeu_ps(tile.out + (row + r) * kTileCols + (first + p) * kLanes, sums[r][p]);
     }
   }
 }
 
 template <int R, int P>
-static inline void TypedTile(const Tile& tile, int first) {
+static inline void TypedTile(const Tile& tile, int row, int first) {
   switch (tile.dtype) {
     case DType::kQ4_0:
-      return NibbleTile<R, P, DType::kQ4_0>(tile, first);
+      return NibbleTile<R, P, DType::kQ4_0>(tile, row, first);
     case DType::kQ4_1:
-      return NibbleTile<R, P, DType::kQ4_1>(tile, first);
+      return NibbleTile<R, P, DType::kQ4_1>(tile, row, first);
     default:
-      return ByteTile<R, P>(tile, first);
+      return ByteTile<R, P>(tile, row, first);
   }
 }
 
-// One panel after the other: few rows wait for the weights' memory, and this is one stream of
-// ascending addresses, which the hardware prefetches best.
-template <int R>
-static inline void Rows(const Tile& tile) {
-  if (tile.rows < R) {
-    if constexpr (R > 1) Rows<R - 1>(tile);
-    return;
+// R rows from `row` on with all panels, P at a time.
+template <int R, int P>
+static inline void Panels(const Tile& tile, int row) {
+  int p = 0;
+  for (; p + P <= tile.panel_count; p += P) TypedTile<R, P>(tile, row, p);
+  if constexpr (P > 1) {
+    for (; p < tile.panel_count; ++p) TypedTile<R, 1>(tile, row, p);
   }
-  for (int p = 0; p < tile.panel_count; ++p) TypedTile<R, 1>(tile, p);
 }
 
-void MultiplyInt8(const Tile& tile) { Rows<kTileRows>(tile); }
+// R rows from `row` on, or as many as there are.
+template <int R, int P>
+static inline void Rows(const Tile& tile, int row) {
+  if (tile.rows - row >= R) return Panels<R, P>(tile, row);
+  if constexpr (R > 1) Rows<R - 1, P>(tile, row);
+}
+
+// The first rows wait for the weights' memory: they take one panel after the other, one stream of
+// ascending addresses, which the hardware prefetches best. The rows after them find the weights in
+// cache and wait for loads of x: pairs of panels share those.
+void MultiplyInt8(const Tile& tile) {
+  constexpr int kRows = 4;
+  Rows<kRows, 1>(tile, 0);
+  for (int row = kRows; row < tile.rows; row += kRows) Rows<kRows, 2>(tile, row);
+}
 
 static inline uint32_t LargestLane(__m256i v) {
   __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));

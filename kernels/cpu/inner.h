@@ -338,7 +338,8 @@ struct Inner {
 
   // The same for quantised panels, block by block through floats.
   template <int R, int P>
-  static void AddBlocks(const Tile& tile, const std::byte* const* panels, F (&sums)[R][P]) {
+  static void AddBlocks(const Tile& tile, const float* const* rows, const std::byte* const* panels,
+                        F (&sums)[R][P]) {
     float chunk[P][kQuantBlock * kLanes];
     const std::byte* chunks[P];
     const float* x[R];
@@ -347,20 +348,20 @@ struct Inner {
         V::UnpackQuants(tile.dtype, panels[p] + b * RecordBytes(tile.dtype), chunk[p]);
         chunks[p] = reinterpret_cast<const std::byte*>(chunk[p]);
       }
-      for (int r = 0; r < R; ++r) x[r] = tile.values[r] + b * kQuantBlock;
+      for (int r = 0; r < R; ++r) x[r] = rows[r] + b * kQuantBlock;
       AddColumns<R, P, DType::kF32>(x, chunks, kQuantBlock, sums);
     }
   }
 
   // R rows times P panels from panel `first` on: R * P independent chains.
   template <int R, int P>
-  static void FloatTile(const Tile& tile, int first) {
+  static void FloatTile(const Tile& tile, int row, int first) {
     const std::byte* panels[P];
     const float* x[R];
     F sums[R][P];
     for (int p = 0; p < P; ++p) panels[p] = tile.panels + (first + p) * tile.panel_bytes;
     for (int r = 0; r < R; ++r) {
-      x[r] = tile.values[r];
+      x[r] = tile.values[row + r];
       for (int p = 0; p < P; ++p) sums[r][p] = V::Set(0.0f);
     }
     switch (tile.dtype) {
@@ -376,31 +377,36 @@ struct Inner {
       case DType::kQ8_0:
       case DType::kQ4_0:
       case DType::kQ4_1:
-        AddBlocks<R, P>(tile, panels, sums);
+        AddBlocks<R, P>(tile, x, panels, sums);
         break;
     }
     for (int r = 0; r < R; ++r) {
       for (int p = 0; p < P; ++p) {
-        V::Store(tile.out + r * kTileCols + (first + p) * kLanes, sums[r][p]);
+        V::Store(tile.out + (row + r) * kTileCols + (first + p) * kLanes, sums[r][p]);
       }
     }
   }
 
+  // R rows from `row` on, or as many as there are, with all panels.
   template <int R>
-  static void FloatRows(const Tile& tile) {
-    if (tile.rows < R) {
-      if constexpr (R > 1) FloatRows<R - 1>(tile);
+  static void FloatRows(const Tile& tile, int row) {
+    if (tile.rows - row < R) {
+      if constexpr (R > 1) FloatRows<R - 1>(tile, row);
       return;
     }
     int p = 0;
     if constexpr (R == 1) {
-      if (tile.panel_count == kTilePanels) return FloatTile<1, kTilePanels>(tile, 0);
+      if (tile.panel_count == kTilePanels) return FloatTile<1, kTilePanels>(tile, row, 0);
     }
-    for (; p + 2 <= tile.panel_count; p += 2) FloatTile<R, 2>(tile, p);
-    if (p < tile.panel_count) FloatTile<R, 1>(tile, p);
+    for (; p + 2 <= tile.panel_count; p += 2) FloatTile<R, 2>(tile, row, p);
+    if (p < tile.panel_count) FloatTile<R, 1>(tile, row, p);
   }
 
-  static void MultiplyFloat(const Tile& tile) { FloatRows<kTileRows>(tile); }
+  static void MultiplyFloat(const Tile& tile) {
+    // Six rows times two panels: twelve chains, two weights and a broadcast in sixteen registers.
+    constexpr int kRows = 6;
+    for (int row = 0; row < tile.rows; row += kRows) FloatRows<kRows>(tile, row);
+  }
 
   static KernelTable Table(const char* name, void (*multiply_int8)(const Tile&),
                            decltype(KernelTable::quantize) quantize) {

@@ -9,7 +9,7 @@ namespace {
 
 // Rows that one task multiplies with one group of panels: few enough to stay in the core's cache
 // while the panels pass, many enough that a panel is read seldom.
-constexpr int64_t kRowChunk = 16 * kTileRows;
+constexpr int64_t kRowChunk = 96;
 
 // Rows of an activation: all in order, or those that `ids` names.
 struct RowSource {
