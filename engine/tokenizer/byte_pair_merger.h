@@ -27,9 +27,9 @@ class BytePairMerger {
   void AddMerge(absl::string_view left, absl::string_view right);
 
   // Appends the ids of `word`. A merged string that is no token becomes the tokens of its bytes; a
-  // byte without a token becomes nothing (the unknown token of such vocabularies is a control token,
-  // which text must not be able to write). n bytes: n log n steps, about 30 n bytes of memory.
-  // Requires a word below 4 GiB.
+  // byte without a token becomes nothing (the unknown token of such vocabularies is a control
+  // token, which text must not be able to write). n bytes: n log n steps, about 30 n bytes of
+  // memory. Requires a word below 4 GiB.
   void Merge(absl::string_view word, std::vector<int32_t>* ids) const;
 
   // The token that is exactly `bytes`, or -1.

@@ -46,9 +46,9 @@ struct ChatInputs {
 
 // What one rendering may cost.
 struct ChatTemplateLimits {
-  int64_t output_bytes = 64 << 20;
-  int64_t steps = 20'000'000;               // nodes evaluated, items visited
-  int64_t copied_bytes = int64_t{1} << 30;  // of all strings made on the way
+  int64_t output_bytes = 32 << 20;
+  int64_t steps = 20'000'000;        // nodes evaluated, items visited
+  int64_t copied_bytes = 512 << 20;  // of all strings made on the way
 };
 
 // Thread-safe: immutable after Parse. Copies share the parsed template.

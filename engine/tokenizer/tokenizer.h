@@ -62,8 +62,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`, up to 1 GiB, in time linear in it but for a logarithm. A byte that the vocabulary
-  // has no token for (SmolLM2 lacks some control characters) becomes nothing.
+  // Ids of `text`, up to 1 GiB, in time linear in it but for a logarithm. A byte that the
+  // vocabulary has no token for (SmolLM2 lacks some control characters) becomes nothing.
   // INVALID_ARGUMENT: `text` is not UTF-8 (the message has the byte offset).
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, SpecialTokens special,
                                               AddBos add_bos) const;

@@ -1,0 +1,110 @@
+// Parser: tokens to the tree that the interpreter walks.
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_JINJA_PARSER_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_JINJA_PARSER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/tokenizer/jinja/ast.h"
+#include "engine/tokenizer/jinja/lexer.h"
+
+namespace tidepool::engine::jinja {
+
+// INVALID_ARGUMENT: not a template; UNIMPLEMENTED: a tag that is not known. Both name the line.
+// Trees are bounded, so that neither parsing nor walking them can overrun a stack.
+absl::StatusOr<Block> ParseTemplate(absl::string_view source);
+
+inline constexpr int kMaxNesting = 100;          // of tags; of brackets
+inline constexpr int kMaxExpressionDepth = 300;  // of operators, a + b + c ... included
+
+// Where the parser stands. Thread-compatible.
+class TokenStream {
+ public:
+  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+
+  const Token& Peek(size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  int line() const { return Peek().line; }
+  Token Next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
+
+  bool IsOperator(absl::string_view text) const { return Is(Token::Kind::kOperator, text); }
+  bool IsName(absl::string_view text) const { return Is(Token::Kind::kName, text); }
+  // Takes the token if it is there.
+  bool TakeOperator(absl::string_view text) { return Take(IsOperator(text)); }
+  bool TakeName(absl::string_view text) { return Take(IsName(text)); }
+
+  absl::Status ExpectOperator(absl::string_view text);
+  absl::Status Expect(Token::Kind kind, absl::string_view what);
+  absl::StatusOr<std::string> ExpectName(absl::string_view what);
+  // INVALID_ARGUMENT "expected WHAT, found ...".
+  absl::Status Unexpected(absl::string_view expected) const;
+
+ private:
+  bool Is(Token::Kind kind, absl::string_view text) const {
+    return Peek().kind == kind && Peek().text == text;
+  }
+  bool Take(bool there) {
+    if (there) ++at_;
+    return there;
+  }
+
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+// Parses expressions. Thread-compatible; the stream outlives it.
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenStream* stream) : stream_(*stream) {}
+
+  absl::StatusOr<ExpressionPtr> Parse();
+  // The iterable of a for loop: an "if" behind it is the loop's own.
+  absl::StatusOr<ExpressionPtr> ParseWithoutCondition();
+  // An expression, or several with commas between them: a tuple.
+  absl::StatusOr<ExpressionPtr> ParseTuple();
+
+ private:
+  using Level = absl::StatusOr<ExpressionPtr> (ExpressionParser::*)();
+
+  absl::StatusOr<ExpressionPtr> ParseOr();
+  absl::StatusOr<ExpressionPtr> ParseAnd();
+  absl::StatusOr<ExpressionPtr> ParseNot();
+  absl::StatusOr<ExpressionPtr> ParseCompare();
+  absl::StatusOr<ExpressionPtr> ParseSum();
+  absl::StatusOr<ExpressionPtr> ParseConcat();
+  absl::StatusOr<ExpressionPtr> ParseProduct();
+  absl::StatusOr<ExpressionPtr> ParsePower();
+  absl::StatusOr<ExpressionPtr> ParseUnary();
+  absl::StatusOr<ExpressionPtr> ParseUnfiltered();
+  absl::StatusOr<ExpressionPtr> ParsePrimary();
+  absl::StatusOr<ExpressionPtr> ParseParentheses();
+  absl::StatusOr<ExpressionPtr> ParseListLiteral();
+  absl::StatusOr<ExpressionPtr> ParseDictLiteral();
+  absl::StatusOr<ExpressionPtr> ParsePostfix(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseFiltersAndTests(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr base);
+  absl::Status ParseArguments(Expression* call);
+  bool StartsTestArgument() const;
+
+  // left OP right OP right ..., for operators of one level.
+  absl::StatusOr<ExpressionPtr> ParseBinary(Level level,
+                                            const std::vector<absl::string_view>& operators);
+  ExpressionPtr Make(Expression::Kind kind, std::string name) const;
+  // Counts the depth; INVALID_ARGUMENT past kMaxExpressionDepth.
+  absl::StatusOr<ExpressionPtr> Finish(ExpressionPtr expression) const;
+
+  TokenStream& stream_;
+  int nesting_ = 0;
+};
+
+}  // namespace tidepool::engine::jinja
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_JINJA_PARSER_H_

@@ -1,0 +1,54 @@
+// Python's string methods on texts, keeping every byte's origin.
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_JINJA_STRINGS_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_JINJA_STRINGS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/tokenizer/jinja/text.h"
+#include "engine/tokenizer/jinja/value.h"
+
+namespace tidepool::engine::jinja {
+
+enum class Side : uint8_t { kLeft, kRight, kBoth };
+
+// Without the characters of `characters` (unset: blanks, as Unicode has them) at its ends.
+Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
+
+// Requires a separator that is not empty. At most `limit` cuts, from the left or from the right;
+// below zero: all.
+std::vector<Text> Split(const Text& text, absl::string_view separator, int64_t limit, Side from);
+// At runs of blanks; none at the ends.
+std::vector<Text> SplitBlanks(const Text& text, int64_t limit);
+std::vector<Text> SplitLines(const Text& text, bool keep_ends);
+
+// At most `limit` times; below zero: always. Keeps origins.
+Text Replace(const Text& text, absl::string_view from, const Text& to, int64_t limit);
+
+enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle };
+// UNIMPLEMENTED: letters outside ASCII.
+absl::StatusOr<Text> ChangeCase(const Text& text, LetterCase letter_case);
+
+// Offsets in bytes of each character, and the size at the end.
+std::vector<size_t> CharacterOffsets(absl::string_view text);
+
+// text[begin:end:step] in characters, Python's rules; unset: left out. Requires step != 0.
+struct SliceBounds {
+  std::optional<int64_t> begin;
+  std::optional<int64_t> end;
+  int64_t step = 1;
+};
+// The indices that a slice of a sequence of `size` items visits, in order.
+std::vector<int64_t> SliceIndices(const SliceBounds& bounds, int64_t size);
+Text SliceText(const Text& text, const SliceBounds& bounds);
+
+bool IsBlank(char32_t c);  // as str.isspace
+
+}  // namespace tidepool::engine::jinja
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_JINJA_STRINGS_H_
