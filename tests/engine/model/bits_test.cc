@@ -1,0 +1,188 @@
+// The laws on bits: what must not change one bit of a model's logits.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "tests/engine/model/golden_data.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::DType;
+using kernels::Isa;
+using kernels::Precision;
+
+struct BitsCase {
+  const char* model;
+  Precision precision;
+};
+
+std::string Name(const testing::TestParamInfo<BitsCase>& test) {
+  return std::string(test.param.model) +
+         (test.param.precision == Precision::kExact ? "_exact" : "_fast");
+}
+
+// Ids of a sequence, longer than two KV blocks.
+std::vector<int32_t> Ids(int64_t count, int seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % 256);
+  return ids;
+}
+
+// As bytes, so that 0.0 is not -0.0 and a NaN is itself.
+bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class BitsTest : public testing::TestWithParam<BitsCase> {
+ protected:
+  static RunOptions Options() {
+    const Precision precision = GetParam().precision;
+    return {.precision = precision,
+            .kv_dtype = precision == Precision::kExact ? DType::kF32 : DType::kF16};
+  }
+  static LoadedModel LoadWith(const RunOptions& options) {
+    return Load(std::string("tests/golden/tiny/") + GetParam().model + ".gguf", options);
+  }
+  static std::vector<float> Logits(const RunOptions& options, absl::Span<const int32_t> ids) {
+    return AllLogits(LoadWith(options).model.get(), ids, 512);
+  }
+};
+
+TEST_P(BitsTest, AnyChunkGivesTheSameBits) {
+  const std::vector<int32_t> ids = Ids(150, 1);
+  const LoadedModel loaded = LoadWith(Options());
+  const std::vector<float> expected = AllLogits(loaded.model.get(), ids, 512);
+  for (const int64_t chunk : {1, 7, 32, 64}) {
+    EXPECT_TRUE(SameBits(AllLogits(loaded.model.get(), ids, chunk), expected)) << "chunk " << chunk;
+  }
+}
+
+TEST_P(BitsTest, AnyThreadsAndIsaGiveTheSameBits) {
+  const std::vector<int32_t> ids = Ids(90, 2);
+  const std::vector<float> expected = Logits(Options(), ids);
+  for (const int threads : {1, 2, 3}) {
+    RunOptions options = Options();
+    options.threads = threads;
+    options.isa = Isa::kPortable;
+    EXPECT_TRUE(SameBits(Logits(options, ids), expected)) << "portable, threads " << threads;
+    if (!kernels::MakeCpuBackend({.isa = Isa::kAvx2}).ok()) continue;
+    options.isa = Isa::kAvx2;
+    EXPECT_TRUE(SameBits(Logits(options, ids), expected)) << "AVX2, threads " << threads;
+  }
+}
+
+// One sequence on its way through a batch.
+struct Walker {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> blocks;
+  int64_t done = 0;
+  std::vector<float> logits;  // of all rows so far
+};
+
+// Sequences move on at random, several in one batch, with blocks strewn over an arena full of NaNs.
+TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
+  const LoadedModel loaded = LoadWith(Options());
+  TransformerModel& model = *loaded.model;
+  std::mt19937 random(5);
+  constexpr int kSequences = 4;
+  constexpr int64_t kSlots = 128;
+  const ContiguousKv kv(model.kv_specs(), kSequences, kSlots);
+  std::memset(kv.bytes().data(), 0xff, kv.bytes().size());
+  std::vector<int32_t> order(kSequences * kSlots / kernels::kKvBlockTokens);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<Walker> walkers(kSequences);
+  for (int i = 0; i < kSequences; ++i) {
+    const int64_t blocks = kSlots / kernels::kKvBlockTokens;
+    walkers[i].ids = Ids(40 + 29 * i, 10 + i);
+    walkers[i].blocks.assign(order.begin() + i * blocks, order.begin() + (i + 1) * blocks);
+  }
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}));
+  std::memset(workspace.Allocate<std::byte>(workspace.capacity()), 0xff, workspace.capacity());
+
+  int64_t left = 0;
+  for (const Walker& walker : walkers) left += static_cast<int64_t>(walker.ids.size());
+  while (left > 0) {
+    Batch batch;
+    std::vector<Walker*> chosen;
+    for (Walker& walker : walkers) {
+      const int64_t rest = static_cast<int64_t>(walker.ids.size()) - walker.done;
+      if (rest == 0 || random() % 3 == 0) continue;
+      const int64_t rows = std::min<int64_t>(rest, 1 + (random() % 2) * (random() % 40));
+      Span span;
+      span.first_slot = walker.done;
+      span.token_ids.assign(walker.ids.begin() + walker.done,
+                            walker.ids.begin() + walker.done + rows);
+      span.logit_rows.resize(rows);
+      std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
+      span.blocks = {walker.blocks};
+      batch.spans.push_back(std::move(span));
+      chosen.push_back(&walker);
+      walker.done += rows;
+      left -= rows;
+    }
+    if (batch.spans.empty()) continue;
+    const auto step = model.Forward(batch, kv.view(), &workspace);
+    ASSERT_TRUE(step.ok()) << step.status();
+    int64_t row = 0;
+    for (size_t s = 0; s < chosen.size(); ++s) {
+      for (int64_t i = 0; i < batch.spans[s].rows(); ++i, ++row) {
+        const float* logits = step->logits.Row(row);
+        chosen[s]->logits.insert(chosen[s]->logits.end(), logits, logits + step->logits.cols);
+      }
+    }
+  }
+  for (const Walker& walker : walkers) {
+    EXPECT_TRUE(SameBits(walker.logits, AllLogits(&model, walker.ids, 512)))
+        << walker.ids.size() << " tokens";
+  }
+}
+
+// Rows that want no logits and rows that do: the same rows come out, in order.
+TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
+  const LoadedModel loaded = LoadWith(Options());
+  TransformerModel& model = *loaded.model;
+  const std::vector<int32_t> ids = Ids(33, 4);
+  const std::vector<float> all = AllLogits(&model, ids, 512);
+  const ContiguousKv kv(model.kv_specs(), 1, 64);
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 33, .logit_rows = 3}));
+  Batch batch;
+  batch.spans.resize(1);
+  batch.spans[0].token_ids = ids;
+  batch.spans[0].logit_rows = {0, 17, 32};
+  batch.spans[0].blocks = kv.blocks(0);
+  const auto step = model.Forward(batch, kv.view(), &workspace);
+  ASSERT_TRUE(step.ok());
+  ASSERT_EQ(step->logits.rows, 3);
+  ASSERT_EQ(step->hidden.rows, 3);
+  for (int i = 0; i < 3; ++i) {
+    const int64_t cols = step->logits.cols;
+    EXPECT_TRUE(
+        SameBits(absl::MakeConstSpan(step->logits.Row(i), cols),
+                 absl::MakeConstSpan(all).subspan(batch.spans[0].logit_rows[i] * cols, cols)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BitsTest,
+                         testing::Values(BitsCase{"llama_f32", Precision::kFast},
+                                         BitsCase{"llama3_rope_f16", Precision::kFast},
+                                         BitsCase{"llama3_rope_f16", Precision::kExact},
+                                         BitsCase{"mistral_bf16", Precision::kFast},
+                                         BitsCase{"mixtral_q4_0", Precision::kFast},
+                                         BitsCase{"mixtral_q4_0", Precision::kExact},
+                                         BitsCase{"qwen2_q8_0", Precision::kFast},
+                                         BitsCase{"qwen2_q8_0", Precision::kExact},
+                                         BitsCase{"qwen2moe_f32", Precision::kExact},
+                                         BitsCase{"qwen3moe_q4_1", Precision::kFast},
+                                         BitsCase{"qwen3moe_q4_1", Precision::kExact}),
+                         Name);
+
+}  // namespace
+}  // namespace tidepool::engine
