@@ -75,6 +75,7 @@ class Sampler {
 
   std::vector<float> adjusted_;
   std::vector<Candidate> candidates_;
+  std::vector<float> weights_;
 };
 
 }  // namespace tidepool::engine
