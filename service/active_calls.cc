@@ -1,0 +1,49 @@
+#include "service/active_calls.h"
+
+#include <algorithm>
+
+namespace tidepool::service {
+
+absl::Status ActiveCalls::Enter() {
+  base::MutexLock lock(&mutex_);
+  if (closed_) {
+    return absl::UnavailableError("the server is shutting down; retry at another, or later");
+  }
+  ++count_;
+  ++total_;
+  return absl::OkStatus();
+}
+
+void ActiveCalls::Leave() {
+  base::MutexLock lock(&mutex_);
+  if (--count_ == 0) changed_.NotifyAll();
+}
+
+int64_t ActiveCalls::count() const {
+  base::MutexLock lock(&mutex_);
+  return count_;
+}
+
+int64_t ActiveCalls::total() const {
+  base::MutexLock lock(&mutex_);
+  return total_;
+}
+
+void ActiveCalls::Close() {
+  base::MutexLock lock(&mutex_);
+  closed_ = true;
+}
+
+void ActiveCalls::Drain(absl::Duration drain) {
+  base::MutexLock lock(&mutex_);
+  until_ = std::min(until_, clock_->Monotonic() + drain);
+  changed_.NotifyAll();
+  while (count_ > 0) {
+    const absl::Duration left = until_ - clock_->Monotonic();
+    if (left <= absl::ZeroDuration()) return;
+    // Long waits are cut, since a duration of centuries does not fit a timer.
+    changed_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
+  }
+}
+
+}  // namespace tidepool::service

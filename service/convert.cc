@@ -1,0 +1,273 @@
+#include "service/convert.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::service {
+namespace {
+
+// gRPC refuses header lists of more than 8 KiB, and a byte can take three there.
+constexpr size_t kMaxMessageBytes = 1024;
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  const int64_t micros = absl::ToUnixMicros(time);
+  google::protobuf::Timestamp stamp;
+  stamp.set_seconds(micros / 1'000'000);
+  stamp.set_nanos(static_cast<int32_t>(micros % 1'000'000) * 1000);
+  return stamp;
+}
+
+v1::FinishReason ToProto(engine::FinishReason reason) {
+  switch (reason) {
+    case engine::FinishReason::kStop: return v1::STOP;
+    case engine::FinishReason::kStopString: return v1::STOP_STRING;
+    case engine::FinishReason::kLength: return v1::LENGTH;
+    case engine::FinishReason::kCancelled: return v1::CANCELLED;
+  }
+  CHECK(false) << "finish reason " << static_cast<int>(reason);
+}
+
+v1::FinishReason ToProto(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kRunning: return v1::FINISH_REASON_UNSPECIFIED;
+    case TurnFinish::kStop: return v1::STOP;
+    case TurnFinish::kLength: return v1::LENGTH;
+    case TurnFinish::kStopString: return v1::STOP_STRING;
+    case TurnFinish::kCancelled: return v1::CANCELLED;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;  // a number of a damaged store
+}
+
+v1::SessionKind ToProto(SessionKind kind) {
+  switch (kind) {
+    case SessionKind::kNew: return v1::SESSION_KIND_UNSPECIFIED;
+    case SessionKind::kTokens: return v1::TOKENS;
+    case SessionKind::kChat: return v1::CHAT;
+  }
+  return v1::SESSION_KIND_UNSPECIFIED;  // a number of a damaged store
+}
+
+void ToProto(const engine::Usage& usage, v1::Usage* out) {
+  out->set_prompt_tokens(usage.prompt_tokens);
+  out->set_cached_tokens(usage.cached_tokens);
+  out->set_completion_tokens(usage.completion_tokens);
+  out->set_queue_seconds(absl::ToDoubleSeconds(usage.queue_time));
+  out->set_prefill_seconds(absl::ToDoubleSeconds(usage.prefill_time));
+  out->set_decode_seconds(absl::ToDoubleSeconds(usage.decode_time));
+  out->set_expert_hits(usage.expert_hits);
+  out->set_expert_misses(usage.expert_misses);
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string message(status.message());
+  if (message.size() > kMaxMessageBytes) {
+    size_t end = kMaxMessageBytes;
+    while (end > 0 && (static_cast<uint8_t>(message[end]) & 0xc0) == 0x80) --end;
+    message.resize(end);
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+engine::SamplingParams FromProto(const v1::Sampling& sampling,
+                                 const engine::SamplingParams& defaults) {
+  engine::SamplingParams out = defaults;
+  if (sampling.has_temperature()) out.temperature = sampling.temperature();
+  if (sampling.has_top_k()) out.top_k = sampling.top_k();
+  if (sampling.has_top_p()) out.top_p = sampling.top_p();
+  if (sampling.has_min_p()) out.min_p = sampling.min_p();
+  if (sampling.has_seed()) out.seed = sampling.seed();
+  if (sampling.has_repetition_penalty()) out.repetition_penalty = sampling.repetition_penalty();
+  if (sampling.has_frequency_penalty()) out.frequency_penalty = sampling.frequency_penalty();
+  if (sampling.has_presence_penalty()) out.presence_penalty = sampling.presence_penalty();
+  for (const auto& [id, bias] : sampling.logit_bias()) out.logit_bias.emplace_back(id, bias);
+  // A map has no order of its own, and equal requests are equal all the way down.
+  std::sort(out.logit_bias.begin(), out.logit_bias.end());
+  return out;
+}
+
+engine::StoppingParams FromProto(const v1::Stopping& stopping) {
+  engine::StoppingParams out;
+  out.max_tokens = stopping.max_tokens();
+  out.stop.assign(stopping.stop().begin(), stopping.stop().end());
+  out.stop_token_ids.assign(stopping.stop_token_ids().begin(), stopping.stop_token_ids().end());
+  out.ignore_eos = stopping.ignore_eos();
+  out.include_stop = stopping.include_stop();
+  return out;
+}
+
+absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
+                                                    absl::Time deadline) {
+  const worker::v1::PrepareResponse& prepared = start.prepared();
+  if (start.prompt_length() != prepared.token_ids_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start.prompt_length is ", start.prompt_length(), ", but ",
+                     prepared.token_ids_size(), " prompt tokens were sent"));
+  }
+  engine::GenerationRequest out;
+  out.token_ids.reserve(prepared.token_ids_size() + start.output_token_ids_size());
+  out.token_ids.assign(prepared.token_ids().begin(), prepared.token_ids().end());
+  out.token_ids.insert(out.token_ids.end(), start.output_token_ids().begin(),
+                       start.output_token_ids().end());
+  out.prompt_length = start.prompt_length();
+  out.choice = start.choice();
+  out.sampling = FromProto(prepared.sampling(), engine::SamplingParams());
+  out.stopping = FromProto(prepared.stopping());
+  out.logprobs = start.logprobs();
+  out.top_logprobs = start.top_logprobs();
+  out.priority = start.priority();
+  out.deadline = deadline;
+  out.credit = start.credit();
+  out.cache_salt = start.caller().principal();
+  return out;
+}
+
+void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out) {
+  out->set_temperature(sampling.temperature);
+  out->set_top_k(sampling.top_k);
+  out->set_top_p(sampling.top_p);
+  out->set_min_p(sampling.min_p);
+  out->set_seed(sampling.seed);
+  out->set_repetition_penalty(sampling.repetition_penalty);
+  out->set_frequency_penalty(sampling.frequency_penalty);
+  out->set_presence_penalty(sampling.presence_penalty);
+  for (const auto& [id, bias] : sampling.logit_bias) (*out->mutable_logit_bias())[id] = bias;
+}
+
+void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out) {
+  out->set_max_tokens(stopping.max_tokens);
+  out->mutable_stop()->Assign(stopping.stop.begin(), stopping.stop.end());
+  out->mutable_stop_token_ids()->Assign(stopping.stop_token_ids.begin(),
+                                        stopping.stop_token_ids.end());
+  out->set_ignore_eos(stopping.ignore_eos);
+  out->set_include_stop(stopping.include_stop);
+}
+
+void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out) {
+  out->set_position(chunk.position);
+  out->mutable_token_ids()->Assign(chunk.token_ids.begin(), chunk.token_ids.end());
+  out->set_text(chunk.text);
+  for (const engine::TokenLogprob& token : chunk.logprobs) {
+    v1::TokenLogprob* to = out->add_logprobs();
+    to->set_token_id(token.token_id);
+    to->set_logprob(token.logprob);
+    for (const auto& [id, logprob] : token.top) {
+      v1::TopLogprob* top = to->add_top();
+      top->set_token_id(id);
+      top->set_logprob(logprob);
+    }
+  }
+  if (!chunk.finish.has_value()) return;
+  out->set_finish_reason(ToProto(*chunk.finish));
+  ToProto(chunk.usage, out->mutable_usage());
+}
+
+void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
+  out->set_sequences_running(stats.sequences_running);
+  out->set_sequences_waiting(stats.sequences_waiting);
+  out->set_kv_blocks_total(stats.kv_blocks_total);
+  out->set_kv_blocks_free(stats.kv_blocks_free);
+  out->set_kv_blocks_cached(stats.kv_blocks_cached);
+  out->set_prompt_tokens_total(stats.prompt_tokens);
+  out->set_cached_prompt_tokens_total(stats.cached_prompt_tokens);
+  out->set_generated_tokens_total(stats.generated_tokens);
+  out->set_requests_finished_total(stats.requests_finished);
+  out->set_requests_cancelled_total(stats.requests_cancelled);
+  out->set_requests_failed_total(stats.requests_failed);
+  out->set_preemptions_total(stats.preemptions);
+  out->set_steps_total(stats.steps);
+  out->set_expert_hits_total(stats.expert_hits);
+  out->set_expert_misses_total(stats.expert_misses);
+  out->set_progress(stats.progress);
+  out->set_workspace_high_water_bytes(stats.workspace_high_water_bytes);
+}
+
+void ToProto(const WorkerModel& model, v1::Model* out) {
+  out->set_name(model.name);
+  out->set_architecture(model.architecture);
+  out->set_digest(model.digest);
+  out->set_context_length(model.context_length);
+  out->set_vocab_size(model.tokenizer->vocab_size());
+  out->set_layers(model.layers);
+  out->set_hidden_size(model.hidden_size);
+  out->set_experts(model.experts);
+  out->set_experts_used(model.experts_used);
+  out->set_has_chat_template(model.chat_template.ok());
+  out->set_weight_bytes(model.weight_bytes);
+  out->set_numerics_id(model.numerics_id);
+}
+
+v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run) {
+  v1::GenerateResponse out;
+  out.set_position(run.position());
+  out.mutable_token_ids()->Swap(run.mutable_token_ids());
+  out.set_text(std::move(*run.mutable_text()));
+  out.mutable_logprobs()->Swap(run.mutable_logprobs());
+  out.set_finish_reason(run.finish_reason());
+  if (run.has_usage()) *out.mutable_usage() = std::move(*run.mutable_usage());
+  return out;
+}
+
+StoredMessage FromProto(const v1::ChatMessage& message) {
+  StoredMessage out = {.role = message.role(), .content = message.content()};
+  if (message.has_name()) out.name = message.name();
+  if (message.has_tool_call_id()) out.tool_call_id = message.tool_call_id();
+  if (message.has_tool_calls_json()) out.tool_calls_json = message.tool_calls_json();
+  return out;
+}
+
+void ToProto(const StoredMessage& message, v1::ChatMessage* out) {
+  out->set_role(message.role);
+  out->set_content(message.content);
+  if (message.name.has_value()) out->set_name(*message.name);
+  if (message.tool_call_id.has_value()) out->set_tool_call_id(*message.tool_call_id);
+  if (message.tool_calls_json.has_value()) out->set_tool_calls_json(*message.tool_calls_json);
+}
+
+void ToProto(const SessionInfo& info, v1::Session* out) {
+  out->set_session_id(info.session_id);
+  out->set_model(info.model);
+  out->set_kind(ToProto(info.kind));
+  *out->mutable_create_time() = ToTimestamp(info.create_time);
+  *out->mutable_update_time() = ToTimestamp(info.update_time);
+  out->set_token_count(info.token_count);
+  out->set_turn_count(info.turn_count);
+  out->set_busy(info.busy);
+}
+
+void ToProto(const SessionLogData& log, v1::Session* out) {
+  ToProto(log.info, out);
+  out->mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
+  for (const StoredTurn& turn : log.turns) {
+    v1::Turn* to = out->add_turns();
+    to->set_request_id(turn.request_id);
+    to->set_start(turn.start);
+    to->set_output_start(turn.output_start);
+    to->set_end(turn.end);
+    for (const StoredMessage& message : turn.messages) ToProto(message, to->add_messages());
+    to->set_finish_reason(ToProto(turn.finish));
+  }
+}
+
+TurnFinish FromProto(v1::FinishReason finish) {
+  switch (finish) {
+    case v1::STOP: return TurnFinish::kStop;
+    case v1::LENGTH: return TurnFinish::kLength;
+    case v1::STOP_STRING: return TurnFinish::kStopString;
+    case v1::CANCELLED: return TurnFinish::kCancelled;
+    default: return TurnFinish::kRunning;
+  }
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,65 @@
+// The one place where wire types become the engine's and back. No proto reaches engine/, and no
+// engine type reaches a client.
+#ifndef TIDEPOOL_SERVICE_CONVERT_H_
+#define TIDEPOOL_SERVICE_CONVERT_H_
+
+#include <grpcpp/support/status.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "service/store/session_store.h"
+#include "service/worker/worker_model.h"
+#include "tidepool/v1/admin.pb.h"
+#include "tidepool/v1/inference.pb.h"
+#include "tidepool/v1/sessions.pb.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// Codes are the same numbers on both sides. Messages are cut to what a header holds.
+grpc::Status ToGrpcStatus(const absl::Status& status);
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// Everything about a request that can be told without its model. INVALID_ARGUMENT names the field and
+// its limit; UNIMPLEMENTED names a field that is not served yet.
+absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
+
+// 1 to 128 of letters, digits, '-', '_', '.', ':'. INVALID_ARGUMENT.
+absl::Status CheckSessionId(absl::string_view session_id);
+
+// The request's parameters, with `defaults` for what it leaves unset. A seed that is unset stays 0:
+// see has_seed().
+engine::SamplingParams FromProto(const v1::Sampling& sampling,
+                                 const engine::SamplingParams& defaults);
+engine::StoppingParams FromProto(const v1::Stopping& stopping);
+// INVALID_ARGUMENT: the prompt's length does not fit its tokens. The engine checks the rest.
+absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
+                                                    absl::Time deadline);
+
+// With every field set.
+void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);
+void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
+void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out);
+void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
+void ToProto(const WorkerModel& model, v1::Model* out);
+
+// What a front relays of a worker's answer: all but the attempt.
+v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run);
+
+StoredMessage FromProto(const v1::ChatMessage& message);
+void ToProto(const StoredMessage& message, v1::ChatMessage* out);
+void ToProto(const SessionInfo& info, v1::Session* out);
+// With its log.
+void ToProto(const SessionLogData& log, v1::Session* out);
+// Of a turn's end; FINISH_REASON_UNSPECIFIED while it runs.
+TurnFinish FromProto(v1::FinishReason finish);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CONVERT_H_

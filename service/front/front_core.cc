@@ -1,0 +1,265 @@
+#include "service/front/front_core.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/utf8.h"
+#include "kernels/base/status_macros.h"
+#include "service/convert.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int kDefaultPage = 100;
+constexpr int kLargestPage = 1000;
+constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
+
+std::string DrawId(absl::string_view prefix) {
+  std::random_device device;
+  return absl::StrCat(prefix, absl::Hex(device(), absl::kZeroPad8),
+                      absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8));
+}
+
+// Collects a generation into one answer. Deletes itself at the end.
+class Collector final : public GenerationSink {
+ public:
+  Collector(Executor* loop, FrontCore::Done<v1::CompleteResponse> done)
+      : loop_(loop), done_(std::move(done)) {
+    answer_.add_completions();
+  }
+
+  void Attach(const std::shared_ptr<Generation>& generation) { generation_ = generation; }
+
+  void Write(v1::GenerateResponse response) override {
+    v1::Completion* completion = answer_.mutable_completions(0);
+    answer_.set_request_id(response.request_id());
+    completion->mutable_text()->append(response.text());
+    completion->mutable_token_ids()->MergeFrom(response.token_ids());
+    completion->mutable_logprobs()->MergeFrom(response.logprobs());
+    completion->set_finish_reason(response.finish_reason());
+    if (response.has_usage()) *answer_.mutable_usage() = response.usage();
+    loop_->Post([weak = generation_] {
+      if (const auto generation = weak.lock()) generation->OnWritten();
+    });
+  }
+
+  void Finish(absl::Status status) override {
+    if (status.ok()) {
+      done_(std::move(answer_));
+    } else {
+      done_(std::move(status));
+    }
+    delete this;
+  }
+
+ private:
+  Executor* loop_;
+  FrontCore::Done<v1::CompleteResponse> done_;
+  std::weak_ptr<Generation> generation_;
+  v1::CompleteResponse answer_;
+};
+
+}  // namespace
+
+FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store,
+                     WorkerSet::Log log)
+    : loop_(loop),
+      clock_(clock),
+      store_(store),
+      workers_(clock, std::move(log)),
+      started_(clock->Monotonic()) {}
+
+std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
+  ++requests_total_;
+  absl::Status status = CheckGenerateRequest(input.request);
+  if (status.ok() && input.request.request_id().empty()) {
+    input.request.set_request_id(DrawId("gen-"));
+  }
+  const std::pair<std::string, std::string> key = {input.principal, input.request.request_id()};
+  if (status.ok() && running_.contains(key)) {
+    status = absl::AlreadyExistsError(
+        absl::StrCat("a request with request_id '", key.second, "' is running"));
+  }
+  if (!status.ok()) {
+    ++requests_failed_total_;
+    sink->Finish(std::move(status));
+    return nullptr;
+  }
+  const GenerationContext context = {.loop = loop_,
+                                     .clock = clock_,
+                                     .workers = &workers_,
+                                     .store = store_,
+                                     .failovers_total = &failovers_total_};
+  auto generation = std::make_shared<Generation>(
+      context, std::move(input), sink, [this, key](const absl::Status& end) {
+        if (!end.ok()) ++requests_failed_total_;
+        running_.erase(key);
+      });
+  running_[key] = generation;
+  // Once the caller has it: the start can already be the end.
+  loop_->Post([generation] { generation->Start(); });
+  return generation;
+}
+
+void FrontCore::Complete(GenerationInput input, Done<v1::CompleteResponse> done,
+                         std::function<void(std::shared_ptr<Generation>)> on_start) {
+  auto* collector = new Collector(loop_, std::move(done));
+  const std::shared_ptr<Generation> generation = Generate(std::move(input), collector);
+  if (generation == nullptr) return;
+  collector->Attach(generation);
+  on_start(generation);
+}
+
+absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const {
+  ASSIGN_OR_RETURN(const v1::Model found, workers_.FindModel(model));
+  return workers_.Pick({.model_digest = found.digest()});
+}
+
+void FrontCore::Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+                         Done<v1::TokenizeResponse> done) {
+  const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
+  if (!worker.ok()) return done(worker.status());
+  worker->link->Tokenize(std::move(request), deadline, std::move(done));
+}
+
+void FrontCore::Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+                           Done<v1::DetokenizeResponse> done) {
+  const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
+  if (!worker.ok()) return done(worker.status());
+  worker->link->Detokenize(std::move(request), deadline, std::move(done));
+}
+
+void FrontCore::ListModels(Done<v1::ListModelsResponse> done) {
+  v1::ListModelsResponse response;
+  for (v1::Model& model : workers_.Models()) *response.add_models() = std::move(model);
+  done(std::move(response));
+}
+
+void FrontCore::GetModel(const v1::GetModelRequest& request, Done<v1::Model> done) {
+  done(workers_.FindModel(request.model()));
+}
+
+void FrontCore::CreateSession(const v1::CreateSessionRequest& request,
+                              const std::string& principal, Done<v1::Session> done) {
+  if (request.has_session_id()) {
+    if (absl::Status status = CheckSessionId(request.session_id()); !status.ok()) {
+      return done(std::move(status));
+    }
+  }
+  const absl::StatusOr<v1::Model> model = workers_.FindModel(request.model());
+  if (!model.ok()) return done(model.status());
+  store_->Create(
+      {.session_id = request.has_session_id() ? request.session_id() : DrawId("s-"),
+       .principal = principal,
+       .model = model->name(),
+       .model_digest = model->digest()},
+      [done = std::move(done)](absl::StatusOr<SessionInfo> info) {
+        if (!info.ok()) return done(info.status());
+        v1::Session session;
+        ToProto(*info, &session);
+        done(std::move(session));
+      });
+}
+
+void FrontCore::GetSession(const v1::GetSessionRequest& request, const std::string& principal,
+                           Done<v1::Session> done) {
+  store_->Get(principal, request.session_id(),
+              [done = std::move(done)](absl::StatusOr<SessionLogData> log) {
+                if (!log.ok()) return done(log.status());
+                v1::Session session;
+                ToProto(*log, &session);
+                done(std::move(session));
+              });
+}
+
+void FrontCore::ListSessions(const v1::ListSessionsRequest& request, const std::string& principal,
+                             Done<v1::ListSessionsResponse> done) {
+  const int size = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  if (size < 0 || size > kLargestPage) {
+    return done(absl::InvalidArgumentError(
+        absl::StrCat("page_size is ", size, "; accepted: 1 to ", kLargestPage, ", or 0 for ",
+                     kDefaultPage)));
+  }
+  store_->List(principal, size, request.page_token(),
+               [done = std::move(done)](absl::StatusOr<SessionPage> page) {
+                 if (!page.ok()) return done(page.status());
+                 v1::ListSessionsResponse response;
+                 for (const SessionInfo& info : page->sessions) {
+                   ToProto(info, response.add_sessions());
+                 }
+                 response.set_next_page_token(page->next_page_token);
+                 done(std::move(response));
+               });
+}
+
+void FrontCore::DeleteSession(const v1::DeleteSessionRequest& request,
+                              const std::string& principal,
+                              Done<v1::DeleteSessionResponse> done) {
+  store_->Delete(principal, request.session_id(), [done = std::move(done)](absl::Status status) {
+    if (!status.ok()) return done(std::move(status));
+    done(v1::DeleteSessionResponse());
+  });
+}
+
+void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done) {
+  // Filled by one answer after another; the last one sends it.
+  struct Gathering {
+    v1::GetStatsResponse response;
+    int open = 0;
+    Done<v1::GetStatsResponse> done;
+  };
+  auto gathering = std::make_shared<Gathering>();
+  v1::FrontStats* front = gathering->response.mutable_front();
+  front->set_uptime_seconds(absl::ToDoubleSeconds(clock_->Monotonic() - started_));
+  front->set_streams_running(running_.size());
+  front->set_requests_total(requests_total_);
+  front->set_requests_failed_total(requests_failed_total_);
+  front->set_failovers_total(failovers_total_);
+  gathering->done = std::move(done);
+  const auto finish_one = [gathering] {
+    if (--gathering->open == 0) gathering->done(std::move(gathering->response));
+  };
+
+  std::vector<const WorkerSet::Member*> asked;
+  for (const auto& member : workers_.members()) {
+    if (!request.has_worker_id() || request.worker_id() == member->view.name) {
+      asked.push_back(member.get());
+    }
+  }
+  if (request.has_worker_id() && asked.empty()) {
+    return gathering->done(
+        absl::NotFoundError(absl::StrCat("no worker has the id '", request.worker_id(), "'")));
+  }
+  gathering->open = static_cast<int>(asked.size()) + 1;
+  const absl::Time deadline = clock_->Now() + kStatsTimeout;
+  for (const WorkerSet::Member* member : asked) {
+    v1::WorkerStats* stats = gathering->response.add_workers();
+    stats->set_worker_id(member->view.name);
+    stats->set_address(member->link->address());
+    member->link->GetStats(
+        deadline, [gathering, finish_one, stats](absl::StatusOr<v1::GetStatsResponse> answer) {
+          const std::string address = stats->address();
+          if (answer.ok() && answer->workers_size() == 1) *stats = answer->workers(0);
+          stats->set_address(address);
+          stats->set_status_code(static_cast<int>(answer.status().code()));
+          stats->set_status_message(std::string(answer.status().message()));
+          finish_one();
+        });
+  }
+  store_->Count([loop = loop_, gathering, finish_one](absl::StatusOr<int64_t> count) {
+    loop->Post([gathering, finish_one, count] {
+      if (count.ok()) gathering->response.mutable_front()->set_sessions(*count);
+      finish_one();
+    });
+  });
+}
+
+void FrontCore::CancelAll(const absl::Status& status) {
+  std::vector<std::shared_ptr<Generation>> all;
+  for (const auto& [key, generation] : running_) all.push_back(generation);
+  for (const auto& generation : all) generation->Cancel(status);
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,83 @@
+// FrontCore: the front without its wire: workers, sessions, and the generations that run.
+#ifndef TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
+#define TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "service/event_loop.h"
+#include "service/front/generation.h"
+#include "service/front/worker_set.h"
+#include "service/store/session_store.h"
+#include "tidepool/v1/admin.pb.h"
+#include "tidepool/v1/inference.pb.h"
+#include "tidepool/v1/sessions.pb.h"
+
+namespace tidepool::service {
+
+// Loop only, answers included, but for what is said otherwise.
+class FrontCore {
+ public:
+  template <typename T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+
+  // All outlive the core; `log` may be called on the loop.
+  FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, WorkerSet::Log log);
+
+  WorkerSet* workers() { return &workers_; }
+  Executor* loop() { return loop_; }  // thread-safe
+
+  // Null when the request was refused; the sink has been told then.
+  std::shared_ptr<Generation> Generate(GenerationInput input, GenerationSink* sink);
+  void Complete(GenerationInput input, Done<v1::CompleteResponse> done,
+                std::function<void(std::shared_ptr<Generation>)> on_start);
+
+  void Tokenize(v1::TokenizeRequest request, absl::Time deadline, Done<v1::TokenizeResponse> done);
+  void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+                  Done<v1::DetokenizeResponse> done);
+  void ListModels(Done<v1::ListModelsResponse> done);
+  void GetModel(const v1::GetModelRequest& request, Done<v1::Model> done);
+
+  void CreateSession(const v1::CreateSessionRequest& request, const std::string& principal,
+                     Done<v1::Session> done);
+  void GetSession(const v1::GetSessionRequest& request, const std::string& principal,
+                  Done<v1::Session> done);
+  void ListSessions(const v1::ListSessionsRequest& request, const std::string& principal,
+                    Done<v1::ListSessionsResponse> done);
+  void DeleteSession(const v1::DeleteSessionRequest& request, const std::string& principal,
+                     Done<v1::DeleteSessionResponse> done);
+
+  void GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done);
+
+  // Ends every generation with this status.
+  void CancelAll(const absl::Status& status);
+
+ private:
+  // A worker for a call about text, not about a prompt.
+  absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
+
+  Executor* loop_;
+  const base::Clock* clock_;
+  SessionStore* store_;
+  WorkerSet workers_;
+  const absl::Duration started_;
+  // By principal and request_id.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
+  int64_t requests_total_ = 0;
+  int64_t requests_failed_total_ = 0;
+  int64_t failovers_total_ = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_

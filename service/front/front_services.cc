@@ -1,0 +1,275 @@
+#include "service/front/front_services.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <utility>
+
+#include "service/raw_unary.h"
+#include "tidepool/v1/admin.grpc.pb.h"
+#include "tidepool/v1/inference.grpc.pb.h"
+#include "tidepool/v1/sessions.grpc.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// Every caller is the same one as long as there are no tokens to tell them apart.
+constexpr char kPrincipal[] = "";
+
+struct FrontDeps {
+  FrontCore* core;
+  ActiveCalls* calls;
+};
+
+// A Generate on the wire. Deletes itself on the loop, behind everything that was posted there for it.
+class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
+ public:
+  GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, absl::Time deadline)
+      : deps_(deps) {
+    GenerationInput input = {.principal = kPrincipal, .deadline = deadline};
+    absl::Status status = ParseBytes(bytes, &input.request);
+    if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
+    if (!status.ok()) {
+      grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
+      return;
+    }
+    loop()->Post([this, input = std::move(input)]() mutable {
+      generation_ = deps_.core->Generate(std::move(input), this);
+    });
+  }
+
+  void Write(v1::GenerateResponse response) override {
+    bytes_ = ToBytes(response);
+    StartWrite(&bytes_);
+  }
+  void Finish(absl::Status status) override {
+    grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
+  }
+
+  void OnWriteDone(bool ok) override {
+    loop()->Post([this, ok] {
+      if (generation_ == nullptr) return;
+      ok ? generation_->OnWritten() : generation_->Cancel(ClientGone());
+    });
+  }
+  void OnCancel() override {
+    loop()->Post([this] {
+      if (generation_ != nullptr) generation_->Cancel(ClientGone());
+    });
+  }
+  void OnDone() override {
+    loop()->Post([this] { delete this; });
+  }
+
+ private:
+  ~GenerateReactor() override {
+    if (entered_) deps_.calls->Leave();
+  }
+
+  static absl::Status ClientGone() {
+    return absl::CancelledError("the client cancelled, or its deadline passed");
+  }
+  Executor* loop() { return deps_.core->loop(); }
+
+  const FrontDeps deps_;
+  bool entered_ = false;
+  std::shared_ptr<Generation> generation_;  // loop only
+  ByteBuffer bytes_;
+};
+
+// A Complete on the wire: as GenerateReactor, with one answer.
+class CompleteReactor final : public ServerUnaryReactor {
+ public:
+  CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
+                  absl::Time deadline)
+      : deps_(deps) {
+    GenerationInput input = {.principal = kPrincipal, .deadline = deadline};
+    absl::Status status = ParseBytes(bytes, &input.request);
+    if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
+    if (!status.ok()) {
+      Finish(ToGrpcStatus(status));
+      return;
+    }
+    loop()->Post([this, answer, input = std::move(input)]() mutable {
+      deps_.core->Complete(
+          std::move(input),
+          [this, answer](absl::StatusOr<v1::CompleteResponse> response) {
+            if (response.ok()) *answer = ToBytes(*response);
+            Finish(ToGrpcStatus(response.status()));
+          },
+          [this](std::shared_ptr<Generation> generation) { generation_ = std::move(generation); });
+    });
+  }
+
+  void OnCancel() override {
+    loop()->Post([this] {
+      if (generation_ != nullptr) generation_->Cancel(absl::CancelledError("cancelled"));
+    });
+  }
+  void OnDone() override {
+    loop()->Post([this] { delete this; });
+  }
+
+ private:
+  ~CompleteReactor() override {
+    if (entered_) deps_.calls->Leave();
+  }
+  Executor* loop() { return deps_.core->loop(); }
+
+  const FrontDeps deps_;
+  bool entered_ = false;
+  std::shared_ptr<Generation> generation_;  // loop only
+};
+
+// A unary call that FrontCore answers: counted, parsed, and run on the loop.
+template <typename Request, typename Response, typename Handler>
+ServerUnaryReactor* OnLoop(const FrontDeps& deps, CallbackServerContext* context,
+                           const ByteBuffer* request, ByteBuffer* response, Handler handler) {
+  return AnswerUnary<Request, Response>(
+      context, request, response, [deps, handler = std::move(handler)](Request parsed, auto done) {
+        if (absl::Status status = deps.calls->Enter(); !status.ok()) return done(status);
+        auto counted = [calls = deps.calls, done](absl::StatusOr<Response> result) {
+          done(std::move(result));
+          calls->Leave();
+        };
+        deps.core->loop()->Post([core = deps.core, handler, parsed = std::move(parsed),
+                                 counted = std::move(counted)]() mutable {
+          handler(core, std::move(parsed), std::move(counted));
+        });
+      });
+}
+
+using InferenceBase = v1::Inference::WithRawCallbackMethod_Generate<
+    v1::Inference::WithRawCallbackMethod_Complete<v1::Inference::WithRawCallbackMethod_Tokenize<
+        v1::Inference::WithRawCallbackMethod_Detokenize<
+            v1::Inference::WithRawCallbackMethod_ListModels<
+                v1::Inference::WithRawCallbackMethod_GetModel<v1::Inference::Service>>>>>>;
+
+class InferenceService final : public InferenceBase {
+ public:
+  explicit InferenceService(const FrontDeps& deps) : deps_(deps) {}
+
+  grpc::ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
+                                                 const ByteBuffer* request) override {
+    return new GenerateReactor(deps_, *request, DeadlineOf(*context));
+  }
+  ServerUnaryReactor* Complete(CallbackServerContext* context, const ByteBuffer* request,
+                               ByteBuffer* response) override {
+    return new CompleteReactor(deps_, *request, response, DeadlineOf(*context));
+  }
+  ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* request,
+                               ByteBuffer* response) override {
+    return OnLoop<v1::TokenizeRequest, v1::TokenizeResponse>(
+        deps_, context, request, response,
+        [deadline = DeadlineOf(*context)](FrontCore* core, v1::TokenizeRequest asked, auto done) {
+          core->Tokenize(std::move(asked), deadline, std::move(done));
+        });
+  }
+  ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* request,
+                                 ByteBuffer* response) override {
+    return OnLoop<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+        deps_, context, request, response,
+        [deadline = DeadlineOf(*context)](FrontCore* core, v1::DetokenizeRequest asked, auto done) {
+          core->Detokenize(std::move(asked), deadline, std::move(done));
+        });
+  }
+  ServerUnaryReactor* ListModels(CallbackServerContext* context, const ByteBuffer* request,
+                                 ByteBuffer* response) override {
+    return OnLoop<v1::ListModelsRequest, v1::ListModelsResponse>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::ListModelsRequest&, auto done) {
+          core->ListModels(std::move(done));
+        });
+  }
+  ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* request,
+                               ByteBuffer* response) override {
+    return OnLoop<v1::GetModelRequest, v1::Model>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::GetModelRequest& asked, auto done) {
+          core->GetModel(asked, std::move(done));
+        });
+  }
+
+ private:
+  const FrontDeps deps_;
+};
+
+using SessionsBase = v1::Sessions::WithRawCallbackMethod_CreateSession<
+    v1::Sessions::WithRawCallbackMethod_GetSession<v1::Sessions::WithRawCallbackMethod_ListSessions<
+        v1::Sessions::WithRawCallbackMethod_DeleteSession<v1::Sessions::Service>>>>;
+
+class SessionsService final : public SessionsBase {
+ public:
+  explicit SessionsService(const FrontDeps& deps) : deps_(deps) {}
+
+  ServerUnaryReactor* CreateSession(CallbackServerContext* context, const ByteBuffer* request,
+                                    ByteBuffer* response) override {
+    return OnLoop<v1::CreateSessionRequest, v1::Session>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::CreateSessionRequest& asked, auto done) {
+          core->CreateSession(asked, kPrincipal, std::move(done));
+        });
+  }
+  ServerUnaryReactor* GetSession(CallbackServerContext* context, const ByteBuffer* request,
+                                 ByteBuffer* response) override {
+    return OnLoop<v1::GetSessionRequest, v1::Session>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::GetSessionRequest& asked, auto done) {
+          core->GetSession(asked, kPrincipal, std::move(done));
+        });
+  }
+  ServerUnaryReactor* ListSessions(CallbackServerContext* context, const ByteBuffer* request,
+                                   ByteBuffer* response) override {
+    return OnLoop<v1::ListSessionsRequest, v1::ListSessionsResponse>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::ListSessionsRequest& asked, auto done) {
+          core->ListSessions(asked, kPrincipal, std::move(done));
+        });
+  }
+  ServerUnaryReactor* DeleteSession(CallbackServerContext* context, const ByteBuffer* request,
+                                    ByteBuffer* response) override {
+    return OnLoop<v1::DeleteSessionRequest, v1::DeleteSessionResponse>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::DeleteSessionRequest& asked, auto done) {
+          core->DeleteSession(asked, kPrincipal, std::move(done));
+        });
+  }
+
+ private:
+  const FrontDeps deps_;
+};
+
+class AdminService final : public v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::Service> {
+ public:
+  explicit AdminService(const FrontDeps& deps) : deps_(deps) {}
+
+  ServerUnaryReactor* GetStats(CallbackServerContext* context, const ByteBuffer* request,
+                               ByteBuffer* response) override {
+    return OnLoop<v1::GetStatsRequest, v1::GetStatsResponse>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::GetStatsRequest& asked, auto done) {
+          core->GetStats(asked, std::move(done));
+        });
+  }
+
+ private:
+  const FrontDeps deps_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<grpc::Service>> MakeFrontServices(FrontCore* core,
+                                                              ActiveCalls* calls) {
+  const FrontDeps deps = {.core = core, .calls = calls};
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(std::make_unique<InferenceService>(deps));
+  services.push_back(std::make_unique<SessionsService>(deps));
+  services.push_back(std::make_unique<AdminService>(deps));
+  return services;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,375 @@
+#include "service/front/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/convert.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kLease = absl::Seconds(10);
+constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
+constexpr absl::Duration kWorkerWait = absl::Seconds(30);
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
+
+// The worker or the way to it failed, not the request: another worker can do better.
+bool IsWorkerFailure(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
+         absl::IsDataLoss(status);
+}
+
+// Appends `next` to a message that has no finish yet.
+void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
+  into->mutable_text()->append(next.text());
+  into->mutable_token_ids()->MergeFrom(next.token_ids());
+  into->mutable_logprobs()->MergeFrom(next.logprobs());
+  into->set_finish_reason(next.finish_reason());
+  if (next.has_usage()) *into->mutable_usage() = std::move(*next.mutable_usage());
+}
+
+}  // namespace
+
+Generation::Generation(const GenerationContext& context, GenerationInput input,
+                       GenerationSink* sink, std::function<void(const absl::Status&)> on_end)
+    : context_(context),
+      input_(std::move(input)),
+      sink_(sink),
+      on_end_(std::move(on_end)) {}
+
+void Generation::Start() { has_session() ? BeginTurn() : FindModel(); }
+
+void Generation::BeginTurn() {
+  // Holds the generation: a lease that arrives too late must still be given back.
+  context_.store->BeginTurn({.session_id = input_.request.session_id(),
+                             .principal = input_.principal,
+                             .request_id = input_.request.request_id(),
+                             .lease = kLease},
+                            [self = shared_from_this()](absl::StatusOr<OpenTurn> turn) {
+                              self->context_.loop->Post([self, turn = std::move(turn)]() mutable {
+                                self->OnTurn(std::move(turn));
+                              });
+                            });
+}
+
+void Generation::OnTurn(absl::StatusOr<OpenTurn> turn) {
+  if (!turn.ok()) return End(turn.status());
+  turn_ = *std::move(turn);
+  lease_held_ = true;
+  sent_length_ = logged_length_ = turn_.log.info.token_count;
+  if (sink_ == nullptr) return CloseTurn();
+  if (absl::Status status = CheckTurn(); !status.ok()) return End(std::move(status));
+  KeepLease();
+  FindModel();
+}
+
+absl::Status Generation::CheckTurn() const {
+  const SessionInfo& info = turn_.log.info;
+  const bool chat = input_.request.has_chat();
+  if (info.kind != SessionKind::kNew && (info.kind == SessionKind::kChat) != chat) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "session '", info.session_id, "' holds ", chat ? "tokens" : "chat messages",
+        ": send its turns as ", chat ? "text or token_ids" : "chat", ", or make a new session"));
+  }
+  if (input_.request.has_model() && input_.request.model() != info.model) {
+    return absl::FailedPreconditionError(absl::StrCat("session '", info.session_id,
+                                                      "' belongs to model '", info.model, "', not '",
+                                                      input_.request.model(), "'"));
+  }
+  return absl::OkStatus();
+}
+
+void Generation::KeepLease() {
+  context_.loop->PostAfter(kLeaseRenewal, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->turn_finished_) return;
+    const auto on_renewed = [weak, loop = self->context_.loop](absl::Status status) {
+      if (status.ok()) return;
+      loop->Post([weak, status] {
+        if (const auto live = weak.lock(); live != nullptr && !live->turn_finished_) {
+          live->End(status);
+        }
+      });
+    };
+    self->context_.store->RenewLease(self->turn_.log.info.session_id, self->turn_.epoch, kLease,
+                                     on_renewed);
+    self->KeepLease();
+  });
+}
+
+void Generation::FindModel() {
+  const std::string& name = has_session() ? turn_.log.info.model : input_.request.model();
+  absl::StatusOr<v1::Model> model = context_.workers->FindModel(name);
+  if (absl::IsUnavailable(model.status())) {
+    return WaitForWorkers(&Generation::FindModel, model.status());
+  }
+  if (!model.ok()) return End(model.status());
+  model_ = *std::move(model);
+  const SessionInfo& info = turn_.log.info;
+  if (has_session() && info.model_digest != model_.digest()) {
+    return End(absl::FailedPreconditionError(
+        absl::StrCat("session '", info.session_id, "' was made with other weights of model '",
+                     info.model, "' (digest ", info.model_digest, ", now ", model_.digest(),
+                     "); make a new session")));
+  }
+  Prepare();
+}
+
+void Generation::Prepare() {
+  const absl::StatusOr<PickedWorker> worker = context_.workers->Pick(MakePick());
+  if (!worker.ok()) return WaitForWorkers(&Generation::Prepare, worker.status());
+  worker::v1::PrepareRequest request;
+  *request.mutable_request() = input_.request;
+  request.mutable_caller()->set_principal(input_.principal);
+  if (has_session()) {
+    const SessionLogData& log = turn_.log;
+    request.mutable_session()->mutable_token_ids()->Assign(log.token_ids.begin(),
+                                                           log.token_ids.end());
+    for (const StoredTurn& turn : log.turns) {
+      for (const StoredMessage& message : turn.messages) {
+        ToProto(message, request.mutable_session()->add_messages());
+      }
+    }
+  }
+  worker->link->Prepare(std::move(request), input_.deadline,
+                        [weak = weak_from_this(), link = worker->link, name = worker->name](
+                            absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+                          if (const auto self = weak.lock(); self && self->sink_ != nullptr) {
+                            self->OnPrepared(link, name, std::move(prepared));
+                          }
+                        });
+}
+
+void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
+                            absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+  if (IsWorkerFailure(prepared.status())) {
+    context_.workers->NoteFailure(link, prepared.status());
+    failed_workers_.push_back(worker);
+    return Retry(prepared.status(), &Generation::Prepare);
+  }
+  if (!prepared.ok()) return End(prepared.status());
+  prepared_ = *std::move(prepared);
+  failed_workers_.clear();
+  attempt_ = 0;
+  Run();
+}
+
+PickRequest Generation::MakePick() const {
+  PickRequest pick = {.model_digest = model_.digest(),
+                      .prompt_tokens = prepared_.token_ids_size() +
+                                       static_cast<int64_t>(output_ids_.size()),
+                      .preferred_numerics_id = numerics_id_,
+                      .avoid = failed_workers_};
+  pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
+  if (has_session()) {
+    pick.affinity = input_.request.session_id();
+  } else if (!pick.block_hashes.empty()) {
+    pick.affinity = absl::StrCat(pick.block_hashes.front());
+  }
+  return pick;
+}
+
+void Generation::Run() {
+  absl::StatusOr<PickedWorker> worker = context_.workers->Pick(MakePick());
+  if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
+  worker_ = *std::move(worker);
+  if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
+  numerics_changed_ = numerics_changed_ ||
+                      (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
+  context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
+  RunEvents events;
+  // Both can end this generation, and so what owns it: it stays until they are done.
+  events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
+    const auto self = shared_from_this();
+    self->OnResponse(attempt, std::move(response));
+  };
+  events.on_end = [this, attempt = attempt_](absl::Status status) {
+    const auto self = shared_from_this();
+    self->OnRunEnd(attempt, std::move(status));
+  };
+  call_ = worker_.link->Run(MakeStart(), input_.deadline, std::move(events));
+}
+
+worker::v1::Start Generation::MakeStart() const {
+  const v1::GenerateRequest& request = input_.request;
+  worker::v1::Start start;
+  *start.mutable_prepared() = prepared_;
+  start.mutable_prepared()->clear_block_hashes();
+  start.set_prompt_length(prepared_.token_ids_size());
+  start.mutable_output_token_ids()->Assign(output_ids_.begin(), output_ids_.end());
+  start.set_attempt(attempt_);
+  start.mutable_caller()->set_principal(input_.principal);
+  start.set_priority(request.priority());
+  start.set_credit(kWindowTokens - untaken_tokens_);
+  start.set_logprobs(request.logprobs());
+  start.set_top_logprobs(request.top_logprobs());
+  start.set_request_id(request.request_id());
+  return start;
+}
+
+void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
+  if (sink_ == nullptr || attempt != attempt_ || finish_received_) return;
+  const int64_t next = static_cast<int64_t>(output_ids_.size());
+  if (response.attempt() != attempt || response.position() != next) {
+    return End(absl::InternalError(absl::StrCat("worker ", worker_.name, " answered position ",
+                                                response.position(), " instead of ", next)));
+  }
+  output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
+  untaken_tokens_ += response.token_ids_size();
+  Outgoing out = {.response = ToGenerateResponse(std::move(response))};
+  out.response.set_request_id(input_.request.request_id());
+  if (out.response.has_usage()) out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
+  finish_received_ = out.response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  out.logged = !has_session();
+  queue_.push_back(std::move(out));
+  has_session() ? AppendToLog(queue_.back().response) : SendNext();
+}
+
+void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
+  if (sink_ == nullptr || attempt != attempt_) return;
+  call_.reset();
+  if (finish_received_) return;
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (IsWorkerFailure(status)) {
+    context_.workers->NoteFailure(worker_.link, status);
+    failed_workers_.push_back(worker_.name);
+    ++*context_.failovers_total;
+    return Retry(std::move(status), &Generation::Run);
+  }
+  // A full queue is told by a worker that is well; another may have room.
+  if (absl::IsResourceExhausted(status)) {
+    failed_workers_.push_back(worker_.name);
+    const absl::StatusOr<PickedWorker> other = context_.workers->Pick(MakePick());
+    const bool fresh = other.ok() && std::find(failed_workers_.begin(), failed_workers_.end(),
+                                               other->name) == failed_workers_.end();
+    if (fresh) return Retry(std::move(status), &Generation::Run);
+  }
+  End(std::move(status));
+}
+
+void Generation::Retry(absl::Status status, void (Generation::*step)()) {
+  if (++attempt_ >= kMaxAttempts) {
+    if (absl::IsResourceExhausted(status)) return End(std::move(status));
+    return End(absl::InternalError(
+        absl::StrCat(kMaxAttempts, " workers failed this request; the last: ", status.message())));
+  }
+  context_.loop->PostAfter(kRetryDelay * attempt_, [weak = weak_from_this(), step] {
+    if (const auto self = weak.lock(); self && self->sink_ != nullptr) (self.get()->*step)();
+  });
+}
+
+void Generation::WaitForWorkers(void (Generation::*step)(), absl::Status reason) {
+  const absl::Duration now = context_.clock->Monotonic();
+  if (!std::exchange(waited_, true)) {
+    give_up_ = now + std::min(kWorkerWait, input_.deadline - context_.clock->Now());
+  }
+  if (now >= give_up_) return End(std::move(reason));
+  const int64_t wait = ++waits_;
+  const auto resume = [weak = weak_from_this(), wait, step] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->waits_ != wait) return;
+    ++self->waits_;
+    (self.get()->*step)();
+  };
+  context_.workers->WhenChanged(resume);
+  // One more try then, which finds the time over.
+  context_.loop->PostAfter(give_up_ - now, resume);
+}
+
+void Generation::AppendToLog(const v1::GenerateResponse& response) {
+  AppendRequest append = {.session_id = turn_.log.info.session_id,
+                          .epoch = turn_.epoch,
+                          .expected_length = sent_length_};
+  if (!std::exchange(turn_begun_, true)) {
+    const int64_t kept = prepared_.session_tokens_kept();
+    append.begin = TurnStart{
+        .request_id = input_.request.request_id(),
+        .kind = input_.request.has_chat() ? SessionKind::kChat : SessionKind::kTokens,
+        .kept = kept,
+        .input_ids = {prepared_.token_ids().begin() + kept, prepared_.token_ids().end()}};
+    for (const v1::ChatMessage& message : input_.request.chat().messages()) {
+      append.begin->messages.push_back(FromProto(message));
+    }
+    sent_length_ = prepared_.token_ids_size();
+  }
+  append.output_ids.assign(response.token_ids().begin(), response.token_ids().end());
+  append.output_text = response.text();
+  append.finish = FromProto(response.finish_reason());
+  turn_finished_ = append.finish != TurnFinish::kRunning;
+  sent_length_ += response.token_ids_size();
+  context_.store->Append(
+      std::move(append), [self = shared_from_this(), length = sent_length_](absl::Status status) {
+        self->context_.loop->Post([self, status, length] { self->OnLogged(status, length); });
+      });
+}
+
+void Generation::OnLogged(absl::Status status, int64_t length) {
+  if (log_failed_) return;
+  if (!status.ok()) {
+    log_failed_ = true;
+    if (sink_ == nullptr) return CloseTurn();
+    return End(std::move(status));
+  }
+  logged_length_ = length;
+  for (Outgoing& out : queue_) {
+    if (out.logged) continue;
+    out.logged = true;
+    break;
+  }
+  SendNext();
+}
+
+void Generation::CloseTurn() {
+  if (!lease_held_) return;
+  const auto ignore = [](absl::Status) {};  // the lease expires by itself
+  const std::string& session_id = turn_.log.info.session_id;
+  // Nothing of this turn is in the log, or all of it.
+  const bool nothing_logged = !turn_begun_ || (log_failed_ && logged_length_ == turn_.log.info.token_count);
+  if (nothing_logged) return context_.store->ReleaseLease(session_id, turn_.epoch, ignore);
+  if (turn_finished_ && !log_failed_) return;
+  turn_finished_ = true;
+  context_.store->Append({.session_id = session_id,
+                          .epoch = turn_.epoch,
+                          .expected_length = log_failed_ ? logged_length_ : sent_length_,
+                          .finish = TurnFinish::kCancelled},
+                         ignore);
+}
+
+void Generation::SendNext() {
+  if (sink_ == nullptr || writing_ || queue_.empty() || !queue_.front().logged) return;
+  v1::GenerateResponse response = std::move(queue_.front().response);
+  queue_.pop_front();
+  // A client that reads slowly gets what has collected as one message.
+  while (!queue_.empty() && queue_.front().logged) {
+    Merge(std::move(queue_.front().response), &response);
+    queue_.pop_front();
+  }
+  writing_ = true;
+  writing_tokens_ = response.token_ids_size();
+  writing_last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  sink_->Write(std::move(response));
+}
+
+void Generation::OnWritten() {
+  if (sink_ == nullptr) return;
+  writing_ = false;
+  if (writing_last_) return End(absl::OkStatus());
+  untaken_tokens_ -= writing_tokens_;
+  if (call_ != nullptr) call_->AddCredit(writing_tokens_);
+  SendNext();
+}
+
+void Generation::Cancel(absl::Status why) { End(std::move(why)); }
+
+void Generation::End(absl::Status status) {
+  if (sink_ == nullptr) return;
+  GenerationSink* sink = std::exchange(sink_, nullptr);
+  call_.reset();
+  queue_.clear();
+  CloseTurn();
+  on_end_(status);
+  sink->Finish(std::move(status));
+}
+
+}  // namespace tidepool::service

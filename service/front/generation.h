@@ -1,0 +1,135 @@
+// Generation: one Generate at the front, from its request to its last message: session lease, Prepare,
+// pick a worker, Run, append to the log, then relay; and at another worker when one fails.
+#ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
+#define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "service/event_loop.h"
+#include "service/front/worker_set.h"
+#include "service/store/session_store.h"
+#include "tidepool/v1/inference.pb.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// Where a generation's messages go. Called on the loop.
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+  // One at a time: the next comes after Generation::OnWritten.
+  virtual void Write(v1::GenerateResponse response) = 0;
+  // Once; the sink may go then.
+  virtual void Finish(absl::Status status) = 0;
+};
+
+// What generations share; all of it outlives them.
+struct GenerationContext {
+  Executor* loop = nullptr;
+  const base::Clock* clock = nullptr;
+  WorkerSet* workers = nullptr;
+  SessionStore* store = nullptr;
+  int64_t* failovers_total = nullptr;  // loop only
+};
+
+struct GenerationInput {
+  v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
+  std::string principal;
+  absl::Time deadline;
+};
+
+// Loop only. Memory is bounded: a worker makes at most kWindowTokens beyond what the sink has taken.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  static constexpr int64_t kWindowTokens = 256;
+  static constexpr int kMaxAttempts = 3;
+
+  // `on_end` is called once, before the sink's Finish.
+  Generation(const GenerationContext& context, GenerationInput input, GenerationSink* sink,
+             std::function<void(const absl::Status&)> on_end);
+
+  void Start();
+  // The sink's client has taken the last message.
+  void OnWritten();
+  // The client is gone: the worker stops at once, and a session keeps what was delivered.
+  void Cancel(absl::Status why);
+
+ private:
+  // A message on its way to the client.
+  struct Outgoing {
+    v1::GenerateResponse response;
+    bool logged = false;
+  };
+
+  bool has_session() const { return input_.request.has_session_id(); }
+
+  void BeginTurn();
+  void OnTurn(absl::StatusOr<OpenTurn> turn);
+  absl::Status CheckTurn() const;
+  void KeepLease();
+  void FindModel();
+  void Prepare();
+  void OnPrepared(WorkerLink* link, const std::string& worker,
+                  absl::StatusOr<worker::v1::PrepareResponse> prepared);
+  PickRequest MakePick() const;
+  void Run();
+  worker::v1::Start MakeStart() const;
+  void OnResponse(int32_t attempt, worker::v1::RunResponse response);
+  void OnRunEnd(int32_t attempt, absl::Status status);
+  void Retry(absl::Status status, void (Generation::*step)());
+  // Calls `step` when the workers changed, or ends with `reason` when that takes too long.
+  void WaitForWorkers(void (Generation::*step)(), absl::Status reason);
+  void AppendToLog(const v1::GenerateResponse& response);
+  void OnLogged(absl::Status status, int64_t length);
+  void CloseTurn();
+  void SendNext();
+  void End(absl::Status status);
+
+  const GenerationContext context_;
+  const GenerationInput input_;
+  GenerationSink* sink_;  // null once finished
+  std::function<void(const absl::Status&)> on_end_;
+
+  // The session's turn.
+  OpenTurn turn_;
+  bool lease_held_ = false;
+  bool turn_begun_ = false;     // its first append was sent
+  bool turn_finished_ = false;  // its last append was sent
+  bool log_failed_ = false;
+  int64_t sent_length_ = 0;    // of the log, with all appends that were sent
+  int64_t logged_length_ = 0;  // of the log, with those that were acknowledged
+
+  v1::Model model_;
+  worker::v1::PrepareResponse prepared_;
+  bool waited_ = false;  // for workers: the limit counts from the first time
+  absl::Duration give_up_;
+  int64_t waits_ = 0;
+
+  // The attempt that runs.
+  int32_t attempt_ = 0;
+  PickedWorker worker_;
+  std::unique_ptr<RunCall> call_;
+  std::vector<std::string> failed_workers_;
+  std::string numerics_id_;  // of the first attempt
+  bool numerics_changed_ = false;
+
+  std::vector<int32_t> output_ids_;
+  bool finish_received_ = false;
+  std::deque<Outgoing> queue_;
+  int64_t untaken_tokens_ = 0;  // received, and not yet taken by the client
+  bool writing_ = false;
+  int64_t writing_tokens_ = 0;
+  bool writing_last_ = false;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_GENERATION_H_

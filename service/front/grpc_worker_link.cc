@@ -1,0 +1,313 @@
+#include "service/front/grpc_worker_link.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "service/convert.h"
+#include "tidepool/v1/admin.grpc.pb.h"
+#include "tidepool/worker/v1/worker.grpc.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
+constexpr absl::Duration kLastBackOff = absl::Seconds(2);
+
+void SetDeadline(absl::Time deadline, grpc::ClientContext* context) {
+  if (deadline < absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
+}
+
+// Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All but
+// the reactions runs on the loop.
+class RunReactor final
+    : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
+      public std::enable_shared_from_this<RunReactor> {
+ public:
+  RunReactor(const WorkerLinkLoop& loop, RunEvents events)
+      : loop_(loop.executor), calls_(loop.calls), events_(std::move(events)) {}
+
+  void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Time deadline) {
+    self_ = shared_from_this();
+    calls_->Enter().IgnoreError();  // that door is never closed
+    SetDeadline(deadline, &context_);
+    stub->async()->Run(&context_, this);
+    *outgoing_.mutable_start() = std::move(start);
+    writing_ = true;
+    AddHold();  // credit is written from the loop
+    StartWrite(&outgoing_);
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  void AddCredit(int64_t tokens) {
+    credit_ += tokens;
+    WriteCredit();
+  }
+
+  void Detach() {
+    detached_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  void OnWriteDone(bool ok) override {
+    loop_->Post([self = shared_from_this(), ok] {
+      self->writing_ = false;
+      if (ok) self->WriteCredit();
+    });
+  }
+
+  void OnReadDone(bool ok) override {
+    loop_->Post([self = shared_from_this(), ok] {
+      if (!ok) return self->Close();
+      worker::v1::RunResponse response = std::move(self->incoming_);
+      self->incoming_.Clear();
+      if (!self->detached_) self->events_.on_response(std::move(response));
+      self->StartRead(&self->incoming_);
+    });
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    loop_->Post([self = shared_from_this(), status] {
+      self->self_.reset();
+      self->calls_->Leave();
+      if (!self->detached_) self->events_.on_end(FromGrpcStatus(status));
+    });
+  }
+
+  void WriteCredit() {
+    if (writing_ || closed_ || credit_ == 0) return;
+    outgoing_.Clear();
+    outgoing_.set_credit(std::exchange(credit_, 0));
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  // Nothing comes any more: no write may begin once the hold is gone.
+  void Close() {
+    closed_ = true;
+    RemoveHold();
+  }
+
+  Executor* loop_;
+  ActiveCalls* calls_;
+  RunEvents events_;
+  std::shared_ptr<RunReactor> self_;
+  grpc::ClientContext context_;
+  worker::v1::RunRequest outgoing_;
+  worker::v1::RunResponse incoming_;
+  int64_t credit_ = 0;
+  bool writing_ = false;
+  bool closed_ = false;
+  bool detached_ = false;
+};
+
+class GrpcRunCall final : public RunCall {
+ public:
+  explicit GrpcRunCall(std::shared_ptr<RunReactor> reactor) : reactor_(std::move(reactor)) {}
+  ~GrpcRunCall() override { reactor_->Detach(); }
+  void AddCredit(int64_t tokens) override { reactor_->AddCredit(tokens); }
+
+ private:
+  std::shared_ptr<RunReactor> reactor_;
+};
+
+// One stream of states. As RunReactor: owns itself until OnDone.
+class WatchReactor final : public grpc::ClientReadReactor<worker::v1::WatchResponse>,
+                           public std::enable_shared_from_this<WatchReactor> {
+ public:
+  WatchReactor(const WorkerLinkLoop& loop,
+               std::function<void(const worker::v1::WatchResponse&)> on_state,
+               std::function<void(absl::Status)> on_end)
+      : loop_(loop.executor),
+        calls_(loop.calls),
+        on_state_(std::move(on_state)),
+        on_end_(std::move(on_end)) {}
+
+  void Open(worker::v1::Worker::Stub* stub) {
+    self_ = shared_from_this();
+    calls_->Enter().IgnoreError();
+    stub->async()->Watch(&context_, &request_, this);
+    StartRead(&state_);
+    StartCall();
+  }
+
+  void Detach() {
+    detached_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    loop_->Post([self = shared_from_this(), state = std::move(state_)] {
+      if (!self->detached_) self->on_state_(state);
+    });
+    state_.Clear();
+    StartRead(&state_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    loop_->Post([self = shared_from_this(), status] {
+      self->self_.reset();
+      self->calls_->Leave();
+      if (!self->detached_) self->on_end_(FromGrpcStatus(status));
+    });
+  }
+
+  Executor* loop_;
+  ActiveCalls* calls_;
+  std::function<void(const worker::v1::WatchResponse&)> on_state_;
+  std::function<void(absl::Status)> on_end_;
+  std::shared_ptr<WatchReactor> self_;
+  grpc::ClientContext context_;
+  worker::v1::WatchRequest request_;
+  worker::v1::WatchResponse state_;
+  bool detached_ = false;
+};
+
+// What a unary call needs until it is answered.
+template <typename Request, typename Response>
+struct UnaryCall {
+  grpc::ClientContext context;
+  Request request;
+  Response response;
+};
+
+class GrpcWorkerLink final : public WorkerLink {
+ public:
+  GrpcWorkerLink(std::shared_ptr<grpc::Channel> channel, std::string address,
+                 const WorkerLinkLoop& loop)
+      : address_(std::move(address)),
+        loop_(loop),
+        stub_(worker::v1::Worker::NewStub(channel)),
+        admin_(v1::Admin::NewStub(channel)),
+        alive_(std::make_shared<bool>(true)) {}
+  ~GrpcWorkerLink() override {
+    if (watch_ != nullptr) watch_->Detach();
+  }
+
+  const std::string& address() const override { return address_; }
+
+  void Prepare(worker::v1::PrepareRequest request, absl::Time deadline,
+               Done<worker::v1::PrepareResponse> done) override {
+    Call<worker::v1::PrepareRequest, worker::v1::PrepareResponse>(
+        std::move(request), deadline, std::move(done), [this](auto... arguments) {
+          stub_->async()->Prepare(arguments...);
+        });
+  }
+
+  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
+                               RunEvents events) override {
+    auto reactor = std::make_shared<RunReactor>(loop_, std::move(events));
+    reactor->Open(stub_.get(), std::move(start), deadline);
+    return std::make_unique<GrpcRunCall>(std::move(reactor));
+  }
+
+  void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+                Done<v1::TokenizeResponse> done) override {
+    Call<v1::TokenizeRequest, v1::TokenizeResponse>(
+        std::move(request), deadline, std::move(done), [this](auto... arguments) {
+          stub_->async()->Tokenize(arguments...);
+        });
+  }
+
+  void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+                  Done<v1::DetokenizeResponse> done) override {
+    Call<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+        std::move(request), deadline, std::move(done), [this](auto... arguments) {
+          stub_->async()->Detokenize(arguments...);
+        });
+  }
+
+  void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) override {
+    Call<v1::GetStatsRequest, v1::GetStatsResponse>(
+        v1::GetStatsRequest(), deadline, std::move(done), [this](auto... arguments) {
+          admin_->async()->GetStats(arguments...);
+        });
+  }
+
+  void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
+             std::function<void(absl::Status)> on_lost) override {
+    on_state_ = std::move(on_state);
+    on_lost_ = std::move(on_lost);
+    OpenWatch();
+  }
+
+ private:
+  template <typename Request, typename Response, typename Start>
+  void Call(Request request, absl::Time deadline, Done<Response> done, Start start) {
+    auto call = std::make_shared<UnaryCall<Request, Response>>();
+    call->request = std::move(request);
+    SetDeadline(deadline, &call->context);
+    loop_.calls->Enter().IgnoreError();
+    start(&call->context, &call->request, &call->response,
+          std::function<void(grpc::Status)>(
+              [call, loop = loop_, done = std::move(done)](const grpc::Status& status) {
+                loop.executor->Post([call, calls = loop.calls, done, status] {
+                  calls->Leave();
+                  if (!status.ok()) return done(FromGrpcStatus(status));
+                  done(std::move(call->response));
+                });
+              }));
+  }
+
+  void OpenWatch() {
+    watch_ = std::make_shared<WatchReactor>(
+        loop_,
+        [this](const worker::v1::WatchResponse& state) {
+          back_off_ = kFirstBackOff;
+          on_state_(state);
+        },
+        [this](const absl::Status& status) {
+          watch_.reset();
+          on_lost_(status);
+          // Spread, so that the fronts of a worker that comes back do not all come at once.
+          std::uniform_real_distribution<double> spread(0.5, 1.5);
+          const absl::Duration wait = back_off_ * spread(random_);
+          back_off_ = std::min(back_off_ * 2, kLastBackOff);
+          loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
+            if (weak.lock() != nullptr) OpenWatch();
+          });
+        });
+    watch_->Open(stub_.get());
+  }
+
+  const std::string address_;
+  const WorkerLinkLoop loop_;
+  std::unique_ptr<worker::v1::Worker::Stub> stub_;
+  std::unique_ptr<v1::Admin::Stub> admin_;
+  std::shared_ptr<bool> alive_;
+  std::shared_ptr<WatchReactor> watch_;
+  std::function<void(const worker::v1::WatchResponse&)> on_state_;
+  std::function<void(absl::Status)> on_lost_;
+  absl::Duration back_off_ = kFirstBackOff;
+  std::minstd_rand random_{std::random_device{}()};
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
+                                                 int64_t max_message_bytes) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // The stream of states keeps the connection busy; pings find a peer that vanished without a word.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(max_message_bytes));
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::unique_ptr<WorkerLink> MakeGrpcWorkerLink(std::shared_ptr<grpc::Channel> channel,
+                                               std::string address, const WorkerLinkLoop& loop) {
+  return std::make_unique<GrpcWorkerLink>(std::move(channel), std::move(address), loop);
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,95 @@
+#include "service/front/pick_worker.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/algorithm/container.h"
+
+namespace tidepool::service {
+namespace {
+
+// Where nothing is measured yet, all that matters is that workers compare by their tokens.
+constexpr double kUnknownRate = 1000;
+// A running sequence slows the prefill of others down: about as much as this many prompt tokens.
+constexpr double kSequenceTokens = 16;
+constexpr double kTie = 1.2;
+constexpr double kOverload = 1.25;
+
+double Seconds(const WorkerView& worker, const PickRequest& request) {
+  const double rate =
+      worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second : kUnknownRate;
+  const double uncached = request.prompt_tokens - CachedTokens(worker, request);
+  return (worker.queued_prompt_tokens + kSequenceTokens * worker.sequences + uncached) / rate;
+}
+
+}  // namespace
+
+uint64_t RendezvousHash(absl::string_view key, absl::string_view name) {
+  // FNV-1a over both, then a finaliser that spreads the last bytes over all bits.
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto mix = [&hash](absl::string_view bytes) {
+    for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    hash = (hash ^ 0xff) * 0x100000001b3;
+  };
+  mix(key);
+  mix(name);
+  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccd;
+  hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53;
+  return hash ^ (hash >> 33);
+}
+
+int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
+  for (size_t blocks = request.block_hashes.size(); blocks > 0; --blocks) {
+    if (worker.prefixes.contains(request.block_hashes[blocks - 1])) {
+      return std::min<int64_t>(blocks * request.block_tokens, request.prompt_tokens);
+    }
+  }
+  return 0;
+}
+
+std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers,
+                                 const PickRequest& request) {
+  // Higher is better; only workers of the best class are compared by time.
+  using Class = std::tuple<bool, bool, bool>;
+  std::optional<Class> best_class;
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const WorkerView& worker = workers[i];
+    if (worker.model_digest != request.model_digest) continue;
+    if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect) continue;
+    const Class own = {worker.health == WorkerHealth::kServing,
+                       !absl::c_linear_search(request.avoid, worker.name),
+                       request.preferred_numerics_id.empty() ||
+                           worker.numerics_id == request.preferred_numerics_id};
+    if (best_class.has_value() && own < *best_class) continue;
+    if (!best_class.has_value() || own > *best_class) candidates.clear();
+    best_class = own;
+    candidates.push_back(i);
+  }
+  if (candidates.empty()) return std::nullopt;
+
+  double least = Seconds(workers[candidates[0]], request);
+  double sequences = 0;
+  size_t fastest = candidates[0];
+  for (const size_t i : candidates) {
+    sequences += workers[i].sequences;
+    const double seconds = Seconds(workers[i], request);
+    if (seconds < least) least = seconds, fastest = i;
+  }
+  if (request.affinity.empty()) return fastest;
+  const double mean = sequences / candidates.size();
+  std::optional<size_t> home;
+  uint64_t home_hash = 0;
+  for (const size_t i : candidates) {
+    if (Seconds(workers[i], request) > least * kTie) continue;
+    // One more sequence than the mean is no overload: small numbers jump.
+    if (workers[i].sequences > std::max(kOverload * mean, mean + 1)) continue;
+    const uint64_t hash = RendezvousHash(request.affinity, workers[i].name);
+    if (home.has_value() && hash <= home_hash) continue;
+    home = i;
+    home_hash = hash;
+  }
+  return home.value_or(fastest);
+}
+
+}  // namespace tidepool::service

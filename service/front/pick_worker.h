@@ -1,0 +1,60 @@
+// PickWorker: which worker a request goes to. A pure function of what the front knows.
+#ifndef TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_
+#define TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tidepool::service {
+
+enum class WorkerHealth : uint8_t {
+  kDown,      // no stream of states, or none came since an error
+  kSuspect,   // the states stopped coming, or a call failed
+  kDraining,  // takes nothing new
+  kServing,
+};
+
+struct WorkerView {
+  std::string name;
+  WorkerHealth health = WorkerHealth::kDown;
+  std::string model;
+  std::string model_digest;
+  std::string numerics_id;
+  int64_t sequences = 0;             // running and waiting
+  int64_t queued_prompt_tokens = 0;  // as the worker told, and what was sent there since
+  double prefill_tokens_per_second = 0;  // 0: not known
+  std::unordered_set<uint64_t> prefixes;  // last blocks of cached prefixes
+};
+
+struct PickRequest {
+  std::string model_digest;
+  int64_t prompt_tokens = 0;
+  int64_t block_tokens = 32;
+  std::vector<uint64_t> block_hashes;  // of the prompt's full blocks
+  std::string affinity;                // session or prefix; empty: none
+  std::string preferred_numerics_id;   // of an earlier attempt; empty: none
+  std::vector<std::string> avoid;      // names of workers that failed this request
+};
+
+// Tokens of the prompt that `worker` says it has in its cache.
+int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
+
+// Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those not
+// in `avoid` before those that are, an equal numerics_id before others. Among equals the least time
+// until the prompt is computed wins (queued and uncached tokens over the prefill rate); of those
+// within 20 % of it the one first in the rendezvous order of `affinity`, unless it carries more than
+// 1.25 x the mean number of sequences.
+std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
+
+// A number for (key, name) that every front draws alike.
+uint64_t RendezvousHash(absl::string_view key, absl::string_view name);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_

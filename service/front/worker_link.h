@@ -1,0 +1,61 @@
+// WorkerLink: a front's way to one worker, without the wire's own types or threads.
+#ifndef TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
+#define TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tidepool/v1/admin.pb.h"
+#include "tidepool/v1/inference.pb.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// One Run. Loop only. Destruction cancels it, and nothing is called any more.
+class RunCall {
+ public:
+  virtual ~RunCall() = default;
+  virtual void AddCredit(int64_t tokens) = 0;
+};
+
+struct RunEvents {
+  std::function<void(worker::v1::RunResponse)> on_response;
+  // The end, once. A run that ends well had a response with a finish_reason before.
+  std::function<void(absl::Status)> on_end;
+};
+
+// Loop only: every function is called on the front's loop, and calls back there, never before it
+// returned. Callbacks of unary calls can come after the link is gone.
+class WorkerLink {
+ public:
+  template <typename T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+
+  virtual ~WorkerLink() = default;
+
+  // HOST:PORT, or "in process".
+  virtual const std::string& address() const = 0;
+
+  virtual void Prepare(worker::v1::PrepareRequest request, absl::Time deadline,
+                       Done<worker::v1::PrepareResponse> done) = 0;
+  virtual std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
+                                       RunEvents events) = 0;
+  virtual void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+                        Done<v1::TokenizeResponse> done) = 0;
+  virtual void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+                          Done<v1::DetokenizeResponse> done) = 0;
+  virtual void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) = 0;
+  // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
+  // `on_state` gets each state, `on_lost` each loss of the stream.
+  virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
+                     std::function<void(absl::Status)> on_lost) = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_

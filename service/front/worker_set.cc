@@ -1,0 +1,151 @@
+#include "service/front/worker_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tidepool::service {
+namespace {
+
+// Four states are missed.
+constexpr absl::Duration kSilence = absl::Seconds(1);
+
+}  // namespace
+
+void WorkerSet::Add(std::unique_ptr<WorkerLink> link) {
+  members_.push_back(std::make_unique<Member>());
+  Member* member = members_.back().get();
+  member->link = std::move(link);
+  member->link->Watch(
+      [this, member](const worker::v1::WatchResponse& state) { OnState(member, state); },
+      [this, member](const absl::Status& status) { OnLost(member, status); });
+}
+
+WorkerHealth WorkerSet::Health(const Member& member) const {
+  if (!member.connected) return WorkerHealth::kDown;
+  if (member.view.health == WorkerHealth::kDraining) return WorkerHealth::kDraining;
+  if (member.failed || clock_->Monotonic() - member.last_state > kSilence) {
+    return WorkerHealth::kSuspect;
+  }
+  return WorkerHealth::kServing;
+}
+
+std::vector<v1::Model> WorkerSet::Models() const {
+  std::vector<v1::Model> models;
+  for (const auto& member : members_) {
+    if (!member->heard) continue;
+    const bool known = std::any_of(models.begin(), models.end(), [&](const v1::Model& model) {
+      return model.name() == member->model.name();
+    });
+    if (!known) models.push_back(member->model);
+  }
+  return models;
+}
+
+absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name) const {
+  std::vector<v1::Model> models = Models();
+  if (models.empty()) {
+    return absl::UnavailableError("no worker has answered yet; start one, or retry later");
+  }
+  if (name.empty() && models.size() == 1) return std::move(models[0]);
+  std::vector<std::string> names;
+  for (v1::Model& model : models) {
+    if (model.name() == name) return std::move(model);
+    names.push_back(model.name());
+  }
+  const std::string served = absl::StrJoin(names, ", ");
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model is unset and several are served; set it to one of: ", served));
+  }
+  return absl::NotFoundError(absl::StrCat("model '", name, "' is not served; served: ", served));
+}
+
+absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request) const {
+  std::vector<WorkerView> views;
+  for (const auto& member : members_) {
+    WorkerView view = member->view;
+    view.health = Health(*member);
+    view.queued_prompt_tokens += member->sent_prompt_tokens;
+    view.sequences += member->sent_sequences;
+    views.push_back(std::move(view));
+  }
+  const std::optional<size_t> picked = PickWorker(views, request);
+  if (!picked.has_value()) {
+    return absl::UnavailableError("no worker of this model takes work now; retry later");
+  }
+  return PickedWorker{.link = members_[*picked]->link.get(),
+                      .name = views[*picked].name,
+                      .numerics_id = views[*picked].numerics_id};
+}
+
+void WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
+  for (const auto& member : members_) {
+    if (member->link.get() != link) continue;
+    member->sent_prompt_tokens += prompt_tokens;
+    member->sent_sequences += 1;
+  }
+}
+
+void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) {
+  for (const auto& member : members_) {
+    if (member->link.get() != link || member->failed) continue;
+    member->failed = true;
+    log_(absl::StrCat("worker ", member->view.name, " (", link->address(),
+                      ") failed a call: ", status.message()));
+  }
+}
+
+void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
+  WorkerView& view = member->view;
+  view.name = state.worker_id();
+  view.health = state.state() == worker::v1::DRAINING ? WorkerHealth::kDraining
+                                                      : WorkerHealth::kServing;
+  view.model = state.model().name();
+  view.model_digest = state.model().digest();
+  view.numerics_id = state.model().numerics_id();
+  view.sequences = state.sequences_running() + state.sequences_waiting();
+  view.queued_prompt_tokens = state.queued_prompt_tokens();
+  view.prefill_tokens_per_second = state.prefill_tokens_per_second();
+  view.prefixes = {state.prefix_digests().begin(), state.prefix_digests().end()};
+  if (!member->connected) {
+    log_(absl::StrCat("worker ", view.name, " (", member->link->address(), ") serves ",
+                      view.model));
+  }
+  const bool better = Health(*member) != WorkerHealth::kServing;
+  member->model = state.model();
+  member->heard = true;
+  member->connected = true;
+  member->failed = false;
+  member->last_state = clock_->Monotonic();
+  member->sent_prompt_tokens = 0;
+  member->sent_sequences = 0;
+  TellReadiness();
+  if (better && Health(*member) == WorkerHealth::kServing) WakeWaiting();
+}
+
+void WorkerSet::OnLost(Member* member, const absl::Status& status) {
+  if (!std::exchange(member->connected, false)) return;
+  log_(absl::StrCat("worker ", member->view.name, " (", member->link->address(),
+                    ") is lost: ", status.message()));
+  TellReadiness();
+}
+
+void WorkerSet::TellReadiness() {
+  const bool ready = std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+    return member->connected && member->view.health == WorkerHealth::kServing;
+  });
+  if (ready == ready_) return;
+  ready_ = ready;
+  if (on_readiness_) on_readiness_(ready);
+}
+
+void WorkerSet::WakeWaiting() {
+  std::list<std::function<void()>> tasks;
+  tasks.swap(waiting_);
+  for (const auto& task : tasks) task();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,102 @@
+#include "service/grpc_host.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int kMaxStreamsPerConnection = 1024;
+constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
+
+absl::StatusOr<std::string> HostOf(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(absl::string_view(listen).substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", listen, "' is no address to listen on; accepted: HOST:PORT with a port of 0 to 65535"));
+  }
+  return listen.substr(0, colon);
+}
+
+void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder->SetMaxSendMessageSize(-1);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder->SetResourceQuota(grpc::ResourceQuota("tidepool").Resize(kMemoryQuotaBytes));
+  // Two servers on one port would share its connections by chance.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Clients may ping every 10 s through a long silence; the default answers with GOAWAY.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Of clients that vanished without a word.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  // For reflection, the only service that is not asynchronous.
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions& options) {
+  auto host = std::unique_ptr<GrpcHost>(new GrpcHost());
+  host->max_message_bytes_ = options.max_message_bytes;
+  host->health_names_ = options.health_names;
+  host->health_names_.insert(host->health_names_.end(), {"", "readiness"});
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(options, &builder);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  std::string name;
+  if (!options.listen.empty()) {
+    ASSIGN_OR_RETURN(name, HostOf(options.listen));
+    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &host->port_);
+  }
+  host->server_ = builder.BuildAndStart();
+  if (host->server_ == nullptr || (!options.listen.empty() && host->port_ == 0)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
+                                               ": the port is taken, or the host is not of this "
+                                               "machine; choose another address"));
+  }
+  if (!options.listen.empty()) host->address_ = absl::StrCat(name, ":", host->port_);
+  host->SetReady(false);
+  host->server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+  return host;
+}
+
+GrpcHost::~GrpcHost() {
+  if (server_ != nullptr) Shutdown(absl::ZeroDuration());
+}
+
+std::shared_ptr<grpc::Channel> GrpcHost::InProcessChannel() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  return server_->InProcessChannel(arguments);
+}
+
+void GrpcHost::SetReady(bool ready) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  for (const std::string& name : health_names_) health->SetServingStatus(name, ready);
+}
+
+void GrpcHost::StopHealth() { server_->GetHealthCheckService()->Shutdown(); }
+
+void GrpcHost::Shutdown(absl::Duration grace) {
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,55 @@
+// GrpcHost: one gRPC server with what all of ours have: health, reflection, limits, keep-alive.
+#ifndef TIDEPOOL_SERVICE_GRPC_HOST_H_
+#define TIDEPOOL_SERVICE_GRPC_HOST_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tidepool::service {
+
+struct GrpcHostOptions {
+  std::string listen;  // HOST:PORT; empty: no port
+  int64_t max_message_bytes = 0;
+  std::vector<grpc::Service*> services;  // outlive the host
+  // Health names beside "", readiness and liveness.
+  std::vector<std::string> health_names;
+};
+
+// Thread-safe.
+class GrpcHost {
+ public:
+  // INVALID_ARGUMENT: an address that cannot be read; UNAVAILABLE: it cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<GrpcHost>> Start(const GrpcHostOptions& options);
+  ~GrpcHost();
+
+  int port() const { return port_; }
+  const std::string& address() const { return address_; }
+  std::shared_ptr<grpc::Channel> InProcessChannel();
+
+  // Every health name but liveness, which serves until shutdown.
+  void SetReady(bool ready);
+  // Health says NOT_SERVING to all, for good.
+  void StopHealth();
+  // Cancels what runs after `grace` and returns when all calls have ended.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  GrpcHost() = default;
+
+  int64_t max_message_bytes_ = 0;
+  std::vector<std::string> health_names_;
+  int port_ = 0;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_GRPC_HOST_H_

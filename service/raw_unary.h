@@ -1,0 +1,73 @@
+// AnswerUnary: a unary rpc whose request is parsed by us.
+//
+// gRPC answers a request that protobuf cannot parse (a string that is not UTF-8, damaged bytes) with an
+// UNIMPLEMENTED without a word. So services take raw bytes and say what is wrong.
+#ifndef TIDEPOOL_SERVICE_RAW_UNARY_H_
+#define TIDEPOOL_SERVICE_RAW_UNARY_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/convert.h"
+#include "service/wire_check.h"
+
+namespace tidepool::service {
+
+// INVALID_ARGUMENT names the first field that is not UTF-8, if that is the reason.
+template <typename Message>
+absl::Status ParseBytes(const grpc::ByteBuffer& bytes, Message* message) {
+  grpc::ByteBuffer copy = bytes;  // parsing eats it
+  if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) {
+    return absl::OkStatus();
+  }
+  std::vector<grpc::Slice> slices;
+  std::string flat;
+  if (bytes.Dump(&slices).ok()) {
+    for (const grpc::Slice& slice : slices) {
+      flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+  }
+  return ExplainBadMessage(flat, *Message::descriptor());
+}
+
+template <typename Message>
+grpc::ByteBuffer ToBytes(const Message& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  const grpc::Status status = grpc::SerializationTraits<Message>::Serialize(message, &bytes, &own);
+  CHECK(status.ok()) << status.error_message();
+  return bytes;
+}
+
+// `handler(request, done)` calls done once, from any thread, also before it returns. The client's
+// deadline is an argument of the service that has use for it.
+template <typename Request, typename Response, typename Handler>
+grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
+                                      Handler handler) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Request parsed;
+  if (const absl::Status status = ParseBytes(*request, &parsed); !status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
+  }
+  handler(std::move(parsed), [reactor, response](absl::StatusOr<Response> result) {
+    if (result.ok()) *response = ToBytes(*result);
+    reactor->Finish(ToGrpcStatus(result.status()));
+  });
+  return reactor;
+}
+
+// gRPC's deadline as ours.
+inline absl::Time DeadlineOf(const grpc::ServerContextBase& context) {
+  return absl::FromChrono(context.deadline());
+}
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_RAW_UNARY_H_

@@ -1,0 +1,243 @@
+#include "service/server.h"
+
+#include <atomic>
+#include <future>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/mutex.h"
+#include "kernels/base/status_macros.h"
+#include "service/active_calls.h"
+#include "service/event_loop.h"
+#include "service/front/front_core.h"
+#include "service/front/front_services.h"
+#include "service/front/grpc_worker_link.h"
+#include "service/grpc_host.h"
+#include "service/worker/worker_service.h"
+
+namespace tidepool::service {
+namespace {
+
+// What calls that were cancelled need to find their end.
+constexpr absl::Duration kCancelGrace = absl::Seconds(5);
+// How long `serve` waits for its own worker's first word.
+constexpr absl::Duration kOwnWorkerWait = absl::Seconds(10);
+
+std::string NameOrDrawn(const std::string& name) {
+  if (!name.empty()) return name;
+  std::random_device device;
+  return absl::StrCat("worker-", absl::Hex(device(), absl::kZeroPad8));
+}
+
+// Runs `task` on the loop and waits for it. Requires: not called on the loop.
+void RunOn(Executor* loop, std::function<void()> task) {
+  std::promise<void> ran;
+  loop->Post([&] {
+    task();
+    ran.set_value();
+  });
+  ran.get_future().wait();
+}
+
+class WorkerServer final : public Server {
+ public:
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerModel* model,
+                                                             engine::Engine* engine,
+                                                             const ServerOptions& options) {
+    auto server = std::unique_ptr<WorkerServer>(new WorkerServer(model, engine, options));
+    ASSIGN_OR_RETURN(
+        server->host_,
+        GrpcHost::Start({.listen = options.listen,
+                         // A request that a front took comes with its session's log.
+                         .max_message_bytes = 2 * options.max_message_bytes,
+                         .services = {&server->worker_, &server->admin_},
+                         .health_names = {"tidepool.worker.v1.Worker", "tidepool.v1.Admin"}}));
+    server->host_->SetReady(true);
+    return server;
+  }
+  ~WorkerServer() override {
+    if (host_ != nullptr) Shutdown(absl::ZeroDuration());
+  }
+
+  int port() const override { return host_->port(); }
+  const std::string& address() const override { return host_->address(); }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
+
+  void Shutdown(absl::Duration drain) override {
+    host_->StopHealth();
+    core_.BeginDrain();
+    core_.runs()->Drain(drain);
+    base::MutexLock lock(&mutex_);
+    if (std::exchange(down_, true)) return;
+    host_->Shutdown(absl::ZeroDuration());
+  }
+
+ private:
+  WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
+      : core_(model, engine, NameOrDrawn(options.worker_name)), worker_(&core_), admin_(&core_) {}
+
+  WorkerCore core_;
+  WorkerService worker_;
+  WorkerAdminService admin_;
+  std::unique_ptr<GrpcHost> host_;
+  base::Mutex mutex_;
+  bool down_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+};
+
+class FrontServer final : public Server {
+ public:
+  using Channels = std::vector<std::pair<std::string, std::shared_ptr<grpc::Channel>>>;
+
+  static absl::StatusOr<std::unique_ptr<FrontServer>> Start(const Channels& workers,
+                                                            std::unique_ptr<SessionStore> store,
+                                                            const ServerOptions& options) {
+    auto server = std::unique_ptr<FrontServer>(new FrontServer(std::move(store), options));
+    GrpcHostOptions host = {.listen = options.listen,
+                            .max_message_bytes = options.max_message_bytes,
+                            .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions",
+                                             "tidepool.v1.Admin"}};
+    for (const auto& service : server->services_) host.services.push_back(service.get());
+    ASSIGN_OR_RETURN(server->host_, GrpcHost::Start(host));
+    RunOn(&server->loop_, [&] {
+      server->core_->workers()->OnReadiness(
+          [raw = server.get()](bool ready) { raw->OnReadiness(ready); });
+      const WorkerLinkLoop loop = {.executor = &server->loop_, .calls = &server->link_calls_};
+      for (const auto& [address, channel] : workers) {
+        server->core_->workers()->Add(MakeGrpcWorkerLink(channel, address, loop));
+      }
+    });
+    return server;
+  }
+
+  ~FrontServer() override {
+    if (host_ != nullptr) Shutdown(absl::ZeroDuration());
+    if (core_ != nullptr) RunOn(&loop_, [this] { core_.reset(); });
+    link_calls_.Drain(kCancelGrace);
+    host_.reset();
+    // A turn that began too late gives its lease back in answer, an append that failed closes its turn.
+    for (int answers = 0; answers < 2; ++answers) FlushStore();
+    store_.reset();
+    loop_.Stop();
+  }
+
+  int port() const override { return host_->port(); }
+  const std::string& address() const override { return host_->address(); }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
+
+  // False: no worker was heard of in time.
+  bool WaitReady(absl::Duration timeout) {
+    base::MutexLock lock(&mutex_);
+    while (!ready_) {
+      if (!ready_changed_.WaitFor(&mutex_, timeout)) return ready_;
+    }
+    return true;
+  }
+
+  void Shutdown(absl::Duration drain) override {
+    host_->StopHealth();
+    calls_.Close();
+    calls_.Drain(drain);
+    base::MutexLock lock(&shutdown_mutex_);
+    if (std::exchange(down_, true)) return;
+    RunOn(&loop_, [this] {
+      core_->CancelAll(absl::UnavailableError("the server is shutting down; retry at another"));
+    });
+    host_->Shutdown(kCancelGrace);
+  }
+
+ private:
+  FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
+      : store_(std::move(store)) {
+    const auto log = options.log ? options.log : [](absl::string_view) {};
+    core_ = std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), log);
+    services_ = MakeFrontServices(core_.get(), &calls_);
+  }
+
+  // Returns when the loop has heard everything that the store was asked before.
+  void FlushStore() {
+    std::promise<void> answered;
+    store_->Count([&](absl::StatusOr<int64_t>) { answered.set_value(); });
+    answered.get_future().wait();
+    RunOn(&loop_, [] {});
+  }
+
+  void OnReadiness(bool ready) {
+    host_->SetReady(ready);
+    base::MutexLock lock(&mutex_);
+    ready_ = ready;
+    ready_changed_.NotifyAll();
+  }
+
+  std::unique_ptr<SessionStore> store_;
+  EventLoop loop_;
+  ActiveCalls calls_;       // of clients
+  ActiveCalls link_calls_;  // to workers
+  std::unique_ptr<FrontCore> core_;  // goes on the loop
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<GrpcHost> host_;
+
+  base::Mutex mutex_;
+  base::CondVar ready_changed_;
+  bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  base::Mutex shutdown_mutex_;
+  bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
+};
+
+// A front over its own worker. The front ends first, since its streams run in the worker.
+class ServeServer final : public Server {
+ public:
+  ServeServer(std::unique_ptr<WorkerServer> worker, std::unique_ptr<FrontServer> front)
+      : worker_(std::move(worker)), front_(std::move(front)) {}
+
+  int port() const override { return front_->port(); }
+  const std::string& address() const override { return front_->address(); }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override {
+    return front_->InProcessChannel();
+  }
+  void Shutdown(absl::Duration drain) override {
+    front_->Shutdown(drain);
+    worker_->Shutdown(absl::ZeroDuration());
+  }
+
+ private:
+  std::unique_ptr<WorkerServer> worker_;
+  std::unique_ptr<FrontServer> front_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* model,
+                                                          engine::Engine* engine,
+                                                          const ServerOptions& options) {
+  return WorkerServer::Start(model, engine, options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::string>& workers,
+                                                         std::unique_ptr<SessionStore> store,
+                                                         const ServerOptions& options) {
+  FrontServer::Channels channels;
+  for (const std::string& address : workers) {
+    channels.emplace_back(address, MakeWorkerChannel(address, 2 * options.max_message_bytes));
+  }
+  return FrontServer::Start(channels, std::move(store), options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model,
+                                                   engine::Engine* engine,
+                                                   std::unique_ptr<SessionStore> store,
+                                                   const ServerOptions& options) {
+  ServerOptions inner = options;
+  inner.listen.clear();
+  ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker,
+                   WorkerServer::Start(model, engine, inner));
+  ASSIGN_OR_RETURN(std::unique_ptr<FrontServer> front,
+                   FrontServer::Start({{"in process", worker->InProcessChannel()}},
+                                      std::move(store), options));
+  if (!front->WaitReady(kOwnWorkerWait)) {
+    return absl::InternalError("the worker in this process does not answer its front");
+  }
+  return std::make_unique<ServeServer>(std::move(worker), std::move(front));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,78 @@
+// The servers that the binary runs: a worker, a front, or both in one process.
+//
+//   ASSIGN_OR_RETURN(auto store, SqliteSessionStore::Open("sessions.db", {}));
+//   ASSIGN_OR_RETURN(auto server, StartServe(&model, engine.get(), std::move(store), options));
+//   ... server->address() ...
+//   server->Shutdown(absl::Seconds(30));
+#ifndef TIDEPOOL_SERVICE_SERVER_H_
+#define TIDEPOOL_SERVICE_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "service/store/session_store.h"
+#include "service/worker/worker_model.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace tidepool::service {
+
+struct ServerOptions {
+  // HOST:PORT; port 0 takes a free one. Empty: no port at all, InProcessChannel() alone.
+  std::string listen = "127.0.0.1:50051";
+  // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
+  int64_t max_message_bytes = 32 << 20;
+  // How a worker is known to its fronts and in stats. Empty: drawn.
+  std::string worker_name;
+  // Lines for the operator: a worker lost or found, a stream moved. Any thread; may be empty.
+  std::function<void(absl::string_view)> log;
+};
+
+// Thread-safe.
+class Server {
+ public:
+  // Ends at once, cancelling what runs.
+  virtual ~Server() = default;
+
+  // The port that is listened on; 0: none.
+  virtual int port() const = 0;
+  // HOST:PORT with the port that was taken; empty: none.
+  virtual const std::string& address() const = 0;
+  // A channel to this server that needs no port. The server outlives its calls.
+  virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
+
+  // Health turns NOT_SERVING and new work is refused with UNAVAILABLE; what runs may finish within
+  // `drain`, then it is cancelled. Returns when all has ended; later calls do nothing more. Another
+  // thread may call with a shorter `drain` to hurry the first call up.
+  virtual void Shutdown(absl::Duration drain) = 0;
+};
+
+// Serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and `engine` outlive the
+// server. Errors: INVALID_ARGUMENT (an address that cannot be read), UNAVAILABLE (the port is taken).
+absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* model,
+                                                          engine::Engine* engine,
+                                                          const ServerOptions& options);
+
+// Serves Inference, Sessions, Admin, health and reflection over the workers at these addresses
+// (HOST:PORT each), which need not run yet. Errors as StartWorkerServer.
+absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::string>& workers,
+                                                         std::unique_ptr<SessionStore> store,
+                                                         const ServerOptions& options);
+
+// The same with one worker in this process, reached over an in-process channel.
+absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, engine::Engine* engine,
+                                                   std::unique_ptr<SessionStore> store,
+                                                   const ServerOptions& options);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_SERVER_H_

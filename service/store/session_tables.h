@@ -1,0 +1,84 @@
+// SessionTables: the session store's tables and every SQL statement over them. No threads and no
+// transactions: SqliteSessionStore brings both.
+#ifndef TIDEPOOL_SERVICE_STORE_SESSION_TABLES_H_
+#define TIDEPOOL_SERVICE_STORE_SESSION_TABLES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/store/session_store.h"
+#include "service/store/sqlite_db.h"
+
+namespace tidepool::service {
+
+// The layout that this code writes; PRAGMA user_version of the file.
+inline constexpr int64_t kSessionSchemaVersion = 1;
+
+// Makes the tables in a new file. FAILED_PRECONDITION: the file is another program's, or of a newer
+// version of this one.
+absl::Status CreateOrCheckSchema(const SqliteDb& db);
+
+// Token ids as the log keeps them: four bytes each, little-endian.
+std::string PackTokens(absl::Span<const int32_t> tokens);
+// Appends. INTERNAL: not a whole number of tokens.
+absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
+
+// Thread-compatible. Each function reads and writes as one step of the caller's transaction; one that
+// returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing. `now` is wall time.
+class SessionTables {
+ public:
+  // Requires: the schema is there. The connection outlives this.
+  static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db);
+
+  absl::StatusOr<SessionInfo> Create(const NewSession& session, absl::Time now);
+  absl::StatusOr<SessionLogData> Get(absl::string_view principal, absl::string_view session_id,
+                                     absl::Time now);
+  absl::StatusOr<SessionPage> List(absl::string_view principal, int page_size,
+                                   absl::string_view page_token, absl::Time now);
+  absl::Status Delete(absl::string_view principal, absl::string_view session_id, absl::Time now);
+  absl::StatusOr<int64_t> Count();
+  absl::StatusOr<OpenTurn> BeginTurn(const TurnRequest& turn, absl::Time now);
+  absl::Status RenewLease(absl::string_view session_id, int64_t epoch, absl::Time until);
+  absl::Status ReleaseLease(absl::string_view session_id, int64_t epoch);
+  absl::Status Append(const AppendRequest& append, absl::Time now);
+  // After a crash: turns that were running end as CANCELLED with what was logged; no lease is held.
+  absl::Status EndInterruptedTurns();
+
+ private:
+  struct Row {
+    int64_t key = 0;
+    int64_t epoch = 0;
+    std::string lease_request;
+    SessionInfo info;
+  };
+  SessionTables() = default;
+
+  absl::StatusOr<Row> Find(absl::string_view session_id, absl::Time now);
+  absl::StatusOr<Row> FindOwned(absl::string_view principal, absl::string_view session_id,
+                                absl::Time now);
+  absl::Status ReadLog(const Row& row, SessionLogData* log);
+  absl::StatusOr<std::string> OutputText(int64_t key, int64_t output_start);
+  absl::Status CutLog(int64_t key, int64_t length);
+  absl::Status InsertChunk(int64_t key, int64_t start, absl::Span<const int32_t> tokens,
+                           absl::string_view text);
+  absl::Status StartTurn(const TurnStart& begin, Row* row);
+  absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
+
+  SqliteStatement insert_session_, find_session_, list_sessions_, count_sessions_;
+  SqliteStatement delete_session_, delete_turns_, delete_chunks_;
+  SqliteStatement take_lease_, renew_lease_, drop_lease_;
+  SqliteStatement read_turns_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
+  SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_;
+  SqliteStatement interrupted_, drop_all_leases_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_SESSION_TABLES_H_

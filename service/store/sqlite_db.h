@@ -1,0 +1,73 @@
+// Sqlite and SqliteStatement: the part of SQLite's C API that the store uses, with owners and statuses.
+#ifndef TIDEPOOL_SERVICE_STORE_SQLITE_DB_H_
+#define TIDEPOOL_SERVICE_STORE_SQLITE_DB_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+// A prepared statement between one use and the next: bound values are read while it runs, so what they
+// point to outlives the run. Thread-compatible; the connection outlives it.
+class SqliteStatement {
+ public:
+  SqliteStatement() = default;
+
+  // Parameters count from 1.
+  SqliteStatement& Bind(int parameter, int64_t value);
+  SqliteStatement& Bind(int parameter, absl::string_view text);
+  SqliteStatement& BindBlob(int parameter, absl::string_view bytes);
+
+  // True: there is a row. False: done; the statement is ready to be bound again.
+  absl::StatusOr<bool> Step();
+  // Steps to the end, whatever rows come, and makes the statement ready again.
+  absl::Status Run();
+  // Ready again before the end.
+  void Reset();
+
+  // Columns count from 0; the text lives until the next step.
+  int64_t Int(int column) const;
+  absl::string_view Text(int column) const;
+
+ private:
+  friend class SqliteDb;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+// A connection. Thread-compatible.
+class SqliteDb {
+ public:
+  // ":memory:" for a private one without a file. Errors as StatusOf.
+  static absl::StatusOr<SqliteDb> Open(const std::string& path);
+
+  absl::StatusOr<SqliteStatement> Prepare(absl::string_view sql) const;
+  // Statements without parameters or results.
+  absl::Status Execute(const char* sql) const;
+  absl::StatusOr<int64_t> QueryInt(absl::string_view sql) const;
+  // Whether a transaction is open: some errors end it.
+  bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+  };
+  std::unique_ptr<sqlite3, Close> db_;
+};
+
+// FAILED_PRECONDITION: another process holds the lock, or the file cannot be opened or written;
+// RESOURCE_EXHAUSTED: the disk is full; INTERNAL: anything else.
+absl::Status SqliteError(sqlite3* db, int code);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_SQLITE_DB_H_

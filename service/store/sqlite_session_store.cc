@@ -1,0 +1,213 @@
+#include "service/store/sqlite_session_store.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+
+// Errors of the file, not of the call: the whole transaction is in doubt.
+bool IsStorageError(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
+  // Before the first access, so that WAL keeps its index in memory and the lock is never let go.
+  RETURN_IF_ERROR(db.Execute("PRAGMA locking_mode = EXCLUSIVE"));
+  RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA page_size = ", kPageBytes).c_str()));
+  RETURN_IF_ERROR(db.Execute("PRAGMA journal_mode = WAL"));
+  RETURN_IF_ERROR(db.Execute(options.durability == Durability::kPower
+                                 ? "PRAGMA synchronous = FULL"
+                                 : "PRAGMA synchronous = NORMAL"));
+  // Takes the lock now rather than at the first write.
+  RETURN_IF_ERROR(db.Execute("BEGIN EXCLUSIVE; COMMIT"));
+  if (options.max_bytes > 0) {
+    const int64_t pages = std::max<int64_t>(1, options.max_bytes / kPageBytes);
+    RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA max_page_count = ", pages).c_str()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenError(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("session store '", path, "': ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
+    const SqliteSessionStoreOptions& options) {
+  const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
+    ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(options.path));
+    RETURN_IF_ERROR(Configure(db, options));
+    RETURN_IF_ERROR(CreateOrCheckSchema(db));
+    ASSIGN_OR_RETURN(std::unique_ptr<SessionTables> tables, SessionTables::Create(db));
+    RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
+    RETURN_IF_ERROR(tables->EndInterruptedTurns());
+    RETURN_IF_ERROR(db.Execute("COMMIT"));
+    return std::unique_ptr<SessionStore>(
+        new SqliteSessionStore(std::move(db), std::move(tables), options.clock));
+  };
+  absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
+  if (!store.ok()) return OpenError(options.path, store.status());
+  return store;
+}
+
+SqliteSessionStore::SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables,
+                                       const base::Clock* clock)
+    : db_(std::move(db)), tables_(std::move(tables)), clock_(clock), thread_([this] { Run(); }) {}
+
+SqliteSessionStore::~SqliteSessionStore() {
+  {
+    base::MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.NotifyOne();
+  }
+  thread_.join();
+}
+
+template <typename T>
+void SqliteSessionStore::Enqueue(std::function<absl::StatusOr<T>(SessionTables&, absl::Time)> run,
+                                 Done<T> done) {
+  auto result = std::make_shared<std::optional<T>>();
+  EnqueueJob({
+      .run = [run = std::move(run), result](SessionTables& tables, absl::Time now) -> absl::Status {
+        ASSIGN_OR_RETURN(*result, run(tables, now));
+        return absl::OkStatus();
+      },
+      .deliver = [done = std::move(done), result](absl::Status status) {
+        if (!status.ok()) return done(std::move(status));
+        done(**std::move(result));
+      },
+  });
+}
+
+void SqliteSessionStore::EnqueueJob(Job job) {
+  base::MutexLock lock(&mutex_);
+  queue_.push_back(std::move(job));
+  changed_.NotifyOne();
+}
+
+void SqliteSessionStore::Run() {
+  while (true) {
+    std::vector<Job> jobs;
+    {
+      base::MutexLock lock(&mutex_);
+      while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
+      if (queue_.empty()) return;
+      jobs.swap(queue_);
+    }
+    CommitGroup(jobs);
+  }
+}
+
+void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
+  std::vector<absl::Status> results;
+  if (TryTransaction(jobs.data(), jobs.size(), &results).ok()) {
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i].deliver(std::move(results[i]));
+    return;
+  }
+  // One of them broke the transaction of all: alone, each gets its own answer.
+  for (Job& job : jobs) {
+    const absl::Status status = TryTransaction(&job, 1, &results);
+    job.deliver(status.ok() ? std::move(results[0]) : status);
+  }
+}
+
+absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
+                                                std::vector<absl::Status>* results) {
+  const absl::Time now = clock_->Now();
+  results->clear();
+  absl::Status status = db_.Execute("BEGIN IMMEDIATE");
+  for (size_t i = 0; i < count && status.ok(); ++i) {
+    results->push_back(jobs[i].run(*tables_, now));
+    if (IsStorageError(results->back())) status = results->back();
+  }
+  if (status.ok()) status = db_.Execute("COMMIT");
+  if (!status.ok() && db_.in_transaction()) {
+    // Its own failure adds nothing: the first error is the one to tell.
+    db_.Execute("ROLLBACK").IgnoreError();
+  }
+  return status;
+}
+
+void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
+  Enqueue<SessionInfo>(
+      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+        return tables.Create(session, now);
+      },
+      std::move(done));
+}
+
+void SqliteSessionStore::Get(std::string principal, std::string session_id,
+                             Done<SessionLogData> done) {
+  Enqueue<SessionLogData>(
+      [principal = std::move(principal), session_id = std::move(session_id)](
+          SessionTables& tables, absl::Time now) { return tables.Get(principal, session_id, now); },
+      std::move(done));
+}
+
+void SqliteSessionStore::List(std::string principal, int page_size, std::string page_token,
+                              Done<SessionPage> done) {
+  Enqueue<SessionPage>(
+      [principal = std::move(principal), page_size, page_token = std::move(page_token)](
+          SessionTables& tables, absl::Time now) {
+        return tables.List(principal, page_size, page_token, now);
+      },
+      std::move(done));
+}
+
+void SqliteSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
+  EnqueueJob({
+      .run = [principal = std::move(principal), session_id = std::move(session_id)](
+                 SessionTables& tables,
+                 absl::Time now) { return tables.Delete(principal, session_id, now); },
+      .deliver = std::move(done),
+  });
+}
+
+void SqliteSessionStore::Count(Done<int64_t> done) {
+  Enqueue<int64_t>([](SessionTables& tables, absl::Time) { return tables.Count(); },
+                   std::move(done));
+}
+
+void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
+  Enqueue<OpenTurn>([turn = std::move(turn)](SessionTables& tables,
+                                             absl::Time now) { return tables.BeginTurn(turn, now); },
+                    std::move(done));
+}
+
+void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
+                                    DoneStatus done) {
+  EnqueueJob({
+      .run = [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
+                                                                absl::Time now) {
+        return tables.RenewLease(session_id, epoch, now + lease);
+      },
+      .deliver = std::move(done),
+  });
+}
+
+void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) {
+  EnqueueJob({
+      .run = [session_id = std::move(session_id), epoch](
+                 SessionTables& tables,
+                 absl::Time) { return tables.ReleaseLease(session_id, epoch); },
+      .deliver = std::move(done),
+  });
+}
+
+void SqliteSessionStore::Append(AppendRequest append, DoneStatus done) {
+  EnqueueJob({
+      .run = [append = std::move(append)](SessionTables& tables,
+                                          absl::Time now) { return tables.Append(append, now); },
+      .deliver = std::move(done),
+  });
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,89 @@
+// SqliteSessionStore: sessions in one file on a local disk, for one front process.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
+//                    SqliteSessionStore::Open({.path = "sessions.db"}));
+#ifndef TIDEPOOL_SERVICE_STORE_SQLITE_SESSION_STORE_H_
+#define TIDEPOOL_SERVICE_STORE_SQLITE_SESSION_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/mutex.h"
+#include "service/store/session_store.h"
+#include "service/store/session_tables.h"
+#include "service/store/sqlite_db.h"
+
+namespace tidepool::service {
+
+// What a committed append survives.
+enum class Durability : uint8_t {
+  kProcess,  // the end of the process, kill -9 included (WAL, synchronous=NORMAL)
+  kPower,    // the machine's power going too (synchronous=FULL)
+};
+
+struct SqliteSessionStoreOptions {
+  std::string path;  // ":memory:": gone with the store
+  Durability durability = Durability::kProcess;
+  int64_t max_bytes = 0;  // of the file; 0: what the disk holds
+  const base::Clock* clock = &base::Clock::Real();
+};
+
+// Thread-safe. All calls that have come while a transaction was written share the next one.
+class SqliteSessionStore : public SessionStore {
+ public:
+  // Opens or makes the file, holds it alone until destroyed, and ends turns that a crash cut short.
+  // FAILED_PRECONDITION: another process has it open, it is no session store, or it cannot be written.
+  static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
+      const SqliteSessionStoreOptions& options);
+  ~SqliteSessionStore() override;
+
+  void Create(NewSession session, Done<SessionInfo> done) override;
+  void Get(std::string principal, std::string session_id, Done<SessionLogData> done) override;
+  void List(std::string principal, int page_size, std::string page_token,
+            Done<SessionPage> done) override;
+  void Delete(std::string principal, std::string session_id, DoneStatus done) override;
+  void Count(Done<int64_t> done) override;
+  void BeginTurn(TurnRequest turn, Done<OpenTurn> done) override;
+  void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
+                  DoneStatus done) override;
+  void ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) override;
+  void Append(AppendRequest append, DoneStatus done) override;
+
+ private:
+  // One call: what it does inside a transaction, and how its end is told after the commit.
+  struct Job {
+    std::function<absl::Status(SessionTables&, absl::Time now)> run;
+    std::function<void(absl::Status)> deliver;
+  };
+
+  SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables, const base::Clock* clock);
+
+  template <typename T>
+  void Enqueue(std::function<absl::StatusOr<T>(SessionTables&, absl::Time)> run, Done<T> done);
+  void EnqueueJob(Job job);
+  void Run();
+  void CommitGroup(std::vector<Job>& jobs);
+  // Runs the jobs in one transaction. An error: nothing of it was written.
+  absl::Status TryTransaction(Job* jobs, size_t count, std::vector<absl::Status>* results);
+
+  SqliteDb db_;
+  std::unique_ptr<SessionTables> tables_;  // before db_ on destruction
+  const base::Clock* clock_;
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::vector<Job> queue_ TIDEPOOL_GUARDED_BY(mutex_);
+  bool stopping_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_SQLITE_SESSION_STORE_H_

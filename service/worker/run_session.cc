@@ -1,0 +1,88 @@
+#include "service/worker/run_session.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/convert.h"
+
+namespace tidepool::service {
+
+void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Time deadline) {
+  if (transport_ == nullptr) return;
+  switch (request.message_case()) {
+    case worker::v1::RunRequest::kStart:
+      if (stream_ != nullptr) return Finish(absl::InvalidArgumentError("start was sent twice"));
+      return Start(request.start(), deadline);
+    case worker::v1::RunRequest::kCredit:
+      if (stream_ == nullptr) break;
+      if (request.credit() < 0) {
+        return Finish(absl::InvalidArgumentError(
+            absl::StrCat("credit is ", request.credit(), "; accepted: 0 or more")));
+      }
+      return stream_->AddCredit(request.credit());
+    case worker::v1::RunRequest::kCancel:
+      return Cancel();
+    case worker::v1::RunRequest::MESSAGE_NOT_SET:
+      break;
+  }
+  Finish(absl::InvalidArgumentError("the first message of Run must carry start"));
+}
+
+void RunSession::Start(const worker::v1::Start& start, absl::Time deadline) {
+  if (start.prepared().model_digest() != model_->digest) {
+    return Finish(absl::FailedPreconditionError(
+        absl::StrCat("the request was prepared for model ", start.prepared().model_digest(),
+                     ", this worker has ", model_->digest)));
+  }
+  absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
+  if (!request.ok()) return Finish(request.status());
+  attempt_ = start.attempt();
+  absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
+  if (!stream.ok()) return Finish(stream.status());
+  stream_ = *std::move(stream);
+  // The step thread only leaves word: it never waits for a stream of ours.
+  stream_->OnReady([loop = loop_, weak = weak_from_this()] {
+    loop->Post([weak] {
+      if (const auto session = weak.lock()) session->Pump();
+    });
+  });
+}
+
+void RunSession::OnWritten() {
+  writing_ = false;
+  if (last_written_) return Finish(absl::OkStatus());
+  Pump();
+}
+
+void RunSession::Pump() {
+  if (transport_ == nullptr || stream_ == nullptr || writing_) return;
+  std::optional<absl::StatusOr<engine::StreamChunk>> chunk = stream_->TryNext();
+  if (!chunk.has_value()) return;
+  if (!chunk->ok()) return Finish(chunk->status());
+  worker::v1::RunResponse response;
+  response.set_attempt(attempt_);
+  ToProto(**chunk, &response);
+  writing_ = true;
+  last_written_ = (*chunk)->finish.has_value();
+  transport_->Write(std::move(response));
+}
+
+void RunSession::Cancel() {
+  if (transport_ == nullptr) return;
+  Finish(absl::CancelledError("cancelled"));
+}
+
+void RunSession::Abandon() {
+  transport_ = nullptr;
+  stream_.reset();
+}
+
+void RunSession::Finish(absl::Status status) {
+  if (transport_ == nullptr) return;
+  RunTransport* transport = std::exchange(transport_, nullptr);
+  stream_.reset();
+  transport->Finish(std::move(status));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,60 @@
+// RunSession: one Worker.Run between its stream of messages and the engine, without either's threads.
+#ifndef TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
+#define TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "service/event_loop.h"
+#include "service/worker/worker_model.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// The stream that a RunSession writes to. Called on the loop.
+class RunTransport {
+ public:
+  virtual ~RunTransport() = default;
+  // One at a time: the next comes after RunSession::OnWritten.
+  virtual void Write(worker::v1::RunResponse response) = 0;
+  // Once, with no write outstanding unless the session was cancelled. Nothing is called after it.
+  virtual void Finish(absl::Status status) = 0;
+};
+
+// Loop only: every function runs on the executor that it was made with. While a write is outstanding
+// the engine's chunks collect in its stream, as one, so what waits here is bounded by the credit.
+class RunSession : public std::enable_shared_from_this<RunSession> {
+ public:
+  // All outlive the session, save that the transport may go once Finish was called or after Abandon.
+  RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
+             RunTransport* transport)
+      : model_(model), engine_(engine), loop_(loop), transport_(transport) {}
+
+  void OnRequest(const worker::v1::RunRequest& request, absl::Time deadline);
+  void OnWritten();
+  // The peer is gone or asked for the end: the sequence stops, and the stream ends with CANCELLED.
+  void Cancel();
+  // The transport is gone.
+  void Abandon();
+
+ private:
+  void Start(const worker::v1::Start& start, absl::Time deadline);
+  void Pump();
+  void Finish(absl::Status status);
+
+  const WorkerModel* model_;
+  engine::Engine* engine_;
+  Executor* loop_;
+  RunTransport* transport_;  // null once finished
+  std::unique_ptr<engine::Stream> stream_;
+  int32_t attempt_ = 0;
+  bool writing_ = false;
+  bool last_written_ = false;  // the write in flight has the finish
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_

@@ -1,0 +1,41 @@
+// WorkerModel: what a worker tells and needs to know of its model, apart from the engine.
+#ifndef TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_
+#define TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/request.h"
+#include "engine/tokenizer/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace tidepool::service {
+
+// Immutable once a server runs with it. The tokenizer outlives it.
+struct WorkerModel {
+  std::string name;          // what GenerateRequest.model asks for
+  std::string architecture;  // such as llama
+  std::string digest;        // names the weights' content
+  std::string numerics_id;   // names what may change the last bits of an answer
+  std::string backend;       // for people: "cpu avx2, 2 threads"
+  int64_t context_length = 0;  // positions of one sequence that the engine allows
+  int layers = 0;
+  int hidden_size = 0;
+  int experts = 0;
+  int experts_used = 0;
+  int64_t weight_bytes = 0;
+  // The engine's EngineOptions::cache_seed, so that prefixes have the same names in its KV cache.
+  std::string cache_seed;
+  engine::SamplingParams default_sampling;  // where a request leaves a field unset
+
+  const engine::Tokenizer* tokenizer = nullptr;
+  // Why there is none: the file has no template, or one past what ChatTemplate knows.
+  absl::StatusOr<engine::ChatTemplate> chat_template =
+      absl::FailedPreconditionError("the model file has no chat template");
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_

@@ -1,0 +1,291 @@
+#include "service/worker/worker_service.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backend.h"
+#include "service/convert.h"
+#include "service/raw_unary.h"
+#include "service/worker/prompt.h"
+#include "service/worker/run_session.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
+constexpr int kPoolThreads = 2;
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// Of this process; 0 where /proc does not tell.
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// A Run on the wire. Deletes itself on the loop, behind everything that was posted there for it.
+class RunReactor final
+    : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
+      public RunTransport {
+ public:
+  RunReactor(WorkerCore* core, absl::Time deadline)
+      : core_(core),
+        deadline_(deadline),
+        session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(), this)) {
+    entered_ = core_->runs()->Enter();
+    if (!entered_.ok()) {
+      core_->loop()->Post([this] { session_->Abandon(), Finish(entered_); });
+      return;
+    }
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;  // the peer sends no more; its stream still reads
+    core_->loop()->Post([session = session_, request = std::move(incoming_),
+                         deadline = deadline_] { session->OnRequest(request, deadline); });
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+  void OnWriteDone(bool ok) override {
+    core_->loop()->Post([session = session_, ok] { ok ? session->OnWritten() : session->Cancel(); });
+  }
+  void OnCancel() override {
+    core_->loop()->Post([session = session_] { session->Cancel(); });
+  }
+  void OnDone() override {
+    core_->loop()->Post([this] { delete this; });
+  }
+
+  void Write(worker::v1::RunResponse response) override {
+    outgoing_ = std::move(response);
+    StartWrite(&outgoing_);
+  }
+  void Finish(absl::Status status) override {
+    grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>::Finish(
+        ToGrpcStatus(status));
+  }
+
+ private:
+  ~RunReactor() override {
+    session_->Abandon();
+    if (entered_.ok()) core_->runs()->Leave();
+  }
+
+  WorkerCore* core_;
+  const absl::Time deadline_;
+  absl::Status entered_;
+  std::shared_ptr<RunSession> session_;
+  worker::v1::RunRequest incoming_;
+  worker::v1::RunResponse outgoing_;
+};
+
+class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResponse>,
+                           public WorkerCore::Watcher {
+ public:
+  explicit WatchReactor(WorkerCore* core) : core_(core) {
+    core_->loop()->Post([this] { core_->AddWatcher(this); });
+  }
+
+  // A front that does not read gets the next state when it does.
+  void Send(const worker::v1::WatchResponse& state) override {
+    if (writing_ || finished_) return;
+    writing_ = true;
+    state_ = state;
+    StartWrite(&state_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    core_->loop()->Post([this, ok] {
+      writing_ = false;
+      if (!ok) End();
+    });
+  }
+  void OnCancel() override {
+    core_->loop()->Post([this] { End(); });
+  }
+  void OnDone() override {
+    core_->loop()->Post([this] { delete this; });
+  }
+
+ private:
+  ~WatchReactor() override { core_->RemoveWatcher(this); }
+
+  void End() {
+    if (std::exchange(finished_, true)) return;
+    Finish(grpc::Status::CANCELLED);
+  }
+
+  WorkerCore* core_;
+  worker::v1::WatchResponse state_;
+  bool writing_ = false;
+  bool finished_ = false;
+};
+
+absl::StatusOr<v1::TokenizeResponse> DoTokenize(const WorkerModel& model,
+                                                const v1::TokenizeRequest& request) {
+  absl::StatusOr<std::vector<int32_t>> ids = model.tokenizer->Encode(
+      request.text(),
+      request.parse_special() ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText,
+      engine::AddBos::kNo);
+  if (!ids.ok()) return ids.status();
+  v1::TokenizeResponse response;
+  response.mutable_token_ids()->Assign(ids->begin(), ids->end());
+  return response;
+}
+
+absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
+                                                    const v1::DetokenizeRequest& request) {
+  const std::vector<int32_t> ids(request.token_ids().begin(), request.token_ids().end());
+  absl::StatusOr<std::string> text =
+      model.tokenizer->Decode(ids, engine::ControlText::kSkip);
+  if (!text.ok()) return text.status();
+  v1::DetokenizeResponse response;
+  response.set_text(*std::move(text));
+  return response;
+}
+
+// Runs `work` on the pool; gRPC keeps request and response until the reactor finishes.
+template <typename Response, typename Work>
+grpc::ServerUnaryReactor* OnPool(WorkerCore* core, grpc::CallbackServerContext* context,
+                                 Response* response, Work work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  core->pool()->Post([reactor, response, work = std::move(work)] {
+    absl::StatusOr<Response> result = work();
+    if (result.ok()) *response = *std::move(result);
+    reactor->Finish(ToGrpcStatus(result.status()));
+  });
+  return reactor;
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name)
+    : model_(model),
+      engine_(engine),
+      name_(std::move(name)),
+      started_(base::Clock::Real().Monotonic()),
+      pool_(kPoolThreads) {}
+
+WorkerCore::~WorkerCore() { loop_.Stop(); }
+
+v1::WorkerStats WorkerCore::Stats() const {
+  v1::WorkerStats stats;
+  ToProto(engine_->Stats(), &stats);
+  stats.set_worker_id(name_);
+  stats.set_model(model_->name);
+  stats.set_model_digest(model_->digest);
+  stats.set_numerics_id(model_->numerics_id);
+  stats.set_backend(model_->backend);
+  stats.set_uptime_seconds(
+      absl::ToDoubleSeconds(base::Clock::Real().Monotonic() - started_));
+  stats.set_kv_block_tokens(kernels::kKvBlockTokens);
+  stats.set_weight_bytes(model_->weight_bytes);
+  stats.set_resident_bytes(ResidentBytes());
+  return stats;
+}
+
+worker::v1::WatchResponse WorkerCore::Watch() const {
+  const engine::EngineStats stats = engine_->Stats();
+  worker::v1::WatchResponse state;
+  state.set_worker_id(name_);
+  state.set_state(draining_ ? worker::v1::DRAINING : worker::v1::SERVING);
+  state.set_progress(stats.progress);
+  state.set_sequences_running(stats.sequences_running);
+  state.set_sequences_waiting(stats.sequences_waiting);
+  state.set_queued_prompt_tokens(stats.queued_prompt_tokens);
+  state.set_prefill_tokens_per_second(stats.prefill_tokens_per_second);
+  state.set_kv_blocks_free(stats.kv_blocks_free);
+  state.set_kv_blocks_total(stats.kv_blocks_total);
+  for (const uint64_t digest : engine_->PrefixDigests()) state.add_prefix_digests(digest);
+  ToProto(*model_, state.mutable_model());
+  return state;
+}
+
+void WorkerCore::BeginDrain() {
+  draining_ = true;
+  runs_.Close();
+  loop_.Post([this] {
+    const worker::v1::WatchResponse state = Watch();
+    for (Watcher* watcher : watchers_) watcher->Send(state);
+  });
+}
+
+void WorkerCore::AddWatcher(Watcher* watcher) {
+  watchers_.insert(watcher);
+  watcher->Send(Watch());
+  if (ticking_) return;
+  ticking_ = true;
+  loop_.PostAfter(kWatchPeriod, [this] { Tick(); });
+}
+
+void WorkerCore::Tick() {
+  ticking_ = !watchers_.empty();
+  if (!ticking_) return;
+  const worker::v1::WatchResponse state = Watch();
+  for (Watcher* watcher : watchers_) watcher->Send(state);
+  loop_.PostAfter(kWatchPeriod, [this] { Tick(); });
+}
+
+grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* context,
+                                                 const worker::v1::PrepareRequest* request,
+                                                 worker::v1::PrepareResponse* response) {
+  return OnPool(core_, context, response, [core = core_, request] {
+    return service::Prepare(*request, {.model = &core->model(),
+                                       .now = base::Clock::Real().Now(),
+                                       .drawn_seed = DrawSeed(),
+                                       .salt = request->caller().principal()});
+  });
+}
+
+grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* WorkerService::Run(
+    grpc::CallbackServerContext* context) {
+  return new RunReactor(core_, DeadlineOf(*context));
+}
+
+grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
+    grpc::CallbackServerContext*, const worker::v1::WatchRequest*) {
+  return new WatchReactor(core_);
+}
+
+grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
+                                                  const v1::TokenizeRequest* request,
+                                                  v1::TokenizeResponse* response) {
+  return OnPool(core_, context, response,
+                [core = core_, request] { return DoTokenize(core->model(), *request); });
+}
+
+grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
+                                                    const v1::DetokenizeRequest* request,
+                                                    v1::DetokenizeResponse* response) {
+  return OnPool(core_, context, response,
+                [core = core_, request] { return DoDetokenize(core->model(), *request); });
+}
+
+grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  return AnswerUnary<v1::GetStatsRequest, v1::GetStatsResponse>(
+      context, request, response, [this](v1::GetStatsRequest asked, auto done) {
+        if (asked.has_worker_id() && asked.worker_id() != core_->name()) {
+          return done(absl::NotFoundError(absl::StrCat("no worker has the id '", asked.worker_id(),
+                                                       "'; this one is '", core_->name(), "'")));
+        }
+        v1::GetStatsResponse answer;
+        *answer.add_workers() = core_->Stats();
+        done(std::move(answer));
+      });
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,103 @@
+// The worker's half of the wire: tidepool.worker.v1.Worker and Admin over one engine.
+#ifndef TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
+#define TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "service/active_calls.h"
+#include "service/event_loop.h"
+#include "service/task_pool.h"
+#include "service/worker/worker_model.h"
+#include "tidepool/v1/admin.grpc.pb.h"
+#include "tidepool/worker/v1/worker.grpc.pb.h"
+
+namespace tidepool::service {
+
+// What the worker's services share. Thread-safe; outlives the gRPC server that they are in.
+class WorkerCore {
+ public:
+  // `model` and `engine` outlive the core.
+  WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name);
+  ~WorkerCore();
+
+  const WorkerModel& model() const { return *model_; }
+  engine::Engine* engine() { return engine_; }
+  Executor* loop() { return &loop_; }
+  TaskPool* pool() { return &pool_; }
+  ActiveCalls* runs() { return &runs_; }
+  const std::string& name() const { return name_; }
+
+  v1::WorkerStats Stats() const;
+  worker::v1::WatchResponse Watch() const;
+  // New runs are refused, and fronts are told.
+  void BeginDrain();
+
+  // Streams that get Watch() every 250 ms, the first time at once. Loop only.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    virtual void Send(const worker::v1::WatchResponse& state) = 0;
+  };
+  void AddWatcher(Watcher* watcher);
+  void RemoveWatcher(Watcher* watcher) { watchers_.erase(watcher); }
+
+ private:
+  void Tick();
+
+  const WorkerModel* model_;
+  engine::Engine* engine_;
+  const std::string name_;
+  const absl::Duration started_;
+  std::atomic<bool> draining_ = false;
+  ActiveCalls runs_;
+  std::set<Watcher*> watchers_;  // loop only
+  bool ticking_ = false;         // loop only
+  TaskPool pool_;
+  EventLoop loop_;  // ends first
+};
+
+class WorkerService final : public worker::v1::Worker::CallbackService {
+ public:
+  explicit WorkerService(WorkerCore* core) : core_(core) {}
+
+  grpc::ServerUnaryReactor* Prepare(grpc::CallbackServerContext* context,
+                                    const worker::v1::PrepareRequest* request,
+                                    worker::v1::PrepareResponse* response) override;
+  grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* Run(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerWriteReactor<worker::v1::WatchResponse>* Watch(
+      grpc::CallbackServerContext* context, const worker::v1::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+
+ private:
+  WorkerCore* core_;
+};
+
+// Admin of a worker that is asked directly.
+class WorkerAdminService final
+    : public v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::Service> {
+ public:
+  explicit WorkerAdminService(WorkerCore* core) : core_(core) {}
+
+  grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+
+ private:
+  WorkerCore* core_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_

@@ -1,0 +1,34 @@
+// A worker over the scripted model, for tests of the service over real gRPC.
+#ifndef TIDEPOOL_TESTS_SERVICE_TEST_SERVER_H_
+#define TIDEPOOL_TESTS_SERVICE_TEST_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "service/worker/worker_model.h"
+#include "tests/fakes/scripted_model.h"
+
+namespace tidepool::service {
+
+struct TestEngineOptions {
+  int64_t context = 2048;
+  int64_t max_queued = 1024;
+  std::string digest = "digest-1";
+};
+
+// What a server needs of an engine, over bytes as tokens. Its template is
+// <|start|>ROLE\nCONTENT<|end_of_text|> per message, with answers told to have no <think> part.
+struct TestEngine {
+  explicit TestEngine(const TestEngineOptions& options = {});
+
+  fakes::ScriptedModel model;
+  std::unique_ptr<engine::Tokenizer> tokenizer;
+  std::unique_ptr<engine::Engine> engine;
+  WorkerModel worker;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_TESTS_SERVICE_TEST_SERVER_H_
