@@ -1,0 +1,134 @@
+// chat: a conversation, one line a message.
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/mutex.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/ask.h"
+#include "service/cli/commands.h"
+#include "service/cli/signals.h"
+
+namespace tidepool::service {
+namespace {
+
+// Thread-safe. The answer that Ctrl-C stops, if there is one.
+class CurrentAnswer {
+ public:
+  void Set(std::function<void()> cancel) {
+    base::MutexLock lock(&mutex_);
+    cancel_ = std::move(cancel);
+  }
+  // Whether there was one to stop.
+  bool Cancel() {
+    base::MutexLock lock(&mutex_);
+    if (!cancel_) return false;
+    cancel_();
+    return true;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::function<void()> cancel_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+// Thread-compatible. A conversation whose earlier messages the server's session holds, or this
+// object.
+class Conversation {
+ public:
+  Conversation(const Config& config, Client* client) : config_(config), client_(client) {}
+
+  absl::Status Open() {
+    int64_t turns = 0;
+    if (!config_.session.empty()) {
+      ASSIGN_OR_RETURN(turns, client_->OpenSession(config_.session));
+    }
+    if (turns == 0 && !config_.system.empty()) messages_.push_back({"system", config_.system});
+    return absl::OkStatus();
+  }
+
+  AskResult Say(const std::string& line, const AnswerHooks& hooks) {
+    Question question;
+    question.session = config_.session;
+    question.generation = config_.generation;
+    question.messages = messages_;
+    question.messages.push_back({"user", line});
+    AskResult result = client_->Ask(question, hooks);
+    // What was delivered stays in the conversation, also when it was stopped.
+    const bool kept = result.status.ok() || result.answer.messages > 0;
+    if (!kept) return result;
+    messages_ = std::move(question.messages);
+    messages_.push_back({"assistant", result.answer.text});
+    if (!config_.session.empty()) messages_.clear();
+    return result;
+  }
+
+ private:
+  const Config& config_;
+  Client* const client_;
+  std::vector<ChatLine> messages_;
+};
+
+// With --json each answer is one object on a line of its own.
+void Report(const Config& config, const AskResult& result, Console* console) {
+  if (config.output == OutputFormat::kJson) {
+    const bool stopped = absl::IsCancelled(result.status);
+    console->PrintJson({{"text", result.answer.text},
+                        {"token_ids", result.answer.token_ids},
+                        {"finish_reason", stopped ? "CANCELLED" : result.answer.finish_reason},
+                        {"usage", result.answer.usage}});
+  } else {
+    console->Print("\n");
+  }
+  if (absl::IsCancelled(result.status)) {
+    console->Note("[stopped]\n");
+  } else {
+    console->Note(absl::StrCat("[", Summary(result.answer), "]\n"));
+  }
+}
+
+}  // namespace
+
+absl::Status RunChat(const Config& config, Console* console) {
+  CurrentAnswer current;
+  const SignalWatcher watcher({SIGINT}, [&](int) {
+    if (!current.Cancel()) console->Note("\n[/exit or Ctrl-D ends the chat]\n> ");
+  });
+  Log log(config.log_level);
+  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, &log, console));
+  Conversation conversation(config, connection.client.get());
+  RETURN_IF_ERROR(conversation.Open());
+
+  AnswerHooks hooks;
+  hooks.on_start = [&](std::function<void()> cancel) { current.Set(std::move(cancel)); };
+  if (config.output == OutputFormat::kText) {
+    hooks.on_text = [&](absl::string_view text) {
+      console->Print(text);
+      if (!console->out_status().ok()) current.Cancel();
+    };
+  }
+  std::string line;
+  while (console->out_status().ok()) {
+    console->Note("> ");
+    if (!std::getline(std::cin, line)) break;
+    const absl::string_view words = absl::StripAsciiWhitespace(line);
+    if (words == "/exit") break;
+    if (words.empty()) continue;
+    const AskResult result = conversation.Say(line, hooks);
+    current.Set(nullptr);
+    if (!result.status.ok() && !absl::IsCancelled(result.status)) {
+      // A conversation outlives a refused message, but not a server that has gone.
+      if (absl::IsUnavailable(result.status)) return result.status;
+      console->Note(absl::StrCat("tidepool: ", result.status.message(), "\n"));
+      continue;
+    }
+    Report(config, result, console);
+  }
+  return console->out_status();
+}
+
+}  // namespace tidepool::service

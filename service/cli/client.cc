@@ -1,0 +1,159 @@
+#include "service/cli/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/proto_json.h"
+#include "tidepool/v1/admin.grpc.pb.h"
+#include "tidepool/v1/inference.grpc.pb.h"
+#include "tidepool/v1/sessions.grpc.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+// Answers are small; a GetSession of a long conversation is not.
+constexpr int kMaxMessageBytes = 256 << 20;
+constexpr absl::Duration kShortCall = absl::Seconds(30);
+
+void FillSampling(const GenerationFlags& flags, v1::Sampling* sampling) {
+  if (flags.temperature) sampling->set_temperature(*flags.temperature);
+  if (flags.top_k) sampling->set_top_k(*flags.top_k);
+  if (flags.top_p) sampling->set_top_p(*flags.top_p);
+  if (flags.min_p) sampling->set_min_p(*flags.min_p);
+  if (flags.seed) sampling->set_seed(*flags.seed);
+  if (flags.repetition_penalty) sampling->set_repetition_penalty(*flags.repetition_penalty);
+  if (flags.frequency_penalty) sampling->set_frequency_penalty(*flags.frequency_penalty);
+  if (flags.presence_penalty) sampling->set_presence_penalty(*flags.presence_penalty);
+  for (const auto& [id, bias] : flags.logit_bias) (*sampling->mutable_logit_bias())[id] = bias;
+}
+
+v1::GenerateRequest MakeRequest(const Question& question) {
+  v1::GenerateRequest request;
+  if (question.text) {
+    request.set_text(*question.text);
+  } else if (!question.token_ids.empty()) {
+    request.mutable_token_ids()->mutable_ids()->Assign(question.token_ids.begin(),
+                                                       question.token_ids.end());
+  } else {
+    for (const ChatLine& line : question.messages) {
+      v1::ChatMessage* message = request.mutable_chat()->add_messages();
+      message->set_role(line.role);
+      message->set_content(line.content);
+    }
+  }
+  if (!question.session.empty()) request.set_session_id(question.session);
+  FillSampling(question.generation, request.mutable_sampling());
+  v1::Stopping* stopping = request.mutable_stopping();
+  if (question.generation.max_tokens) stopping->set_max_tokens(*question.generation.max_tokens);
+  for (const std::string& stop : question.generation.stop) stopping->add_stop(stop);
+  if (question.generation.ignore_eos) stopping->set_ignore_eos(true);
+  return request;
+}
+
+void SetDeadline(absl::Duration timeout, grpc::ClientContext* context) {
+  if (timeout != absl::InfiniteDuration()) {
+    context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  }
+}
+
+class GrpcClient : public Client {
+ public:
+  GrpcClient(std::shared_ptr<grpc::Channel> channel, std::string name)
+      : name_(std::move(name)),
+        inference_(v1::Inference::NewStub(channel)),
+        sessions_(v1::Sessions::NewStub(channel)),
+        admin_(v1::Admin::NewStub(channel)) {}
+
+  AskResult Ask(const Question& question, const AnswerHooks& hooks) override {
+    // Shared, because a cancel may come in the moment in which the call ends.
+    const auto context = std::make_shared<grpc::ClientContext>();
+    SetDeadline(question.generation.timeout, context.get());
+    if (hooks.on_start) hooks.on_start([context] { context->TryCancel(); });
+    const base::Clock& clock = base::Clock::Real();
+    const absl::Duration start = clock.Monotonic();
+    AskResult result;
+    Answer& answer = result.answer;
+    const std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader =
+        inference_->Generate(context.get(), MakeRequest(question));
+    v1::GenerateResponse message;
+    while (reader->Read(&message)) {
+      if (++answer.messages == 1) answer.first_message = clock.Monotonic() - start;
+      answer.text += message.text();
+      answer.token_ids.insert(answer.token_ids.end(), message.token_ids().begin(),
+                              message.token_ids().end());
+      if (hooks.on_text && !message.text().empty()) hooks.on_text(message.text());
+      if (message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED) {
+        answer.finish_reason = v1::FinishReason_Name(message.finish_reason());
+        answer.usage = ToJson(message.usage());
+        answer.prompt_tokens = message.usage().prompt_tokens();
+        answer.cached_tokens = message.usage().cached_tokens();
+      }
+    }
+    result.status = ToStatus(reader->Finish());
+    answer.total = clock.Monotonic() - start;
+    return result;
+  }
+
+  absl::StatusOr<int64_t> OpenSession(const std::string& session) override {
+    v1::GetSessionRequest get;
+    get.set_session_id(session);
+    v1::Session found;
+    grpc::ClientContext get_context;
+    SetDeadline(kShortCall, &get_context);
+    const grpc::Status status = sessions_->GetSession(&get_context, get, &found);
+    if (status.ok()) return found.turn_count();
+    if (status.error_code() != grpc::StatusCode::NOT_FOUND) return ToStatus(status);
+    v1::CreateSessionRequest create;
+    create.set_session_id(session);
+    grpc::ClientContext create_context;
+    SetDeadline(kShortCall, &create_context);
+    RETURN_IF_ERROR(ToStatus(sessions_->CreateSession(&create_context, create, &found)));
+    return 0;
+  }
+
+  absl::StatusOr<Json> Stats() override {
+    grpc::ClientContext context;
+    SetDeadline(kShortCall, &context);
+    v1::GetStatsResponse response;
+    RETURN_IF_ERROR(ToStatus(admin_->GetStats(&context, v1::GetStatsRequest(), &response)));
+    return ToJson(response);
+  }
+
+ private:
+  absl::Status ToStatus(const grpc::Status& status) const {
+    if (status.ok()) return absl::OkStatus();
+    const auto code = static_cast<absl::StatusCode>(status.error_code());
+    // What gRPC itself says of a refused connection is long and does not name the server.
+    if (code == absl::StatusCode::kUnavailable &&
+        status.error_message().find("failed to connect") != std::string::npos) {
+      return absl::UnavailableError(absl::StrCat("no server answers at ", name_));
+    }
+    return absl::Status(code,
+                        absl::StrCat(name_, name_.empty() ? "" : ": ", status.error_message()));
+  }
+
+  const std::string name_;
+  const std::unique_ptr<v1::Inference::Stub> inference_;
+  const std::unique_ptr<v1::Sessions::Stub> sessions_;
+  const std::unique_ptr<v1::Admin::Stub> admin_;
+};
+
+}  // namespace
+
+std::unique_ptr<Client> Client::Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return Over(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments),
+              address);
+}
+
+std::unique_ptr<Client> Client::Over(std::shared_ptr<grpc::Channel> channel, std::string name) {
+  return std::make_unique<GrpcClient>(std::move(channel), std::move(name));
+}
+
+}  // namespace tidepool::service

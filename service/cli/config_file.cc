@@ -1,0 +1,71 @@
+#include "service/cli/config_file.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/files.h"
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace tidepool::service {
+namespace {
+
+absl::Status ErrorAt(absl::string_view path, int line, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": ", message));
+}
+
+// Null for tables, dates and arrays in arrays: no flag takes one.
+std::optional<std::string> ScalarText(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return absl::StrCat(number->get());
+  if (const auto* number = node.as_floating_point()) return absl::StrFormat("%.17g", number->get());
+  if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const toml::parse_result parsed = toml::parse(std::string_view(text), path);
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
+    return ErrorAt(path, static_cast<int>(error.source().begin.line),
+                   absl::StrCat("not TOML: ", std::string(error.description())));
+  }
+  std::vector<ConfigFileEntry> entries;
+  for (const auto& [key, node] : parsed.table()) {
+    ConfigFileEntry& entry = entries.emplace_back();
+    entry.key = std::string(key.str());
+    entry.line = static_cast<int>(node.source().begin.line);
+    const auto add = [&](const toml::node& value) {
+      std::optional<std::string> scalar = ScalarText(value);
+      if (!scalar.has_value()) return false;
+      entry.values.push_back(*std::move(scalar));
+      return true;
+    };
+    bool ok = true;
+    if (const toml::array* array = node.as_array()) {
+      for (const toml::node& element : *array) ok = ok && add(element);
+    } else {
+      ok = add(node);
+    }
+    if (!ok) {
+      return ErrorAt(path, entry.line,
+                     absl::StrCat("\"", entry.key,
+                                  "\" is not a text, a number, true, false, or a list of those; "
+                                  "keys are flags' names, without sections"));
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.line < b.line; });
+  return entries;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,41 @@
+#include "service/cli/console.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+bool WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string ToLine(const Json& json) {
+  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+void Console::Print(absl::string_view text) {
+  if (!out_status_.ok() || WriteAll(out_, text)) return;
+  out_status_ =
+      absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno)));
+}
+
+// Nobody can be told that stderr is gone.
+void Console::Note(absl::string_view text) { (void)WriteAll(err_, text); }
+
+bool Console::out_is_terminal() const { return isatty(out_) == 1; }
+bool Console::err_is_terminal() const { return isatty(err_) == 1; }
+
+}  // namespace tidepool::service

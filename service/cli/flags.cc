@@ -1,0 +1,430 @@
+#include "service/cli/flags.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+using kernels::DType;
+using kernels::Isa;
+using kernels::Precision;
+
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+
+constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
+constexpr CommandSet kTalking = Bit(Command::kGenerate) | Bit(Command::kChat);
+constexpr CommandSet kEngine = Bit(Command::kServe) | Bit(Command::kWorker) | kTalking;
+constexpr CommandSet kRunning = kEngine | Bit(Command::kLogits);
+constexpr CommandSet kReading =
+    kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) | Bit(Command::kInspect);
+constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
+
+// Setters. Each makes the flag's value, or the reason why it is none.
+template <auto member>
+absl::Status SetString(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  config->*member = std::string(value);
+  return absl::OkStatus();
+}
+
+template <auto member>
+absl::Status SetAnyString(absl::string_view value, Config* config) {
+  config->*member = std::string(value);
+  return absl::OkStatus();
+}
+
+template <auto member>
+absl::Status SetSwitch(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->*member = value == "true";
+  return absl::OkStatus();
+}
+
+template <auto member, int64_t least, int64_t most>
+absl::Status SetInteger(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->*member, ParseInteger(value, least, most));
+  return absl::OkStatus();
+}
+
+template <auto member, int64_t least, int64_t most>
+absl::Status SetGenerationInteger(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->generation.*member, ParseInteger(value, least, most));
+  return absl::OkStatus();
+}
+
+template <auto member, int least, int most>
+absl::Status SetGenerationNumber(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->generation.*member, ParseNumber(value, least, most));
+  return absl::OkStatus();
+}
+
+absl::Status SetKvMemory(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->kv_memory_bytes, ParseSize(value));
+  if (config->kv_memory_bytes < (size_t{1} << 10)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is less than 1KiB"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetKvType(absl::string_view value, Config* config) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (value == kernels::DTypeName(type) || value == (type == DType::kF32   ? "f32"
+                                                       : type == DType::kF16 ? "f16"
+                                                                             : "bf16")) {
+      config->kv_type = type;
+      return absl::OkStatus();
+    }
+  }
+  if (value == "q8_0") {
+    return absl::UnimplementedError("q8_0 is not available yet; take f32, f16 or bf16");
+  }
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not f32, f16 or bf16"));
+}
+
+absl::Status SetExact(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->precision = value == "true" ? Precision::kExact : Precision::kFast;
+  return absl::OkStatus();
+}
+
+absl::Status SetIsa(absl::string_view value, Config* config) {
+  if (value == "auto") {
+    config->isa = Isa::kBest;
+  } else if (value == "portable") {
+    config->isa = Isa::kPortable;
+  } else if (value == "avx2") {
+    config->isa = Isa::kAvx2;
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", value, "\" is not auto, portable or avx2"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetDevice(absl::string_view value, Config*) {
+  if (value == "cpu") return absl::OkStatus();
+  if (value == "cuda") return absl::UnimplementedError("cuda is not available yet; take cpu");
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu"));
+}
+
+absl::Status SetAddress(absl::string_view value, std::string* address) {
+  RETURN_IF_ERROR(ParseHostPort(value).status());
+  *address = std::string(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetListen(absl::string_view value, Config* config) {
+  return SetAddress(value, &config->listen);
+}
+
+absl::Status SetServer(absl::string_view value, Config* config) {
+  return SetAddress(value, &config->server);
+}
+
+absl::Status AddWorker(absl::string_view value, Config* config) {
+  return SetAddress(value, &config->workers.emplace_back());
+}
+
+absl::Status SetStore(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  if (value.substr(0, 8) == "redis://") {
+    return absl::UnimplementedError("redis:// is not available yet; name a file");
+  }
+  config->store = std::string(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetDurability(absl::string_view value, Config* config) {
+  if (value != "process" && value != "power") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not process or power"));
+  }
+  config->durability = value == "power" ? StoreDurability::kPower : StoreDurability::kProcess;
+  return absl::OkStatus();
+}
+
+absl::Status SetDrainTimeout(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->drain_timeout, ParseTime(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetTimeout(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->generation.timeout, ParseTime(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetTokens(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->tokens, ParseTokenIds(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetSeed(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const int64_t seed, ParseInteger(value, 0, kMaxInt64));
+  config->generation.seed = static_cast<uint64_t>(seed);
+  return absl::OkStatus();
+}
+
+absl::Status AddStop(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  config->generation.stop.emplace_back(value);
+  return absl::OkStatus();
+}
+
+absl::Status AddLogitBias(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->generation.logit_bias.emplace_back(), ParseLogitBias(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetIgnoreEos(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->generation.ignore_eos = value == "true";
+  return absl::OkStatus();
+}
+
+absl::Status SetLogLevel(absl::string_view value, Config* config) {
+  constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
+                                                                {"info", LogLevel::kInfo},
+                                                                {"warn", LogLevel::kWarn},
+                                                                {"error", LogLevel::kError},
+                                                                {"off", LogLevel::kOff}};
+  for (const auto& [name, level] : kLevels) {
+    if (value == name) {
+      config->log_level = level;
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", value, "\" is not debug, info, warn, error or off"));
+}
+
+absl::Status SetJson(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->output = value == "true" ? OutputFormat::kJson : OutputFormat::kText;
+  return absl::OkStatus();
+}
+
+constexpr absl::string_view kInput = "Input";
+constexpr absl::string_view kModel = "Model";
+constexpr absl::string_view kSampling = "Sampling";
+constexpr absl::string_view kStopping = "Stopping";
+constexpr absl::string_view kServer = "Server";
+constexpr absl::string_view kResult = "Result";
+constexpr absl::string_view kGeneral = "General";
+
+constexpr FlagKind kSwitch = FlagKind::kSwitch;
+constexpr FlagKind kValue = FlagKind::kValue;
+constexpr FlagKind kRepeats = FlagKind::kRepeats;
+using G = GenerationFlags;
+
+constexpr FlagSpec kFlags[] = {
+    {"prompt", 'p', kInput, "TEXT", "", "text to go on from", Bit(Command::kGenerate), kValue,
+     SetAnyString<&Config::prompt>},
+    {"chat", 0, kInput, "TEXT", "", "one user message, put through the model's chat template",
+     Bit(Command::kGenerate), kValue, SetAnyString<&Config::chat>},
+    {"text", 0, kInput, "TEXT", "", "text to tokenize", Bit(Command::kTokenize), kValue,
+     SetAnyString<&Config::text>},
+    {"file", 'f', kInput, "FILE", "", "read the text from a file; - is stdin",
+     Bit(Command::kGenerate), kValue, SetString<&Config::file>},
+    {"file", 'f', kInput, "FILE", "stdin", "read the text from a file", Bit(Command::kTokenize),
+     kValue, SetString<&Config::file>},
+    {"tokens", 0, kInput, "IDS", "", "token ids, such as 1,2,3",
+     Bit(Command::kGenerate) | Bit(Command::kLogits) | Bit(Command::kDetokenize), kValue,
+     SetTokens},
+    {"system", 0, kInput, "TEXT", "", "system message in front of the conversation", kTalking,
+     kValue, SetString<&Config::system>},
+    {"special", 0, kInput, "", "off",
+     "read special tokens written in the text, such as <|im_end|>, as those tokens",
+     Bit(Command::kTokenize), kSwitch, SetSwitch<&Config::parse_special>},
+    {"special", 0, kInput, "", "off", "show special tokens by their names",
+     Bit(Command::kDetokenize), kSwitch, SetSwitch<&Config::parse_special>},
+
+    {"model", 'm', kModel, "FILE", "", "the model, a GGUF file (of a split one: any part)",
+     kReading, kValue, SetString<&Config::model>},
+    {"threads", 't', kModel, "N", "the CPUs that this process may use",
+     "threads that compute; results do not depend on it", kRunning, kValue,
+     SetInteger<&Config::threads, 1, 1024>},
+    {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
+     "most tokens of one sequence, prompt and output together", kEngine, kValue,
+     SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
+    {"kv-memory", 0, kModel, "SIZE", "1GiB", "memory for the KV cache of all sequences", kEngine,
+     kValue, SetKvMemory},
+    {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
+     "element type of the KV cache: f32, f16, bf16", kRunning, kValue, SetKvType},
+    {"exact", 0, kModel, "", "off", "float32 activations, accumulation and KV: the slow truth",
+     kRunning, kSwitch, SetExact},
+    {"isa", 0, kModel, "ISA", "auto",
+     "instruction set: auto, portable, avx2; results do not depend on it", kRunning, kValue,
+     SetIsa},
+    {"device", 0, kModel, "DEVICE", "cpu", "where the model runs: cpu", kRunning, kValue,
+     SetDevice},
+
+    {"temperature", 0, kSampling, "X", "the model file's, else 0", "0 is greedy", kTalking, kValue,
+     SetGenerationNumber<&G::temperature, 0, 100>},
+    {"top-k", 0, kSampling, "K", "the model file's, else all",
+     "keep the K most probable tokens; 0: all", kTalking, kValue,
+     SetGenerationInteger<&G::top_k, 0, (int64_t{1} << 31) - 1>},
+    {"top-p", 0, kSampling, "P", "the model file's, else 1",
+     "keep the most probable tokens up to this mass", kTalking, kValue,
+     SetGenerationNumber<&G::top_p, 0, 1>},
+    {"min-p", 0, kSampling, "P", "the model file's, else 0",
+     "drop tokens less probable than this share of the best", kTalking, kValue,
+     SetGenerationNumber<&G::min_p, 0, 1>},
+    {"seed", 0, kSampling, "N", "drawn", "equal seeds give equal tokens", kTalking, kValue,
+     SetSeed},
+    {"repetition-penalty", 0, kSampling, "X", "1", "divides the logits of tokens seen", kTalking,
+     kValue, SetGenerationNumber<&G::repetition_penalty, 0, 100>},
+    {"frequency-penalty", 0, kSampling, "X", "0", "subtracted for each occurrence in the output",
+     kTalking, kValue, SetGenerationNumber<&G::frequency_penalty, -2, 2>},
+    {"presence-penalty", 0, kSampling, "X", "0", "subtracted once for any occurrence in the output",
+     kTalking, kValue, SetGenerationNumber<&G::presence_penalty, -2, 2>},
+    {"logit-bias", 0, kSampling, "ID=X", "", "added to the logit of a token; repeatable", kTalking,
+     kRepeats, AddLogitBias},
+
+    {"max-tokens", 'n', kStopping, "N", "to the end of the context", "output tokens at most",
+     kTalking, kValue, SetGenerationInteger<&G::max_tokens, 1, kMaxInt64>},
+    {"stop", 0, kStopping, "TEXT", "", "end before this text; repeatable", kTalking, kRepeats,
+     AddStop},
+    {"ignore-eos", 0, kStopping, "", "off", "go on past the model's own end tokens", kTalking,
+     kSwitch, SetIgnoreEos},
+    {"timeout", 0, kStopping, "TIME", "none", "deadline of one answer", kTalking, kValue,
+     SetTimeout},
+
+    {"listen", 0, kServer, "HOST:PORT", "127.0.0.1:50051",
+     "where to serve gRPC; port 0 takes a free one", kServing, kValue, SetListen},
+    {"allow-unauthenticated", 0, kServer, "", "off",
+     "serve past this machine although nobody is authenticated", kServing, kSwitch,
+     SetSwitch<&Config::allow_unauthenticated>},
+    {"worker", 0, kServer, "HOST:PORT", "", "a worker to send requests to; repeatable",
+     Bit(Command::kFront), kRepeats, AddWorker},
+    {"name", 0, kServer, "NAME", "HOST:PORT",
+     "the worker's name: keep it over restarts, sessions find their worker by it",
+     Bit(Command::kWorker), kValue, SetString<&Config::name>},
+    {"store", 0, kServer, "FILE",
+     "$XDG_STATE_HOME/tidepool/sessions.db or ~/.local/state/tidepool/sessions.db",
+     "SQLite file of the sessions, made if missing; :memory: keeps them until the end of the "
+     "process",
+     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetStore},
+    {"durability", 0, kServer, "KIND", "process",
+     "what the store survives: process (kill -9 of this one), power (the machine's going off)",
+     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetDurability},
+    {"max-queued", 0, kServer, "N", "1024", "requests that may wait before more are refused",
+     Bit(Command::kServe) | Bit(Command::kWorker), kValue,
+     SetInteger<&Config::max_queued, 0, 1 << 20>},
+    {"drain-timeout", 0, kServer, "TIME", "30s", "on SIGTERM, how long running answers may go on",
+     kServing, kValue, SetDrainTimeout},
+    {"server", 0, kServer, "HOST:PORT", "",
+     "ask this server; without it, --model runs in this process", kTalking, kValue, SetServer},
+    {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server to look at",
+     Bit(Command::kStats), kValue, SetServer},
+    {"session", 0, kServer, "ID", "",
+     "go on in this session of the server; made if it does not exist", kTalking, kValue,
+     SetString<&Config::session>},
+
+    {"all", 0, kResult, "", "off", "the logits of every position, not of the last only",
+     Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},
+    {"out", 'o', kResult, "FILE", "", "where to write the logits, as .npy float32",
+     Bit(Command::kLogits), kValue, SetString<&Config::out>},
+    {"dump", 0, kResult, "DIR", "", "also write each layer's output there, as .npy float32",
+     Bit(Command::kLogits), kValue, SetString<&Config::dump>},
+    {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",
+     Bit(Command::kLogits), kValue, SetInteger<&Config::chunk, 1, 1 << 20>},
+    {"once", 0, kResult, "", "off", "print one reading and end", Bit(Command::kStats), kSwitch,
+     SetSwitch<&Config::once>},
+    {"json", 0, kResult, "", "off", "one JSON object on stdout; progress and logs go to stderr",
+     kAll, kSwitch, SetJson},
+
+    {"config", 0, kGeneral, "FILE", "", "TOML file whose keys are these flags' names", kAll, kValue,
+     nullptr},
+    {"log-level", 0, kGeneral, "LEVEL", "info", "least level logged: debug, info, warn, error, off",
+     kAll, kValue, SetLogLevel},
+    {"help", 'h', kGeneral, "", "", "this text", kAll, kSwitch, nullptr},
+};
+
+constexpr CommandSpec kCommands[] = {
+    {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
+     "Loads the model, prints its endpoints, and serves until SIGTERM or SIGINT; then running "
+     "answers may\n"
+     "finish within --drain-timeout. A second signal ends at once.",
+     "tidepool serve --model model.gguf"},
+    {Command::kFront, "front", "the half of serve that clients talk to; sends work to workers",
+     "Holds the sessions and no model. Workers may come and go.",
+     "tidepool front --worker 10.0.0.2:50061 --worker 10.0.0.3:50061"},
+    {Command::kWorker, "worker", "the half of serve that runs the model; serves fronts only", "",
+     "tidepool worker --model model.gguf --listen 127.0.0.1:50061"},
+    {Command::kGenerate, "generate", "stream one answer to the terminal",
+     "In this process (--model) or from a server (--server).",
+     "tidepool generate --model model.gguf --prompt \"The sky is\" --max-tokens 16"},
+    {Command::kChat, "chat", "keep a conversation on the terminal",
+     "One line is one message. Ctrl-C stops an answer; /exit or end of input ends the program.",
+     "tidepool chat --server 127.0.0.1:50051 --session notes"},
+    {Command::kLogits, "logits", "write the logits that follow given tokens", "",
+     "tidepool logits --model model.gguf --tokens 1,2,3 --all --out logits.npy"},
+    {Command::kTokenize, "tokenize", "text to token ids", "",
+     "tidepool tokenize --model model.gguf --text \"The sky is\""},
+    {Command::kDetokenize, "detokenize", "token ids to text", "",
+     "tidepool detokenize --model model.gguf --tokens 504,6376"},
+    {Command::kInspect, "inspect", "what a model file holds, and what fits where", "",
+     "tidepool inspect --model model.gguf"},
+    {Command::kStats, "stats", "live view of a running server", "",
+     "tidepool stats --server 127.0.0.1:50051 --once"},
+};
+
+constexpr absl::string_view kFutureFlags[] = {
+    "admin-listen",
+    "auth-token-file",
+    "cache-dir",
+    "expert-memory",
+    "http",
+    "kv-disk",
+    "max-experts-per-layer",
+    "offload-policy",
+    "orphan-ttl",
+    "prefetch",
+    "probe-listen",
+    "rank",
+    "ranks",
+    "refresh-interval",
+    "rendezvous",
+    "request-ttl",
+    "reserve-memory",
+    "stall-timeout",
+    "store-unsafe",
+    "tls-cert",
+    "tls-client-ca",
+    "tls-key",
+    "trace-experts",
+    "workers",
+};
+constexpr absl::string_view kFutureCommands[] = {
+    "pack", "perplexity", "quantize", "bench", "replay", "sessions", "token",
+};
+
+}  // namespace
+
+absl::Span<const CommandSpec> Commands() { return kCommands; }
+
+const CommandSpec& SpecOf(Command command) {
+  const CommandSpec& spec = kCommands[static_cast<int>(command)];
+  CHECK(spec.command == command);
+  return spec;
+}
+
+absl::Span<const FlagSpec> Flags() { return kFlags; }
+absl::Span<const absl::string_view> FutureFlags() { return kFutureFlags; }
+absl::Span<const absl::string_view> FutureCommands() { return kFutureCommands; }
+
+}  // namespace tidepool::service

@@ -1,0 +1,72 @@
+// generate: one answer, streamed.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/ask.h"
+#include "service/cli/commands.h"
+#include "service/cli/files.h"
+
+namespace tidepool::service {
+namespace {
+
+absl::StatusOr<Question> MakeQuestion(const Config& config) {
+  Question question;
+  question.session = config.session;
+  question.generation = config.generation;
+  question.token_ids = config.tokens;
+  if (config.prompt.has_value()) {
+    question.text = config.prompt;
+  } else if (config.file.has_value()) {
+    ASSIGN_OR_RETURN(question.text, ReadFile(*config.file));
+  } else if (config.chat.has_value()) {
+    if (!config.system.empty()) question.messages.push_back({"system", config.system});
+    question.messages.push_back({"user", *config.chat});
+  }
+  return question;
+}
+
+Json ToJson(const Answer& answer) {
+  Json json;
+  json["text"] = answer.text;
+  json["token_ids"] = answer.token_ids;
+  json["finish_reason"] = answer.finish_reason;
+  json["usage"] = answer.usage;
+  const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
+  const size_t tokens = answer.token_ids.size();
+  json["timing"] = {{"messages", answer.messages},
+                    {"first_message_seconds", absl::ToDoubleSeconds(answer.first_message)},
+                    {"total_seconds", absl::ToDoubleSeconds(answer.total)},
+                    {"tokens_per_second",
+                     tokens > 1 && decode_seconds > 0 ? (tokens - 1) / decode_seconds : 0.0}};
+  return json;
+}
+
+}  // namespace
+
+absl::Status RunGenerate(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(const Question question, MakeQuestion(config));
+  Log log(config.log_level);
+  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, &log, console));
+  if (!config.session.empty()) {
+    RETURN_IF_ERROR(connection.client->OpenSession(config.session).status());
+  }
+  AnswerHooks hooks;
+  std::function<void()> cancel;
+  if (config.output == OutputFormat::kText) {
+    hooks.on_start = [&](std::function<void()> function) { cancel = std::move(function); };
+    hooks.on_text = [&](absl::string_view text) {
+      console->Print(text);
+      if (!console->out_status().ok()) cancel();
+    };
+  }
+  const AskResult result = connection.client->Ask(question, hooks);
+  RETURN_IF_ERROR(console->out_status());
+  if (config.output == OutputFormat::kText && result.answer.messages > 0) console->Print("\n");
+  RETURN_IF_ERROR(result.status);
+  if (config.output == OutputFormat::kJson) console->PrintJson(ToJson(result.answer));
+  console->Note(absl::StrCat(Summary(result.answer), "\n"));
+  return console->out_status();
+}
+
+}  // namespace tidepool::service

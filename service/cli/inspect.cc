@@ -1,0 +1,280 @@
+// inspect: what a model file holds, and what of it fits where.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/model/model_config.h"
+#include "engine/tokenizer/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/packed_matrix.h"
+#include "service/cli/commands.h"
+#include "service/cli/machine.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+using engine::GgufFile;
+using engine::GgufTensor;
+
+// One matrix of each routed expert, stacked ("blk.0.ffn_up_exps.weight") or alone
+// ("blk.0.ffn_up.3.weight").
+bool IsExpertTensor(absl::string_view name) {
+  if (absl::StrContains(name, "_exps.")) return true;
+  for (absl::string_view part : {"ffn_gate.", "ffn_up.", "ffn_down."}) {
+    const size_t at = name.find(part);
+    if (at != absl::string_view::npos && at + part.size() < name.size() &&
+        absl::ascii_isdigit(name[at + part.size()])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Bytes in memory once loaded: re-laid as it is, or as float32 where kernels do not read the type.
+int64_t ResidentBytes(const GgufTensor& tensor) {
+  if (tensor.dim_count < 2) return tensor.elements() * int64_t{sizeof(float)};
+  const kernels::DType dtype = engine::NativeDType(tensor.type).value_or(kernels::DType::kF32);
+  return static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.dims[1], tensor.dims[0])) *
+         tensor.dims[2] * tensor.dims[3];
+}
+
+struct Totals {
+  int64_t elements = 0;
+  int64_t file_bytes = 0;
+  int64_t resident_bytes = 0;
+  int64_t expert_bytes = 0;  // resident
+  struct OfType {
+    int64_t tensors = 0;
+    int64_t bytes = 0;
+  };
+  std::map<std::string, OfType> types;
+};
+
+Totals Add(const GgufFile& file) {
+  Totals totals;
+  for (const GgufTensor& tensor : file.tensors()) {
+    totals.elements += tensor.elements();
+    totals.file_bytes += static_cast<int64_t>(tensor.bytes);
+    const int64_t resident = ResidentBytes(tensor);
+    totals.resident_bytes += resident;
+    if (IsExpertTensor(tensor.name)) totals.expert_bytes += resident;
+    Totals::OfType& type = totals.types[std::string(engine::GgmlTypeName(tensor.type))];
+    ++type.tensors;
+    type.bytes += static_cast<int64_t>(tensor.bytes);
+  }
+  return totals;
+}
+
+Json DescribeFile(const GgufFile& file, const Totals& totals) {
+  Json types = Json::object();
+  for (const auto& [name, type] : totals.types) {
+    types[name] = {{"tensors", type.tensors}, {"bytes", type.bytes}};
+  }
+  Json json;
+  json["file"] = file.path();
+  json["format"] = absl::StrCat("GGUF v", file.version());
+  json["parts"] = file.part_count();
+  json["file_bytes"] = file.file_bytes();
+  json["digest"] = file.Digest();
+  json["parameters"] = totals.elements;
+  json["types"] = std::move(types);
+  return json;
+}
+
+void DescribeModel(const engine::ModelConfig& config, Json* json) {
+  const engine::LayerConfig& layer = config.layers.front();
+  Json& model = *json;
+  model["architecture"] = config.architecture;
+  model["name"] = config.name;
+  model["layers"] = config.layers.size();
+  model["hidden_size"] = config.hidden_size;
+  model["heads"] = layer.heads;
+  model["kv_heads"] = layer.kv_heads;
+  model["head_dim"] = config.head_dim;
+  model["ffn_width"] = layer.ffn_width;
+  model["vocab_size"] = config.vocab_size;
+  model["context_length"] = config.context_length;
+  model["experts"] = config.moe.experts;
+  model["experts_used"] = config.moe.experts_used;
+  model["expert_width"] = config.moe.expert_width;
+  model["shared_expert_width"] = config.moe.shared_width;
+}
+
+// KV bytes of one token, at `element_bytes` each.
+int64_t KvBytesPerToken(const engine::ModelConfig& config, int64_t element_bytes) {
+  int64_t elements = 0;
+  for (const engine::LayerConfig& layer : config.layers) {
+    elements += int64_t{2} * layer.kv_heads * config.head_dim;
+  }
+  return elements * element_bytes;
+}
+
+Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
+  const int64_t available = AvailableMemoryBytes();
+  const int64_t f16 = KvBytesPerToken(config, 2);
+  const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
+  const int64_t need = totals.resident_bytes + (int64_t{1} << 30);
+  Json json;
+  json["weight_bytes"] = totals.resident_bytes;
+  json["expert_bytes"] = totals.expert_bytes;
+  json["kv_bytes_per_token"] = {{"f16", f16}, {"f32", f16 * 2}};
+  json["kv_tokens_per_gib_f16"] = one_gib_tokens;
+  json["full_context_kv_bytes_f16"] = f16 * config.context_length;
+  json["available_bytes"] = available;
+  // With the default --kv-memory of 1 GiB.
+  json["fits"] = available == 0 ? Json(nullptr) : Json(need <= available);
+  return json;
+}
+
+Json DescribeTokenizer(const GgufFile& file) {
+  absl::StatusOr<engine::TokenizerSpec> spec = engine::ReadTokenizerSpec(file);
+  if (!spec.ok()) return {{"supported", false}, {"reason", std::string(spec.status().message())}};
+  Json json;
+  json["model"] = spec->model;
+  json["pre"] = spec->pre;
+  json["tokens"] = spec->tokens.size();
+  if (spec->chat_template.empty()) {
+    json["chat_template"] = "none";
+  } else {
+    const absl::Status status = engine::ChatTemplate::Parse(spec->chat_template).status();
+    json["chat_template"] = status.ok() ? "yes" : absl::StrCat("not served: ", status.message());
+  }
+  absl::StatusOr<std::unique_ptr<engine::Tokenizer>> tokenizer =
+      engine::Tokenizer::Create(*std::move(spec));
+  json["supported"] = tokenizer.ok();
+  if (!tokenizer.ok()) {
+    json["reason"] = std::string(tokenizer.status().message());
+    return json;
+  }
+  const engine::Tokenizer& t = **tokenizer;
+  json["bos_id"] = t.bos_id();
+  json["eos_id"] = t.eos_id();
+  json["adds_bos"] = t.adds_bos();
+  json["stop_ids"] = std::vector<int32_t>(t.stop_ids().begin(), t.stop_ids().end());
+  return json;
+}
+
+Json DescribeTensors(const GgufFile& file) {
+  Json tensors = Json::array();
+  for (const GgufTensor& tensor : file.tensors()) {
+    Json shape = Json::array();
+    for (int d = 0; d < tensor.dim_count; ++d) shape.push_back(tensor.dims[d]);
+    tensors.push_back({{"name", std::string(tensor.name)},
+                       {"type", std::string(engine::GgmlTypeName(tensor.type))},
+                       {"shape", std::move(shape)},
+                       {"bytes", tensor.bytes}});
+  }
+  return tensors;
+}
+
+std::string Bytes(const Json& json) { return FormatBytes(json.get<double>()); }
+
+std::string MemoryText(const Json& json) {
+  const Json& memory = json["memory"];
+  std::string text =
+      absl::StrFormat("Memory\n  weights           %s\n", Bytes(memory["weight_bytes"]));
+  if (memory["expert_bytes"].get<int64_t>() > 0) {
+    absl::StrAppendFormat(&text, "    of them experts %s\n", Bytes(memory["expert_bytes"]));
+  }
+  absl::StrAppendFormat(&text, "  KV of one token   %s in f16, %s in f32\n",
+                        Bytes(memory["kv_bytes_per_token"]["f16"]),
+                        Bytes(memory["kv_bytes_per_token"]["f32"]));
+  absl::StrAppendFormat(&text, "  1 GiB of f16 KV   %d tokens\n",
+                        memory["kv_tokens_per_gib_f16"].get<int64_t>());
+  absl::StrAppendFormat(&text, "  KV of the whole context in f16: %s\n",
+                        Bytes(memory["full_context_kv_bytes_f16"]));
+  if (memory["fits"].is_null()) return text + "  available here    unknown\n";
+  absl::StrAppendFormat(&text, "  available here    %s: %s\n", Bytes(memory["available_bytes"]),
+                        memory["fits"].get<bool>() ? "weights and 1 GiB of KV fit"
+                                                   : "weights and 1 GiB of KV do not fit");
+  return text;
+}
+
+std::string ModelText(const Json& json) {
+  if (!json["supported"].get<bool>()) {
+    return absl::StrCat("Model\n  not served: ", json["reason"].get<std::string>(), "\n");
+  }
+  std::string text = "Model\n";
+  for (absl::string_view key : {"architecture", "name", "layers", "hidden_size", "heads",
+                                "kv_heads", "head_dim", "ffn_width", "vocab_size", "context_length",
+                                "experts", "experts_used", "expert_width", "shared_expert_width"}) {
+    const Json& value = json[std::string(key)];
+    if (value.is_number() && value.get<int64_t>() == 0) continue;
+    std::string label(key);
+    std::replace(label.begin(), label.end(), '_', ' ');
+    absl::StrAppendFormat(&text, "  %-18s%s\n", label,
+                          value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+std::string TokenizerText(const Json& json) {
+  const Json& tokenizer = json["tokenizer"];
+  std::string text = "Tokenizer\n";
+  for (const auto& [key, value] : tokenizer.items()) {
+    std::string label = key;
+    std::replace(label.begin(), label.end(), '_', ' ');
+    absl::StrAppendFormat(&text, "  %-18s%s\n", label,
+                          value.is_string() ? value.get<std::string>() : ToLine(value));
+  }
+  return text;
+}
+
+std::string Text(const Json& json) {
+  std::string text =
+      absl::StrFormat("%s: %s, %s, %.1f million parameters\n\n", json["file"].get<std::string>(),
+                      json["format"].get<std::string>(), Bytes(json["file_bytes"]),
+                      json["parameters"].get<double>() / 1e6);
+  absl::StrAppend(&text, ModelText(json), "\nTypes\n");
+  for (const auto& [name, type] : json["types"].items()) {
+    absl::StrAppendFormat(&text, "  %-8s%6d tensors  %12s\n", name, type["tensors"].get<int64_t>(),
+                          Bytes(type["bytes"]));
+  }
+  absl::StrAppend(&text, "\n", TokenizerText(json), "\n");
+  if (json.contains("memory")) absl::StrAppend(&text, MemoryText(json), "\n");
+  absl::StrAppend(&text, "Tensors\n");
+  for (const Json& tensor : json["tensors"]) {
+    absl::StrAppendFormat(&text, "  %-40s %-8s %-22s %12s\n", tensor["name"].get<std::string>(),
+                          tensor["type"].get<std::string>(), ToLine(tensor["shape"]),
+                          Bytes(tensor["bytes"]));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status RunInspect(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(config.model));
+  const Totals totals = Add(file);
+  Json json = DescribeFile(file, totals);
+  const absl::StatusOr<engine::ModelConfig> model = engine::ModelConfig::Parse(file);
+  json["supported"] = model.ok();
+  if (model.ok()) {
+    DescribeModel(*model, &json);
+    json["memory"] = DescribeMemory(*model, totals);
+  } else {
+    json["reason"] = std::string(model.status().message());
+  }
+  json["tokenizer"] = DescribeTokenizer(file);
+  json["tensors"] = DescribeTensors(file);
+  if (config.output == OutputFormat::kJson) {
+    console->PrintJson(json);
+  } else {
+    console->Print(Text(json));
+  }
+  return console->out_status();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,171 @@
+#include "service/cli/local_server.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/engine.h"
+#include "engine/model_bundle.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/load.h"
+#include "service/cli/sampling_defaults.h"
+#include "service/cli/units.h"
+#include "service/store/sqlite_session_store.h"
+#include "service/worker/worker_model.h"
+
+namespace tidepool::service {
+namespace {
+
+// Tokens whose KV fits into `kv_memory_bytes`. Mirrors engine/kv_cache.h: layers of equal spec
+// share a block table, and a block is as large as the largest such group needs.
+int64_t KvCapacityTokens(const std::vector<engine::KvSpec>& layers, size_t kv_memory_bytes) {
+  std::vector<std::pair<engine::KvSpec, int64_t>> groups;
+  for (const engine::KvSpec& spec : layers) {
+    const int64_t bytes = int64_t{spec.kv_heads} * (spec.k_dim + spec.v_dim) *
+                          kernels::kKvBlockTokens * kernels::BlockBytes(spec.dtype);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& entry) { return entry.first == spec; });
+    if (group == groups.end()) group = groups.insert(group, {spec, 0});
+    group->second += bytes;
+  }
+  int64_t block_bytes = 1;
+  for (const auto& [spec, bytes] : groups) block_bytes = std::max(block_bytes, bytes);
+  const int64_t blocks = static_cast<int64_t>(kv_memory_bytes) / block_bytes;
+  return blocks / std::max<int64_t>(1, groups.size()) * kernels::kKvBlockTokens;
+}
+
+// The context to serve: as asked for, or as much of the model's own as the KV memory holds.
+absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
+  const int64_t trained = bundle.config.context_length;
+  const int64_t capacity = KvCapacityTokens(bundle.model->kv_specs(), config.kv_memory_bytes);
+  if (config.context > trained) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
+                        config.context, bundle.name, trained));
+  }
+  const int64_t wanted = config.context > 0 ? config.context : std::min(trained, capacity);
+  if (wanted > capacity || wanted < 2) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--kv-memory %s holds the KV of %d tokens, and a context of %d is wanted; give more, or "
+        "ask for less with --context",
+        FormatBytes(static_cast<double>(config.kv_memory_bytes)), capacity,
+        std::max<int64_t>(wanted, 2)));
+  }
+  return wanted;
+}
+
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const std::string& path,
+                                                        StoreDurability durability) {
+  SqliteSessionStoreOptions options;
+  options.path = path;
+  options.durability =
+      durability == StoreDurability::kPower ? Durability::kPower : Durability::kProcess;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (path != ":memory:" && !folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));
+    }
+  }
+  return SqliteSessionStore::Open(options);
+}
+
+ServerOptions MakeServerOptions(const Config& config, Log* log) {
+  ServerOptions options;
+  options.listen = config.listen;
+  options.worker_name = config.name;
+  options.log = [log](absl::string_view line) { log->Info(line); };
+  return options;
+}
+
+class LocalServerImpl : public LocalServer {
+ public:
+  absl::Status Load(const Config& config, Console* console) {
+    ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console));
+    ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
+    engine::EngineOptions options;
+    options.context_length = context;
+    options.kv_memory_bytes = config.kv_memory_bytes;
+    options.max_queued = config.max_queued;
+    options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
+    FillModel(options);
+    ASSIGN_OR_RETURN(model_.default_sampling,
+                     ReadDefaultSampling(bundle_->weights->file(), bundle_->config.vocab_size));
+    ASSIGN_OR_RETURN(engine_, engine::Engine::Create(bundle_->model.get(), bundle_->tokenizer.get(),
+                                                     &base::Clock::Real(), options));
+    return absl::OkStatus();
+  }
+
+  absl::Status Start(LocalRole role, std::unique_ptr<SessionStore> store,
+                     const ServerOptions& options) {
+    if (role == LocalRole::kWorker) {
+      ASSIGN_OR_RETURN(server_, StartWorkerServer(&model_, engine_.get(), options));
+    } else {
+      ASSIGN_OR_RETURN(server_, StartServe(&model_, engine_.get(), std::move(store), options));
+    }
+    return absl::OkStatus();
+  }
+
+  Server& server() override { return *server_; }
+  const WorkerModel& model() const override { return model_; }
+
+ private:
+  void FillModel(const engine::EngineOptions& options) {
+    const engine::ModelConfig& config = bundle_->config;
+    model_.name = bundle_->name;
+    model_.architecture = config.architecture;
+    model_.digest = bundle_->digest;
+    model_.numerics_id = bundle_->numerics_id;
+    model_.backend = bundle_->backend->Description();
+    model_.context_length = options.context_length;
+    model_.layers = static_cast<int>(config.layers.size());
+    model_.hidden_size = config.hidden_size;
+    model_.experts = config.moe.experts;
+    model_.experts_used = config.moe.experts_used;
+    model_.weight_bytes = static_cast<int64_t>(bundle_->weight_bytes);
+    model_.cache_seed = options.cache_seed;
+    model_.tokenizer = bundle_->tokenizer.get();
+    model_.chat_template = bundle_->chat_template;
+  }
+
+  // In the order in which each needs the one before.
+  std::unique_ptr<engine::ModelBundle> bundle_;
+  WorkerModel model_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
+                                                              Log* log, Console* console) {
+  // A store that another front holds is told before a model is loaded for nothing.
+  std::unique_ptr<SessionStore> store;
+  if (role != LocalRole::kWorker) {
+    ASSIGN_OR_RETURN(store, OpenStore(role == LocalRole::kPrivate ? ":memory:" : config.store,
+                                      config.durability));
+  }
+  ServerOptions options = MakeServerOptions(config, log);
+  if (role == LocalRole::kPrivate) {
+    options.listen.clear();
+    options.log = nullptr;
+  }
+  auto server = std::make_unique<LocalServerImpl>();
+  RETURN_IF_ERROR(server->Load(config, console));
+  RETURN_IF_ERROR(server->Start(role, std::move(store), options));
+  return server;
+}
+
+absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log) {
+  ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store, OpenStore(config.store, config.durability));
+  return StartFrontServer(config.workers, std::move(store), MakeServerOptions(config, log));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,43 @@
+// LocalServer: a model in this process with everything that serving it needs, for serve, worker,
+// and for commands that ask without a port.
+#ifndef TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
+#define TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "service/cli/console.h"
+#include "service/cli/log.h"
+#include "service/config.h"
+#include "service/server.h"
+#include "service/worker/worker_model.h"
+
+namespace tidepool::service {
+
+// Which half, and whether on a port.
+enum class LocalRole : uint8_t {
+  kServe,    // front and worker on config.listen
+  kWorker,   // worker on config.listen
+  kPrivate,  // front and worker, no port, sessions in memory
+};
+
+// Thread-safe. Destruction ends at once, in the right order: server, engine, model.
+class LocalServer {
+ public:
+  virtual ~LocalServer() = default;
+  virtual Server& server() = 0;
+  virtual const WorkerModel& model() const = 0;
+};
+
+// Loads the model, with progress on `console`'s stderr where that is a terminal, and starts
+// serving. `log` and `console` outlive the result.
+absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
+                                                              Log* log, Console* console);
+
+// A front without a model, on config.listen.
+absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_

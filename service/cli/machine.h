@@ -1,0 +1,16 @@
+// What this machine, or the container around this process, has to give.
+#ifndef TIDEPOOL_SERVICE_CLI_MACHINE_H_
+#define TIDEPOOL_SERVICE_CLI_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace tidepool::service {
+
+// Bytes that this process may still take: the least of MemAvailable and what the cgroups (v2 or v1)
+// above it leave. `root` stands in front of /proc and /sys, for tests. 0: cannot be told.
+int64_t AvailableMemoryBytes(const std::string& root = "");
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_MACHINE_H_

@@ -1,0 +1,18 @@
+// The generation defaults that a model file brings along.
+#ifndef TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_
+#define TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_
+
+#include "absl/status/statusor.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/request.h"
+
+namespace tidepool::service {
+
+// From general.sampling.{temp,top_k,top_p,min_p,penalty_repeat}; keys that are missing leave the
+// constants of SamplingParams. INVALID_ARGUMENT names the file and the key of a value out of range.
+absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::GgufFile& file,
+                                                           int vocab_size);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_

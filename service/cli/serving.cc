@@ -1,0 +1,139 @@
+// serve, front and worker: from the start to the end of a server.
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/mutex.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/commands.h"
+#include "service/cli/flags.h"
+#include "service/cli/local_server.h"
+#include "service/cli/log.h"
+#include "service/cli/signals.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+// Thread-safe. What SIGTERM and SIGINT mean: before there is a server the end of the process, then
+// the beginning of the end, and the second time the end at once.
+class StopRequest {
+ public:
+  // From now on a signal is for `server`, which outlives the signals.
+  void ServerIs(Server* server) {
+    base::MutexLock lock(&mutex_);
+    server_ = server;
+  }
+
+  void OnSignal() {
+    Server* hurry = nullptr;
+    {
+      base::MutexLock lock(&mutex_);
+      // Nothing has been promised yet, and a load cannot be stopped half-way.
+      if (server_ == nullptr) std::_Exit(0);
+      if (asked_) hurry = server_;
+      asked_ = true;
+      changed_.NotifyAll();
+    }
+    if (hurry != nullptr) hurry->Shutdown(absl::ZeroDuration());
+  }
+
+  void Wait() {
+    base::MutexLock lock(&mutex_);
+    while (!asked_) changed_.Wait(&mutex_);
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  Server* server_ TIDEPOOL_GUARDED_BY(mutex_) = nullptr;
+  bool asked_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+};
+
+// The address as another program on this machine can dial it.
+std::string Dialable(const std::string& address) {
+  const absl::StatusOr<HostPort> parts = ParseHostPort(address);
+  if (!parts.ok()) return address;
+  if (parts->host == "0.0.0.0") return absl::StrCat("127.0.0.1:", parts->port);
+  if (parts->host == "::") return absl::StrCat("[::1]:", parts->port);
+  return address;
+}
+
+std::string ExampleCall(Command command, const std::string& address) {
+  if (command == Command::kWorker) {
+    return absl::StrCat("grpcurl -plaintext ", address, " tidepool.v1.Admin/GetStats");
+  }
+  return absl::StrCat(
+      "grpcurl -plaintext -d '{\"text\":\"The sky is\",\"stopping\":{\"maxTokens\":16}}' ", address,
+      " tidepool.v1.Inference/Generate");
+}
+
+// Endpoints and a call to try. `model` is null for a front.
+void Announce(const Config& config, const Server& server, const WorkerModel* model,
+              Console* console) {
+  const std::string call = ExampleCall(config.command, Dialable(server.address()));
+  const std::string role(SpecOf(config.command).name);
+  if (config.output == OutputFormat::kJson) {
+    Json json = {{"role", role}, {"grpc", server.address()}, {"port", server.port()}};
+    if (model != nullptr) {
+      json["model"] = model->name;
+      json["context_length"] = model->context_length;
+      json["backend"] = model->backend;
+    }
+    if (config.command != Command::kWorker) json["store"] = config.store;
+    json["try"] = call;
+    console->PrintJson(json);
+    return;
+  }
+  std::string text =
+      absl::StrFormat("%s: gRPC on %s, with health and reflection\n", role, server.address());
+  if (model != nullptr) {
+    absl::StrAppendFormat(&text, "  model     %s (%s), context %d tokens, %s of weights, %s\n",
+                          model->name, model->architecture, model->context_length,
+                          FormatBytes(static_cast<double>(model->weight_bytes)), model->backend);
+  }
+  for (const std::string& worker : config.workers)
+    absl::StrAppend(&text, "  worker    ", worker, "\n");
+  if (config.command != Command::kWorker)
+    absl::StrAppend(&text, "  sessions  ", config.store, "\n");
+  absl::StrAppend(&text, "Try:\n  ", call, "\n");
+  console->Print(text);
+}
+
+}  // namespace
+
+absl::Status RunServing(const Config& config, Console* console) {
+  // Before the server, so that it outlives no call of the watcher's.
+  StopRequest stop;
+  Log log(config.log_level);
+  std::unique_ptr<LocalServer> local;
+  std::unique_ptr<Server> front;
+  const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stop.OnSignal(); });
+
+  Server* server = nullptr;
+  if (config.command == Command::kFront) {
+    ASSIGN_OR_RETURN(front, StartFront(config, &log));
+    server = front.get();
+  } else {
+    const LocalRole role =
+        config.command == Command::kWorker ? LocalRole::kWorker : LocalRole::kServe;
+    ASSIGN_OR_RETURN(local, StartLocalServer(config, role, &log, console));
+    server = &local->server();
+  }
+  stop.ServerIs(server);
+  Announce(config, *server, local == nullptr ? nullptr : &local->model(), console);
+  RETURN_IF_ERROR(console->out_status());
+  stop.Wait();
+  log.Info(absl::StrCat("stopping: running answers have ",
+                        absl::FormatDuration(config.drain_timeout),
+                        "; a second signal ends at once"));
+  server->Shutdown(config.drain_timeout);
+  log.Info("stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::service

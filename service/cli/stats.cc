@@ -1,0 +1,118 @@
+// stats: a running server's counters, once or each second.
+#include <poll.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/client.h"
+#include "service/cli/commands.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int kRefreshMs = 1000;
+
+struct Reading {
+  Json stats;
+  absl::Duration time;
+};
+
+// Tokens made since `before`, per second; negative: not known yet.
+double TokensPerSecond(const Json& worker, const Reading* before, absl::Duration now) {
+  if (before == nullptr || now <= before->time) return -1;
+  for (const Json& earlier : before->stats["workers"]) {
+    if (earlier["worker_id"] != worker["worker_id"]) continue;
+    const int64_t made = worker["generated_tokens_total"].get<int64_t>() -
+                         earlier["generated_tokens_total"].get<int64_t>();
+    // Fewer than before: the worker was started anew.
+    return made < 0 ? -1 : made / absl::ToDoubleSeconds(now - before->time);
+  }
+  return -1;
+}
+
+std::string WorkerText(const Json& worker, double tokens_per_second) {
+  const auto number = [&](const char* key) { return worker[key].get<int64_t>(); };
+  std::string text = absl::StrFormat("worker %s %s\n", worker["worker_id"].get<std::string>(),
+                                     worker["address"].get<std::string>());
+  if (number("status_code") != 0) {
+    return text +
+           absl::StrFormat("  does not answer: %s\n", worker["status_message"].get<std::string>());
+  }
+  absl::StrAppendFormat(&text, "  model       %s (%s), %s of weights, up %.0f s\n",
+                        worker["model"].get<std::string>(), worker["backend"].get<std::string>(),
+                        FormatBytes(worker["weight_bytes"].get<double>()),
+                        worker["uptime_seconds"].get<double>());
+  absl::StrAppendFormat(
+      &text, "  sequences   %d running, %d waiting; %d finished, %d cancelled, %d failed\n",
+      number("sequences_running"), number("sequences_waiting"), number("requests_finished_total"),
+      number("requests_cancelled_total"), number("requests_failed_total"));
+  absl::StrAppendFormat(&text, "  tokens      %d generated", number("generated_tokens_total"));
+  if (tokens_per_second >= 0)
+    absl::StrAppendFormat(&text, ", %.1f tokens/s now", tokens_per_second);
+  absl::StrAppendFormat(&text, "; %d prompt, %d of them cached\n", number("prompt_tokens_total"),
+                        number("cached_prompt_tokens_total"));
+  absl::StrAppendFormat(&text, "  KV blocks   %d of %d free, %d cached, %d tokens each\n",
+                        number("kv_blocks_free"), number("kv_blocks_total"),
+                        number("kv_blocks_cached"), number("kv_block_tokens"));
+  const int64_t lookups = number("expert_hits_total") + number("expert_misses_total");
+  if (lookups > 0) {
+    absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",
+                          100.0 * number("expert_hits_total") / lookups, lookups);
+  }
+  return text + absl::StrFormat("  memory      %s resident\n",
+                                FormatBytes(worker["resident_bytes"].get<double>()));
+}
+
+std::string Text(const Reading& now, const Reading* before) {
+  std::string text;
+  const Json& front = now.stats["front"];
+  if (!front.is_null()) {
+    absl::StrAppendFormat(
+        &text,
+        "front, up %.0f s: %d streams running, %d requests (%d failed), %d sessions, %d "
+        "failovers\n",
+        front["uptime_seconds"].get<double>(), front["streams_running"].get<int64_t>(),
+        front["requests_total"].get<int64_t>(), front["requests_failed_total"].get<int64_t>(),
+        front["sessions"].get<int64_t>(), front["failovers_total"].get<int64_t>());
+  }
+  for (const Json& worker : now.stats["workers"]) {
+    absl::StrAppend(&text, WorkerText(worker, TokensPerSecond(worker, before, now.time)));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status RunStats(const Config& config, Console* console) {
+  const std::unique_ptr<Client> client = Client::Connect(config.server);
+  const bool clear = console->out_is_terminal() && !config.once;
+  Reading before;
+  bool first = true;
+  while (true) {
+    Reading now;
+    ASSIGN_OR_RETURN(now.stats, client->Stats());
+    now.time = base::Clock::Real().Monotonic();
+    if (config.output == OutputFormat::kJson) {
+      console->PrintJson(now.stats);
+    } else {
+      console->Print(
+          absl::StrCat(clear ? "\033[H\033[2J" : "", Text(now, first ? nullptr : &before)));
+    }
+    if (config.once || !console->out_status().ok()) return console->out_status();
+    before = std::move(now);
+    first = false;
+    // Between readings, notice a reader of stdout that has gone.
+    pollfd out = {STDOUT_FILENO, 0, 0};
+    if (poll(&out, 1, kRefreshMs) > 0) return absl::OkStatus();
+  }
+}
+
+}  // namespace tidepool::service

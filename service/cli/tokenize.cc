@@ -1,0 +1,51 @@
+// tokenize and detokenize: the tokenizer of a model file, without its weights.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/commands.h"
+#include "service/cli/files.h"
+
+namespace tidepool::service {
+namespace {
+
+absl::StatusOr<std::unique_ptr<engine::Tokenizer>> OpenTokenizer(const std::string& model) {
+  ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(model));
+  ASSIGN_OR_RETURN(engine::TokenizerSpec spec, engine::ReadTokenizerSpec(file));
+  return engine::Tokenizer::Create(std::move(spec));
+}
+
+}  // namespace
+
+absl::Status RunTokenize(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, OpenTokenizer(config.model));
+  std::string text;
+  if (config.text.has_value()) {
+    text = *config.text;
+  } else {
+    ASSIGN_OR_RETURN(text, ReadFile(config.file.value_or("-")));
+  }
+  const auto special =
+      config.parse_special ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText;
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                   tokenizer->Encode(text, special, engine::AddBos::kNo));
+  console->PrintJson({{"token_ids", ids}});
+  return console->out_status();
+}
+
+absl::Status RunDetokenize(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, OpenTokenizer(config.model));
+  const auto control =
+      config.parse_special ? engine::ControlText::kKeep : engine::ControlText::kSkip;
+  ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(config.tokens, control));
+  console->PrintJson({{"text", text}});
+  return console->out_status();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,284 @@
+#include "service/config.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/config_file.h"
+#include "service/cli/flags.h"
+#include "service/cli/help.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+// Values by flag name, as texts.
+using RawValues = std::map<std::string, std::vector<std::string>>;
+
+bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+const FlagSpec* FindFlag(Command command, absl::string_view name) {
+  for (const FlagSpec& flag : Flags()) {
+    if (flag.IsOf(command) && flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+// Why `name` is no flag of `command`. `prefix` is "--" on a command line and "" in a file.
+absl::Status UnknownFlag(Command command, absl::string_view name, absl::string_view prefix) {
+  if (Contains(FutureFlags(), name)) {
+    return absl::UnimplementedError(absl::StrCat(prefix, name, " is not available yet"));
+  }
+  std::vector<std::string> candidates;
+  bool elsewhere = false;
+  for (const FlagSpec& flag : Flags()) {
+    if (flag.IsOf(command)) candidates.emplace_back(flag.name);
+    elsewhere = elsewhere || flag.name == name;
+  }
+  const std::string place = absl::StrCat("tidepool ", SpecOf(command).name);
+  if (elsewhere) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, name, " is not a flag of ", place));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown ", prefix.empty() ? "key " : "flag ",
+                                                 prefix, name,
+                                                 NearestNameHint(name, candidates, prefix)));
+}
+
+absl::Status UnknownCommand(absl::string_view name) {
+  if (Contains(FutureCommands(), name)) {
+    return absl::UnimplementedError(absl::StrCat("command ", name, " is not available yet"));
+  }
+  std::vector<std::string> candidates;
+  for (const CommandSpec& spec : Commands()) candidates.emplace_back(spec.name);
+  return absl::InvalidArgumentError(absl::StrCat("unknown command ", name,
+                                                 NearestNameHint(name, candidates, ""),
+                                                 "; tidepool --help lists them"));
+}
+
+// An argument that no flag took: an unknown flag, or a stray word.
+absl::Status StrayArgument(Command command, absl::string_view argument) {
+  if (argument.size() > 1 && argument[0] == '-') {
+    const size_t begin = argument.find_first_not_of('-');
+    if (begin != absl::string_view::npos) {
+      const absl::string_view name = argument.substr(begin, argument.find('=') - begin);
+      return UnknownFlag(command, name, begin == 1 ? "-" : "--");
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unexpected argument \"", argument, "\": values belong behind a flag, as in --model FILE"));
+}
+
+// Reads the flags of one command. CLI11 knows how arguments are cut; names, values and errors are
+// ours.
+absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::string> args) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::vector<std::pair<std::string, CLI::Option*>> options;
+  for (const FlagSpec& flag : Flags()) {
+    if (!flag.IsOf(command)) continue;
+    const std::string name(flag.name);
+    const std::string spelling = flag.letter == 0
+                                     ? absl::StrCat("--", name)
+                                     : absl::StrCat("-", std::string(1, flag.letter), ",--", name);
+    CLI::Option* option = nullptr;
+    if (flag.kind == FlagKind::kSwitch) {
+      option = app.add_flag(spelling)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    } else {
+      option = app.add_option(spelling, CLI::callback_t())->allow_extra_args(false);
+      if (flag.kind == FlagKind::kRepeats)
+        option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    }
+    options.emplace_back(name, option);
+  }
+  try {
+    // CLI11 takes arguments from the back.
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  RawValues values;
+  for (const auto& [name, option] : options) {
+    if (option->count() > 0) values[name] = option->results();
+  }
+  // --help answers whatever else stands on the line.
+  const std::vector<std::string> extras = app.remaining();
+  if (!extras.empty() && values.count("help") == 0) return StrayArgument(command, extras.front());
+  return values;
+}
+
+absl::Status ApplyValues(const FlagSpec& flag, const std::vector<std::string>& values,
+                         Config* config) {
+  for (const std::string& value : values) RETURN_IF_ERROR(flag.apply(value, config));
+  return absl::OkStatus();
+}
+
+absl::Status Annotate(const absl::Status& status, absl::string_view where) {
+  return status.ok() ? status
+                     : absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+}
+
+// Applies what the file says and the command line does not; adds the names to `given`.
+absl::Status ApplyConfigFile(const std::string& path, const RawValues& command_line, Config* config,
+                             std::set<std::string>* given) {
+  ASSIGN_OR_RETURN(const std::vector<ConfigFileEntry> entries, ReadConfigFile(path));
+  for (const ConfigFileEntry& entry : entries) {
+    const std::string where = absl::StrCat(path, ": line ", entry.line);
+    const FlagSpec* flag = FindFlag(config->command, entry.key);
+    if (flag == nullptr || flag->apply == nullptr) {
+      if (flag == nullptr) return Annotate(UnknownFlag(config->command, entry.key, ""), where);
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": ", entry.key, " cannot stand in a file"));
+    }
+    std::vector<std::string> values = entry.values;
+    // One flag that takes a list, such as tokens = [1, 2, 3].
+    if (flag->kind == FlagKind::kValue && values.size() != 1) values = {absl::StrJoin(values, ",")};
+    // Values of the file are checked even where the command line wins.
+    Config unused = *config;
+    const bool wins = command_line.count(entry.key) == 0;
+    RETURN_IF_ERROR(Annotate(ApplyValues(*flag, values, wins ? config : &unused),
+                             absl::StrCat(where, ": ", entry.key)));
+    given->insert(entry.key);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Need(bool condition, absl::string_view message) {
+  return condition ? absl::OkStatus() : absl::InvalidArgumentError(message);
+}
+
+absl::Status ValidateServing(const Config& config) {
+  if (config.command == Command::kFront) {
+    RETURN_IF_ERROR(
+        Need(!config.workers.empty(), "--worker HOST:PORT is missing: a front needs at least one"));
+  }
+  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(config.listen));
+  return Need(IsLoopback(address.host) || config.allow_unauthenticated,
+              absl::StrCat("--listen ", config.listen,
+                           " can be reached from other machines and nobody is authenticated; "
+                           "to serve them all the same, add --allow-unauthenticated"));
+}
+
+absl::Status ValidateTalking(const Config& config, const std::set<std::string>& given) {
+  if (!config.server.empty()) {
+    for (const std::string& name : given) {
+      const FlagSpec* flag = FindFlag(config.command, name);
+      RETURN_IF_ERROR(Need(flag->group != "Model",
+                           absl::StrCat("--", name, " has no effect on a server; leave out --",
+                                        name, " or --server")));
+    }
+  } else {
+    RETURN_IF_ERROR(
+        Need(!config.model.empty(),
+             "--model FILE is missing (or --server HOST:PORT, to ask a running server)"));
+    RETURN_IF_ERROR(Need(config.session.empty(),
+                         "--session needs --server: without one nothing outlives this process"));
+  }
+  if (config.command == Command::kChat) return absl::OkStatus();
+  const int inputs = int{config.prompt.has_value()} + int{config.chat.has_value()} +
+                     int{config.file.has_value()} + int{!config.tokens.empty()};
+  RETURN_IF_ERROR(Need(inputs == 1, "give exactly one of --prompt, --chat, --tokens, --file"));
+  return Need(config.system.empty() || config.chat.has_value(), "--system needs --chat");
+}
+
+absl::Status Validate(const Config& config, const std::set<std::string>& given) {
+  if (config.precision == kernels::Precision::kExact && config.kv_type.has_value()) {
+    RETURN_IF_ERROR(Need(*config.kv_type == kernels::DType::kF32,
+                         "--exact keeps KV in f32; leave out --kv-type or --exact"));
+  }
+  switch (config.command) {
+    case Command::kServe:
+    case Command::kWorker:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+      return ValidateServing(config);
+    case Command::kFront:
+      return ValidateServing(config);
+    case Command::kGenerate:
+    case Command::kChat:
+      return ValidateTalking(config, given);
+    case Command::kLogits:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+      RETURN_IF_ERROR(Need(!config.tokens.empty(), "--tokens IDS is missing"));
+      return Need(!config.out.empty() || !config.dump.empty(), "--out FILE is missing");
+    case Command::kTokenize:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+      return Need(!config.text.has_value() || !config.file.has_value(),
+                  "give --text or --file, not both");
+    case Command::kDetokenize:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+      return Need(!config.tokens.empty(), "--tokens IDS is missing");
+    case Command::kInspect:
+      return Need(!config.model.empty(), "--model FILE is missing");
+    case Command::kStats:
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+// Defaults that depend on other fields or on the environment.
+absl::Status FillDefaults(const Environment& environment, Config* config) {
+  if (config->command == Command::kStats && config->server.empty())
+    config->server = "127.0.0.1:50051";
+  const bool keeps_sessions =
+      config->command == Command::kServe || config->command == Command::kFront;
+  if (keeps_sessions && config->store.empty()) {
+    std::string state = environment.xdg_state_home;
+    // The XDG rules: a relative path there counts as unset.
+    if (state.empty() || state[0] != '/') {
+      RETURN_IF_ERROR(
+          Need(!environment.home.empty(), "no HOME to keep sessions in; name a file with --store"));
+      state = absl::StrCat(environment.home, "/.local/state");
+    }
+    config->store = absl::StrCat(state, "/tidepool/sessions.db");
+  }
+  return absl::OkStatus();
+}
+
+ParsedConfig Print(std::string text) {
+  ParsedConfig parsed;
+  parsed.print = std::move(text);
+  return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
+                                         const Environment& environment) {
+  RETURN_IF_ERROR(Need(!args.empty(), "a command is missing; tidepool --help lists them"));
+  if (args[0] == "--version") return Print(absl::StrCat("tidepool ", kVersion, "\n"));
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return Print(GeneralHelp());
+
+  const CommandSpec* spec = nullptr;
+  for (const CommandSpec& candidate : Commands()) {
+    if (candidate.name == args[0]) spec = &candidate;
+  }
+  if (spec == nullptr) return UnknownCommand(args[0]);
+  ParsedConfig parsed;
+  Config& config = parsed.config;
+  config.command = spec->command;
+
+  ASSIGN_OR_RETURN(const RawValues values, ReadFlags(spec->command, args.subspan(1)));
+  if (values.count("help") > 0) return Print(CommandHelp(spec->command));
+  std::set<std::string> given;
+  if (const auto file = values.find("config"); file != values.end()) {
+    RETURN_IF_ERROR(ApplyConfigFile(file->second.front(), values, &config, &given));
+  }
+  for (const auto& [name, texts] : values) {
+    const FlagSpec* flag = FindFlag(config.command, name);
+    if (flag->apply == nullptr) continue;
+    RETURN_IF_ERROR(Annotate(ApplyValues(*flag, texts, &config), absl::StrCat("--", name)));
+    given.insert(name);
+  }
+  RETURN_IF_ERROR(Validate(config, given));
+  RETURN_IF_ERROR(FillDefaults(environment, &config));
+  return parsed;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,131 @@
+// Config: everything that a command line and its --config file can say, checked. ParseConfig is the
+// only way to make one.
+#ifndef TIDEPOOL_SERVICE_CONFIG_H_
+#define TIDEPOOL_SERVICE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::service {
+
+enum class Command : uint8_t {
+  kServe,
+  kFront,
+  kWorker,
+  kGenerate,
+  kChat,
+  kLogits,
+  kTokenize,
+  kDetokenize,
+  kInspect,
+  kStats,
+};
+inline constexpr int kCommandCount = 10;
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
+
+// What the session store survives.
+enum class StoreDurability : uint8_t { kProcess, kPower };
+
+// What the command writes to stdout: for people, or one JSON object.
+enum class OutputFormat : uint8_t { kText, kJson };
+
+// Sampling and stopping as asked for; unset fields are left to the server.
+struct GenerationFlags {
+  std::optional<int64_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<uint64_t> seed;
+  std::optional<float> repetition_penalty;
+  std::optional<float> frequency_penalty;
+  std::optional<float> presence_penalty;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+struct Config {
+  Command command = Command::kServe;
+
+  // The model and how it is run.
+  std::string model;
+  int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
+  int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
+  size_t kv_memory_bytes = size_t{1} << 30;
+  std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
+  kernels::Precision precision = kernels::Precision::kFast;
+  kernels::Isa isa = kernels::Isa::kBest;
+
+  // Serving.
+  std::string listen = "127.0.0.1:50051";
+  bool allow_unauthenticated = false;
+  std::vector<std::string> workers;
+  std::string name;   // of a worker
+  std::string store;  // file of the session store; ":memory:" keeps nothing
+  StoreDurability durability = StoreDurability::kProcess;
+  int64_t max_queued = 1024;
+  absl::Duration drain_timeout = absl::Seconds(30);
+
+  // Input of generate, chat, logits, tokenize and detokenize. At most one is set.
+  std::optional<std::string> prompt;
+  std::optional<std::string> chat;
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+  std::vector<int32_t> tokens;
+  std::string system;  // chat: the system message; empty: none
+  bool parse_special = false;
+
+  // Where generate, chat and stats find their server; empty: in this process, with `model`.
+  std::string server;
+  std::string session;
+  GenerationFlags generation;
+
+  // logits.
+  bool all_positions = false;
+  std::string out;
+  std::string dump;
+  int64_t chunk = 512;
+
+  bool once = false;  // stats: one reading
+  LogLevel log_level = LogLevel::kInfo;
+  OutputFormat output = OutputFormat::kText;
+};
+
+// What of the process's environment matters.
+struct Environment {
+  std::string home;            // $HOME
+  std::string xdg_state_home;  // $XDG_STATE_HOME
+};
+
+struct ParsedConfig {
+  Config config;
+  // --help or --version: to be written to stdout, and nothing else to be done.
+  std::optional<std::string> print;
+};
+
+// `args` are those behind the program's name. A flag on the command line wins over the same key of
+// the --config file. Errors are INVALID_ARGUMENT, one line that names the flag (or file and key),
+// what is wrong and what is accepted, with the nearest right name for an unknown one; UNIMPLEMENTED
+// for a flag or a command that is known and not served yet. All of them mean exit code 2.
+absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
+                                         const Environment& environment);
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CONFIG_H_

@@ -1,0 +1,76 @@
+// The tidepool binary.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/cli/commands.h"
+#include "service/cli/console.h"
+#include "service/config.h"
+
+namespace tidepool::service {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+absl::Status Run(const Config& config, Console* console) {
+  switch (config.command) {
+    case Command::kServe:
+    case Command::kFront:
+    case Command::kWorker:
+      return RunServing(config, console);
+    case Command::kGenerate:
+      return RunGenerate(config, console);
+    case Command::kChat:
+      return RunChat(config, console);
+    case Command::kLogits:
+      return RunLogits(config, console);
+    case Command::kTokenize:
+      return RunTokenize(config, console);
+    case Command::kDetokenize:
+      return RunDetokenize(config, console);
+    case Command::kInspect:
+      return RunInspect(config, console);
+    case Command::kStats:
+      return RunStats(config, console);
+  }
+  return absl::InternalError("unknown command");
+}
+
+// One plain line, whatever the message held.
+int Fail(const absl::Status& status, int code, Console* console) {
+  std::string line(status.message());
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  console->Note(absl::StrCat("tidepool: ", line, "\n"));
+  return code;
+}
+
+int Main(const std::vector<std::string>& args) {
+  // A reader that goes away is an error of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  const absl::StatusOr<ParsedConfig> parsed =
+      ParseConfig(args, {.home = Variable("HOME"), .xdg_state_home = Variable("XDG_STATE_HOME")});
+  if (!parsed.ok()) return Fail(parsed.status(), 2, &console);
+  if (parsed->print.has_value()) {
+    console.Print(*parsed->print);
+    return console.out_status().ok() ? 0 : 1;
+  }
+  const absl::Status status = Run(parsed->config, &console);
+  return status.ok() ? 0 : Fail(status, ExitCode(status), &console);
+}
+
+}  // namespace
+}  // namespace tidepool::service
+
+int main(int argc, char** argv) {
+  return tidepool::service::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,273 @@
+#include "service/config.h"
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/cli/flags.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+
+const Environment kHome = {.home = "/home/u", .xdg_state_home = ""};
+
+absl::StatusOr<ParsedConfig> Parse(const std::vector<std::string>& args) {
+  return ParseConfig(args, kHome);
+}
+
+Config Good(const std::vector<std::string>& args) {
+  absl::StatusOr<ParsedConfig> parsed = Parse(args);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return parsed.ok() ? parsed->config : Config();
+}
+
+std::string Complaint(const std::vector<std::string>& args) {
+  absl::StatusOr<ParsedConfig> parsed = Parse(args);
+  EXPECT_FALSE(parsed.ok()) << "accepted";
+  const std::string message(parsed.status().message());
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+  return message;
+}
+
+std::string WriteConfig(const std::string& text) {
+  const std::string path =
+      absl::StrCat(::testing::TempDir(), "/",
+                   ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".toml");
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(ParseConfigTest, ServeTakesDefaults) {
+  const Config config = Good({"serve", "--model", "m.gguf"});
+  EXPECT_EQ(config.command, Command::kServe);
+  EXPECT_EQ(config.model, "m.gguf");
+  EXPECT_EQ(config.listen, "127.0.0.1:50051");
+  EXPECT_EQ(config.store, "/home/u/.local/state/tidepool/sessions.db");
+  EXPECT_EQ(config.kv_memory_bytes, size_t{1} << 30);
+  EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(config.kv_type, std::nullopt);
+}
+
+TEST(ParseConfigTest, StoreFollowsXdg) {
+  const std::vector<std::string> args = {"front", "--worker", "localhost:1"};
+  const auto store = [&](const Environment& environment) {
+    return ParseConfig(args, environment)->config.store;
+  };
+  EXPECT_EQ(store({.home = "/home/u", .xdg_state_home = "/state"}), "/state/tidepool/sessions.db");
+  EXPECT_EQ(store({.home = "/home/u", .xdg_state_home = "relative"}),
+            "/home/u/.local/state/tidepool/sessions.db");
+  EXPECT_THAT(ParseConfig(args, {}).status().message(), HasSubstr("--store"));
+}
+
+TEST(ParseConfigTest, ValuesHaveUnits) {
+  const Config config =
+      Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout", "1500ms", "--kv-type",
+            "bf16", "--isa", "portable", "-t", "3", "-c", "100"});
+  EXPECT_EQ(config.kv_memory_bytes, size_t{512} << 20);
+  EXPECT_EQ(config.drain_timeout, absl::Milliseconds(1500));
+  EXPECT_EQ(config.kv_type, kernels::DType::kBF16);
+  EXPECT_EQ(config.isa, kernels::Isa::kPortable);
+  EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.context, 100);
+  EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-memory", "512"}),
+              AllOf(HasSubstr("--kv-memory"), HasSubstr("512MiB")));
+  EXPECT_THAT(Complaint({"serve", "--model=m", "--drain-timeout", "30"}),
+              HasSubstr("--drain-timeout"));
+  EXPECT_THAT(Complaint({"serve", "--model=m", "--threads", "0"}), HasSubstr("from 1 to 1024"));
+  EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-type", "q8_0"}),
+              HasSubstr("not available yet"));
+}
+
+TEST(ParseConfigTest, UnknownNamesGetTheNearest) {
+  EXPECT_EQ(Complaint({"serve", "--modle", "m"}), "unknown flag --modle (did you mean --model?)");
+  EXPECT_EQ(Complaint({"serve", "--thread=2"}), "unknown flag --thread (did you mean --threads?)");
+  EXPECT_THAT(Complaint({"serv", "--model", "m"}), HasSubstr("did you mean serve?"));
+  EXPECT_EQ(Complaint({"serve", "--model", "m", "--zzzzzzzz"}), "unknown flag --zzzzzzzz");
+  EXPECT_EQ(Complaint({"inspect", "--model", "m", "--listen", "x"}),
+            "--listen is not a flag of tidepool inspect");
+  EXPECT_THAT(Complaint({"inspect", "m.gguf"}), HasSubstr("--model FILE"));
+}
+
+TEST(ParseConfigTest, FutureNamesSayTheyAreNotServedYet) {
+  for (absl::string_view flag : FutureFlags()) {
+    absl::StatusOr<ParsedConfig> parsed =
+        Parse({"serve", "--model", "m", absl::StrCat("--", flag), "x"});
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kUnimplemented) << flag;
+    EXPECT_EQ(parsed.status().message(), absl::StrCat("--", flag, " is not available yet"));
+  }
+  for (absl::string_view command : FutureCommands()) {
+    EXPECT_EQ(Parse({std::string(command)}).status().message(),
+              absl::StrCat("command ", command, " is not available yet"));
+  }
+}
+
+TEST(ParseConfigTest, ListeningPastThisMachineNeedsConsent) {
+  for (const std::string address :
+       {"0.0.0.0:50051", "[::]:50051", "10.1.2.3:1", "127.example.org:1"}) {
+    EXPECT_THAT(Complaint({"worker", "--model", "m", "--listen", address}),
+                AllOf(HasSubstr(address), HasSubstr("--allow-unauthenticated")));
+    EXPECT_EQ(
+        Good({"worker", "--model", "m", "--allow-unauthenticated", "--listen", address}).listen,
+        address);
+  }
+  for (const std::string address : {"127.0.0.1:0", "127.8.0.1:9", "localhost:1", "[::1]:50051"}) {
+    EXPECT_EQ(Good({"worker", "--model", "m", "--listen", address}).listen, address);
+  }
+  for (const std::string address :
+       {"50051", ":50051", "::1:50051", "localhost:", "localhost:65536", "[::1:5"}) {
+    EXPECT_THAT(Complaint({"worker", "--model", "m", "--listen", address}), HasSubstr("HOST:PORT"));
+  }
+}
+
+TEST(ParseConfigTest, FileGivesWhatTheCommandLineDoesNot) {
+  const std::string path = WriteConfig(
+      "model = \"file.gguf\"\nthreads = 3\nkv-memory = \"64MiB\"\nexact = true\ndrain-timeout = "
+      "\"5s\"\n");
+  const Config config = Good({"serve", "--config", path, "--model", "line.gguf"});
+  EXPECT_EQ(config.model, "line.gguf");
+  EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.kv_memory_bytes, size_t{64} << 20);
+  EXPECT_EQ(config.precision, kernels::Precision::kExact);
+  EXPECT_EQ(config.drain_timeout, absl::Seconds(5));
+}
+
+TEST(ParseConfigTest, ListsInAFile) {
+  const std::string path =
+      WriteConfig("model = \"m\"\ntokens = [1, 2, 3]\nstop = [\"a\", \"b\"]\ntemperature = 0.7\n");
+  const Config config = Good({"generate", "--config", path});
+  EXPECT_THAT(config.tokens, ElementsAre(1, 2, 3));
+  EXPECT_THAT(config.generation.stop, ElementsAre("a", "b"));
+  EXPECT_FLOAT_EQ(*config.generation.temperature, 0.7f);
+}
+
+TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
+  const auto complaint = [](const std::string& text) {
+    return Complaint({"serve", "--config", WriteConfig(text)});
+  };
+  EXPECT_THAT(
+      complaint("model = \"m\"\n\nmodle = \"m\"\n"),
+      AllOf(HasSubstr(".toml: line 3: unknown key modle"), HasSubstr("did you mean model?")));
+  EXPECT_THAT(complaint("http = \"127.0.0.1:8080\"\n"), HasSubstr("http is not available yet"));
+  EXPECT_THAT(complaint("threads = \"many\"\n"),
+              HasSubstr("line 1: threads: \"many\" is not a whole number"));
+  EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));
+  EXPECT_THAT(complaint("[serve]\nmodel = \"m\"\n"), HasSubstr("without sections"));
+  EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot stand in a file"));
+  EXPECT_THAT(Complaint({"serve", "--config", "/nonexistent.toml"}),
+              HasSubstr("/nonexistent.toml"));
+}
+
+TEST(ParseConfigTest, GenerateTakesOneInput) {
+  EXPECT_THAT(Complaint({"generate", "--model", "m"}), HasSubstr("exactly one of --prompt"));
+  EXPECT_THAT(Complaint({"generate", "--model", "m", "--prompt", "a", "--tokens", "1"}),
+              HasSubstr("exactly one"));
+  EXPECT_THAT(Complaint({"generate", "--prompt", "a"}), HasSubstr("--model FILE is missing"));
+  EXPECT_THAT(Complaint({"generate", "--server", "localhost:1", "--threads", "2", "--prompt", "a"}),
+              HasSubstr("--threads has no effect on a server"));
+  EXPECT_THAT(Complaint({"generate", "--model", "m", "--session", "s", "--prompt", "a"}),
+              HasSubstr("--server"));
+  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "[1,2]"}).prompt, "[1,2]");
+  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "--odd -one"}).prompt, "--odd -one");
+}
+
+TEST(ParseConfigTest, SamplingIsChecked) {
+  const std::vector<std::string> base = {"generate", "--model", "m", "--prompt", "a"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  for (const std::string bad : {"nan", "inf", "-1", "101", "x", ""}) {
+    EXPECT_THAT(Complaint(with({"--temperature", bad})), HasSubstr("--temperature: "));
+  }
+  EXPECT_THAT(Complaint(with({"--max-tokens", "0"})), HasSubstr("at least 1"));
+  EXPECT_THAT(Complaint(with({"--max-tokens", "-5"})), HasSubstr("\"-5\""));
+  EXPECT_THAT(Complaint(with({"--seed", "1", "--seed", "2"})), HasSubstr("--seed"));
+  const Config config =
+      Good(with({"--stop", "x", "--stop", "y", "--logit-bias", "5=-1.5", "-n", "7"}));
+  EXPECT_THAT(config.generation.stop, ElementsAre("x", "y"));
+  EXPECT_THAT(config.generation.logit_bias, ElementsAre(Pair(5, -1.5f)));
+  EXPECT_EQ(config.generation.max_tokens, 7);
+}
+
+TEST(ParseConfigTest, ExactKeepsKvInF32) {
+  EXPECT_THAT(Complaint({"serve", "--model", "m", "--exact", "--kv-type", "f16"}),
+              HasSubstr("--kv-type"));
+  EXPECT_EQ(Good({"serve", "--model", "m", "--exact", "--kv-type", "f32"}).precision,
+            kernels::Precision::kExact);
+}
+
+TEST(ParseConfigTest, EveryCommandHasHelpWithItsFlags) {
+  for (const CommandSpec& spec : Commands()) {
+    absl::StatusOr<ParsedConfig> parsed = Parse({std::string(spec.name), "--help"});
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    ASSERT_TRUE(parsed->print.has_value());
+    EXPECT_THAT(*parsed->print, HasSubstr(std::string(spec.example)));
+    for (const FlagSpec& flag : Flags()) {
+      const std::string spelling = absl::StrCat("--", flag.name);
+      if (!flag.IsOf(spec.command)) continue;
+      EXPECT_THAT(*parsed->print, HasSubstr(spelling));
+    }
+  }
+  EXPECT_THAT(*Parse({"--help"})->print, HasSubstr("inspect"));
+  EXPECT_THAT(*Parse({"--version"})->print, HasSubstr(kVersion));
+}
+
+// The example of each command is a command line that works.
+TEST(ParseConfigTest, ExamplesParse) {
+  for (const CommandSpec& spec : Commands()) {
+    std::vector<std::string> args;
+    std::string word;
+    bool quoted = false;
+    for (char c : absl::StrCat(spec.example, " ")) {
+      if (c == '"') {
+        quoted = !quoted;
+      } else if (c == ' ' && !quoted) {
+        args.push_back(word);
+        word.clear();
+      } else {
+        word.push_back(c);
+      }
+    }
+    args.erase(args.begin());
+    EXPECT_TRUE(Parse(args).ok()) << spec.example << ": " << Parse(args).status();
+  }
+}
+
+TEST(UnitsTest, Sizes) {
+  EXPECT_EQ(*ParseSize("1.5GiB"), size_t{3} << 29);
+  EXPECT_EQ(*ParseSize("2GB"), 2000000000u);
+  EXPECT_EQ(*ParseSize("4096B"), 4096u);
+  for (const char* bad : {"", "GiB", "-1GiB", "nanGiB", "1e30TiB", "1 gib", "1Gi", "50%", "infB"}) {
+    EXPECT_FALSE(ParseSize(bad).ok()) << bad;
+  }
+}
+
+TEST(UnitsTest, Times) {
+  EXPECT_EQ(*ParseTime("1h30m"), absl::Minutes(90));
+  EXPECT_EQ(*ParseTime("0"), absl::ZeroDuration());
+  for (const char* bad : {"", "30", "-1s", "inf", "s", "1 s"})
+    EXPECT_FALSE(ParseTime(bad).ok()) << bad;
+}
+
+TEST(UnitsTest, TokenIds) {
+  EXPECT_THAT(*ParseTokenIds("1,2,3"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(*ParseTokenIds("[4, 5]"), ElementsAre(4, 5));
+  for (const char* bad : {"", "1,,2", "-1", "1.5", "99999999999", "[1", "a"}) {
+    EXPECT_FALSE(ParseTokenIds(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::service

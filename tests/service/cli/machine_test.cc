@@ -1,0 +1,60 @@
+#include "service/cli/machine.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace tidepool::service {
+namespace {
+
+// A /proc and /sys of our own.
+class AvailableMemoryTest : public ::testing::Test {
+ protected:
+  AvailableMemoryTest()
+      : root_(absl::StrCat(::testing::TempDir(), "/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    Write("/proc/meminfo",
+          "MemTotal:       9000 kB\nMemFree:        1000 kB\nMemAvailable:   4000 kB\n");
+  }
+
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path full = root_ + path;
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text;
+  }
+
+  const std::string root_;
+};
+
+TEST_F(AvailableMemoryTest, WithoutGroupsItIsTheMachines) {
+  EXPECT_EQ(AvailableMemoryBytes(root_), 4000 * 1024);
+}
+
+TEST_F(AvailableMemoryTest, TheTightestGroupAboveCounts) {
+  Write("/proc/self/cgroup", "0::/outer/inner\n");
+  Write("/sys/fs/cgroup/outer/memory.max", "3000000\n");
+  Write("/sys/fs/cgroup/outer/memory.current", "1000000\n");
+  Write("/sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  Write("/sys/fs/cgroup/outer/inner/memory.current", "900000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 2000000);
+}
+
+TEST_F(AvailableMemoryTest, AContainerSeesItsGroupAtTheTop) {
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/memory.max", "1000000\n");
+  Write("/sys/fs/cgroup/memory.current", "1500000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 0);
+}
+
+TEST_F(AvailableMemoryTest, OldGroups) {
+  Write("/proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n");
+  Write("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n");
+  Write("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "500000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 1500000);
+}
+
+}  // namespace
+}  // namespace tidepool::service
