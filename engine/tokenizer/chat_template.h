@@ -10,9 +10,10 @@
 //
 // Templates are written in Jinja. This is our own interpreter of the part that chat templates use,
 // and it renders as Hugging Face transformers does (trim_blocks and lstrip_blocks on, autoescape
-// off): if, for (with else, filter, recursive excepted), set, break, continue, generation, macro
-// and call-free expressions, the common filters, tests and string methods, namespace, range, dict,
-// raise_exception, strftime_now. What it does not know is an error that names it and its line.
+// off): all expressions but unpacked arguments; the tags if, for (also with else and if, not
+// recursive), set, macro, raw, break, continue and generation; the common filters, tests and
+// methods; namespace, range, dict, raise_exception, strftime_now. What it does not know is an error
+// that names it and its line.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
 
@@ -48,7 +49,7 @@ struct ChatInputs {
 struct ChatTemplateLimits {
   int64_t output_bytes = 32 << 20;
   int64_t steps = 20'000'000;        // nodes evaluated, items visited
-  int64_t copied_bytes = 512 << 20;  // of all strings made on the way
+  int64_t copied_bytes = 512 << 20;  // of all strings made and searched on the way
 };
 
 // Thread-safe: immutable after Parse. Copies share the parsed template.

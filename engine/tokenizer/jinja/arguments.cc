@@ -21,6 +21,12 @@ absl::Status Budget::Copy(size_t bytes) {
   return absl::ResourceExhaustedError("the template makes too much text of these messages");
 }
 
+absl::Status Budget::Visit(const Value& value) {
+  if (const Text* text = value.AsText()) return Copy(text->size());
+  if (const List* list = value.AsList()) return Step(static_cast<int64_t>(list->items.size()));
+  return absl::OkStatus();
+}
+
 absl::Status Arguments::Check(absl::string_view function,
                               std::initializer_list<absl::string_view> parameters) const {
   if (positional.size() > parameters.size()) {

@@ -235,6 +235,7 @@ Result Interpreter::EvaluateCompare(const Expression& expression) {
     if (op == "==" || op == "!=") {
       holds = Equals(left, right) == (op == "==");
     } else if (op == "in" || op == "not in") {
+      RETURN_IF_ERROR(budget_.Visit(right));
       ASSIGN_OR_RETURN(const bool contains, Contains(right, left));
       holds = contains == (op == "in");
     } else {

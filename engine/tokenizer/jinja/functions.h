@@ -23,8 +23,10 @@ class Budget {
   Budget(int64_t steps, int64_t copied_bytes) : steps_(steps), copied_bytes_(copied_bytes) {}
 
   absl::Status Step(int64_t steps = 1);
-  // Before bytes are copied into a new string.
+  // Before bytes are copied into a new string, or a string of so many bytes is searched.
   absl::Status Copy(size_t bytes);
+  // Before an operation that goes through all of `value`.
+  absl::Status Visit(const Value& value);
 
  private:
   int64_t steps_;

@@ -34,6 +34,7 @@ absl::StatusOr<Value> Dig(const Value& value, const std::string& path) {
 
 Result Length(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("length", {}));
+  RETURN_IF_ERROR(call.budget.Visit(call.self));
   ASSIGN_OR_RETURN(const int64_t length, jinja::Length(call.self));
   return Value::MakeInt(length);
 }

@@ -85,6 +85,7 @@ absl::StatusOr<bool> ApplyTest(absl::string_view name, const Call& call) {
   if (name == "lower" || name == "upper") return HasCase(ToText(call.self), name == "upper");
   const Value none;
   const Value* other = call.arguments.Find(0, "other");
+  if (other != nullptr && name == "in") RETURN_IF_ERROR(call.budget.Visit(*other));
   auto compared = CompareTest(name, call.self, other != nullptr ? *other : none);
   if (!compared.has_value() && name != "divisibleby") {
     return absl::UnimplementedError(absl::StrCat("the test '", name, "' is not supported"));

@@ -186,6 +186,10 @@ TEST(ChatTemplateTest, CostIsBounded) {
       "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}"
       "{% endfor %}";
   EXPECT_EQ(code(doubling, small), kExhausted);
+  const absl::string_view searching =
+      "{% set s = 'x' * 1000 %}{% for i in range(1000) %}{% if 'y' in s or s|length == 1 %}y"
+      "{% endif %}{% endfor %}";
+  EXPECT_EQ(code(searching, small), kExhausted);
   EXPECT_EQ(code("{{ 'x' * 99999999999 }}", usual), kExhausted);
   EXPECT_EQ(code("{{ range(99999999999) }}", usual), kExhausted);
   EXPECT_EQ(code("{{ ('a' * 100000).replace('', 'b' * 100000) }}", usual), kExhausted);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -329,6 +330,25 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   spec = TokenizerSpec();
   spec.model = "gpt2";
   EXPECT_TRUE(absl::StrContains(error(spec), "0 tokens"));
+}
+
+TEST(TokenizerTest, ManyThreadsShareOne) {
+  const auto golden = ReadGolden("tokenizer_golden.json");
+  const auto tokenizer = Make(SmallSpec("llama-bpe"));
+  const auto lines = golden["lines"].get<std::vector<std::string>>();
+  const auto expected = golden["small"]["llama-bpe"].get<std::vector<Ids>>();
+  std::vector<int> wrong(4);
+  std::vector<std::thread> threads;
+  for (int& count : wrong) {
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < lines.size(); ++i) {
+        const auto ids = tokenizer->Encode(lines[i], SpecialTokens::kAsText, AddBos::kNo);
+        if (!ids.ok() || *ids != expected[i]) ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
 TEST(StreamDecoderTest, WholeCharactersOnly) {
