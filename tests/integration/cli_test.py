@@ -1,0 +1,303 @@
+"""The commands as a shell sees them: exit codes, stdout, stderr, shapes of --json."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import numpy
+
+import harness
+from harness import run_tidepool
+
+GOLDEN = json.loads((harness.TINY / "serving_llama_f32.json").read_text())["prompts"][0]
+TEXT, IDS = GOLDEN["text"], GOLDEN["ids"]
+TOKENS = ",".join(map(str, IDS))
+MODEL = ("--model", harness.LLAMA)
+
+
+class CommandTest(unittest.TestCase):
+
+    def run_well(self, *arguments, **more):
+        result = run_tidepool(*arguments, **more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def run_json(self, *arguments, **more):
+        """stdout as the one object that it must be."""
+        return json.loads(self.run_well(*arguments, "--json", **more).stdout)
+
+    def refuse(self, *arguments, named=(), code=2, **more):
+        """One plain line on stderr that names these, nothing on stdout."""
+        result = run_tidepool(*arguments, **more)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
+        self.assertEqual(result.stdout, "", arguments)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for name in (named,) if isinstance(named, str) else named:
+            self.assertIn(name, result.stderr)
+
+
+class CommandLineTest(CommandTest):
+
+    def test_help_and_version(self):
+        general = self.run_well("--help").stdout
+        commands = re.findall(r"^  (\w+) {2,}", general, re.MULTILINE)
+        for command in ("serve", "front", "worker", "generate", "chat", "logits", "tokenize",
+                        "detokenize", "inspect", "stats"):
+            self.assertIn(command, commands)
+            text = self.run_well(command, "--help").stdout
+            self.assertIn(f"tidepool {command} ", text)
+            self.assertIn("--json", text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 110)
+        self.assertRegex(self.run_well("--version").stdout, r"^tidepool \d+\.\d+\.\d+\n$")
+
+    def test_unknown_names_come_with_the_nearest(self):
+        self.refuse("serv", *MODEL, named=("serv", "serve"))
+        self.refuse("generate", *MODEL, "--promt", "a", named=("--promt", "--prompt"))
+        self.refuse("generate", *MODEL, "--prompt", "a", "--temprature=1",
+                    named=("--temprature", "--temperature"))
+        self.refuse("serve", *MODEL, "--kv-memry", "1GiB", named=("--kv-memry", "--kv-memory"))
+        self.refuse("inspect", *MODEL, "stray", named="stray")
+        self.refuse(named="command")
+
+    def test_what_does_not_exist_yet_says_so(self):
+        for arguments in (["serve", *MODEL, "--http", "127.0.0.1:0"],
+                          ["serve", *MODEL, "--expert-memory", "2GiB"],
+                          ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
+                          ["serve", *MODEL, "--kv-type", "q8_0"], ["bench", *MODEL],
+                          ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):
+            self.refuse(*arguments, named="not available yet")
+
+    def test_bad_values(self):
+        for flag, value in (("--max-tokens", "-1"), ("--max-tokens", "0"), ("--max-tokens", "many"),
+                            ("--temperature", "nan"), ("--temperature", "-1"), ("--top-p", "2"),
+                            ("--seed", "-1"), ("--threads", "0"), ("--kv-memory", "5"),
+                            ("--kv-memory", "lots"), ("--context", "-5"), ("--isa", "mmx"),
+                            ("--timeout", "5 parsecs"), ("--logit-bias", "5"),
+                            ("--log-level", "all")):
+            self.refuse("generate", *MODEL, "--prompt", "a", flag, value, named=flag)
+        self.refuse("generate", *MODEL, "--tokens", "1,x", named=("--tokens", "x"))
+        self.refuse("generate", *MODEL, "--tokens", "300", "--max-tokens", "1", named="300")
+        self.refuse("generate", *MODEL, named="--prompt")
+        self.refuse("generate", "--prompt", "a", named="--model")
+        self.refuse("generate", *MODEL, "--prompt", "a", "--tokens", "1", named="one of")
+        self.refuse("serve", *MODEL, "--listen", "nowhere", named=("--listen", "nowhere"))
+        self.refuse("serve", *MODEL, "--listen", "0.0.0.0:0", named="--allow-unauthenticated")
+        self.refuse("front", "--store", ":memory:", named="--worker")
+        self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", "--threads", "2",
+                    named=("--threads", "--server"))
+
+    def test_a_config_file_holds_every_flag(self):
+        folder = harness.scratch_folder()
+        config = folder / "generate.toml"
+
+        def write(text):
+            config.write_text(text)
+            return "--config", config
+
+        flags = write(f'model = "{harness.LLAMA}"\nprompt = "Low tide"\nmax-tokens = 9\nseed = 4\n'
+                      'temperature = 1.0\nstop = ["qqqq", "zzzz"]\njson = true\n')
+        answer = json.loads(self.run_well("generate", *flags).stdout)
+        self.assertEqual(len(answer["token_ids"]), 9)
+        same = self.run_json("generate", *MODEL, "--prompt", "Low tide", "--max-tokens", "9",
+                             "--seed", "4", "--temperature", "1")
+        self.assertEqual(answer["token_ids"], same["token_ids"])
+        fewer = json.loads(self.run_well("generate", *flags, "--max-tokens", "4").stdout)
+        self.assertEqual(fewer["token_ids"], same["token_ids"][:4])
+        for text, named in (("max-tokns = 9\n", ("line 1", "max-tokns", "max-tokens")),
+                            ("\nmax-tokens = -9\n", ("line 2", "max-tokens", "-9")),
+                            ("[server]\nlisten = 1\n", ("server",)),
+                            ("max-tokens = \n", ("line 1", "TOML")),
+                            ('http = "127.0.0.1:1"\n', ("http", "not available yet"))):
+            self.refuse("generate", *MODEL, "--prompt", "a", *write(text),
+                        named=(str(config), *named))
+        self.refuse("generate", "--config", folder / "none.toml", named="none.toml")
+
+
+class FileCommandTest(CommandTest):
+
+    def test_tokens_and_back(self):
+        self.assertEqual(self.run_json("tokenize", *MODEL, "--text", TEXT), {"token_ids": IDS})
+        self.assertEqual(self.run_json("tokenize", *MODEL, stdin=TEXT.encode()),
+                         {"token_ids": IDS})
+        file = harness.scratch_folder() / "text.txt"
+        file.write_text(TEXT)
+        self.assertEqual(self.run_json("tokenize", *MODEL, "--file", file), {"token_ids": IDS})
+        self.assertEqual(self.run_json("detokenize", *MODEL, "--tokens", TOKENS), {"text": TEXT})
+        plain = self.run_json("tokenize", *MODEL, "--text", "<|im_end|>")["token_ids"]
+        special = self.run_json("tokenize", *MODEL, "--text", "<|im_end|>", "--special")
+        self.assertGreater(len(plain), 1)
+        self.assertEqual(len(special["token_ids"]), 1)
+        self.refuse("detokenize", *MODEL, "--tokens", "300", named="300")
+        self.refuse("tokenize", *MODEL, stdin=b"\xff\xfe", named="UTF-8")
+
+    def test_logits(self):
+        folder = harness.scratch_folder()
+        golden = numpy.load(harness.TINY / GOLDEN["logits"])
+        outputs = []
+        for number, flags in enumerate((["--chunk", "1"], ["--chunk", "7", "--threads", "2"],
+                                        ["--isa", "portable"])):
+            out = folder / f"{number}.npy"
+            self.run_well("logits", *MODEL, "--exact", "--tokens", TOKENS, "--all", "--out", out,
+                          *flags)
+            outputs.append(numpy.load(out))
+        self.assertEqual((outputs[0].shape, outputs[0].dtype.str), ((len(IDS), 300), "<f4"))
+        self.assertLess(numpy.abs(outputs[0] - golden).max(), 1e-3)
+        for output in outputs[1:]:
+            self.assertTrue(numpy.array_equal(outputs[0], output), "bits differ")
+        result = self.run_json("logits", *MODEL, "--exact", "--tokens", TOKENS,
+                               "--out", folder / "last.npy", "--dump", folder / "dump")
+        last = numpy.load(folder / "last.npy")
+        self.assertEqual(last.shape, (300,))
+        self.assertTrue(numpy.array_equal(last, outputs[0][-1]))
+        self.assertEqual(result["vocab_size"], 300)
+        for layer in range(3):
+            dumped = numpy.load(folder / "dump" / f"layer.{layer}.npy")
+            self.assertEqual(dumped.shape, (len(IDS), 64))
+            self.assertTrue(numpy.isfinite(dumped).all())
+        self.refuse("logits", *MODEL, "--tokens", "1,300", "--out", folder / "no.npy", named="300")
+        self.refuse("logits", *MODEL, "--tokens", "1", "--out", folder / "no" / "no.npy",
+                    named="no.npy")
+        self.assertFalse((folder / "no.npy").exists())
+
+    def test_inspect(self):
+        for path in sorted(harness.TINY.glob("*.gguf")):
+            described = json.loads(path.with_suffix(".json").read_text())
+            found = self.run_json("inspect", "--model", path)
+            self.assertTrue(found["supported"], path)
+            self.assertEqual(found["architecture"], described["architecture"])
+            self.assertEqual(found["vocab_size"], described["n_vocab"])
+            self.assertIn(described["weights"].lower(), {name.lower() for name in found["types"]})
+            self.assertEqual(found["experts"] > 0, "moe" in path.name or "mixtral" in path.name)
+            self.assertEqual(found["file_bytes"], path.stat().st_size)
+            self.assertTrue(found["tokenizer"]["supported"])
+            names = {tensor["name"]: tensor for tensor in found["tensors"]}
+            self.assertEqual(names["token_embd.weight"]["shape"], [64, described["n_vocab"]])
+            self.assertGreater(found["memory"]["weight_bytes"], 0)
+        table = self.run_well("inspect", *MODEL).stdout
+        self.assertIn("token_embd.weight", table)
+        self.assertIn("llama", table)
+
+
+class GenerateTest(CommandTest):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.serve()
+        cls.addClassCleanup(cls.server.kill)
+        cls.at_server = ("--server", cls.server.address)
+
+    def test_golden_tokens(self):
+        answer = self.run_json("generate", *MODEL, "--exact", "--tokens", TOKENS,
+                               "--max-tokens", str(len(GOLDEN["greedy"]["ids"])))
+        self.assertEqual(answer["token_ids"], GOLDEN["greedy"]["ids"])
+
+    def test_in_process_and_by_server_alike(self):
+        flags = ["--max-tokens", "40", "--temperature", "1", "--seed", "3", "--top-k", "50"]
+        for source in (["--prompt", "Low tide"], ["--chat", "How deep?", "--system", "Be brief."],
+                       ["--tokens", TOKENS]):
+            here = self.run_json("generate", *MODEL, *source, *flags)
+            there = self.run_json("generate", *self.at_server, *source, *flags)
+            for answer in (here, there):
+                self.assertEqual(set(answer),
+                                 {"text", "token_ids", "finish_reason", "usage", "timing"})
+                self.assertEqual(len(answer["token_ids"]), 40)
+                self.assertEqual(answer["finish_reason"], "LENGTH")
+                self.assertEqual(answer["usage"]["completion_tokens"], 40)
+                self.assertGreaterEqual(answer["timing"]["messages"], 1)
+                self.assertLessEqual(answer["timing"]["first_message_seconds"],
+                                     answer["timing"]["total_seconds"])
+            self.assertEqual(here["token_ids"], there["token_ids"])
+            self.assertEqual(here["text"], there["text"])
+            streamed = self.run_well("generate", *self.at_server, *source, *flags)
+            self.assertEqual(streamed.stdout, here["text"] + "\n")
+            self.assertIn("40 tokens", streamed.stderr)
+
+    def test_text_streams_to_a_pipe(self):
+        command = [str(harness.BINARY), "generate", *self.at_server, "--prompt", "On and on",
+                   "--max-tokens", "3000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=harness.clean_environment()) as process:
+            pieces = []
+            while piece := os.read(process.stdout.fileno(), 1 << 20):
+                pieces.append(piece)
+            self.assertEqual(process.wait(60), 0)
+        self.assertGreater(len(pieces), 1)
+
+    def test_a_closed_pipe_is_a_failure_not_a_crash(self):
+        script = ('"$0" generate --server "$1" --prompt a --max-tokens 3000 | head -c 1; '
+                  "exit ${PIPESTATUS[0]}")
+        result = subprocess.run(["bash", "-c", script, str(harness.BINARY), self.server.address],
+                                capture_output=True, text=True, timeout=60,
+                                env=harness.clean_environment())
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        self.assertLessEqual(len(result.stderr.splitlines()), 1)
+
+    def test_failures(self):
+        self.refuse("generate", *self.at_server, "--prompt", "", named="text")
+        self.refuse("generate", *self.at_server, "--prompt", "kelp " * 4096, named="4096")
+        self.refuse("generate", *MODEL, "--prompt", "kelp " * 4096, named="4096")
+        self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", code=1,
+                    named="127.0.0.1:1")
+        self.refuse("generate", *self.at_server, "--session", "bad name", "--prompt", "a",
+                    named="session_id")
+
+    def test_sessions(self):
+        flags = ["--session", "of-the-cli", "--max-tokens", "30", *self.at_server]
+        first = self.run_json("generate", "--prompt", "One.", *flags)
+        second = self.run_json("generate", "--prompt", " Two.", *flags)
+        self.assertGreater(second["usage"]["prompt_tokens"],
+                           first["usage"]["prompt_tokens"] + len(first["token_ids"]))
+        self.assertGreater(second["usage"]["cached_tokens"], 0)
+
+    def test_chat(self):
+        lines = b"Good evening\nHow deep is it?\n/exit\nnever asked\n"
+        result = self.run_well("chat", *self.at_server, "--session", "evening",
+                               "--max-tokens", "20", stdin=lines)
+        client = harness.Client(self.server)
+        self.addCleanup(client.close)
+        turns = client.get_session("evening").turns
+        self.assertEqual([turn.messages[0].content for turn in turns],
+                         ["Good evening", "How deep is it?"])
+        for turn in turns:
+            self.assertIn(turn.messages[-1].content, result.stdout)
+        local = self.run_well("chat", *MODEL, "--max-tokens", "20", stdin=lines)
+        self.assertIn(turns[0].messages[-1].content, local.stdout)
+        self.assertIn(turns[1].messages[-1].content, local.stdout)
+
+    def test_stats(self):
+        self.run_json("generate", *self.at_server, "--prompt", "Count me", "--max-tokens", "5")
+        stats = self.run_json("stats", *self.at_server, "--once")
+        self.assertEqual(set(stats), {"workers", "front"})
+        self.assertGreaterEqual(stats["workers"][0]["generated_tokens_total"], 5)
+        self.assertGreaterEqual(stats["front"]["requests_total"], 1)
+        table = self.run_well("stats", *self.at_server, "--once").stdout
+        self.assertIn("KV blocks", table)
+        self.refuse("stats", "--server", "127.0.0.1:1", "--once", code=1, named="127.0.0.1:1")
+
+
+class ServeOutputTest(CommandTest):
+
+    def test_json_names_the_endpoint(self):
+        server = harness.serve("--json")
+        self.addCleanup(server.kill)
+        shown = json.loads(server.stdout)
+        self.assertEqual((shown["grpc"], shown["role"]), (server.address, "serve"))
+
+    def test_the_default_store_is_made(self):
+        home = harness.scratch_folder()
+        process = subprocess.Popen([str(harness.BINARY), "serve", "--model", str(harness.LLAMA),
+                                    "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL,
+                                   env={**harness.clean_environment(), "HOME": str(home)})
+        try:
+            self.assertIn(b"127.0.0.1:", process.stdout.readline())
+            self.assertTrue((home / ".local/state/tidepool/sessions.db").exists())
+        finally:
+            process.kill()
+            process.communicate()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,327 @@
+"""Real tidepool processes and real gRPC clients, for the tests of this folder.
+
+Servers listen on free ports and keep their sessions in scratch folders; whatever a test leaves
+running is killed when the script ends. Nothing here waits for a fixed time: wait_until polls for a
+condition up to a deadline.
+"""
+
+import atexit
+import collections
+import importlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import grpc
+import grpc_tools
+from grpc_tools import protoc
+
+RUNFILES = pathlib.Path.cwd()
+BINARY = pathlib.Path(os.environ.get("TIDEPOOL_BINARY", "service/tidepool")).resolve()
+TINY = RUNFILES / "tests" / "golden" / "tiny"
+LLAMA = TINY / "serving_llama_f32.gguf"  # writes varied ASCII without end
+MOE = TINY / "serving_qwen3moe_f16.gguf"
+ENDPOINT = re.compile(r"\b127\.0\.0\.1:([1-9]\d*)\b")
+START_TIMEOUT = 90
+STOP_TIMEOUT = 60
+
+_scratch = pathlib.Path(tempfile.mkdtemp(prefix="tidepool-", dir=os.environ.get("TEST_TMPDIR")))
+_running = []
+
+
+@atexit.register
+def _clean_up():
+    for process in _running:
+        process.kill()
+    shutil.rmtree(_scratch, ignore_errors=True)
+
+
+def smollm2():
+    """The real model; only targets that name it in their data have it."""
+    return pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
+
+
+def scratch_folder():
+    return pathlib.Path(tempfile.mkdtemp(dir=_scratch))
+
+
+def wait_until(condition, what, timeout=30):
+    """The first true value of condition(), polled; AssertionError naming `what` when time is up."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what() if callable(what) else what}")
+        time.sleep(0.005)
+
+
+def _make_stubs():
+    folder = scratch_folder()
+    protos = [str(path) for path in sorted((RUNFILES / "proto").rglob("*.proto"))]
+    include = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+    code = protoc.main(["protoc", f"-I{RUNFILES / 'proto'}", f"-I{include}",
+                        f"--python_out={folder}", f"--grpc_python_out={folder}"] + protos)
+    assert protos and code == 0, f"protoc ended with {code} on {protos}"
+    sys.path.insert(0, str(folder))
+    names = ("inference", "sessions", "admin")
+    return [importlib.import_module(f"tidepool.v1.{name}_pb2{kind}")
+            for name in names for kind in ("", "_grpc")]
+
+
+(inference_pb, inference_grpc, sessions_pb, sessions_grpc, admin_pb, admin_grpc) = _make_stubs()
+
+
+def clean_environment(**more):
+    """What children see: no proxies (gRPC would use them for 127.0.0.1), their own home."""
+    environment = {key: value for key, value in os.environ.items()
+                   if not key.lower().endswith("_proxy")}
+    environment.update(HOME=str(_scratch), **more)
+    environment.pop("XDG_STATE_HOME", None)
+    return environment
+
+
+class Process:
+    """A tidepool process whose output is collected as it comes."""
+
+    def __init__(self, *arguments):
+        self.arguments = [str(argument) for argument in arguments]
+        self._popen = subprocess.Popen([str(BINARY)] + self.arguments, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=clean_environment())
+        _running.append(self)
+        self._chunks = {"stdout": [], "stderr": []}
+        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True)
+                         for name in self._chunks]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name):
+        pipe = getattr(self._popen, name)
+        while chunk := os.read(pipe.fileno(), 65536):
+            self._chunks[name].append(chunk)
+
+    def _text(self, name):
+        return b"".join(self._chunks[name]).decode(errors="replace")
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    @property
+    def stdout(self):
+        return self._text("stdout")
+
+    @property
+    def stderr(self):
+        return self._text("stderr")
+
+    def running(self):
+        return self._popen.poll() is None
+
+    def signal(self, number):
+        self._popen.send_signal(number)
+
+    def wait(self, timeout=STOP_TIMEOUT):
+        """The exit code, once the process has ended by itself and its output is read."""
+        code = self._popen.wait(timeout)
+        for reader in self._readers:
+            reader.join(timeout)
+        return code
+
+    def kill(self):
+        """SIGKILL, and wait for the end."""
+        if self.running():
+            self._popen.kill()
+        self.wait()
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+
+class Server(Process):
+    """serve, front or worker on a free port, once its health `awaited` is SERVING."""
+
+    def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness"):
+        super().__init__(command, *arguments, "--listen", listen)
+        # A front's own output may name its workers first.
+        others = set(ENDPOINT.findall(" ".join(self.arguments[:-1])))
+        self.address = None
+
+        def endpoint():
+            whole_lines = self.stdout.rpartition("\n")[0]
+            for port in ENDPOINT.findall(whole_lines):
+                if port not in others:
+                    return f"127.0.0.1:{port}"
+            assert self.running(), f"{self.arguments} ended: {self.stderr}"
+            return None
+
+        self.address = wait_until(endpoint, lambda: f"{command} prints its endpoint: {self.stderr}",
+                                  START_TIMEOUT)
+        wait_until(lambda: health(self.address, awaited),
+                   lambda: f"{command} tells {awaited}: {self.stderr}", START_TIMEOUT)
+
+
+def serve(*arguments, model=LLAMA, store=":memory:", threads=1, **more):
+    return Server("serve", "--model", model, "--store", store, "--threads", threads,
+                  *arguments, **more)
+
+
+def worker(*arguments, model=LLAMA, threads=1, **more):
+    return Server("worker", "--model", model, "--threads", threads, *arguments, **more)
+
+
+def front(workers, *arguments, store=":memory:", **more):
+    flags = [flag for one in workers for flag in ("--worker", one.address)]
+    return Server("front", *flags, "--store", store, *arguments, **more)
+
+
+def open_channel(address):
+    # Its own subchannel, so that one test's broken connection is not another's back-off.
+    return grpc.insecure_channel(address, options=[
+        ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
+        ("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)])
+
+
+def health(address, service=""):
+    """Whether grpc.health.v1.Health/Check says SERVING."""
+    name = service.encode()
+    request = (b"\x0a" + bytes([len(name)]) + name) if name else b""
+    with open_channel(address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            return check(request, timeout=5) == b"\x08\x01"
+        except grpc.RpcError:
+            return False
+
+
+def run_tidepool(*arguments, stdin=b"", timeout=120):
+    """A command that ends by itself: CompletedProcess with stdout and stderr as text."""
+    result = subprocess.run([str(BINARY)] + [str(argument) for argument in arguments], input=stdin,
+                            capture_output=True, timeout=timeout, env=clean_environment())
+    result.stdout = result.stdout.decode(errors="replace")
+    result.stderr = result.stderr.decode(errors="replace")
+    return result
+
+
+Answer = collections.namedtuple("Answer", "text ids finish usage messages")
+
+
+class Received:
+    """What has come of one stream so far; kept when the stream breaks."""
+
+    def __init__(self):
+        self.text = ""
+        self.ids = []
+        self.messages = []
+
+    def take(self, message):
+        assert message.position == len(self.ids) or not message.token_ids, (
+            f"position {message.position} after {len(self.ids)} tokens")
+        self.text += message.text
+        self.ids.extend(message.token_ids)
+        self.messages.append(message)
+
+    def answer(self):
+        assert self.messages, "the stream had no message"
+        last = self.messages[-1]
+        assert all(not message.finish_reason for message in self.messages[:-1])
+        assert last.finish_reason and last.HasField("usage"), "the last message has no end"
+        assert last.usage.completion_tokens == len(self.ids), last.usage
+        return Answer(self.text, self.ids, inference_pb.FinishReason.Name(last.finish_reason),
+                      last.usage, len(self.messages))
+
+
+def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, **sampling):
+    """A GenerateRequest; `chat` is a list of (role, content)."""
+    request = inference_pb.GenerateRequest()
+    if text is not None:
+        request.text = text
+    if ids is not None:
+        request.token_ids.ids.extend(ids)
+    for role, content in chat or []:
+        request.chat.messages.add(role=role, content=content)
+    if session is not None:
+        request.session_id = session
+    if max_tokens is not None:
+        request.stopping.max_tokens = max_tokens
+    for name, value in sampling.items():
+        setattr(request.sampling, name, value)
+    return request
+
+
+class Client:
+    """The public services at one address."""
+
+    def __init__(self, server):
+        self.channel = open_channel(server.address)
+        self.inference = inference_grpc.InferenceStub(self.channel)
+        self.sessions = sessions_grpc.SessionsStub(self.channel)
+        self.admin = admin_grpc.AdminStub(self.channel)
+
+    def close(self):
+        self.channel.close()
+
+    def stream(self, timeout=120, **fields):
+        return self.inference.Generate(make_request(**fields), timeout=timeout)
+
+    def generate(self, timeout=120, **fields):
+        """The whole stream as one Answer."""
+        received = Received()
+        for message in self.stream(timeout, **fields):
+            received.take(message)
+        return received.answer()
+
+    def create_session(self, name):
+        return self.sessions.CreateSession(sessions_pb.CreateSessionRequest(session_id=name),
+                                           timeout=30)
+
+    def get_session(self, name):
+        return self.sessions.GetSession(sessions_pb.GetSessionRequest(session_id=name), timeout=30)
+
+    def delete_session(self, name):
+        return self.sessions.DeleteSession(sessions_pb.DeleteSessionRequest(session_id=name),
+                                           timeout=30)
+
+    def stats(self):
+        return self.admin.GetStats(admin_pb.GetStatsRequest(), timeout=30)
+
+    def worker_stats(self):
+        """Of the only worker."""
+        workers = self.stats().workers
+        assert len(workers) == 1 and workers[0].status_code == 0, workers
+        return workers[0]
+
+    def wait_idle(self):
+        """The only worker's stats once it has nothing left to do."""
+        def idle():
+            stats = self.worker_stats()
+            return stats if stats.sequences_running + stats.sequences_waiting == 0 else None
+        return wait_until(idle, "the worker is idle")
+
+
+def failure(call):
+    """The (code name, message) with which call() fails."""
+    try:
+        value = call()
+        if hasattr(value, "cancel") and hasattr(value, "__iter__"):
+            value = list(value)
+    except grpc.RpcError as error:
+        return error.code().name, error.details()
+    raise AssertionError(f"succeeded with {value}")
+
+
+def take_tokens(stream, received, count):
+    """Reads `stream` into `received` until it has `count` tokens."""
+    while len(received.ids) < count:
+        received.take(next(stream))

@@ -1,0 +1,165 @@
+"""SIGTERM in the middle of things, two servers on one port or store, and starting again.
+
+The real model in its slow exact form makes streams that last while the test acts.
+"""
+
+import signal
+import socket
+import unittest
+
+import grpc
+
+import harness
+from harness import Client, Received, failure
+
+
+def serve_slowly(*arguments, **more):
+    return harness.serve("--exact", *arguments, model=harness.smollm2(), **more)
+
+
+def plain_line(test, text, *named):
+    """The only line of `text`; it names each of `named`."""
+    lines = text.splitlines()
+    test.assertEqual(len(lines), 1, text)
+    for name in named:
+        test.assertIn(str(name), lines[0])
+
+
+class DrainTest(unittest.TestCase):
+
+    def start(self, *arguments, **more):
+        server = serve_slowly(*arguments, **more)
+        self.addCleanup(server.kill)
+        client = Client(server)
+        self.addCleanup(client.close)
+        return server, client
+
+    def begin(self, client, max_tokens):
+        received = Received()
+        stream = client.stream(text="The sky is", max_tokens=max_tokens)
+        harness.take_tokens(stream, received, 1)
+        return stream, received
+
+    def test_running_streams_finish_and_new_ones_are_refused(self):
+        store = harness.scratch_folder() / "sessions.db"
+        server, client = self.start("--drain-timeout", "5m", store=store)
+        stream, received = self.begin(client, 24)
+        server.signal(signal.SIGTERM)
+        harness.wait_until(lambda: self.refuses(client), "new requests are refused")
+        self.assertTrue(server.running(), "the stream was not waited for")
+        for message in stream:
+            received.take(message)
+        answer = received.answer()
+        self.assertEqual((len(answer.ids), answer.finish), (24, "LENGTH"))
+        self.assertEqual(server.wait(), 0)
+        again, client = self.start(store=store)
+        self.assertEqual(client.generate(text="The sky is", max_tokens=24).ids, answer.ids)
+        self.assertEqual(again.stop(), 0)
+
+    def refuses(self, client):
+        code, _ = self.outcome(client)
+        self.assertIn(code, ("OK", "UNAVAILABLE"))
+        return code == "UNAVAILABLE"
+
+    def outcome(self, client):
+        try:
+            client.generate(text="b", max_tokens=1)
+            return "OK", ""
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+
+    def test_the_drain_timeout_ends_what_does_not_end(self):
+        server, client = self.start("--drain-timeout", "500ms")
+        stream, received = self.begin(client, 2000)
+        server.signal(signal.SIGTERM)
+        code, message = failure(lambda: stream)
+        self.assertIn(code, ("UNAVAILABLE", "CANCELLED"), message)
+        self.assertEqual(server.wait(20), 0)
+
+    def test_a_second_signal_ends_at_once(self):
+        server, client = self.start("--drain-timeout", "10m")
+        stream, received = self.begin(client, 2000)
+        server.signal(signal.SIGINT)
+        harness.wait_until(lambda: self.refuses(client), "new requests are refused")
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait(20), 0)
+        self.assertIn(failure(lambda: stream)[0], ("UNAVAILABLE", "CANCELLED"))
+
+    def test_a_signal_while_loading(self):
+        process = harness.Process("serve", "--model", harness.smollm2(), "--store", ":memory:",
+                                  "--listen", "127.0.0.1:0")
+        self.addCleanup(process.kill)
+        # The handler is in place when the model file is mapped.
+        harness.wait_until(lambda: not process.running() or self.catches_sigterm(process.pid),
+                           "the process catches SIGTERM")
+        self.assertEqual(process.stop(), 0)
+        self.assertEqual(process.stderr.count("error"), 0)
+
+    @staticmethod
+    def catches_sigterm(pid):
+        with open(f"/proc/{pid}/status") as status:
+            fields = dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
+        bit = 1 << (signal.SIGTERM - 1)
+        return (int(fields["SigCgt"], 16) | int(fields["SigBlk"], 16)) & bit
+
+
+class EveryRoleTest(unittest.TestCase):
+
+    def test_each_ends_with_zero_at_once_when_idle(self):
+        worker = harness.worker()
+        front = harness.front([worker])
+        alone = harness.serve()
+        for process in (front, worker, alone):
+            self.addCleanup(process.kill)
+        for process in (front, worker, alone):
+            process.signal(signal.SIGTERM)
+            self.assertEqual(process.wait(10), 0, process.stderr)
+
+    def test_idle_clients_do_not_hold_the_end_up(self):
+        server = harness.serve()
+        self.addCleanup(server.kill)
+        client = Client(server)
+        self.addCleanup(client.close)
+        client.generate(text="a", max_tokens=1)
+        watch = client.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
+        self.assertEqual(next(watch), b"\x08\x01")
+        server.signal(signal.SIGTERM)
+        self.assertEqual(server.wait(10), 0, server.stderr)
+
+    def test_a_store_of_a_running_server_is_refused(self):
+        store = harness.scratch_folder() / "sessions.db"
+        server = harness.serve(store=store)
+        self.addCleanup(server.kill)
+        second = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store", store,
+                                      "--listen", "127.0.0.1:0")
+        self.assertEqual(second.returncode, 1)
+        plain_line(self, second.stderr, store)
+        Client(server).create_session("still-served")
+        self.assertEqual(server.stop(), 0)
+        again = harness.serve(store=store)
+        self.addCleanup(again.kill)
+        self.assertEqual(Client(again).get_session("still-served").turn_count, 0)
+
+    def test_a_port_in_use_is_one_line(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            self.refuse_start(address)
+        server = harness.serve()
+        self.addCleanup(server.kill)
+        self.refuse_start(server.address)
+        self.assertTrue(harness.health(server.address))
+
+    def refuse_start(self, address):
+        for arguments in (["serve", "--model", harness.LLAMA, "--store", ":memory:"],
+                          ["worker", "--model", harness.LLAMA],
+                          ["front", "--worker", "127.0.0.1:1", "--store", ":memory:"]):
+            result = harness.run_tidepool(*arguments, "--listen", address)
+            self.assertEqual(result.returncode, 1, arguments)
+            plain_line(self, result.stderr, address)
+            self.assertEqual(result.stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
