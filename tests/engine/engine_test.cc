@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cmath>
 #include <functional>
-#include <numeric>
+#include <set>
 #include <thread>
 
 #include "engine/block_hash.h"
@@ -203,6 +204,12 @@ TEST(EngineTest, SeedsAndPositionsDrawTheTokens) {
   const Answer seed = test.Run(request);
   EXPECT_NE(seed.tokens, first.tokens);
   EXPECT_NE(seed.tokens, choice.tokens);
+  // Every position draws for itself.
+  test.model.SetScript([](absl::Span<const int32_t>, absl::Span<float> logits) {
+    std::fill(logits.begin(), logits.end(), 0.0f);
+  });
+  const Answer flat = test.Run(request);
+  EXPECT_GT(std::set<int32_t>(flat.tokens.begin(), flat.tokens.end()).size(), 20u);
 }
 
 TEST(EngineTest, ReportsLogprobs) {

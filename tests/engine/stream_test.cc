@@ -351,7 +351,11 @@ TEST(EngineShutdownTest, EndsWhatRunsAndWaits) {
   TestEngine test(options);
   test.model.Hold();
   std::vector<std::unique_ptr<Stream>> streams;
-  for (int i = 0; i < 5; ++i) streams.push_back(test.Submit(MakeRequest({i}, 100)));
+  for (int i = 0; i < 5; ++i) {
+    GenerationRequest request = MakeRequest({i}, 100);
+    request.credit = 50;  // none can finish, however fast the engine is
+    streams.push_back(test.Submit(request));
+  }
   test.model.WaitForForwards(1);
   std::thread release([&] { test.model.Release(); });
   test.engine.reset();
