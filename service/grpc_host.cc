@@ -1,5 +1,7 @@
 #include "service/grpc_host.h"
 
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -9,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "grpc/health/v1/health.pb.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::service {
@@ -27,6 +30,17 @@ absl::StatusOr<std::string> HostOf(const std::string& listen) {
         "'", listen, "' is no address to listen on; accepted: HOST:PORT with a port of 0 to 65535"));
   }
   return listen.substr(0, colon);
+}
+
+// What these libraries print about a taken port or a client's broken bytes is in our statuses too, in
+// one line. Settings of the whole process, as those of health and reflection.
+void ConfigureLibraries() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  google::protobuf::SetLogHandler(nullptr);
+  grpc::EnableDefaultHealthCheckService(true);
+  // gRPC's own health service has no descriptor; linking ours in lets reflection describe it.
+  grpc::health::v1::HealthCheckRequest::descriptor();
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
 void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
@@ -56,8 +70,7 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   host->health_names_ = options.health_names;
   host->health_names_.insert(host->health_names_.end(), {"", "readiness"});
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  ConfigureLibraries();
   grpc::ServerBuilder builder;
   SetLimits(options, &builder);
   for (grpc::Service* service : options.services) builder.RegisterService(service);

@@ -70,6 +70,13 @@ class ServeTest : public testing::Test {
     return request;
   }
 
+  // Ends at 2,000 tokens and not before: far more than a stream's credit.
+  static v1::GenerateRequest LongText() {
+    v1::GenerateRequest request = Text("Hello", 2000);
+    request.mutable_stopping()->set_ignore_eos(true);
+    return request;
+  }
+
   std::string CreateSession() {
     grpc::ClientContext context;
     v1::Session session;
@@ -269,9 +276,7 @@ TEST_F(ServeTest, AChatGoesOnBehindItsOwnTokens) {
 
 TEST_F(ServeTest, CreditIsRenewedAlongALongAnswer) {
   Start();
-  v1::GenerateRequest request = Text("Hello", 2000);
-  request.mutable_stopping()->set_ignore_eos(true);
-  const Answer answer = Generate(request);
+  const Answer answer = Generate(LongText());
   EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_EQ(answer.token_ids.size(), 2000);
   EXPECT_EQ(answer.last().finish_reason(), v1::LENGTH);
@@ -281,7 +286,7 @@ TEST_F(ServeTest, ACancelStopsTheWork) {
   Start();
   engine_->model.Hold();
   grpc::ClientContext context;
-  auto reader = inference_->Generate(&context, Text("Hello", 2000));
+  auto reader = inference_->Generate(&context, LongText());
   engine_->model.Allow(10);
   v1::GenerateResponse message;
   int64_t tokens = 0;
@@ -304,7 +309,7 @@ TEST_F(ServeTest, ADeadlineStopsTheWork) {
   engine_->model.Hold();
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-  auto reader = inference_->Generate(&context, Text("Hello", 2000));
+  auto reader = inference_->Generate(&context, LongText());
   v1::GenerateResponse message;
   while (reader->Read(&message)) {
   }
@@ -318,7 +323,7 @@ TEST_F(ServeTest, ACancelledTurnKeepsWhatWasDelivered) {
   Start();
   const std::string id = CreateSession();
   engine_->model.Hold();
-  v1::GenerateRequest request = Text("Hello", 1000);
+  v1::GenerateRequest request = LongText();
   request.set_session_id(id);
   grpc::ClientContext context;
   auto reader = inference_->Generate(&context, request);

@@ -1,0 +1,385 @@
+// Generations over workers that are driven by hand: no wire, no time, no threads but the store's.
+#include "service/front/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/front/front_core.h"
+#include "service/store/sqlite_session_store.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/service/manual_executor.h"
+
+namespace tidepool::service {
+namespace {
+
+// A worker whose every answer the test gives.
+class PuppetLink final : public WorkerLink {
+ public:
+  struct Run_ {
+    worker::v1::Start start;
+    RunEvents events;
+    int64_t credit = 0;
+    bool gone = false;  // its call was destroyed
+
+    // As the worker would say it.
+    void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
+      worker::v1::RunResponse response;
+      response.set_attempt(start.attempt());
+      response.set_position(position);
+      for (const int32_t token : tokens) {
+        response.add_token_ids(token);
+        response.set_text(absl::StrCat(response.text(), "t", token, " "));
+      }
+      response.set_finish_reason(finish);
+      if (finish != v1::FINISH_REASON_UNSPECIFIED) response.mutable_usage();
+      position += tokens.size();
+      events.on_response(std::move(response));
+    }
+    int64_t position = 0;
+  };
+
+  explicit PuppetLink(std::string name) : name_(std::move(name)) {}
+
+  const std::string& address() const override { return name_; }
+  void Prepare(worker::v1::PrepareRequest request, absl::Time,
+               Done<worker::v1::PrepareResponse> done) override {
+    prepares.emplace_back(std::move(request), std::move(done));
+  }
+  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time, RunEvents events) override {
+    auto run = std::make_shared<Run_>();
+    run->start = std::move(start);
+    run->events = std::move(events);
+    run->credit = run->start.credit();
+    run->position = run->start.output_token_ids_size();
+    runs.push_back(run);
+    return std::make_unique<Call>(run);
+  }
+  void Tokenize(v1::TokenizeRequest, absl::Time, Done<v1::TokenizeResponse>) override {}
+  void Detokenize(v1::DetokenizeRequest, absl::Time, Done<v1::DetokenizeResponse>) override {}
+  void GetStats(absl::Time, Done<v1::GetStatsResponse>) override {}
+  void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
+             std::function<void(absl::Status)> on_lost) override {
+    on_state_ = std::move(on_state);
+    lose = std::move(on_lost);
+  }
+
+  void SayState(worker::v1::WorkerState state = worker::v1::SERVING) {
+    worker::v1::WatchResponse response;
+    response.set_worker_id(name_);
+    response.set_state(state);
+    response.mutable_model()->set_name("m");
+    response.mutable_model()->set_digest("d");
+    response.mutable_model()->set_numerics_id(numerics);
+    on_state_(response);
+  }
+
+  // Answers the last Prepare with this prompt, of which so much is the session's.
+  void AnswerPrepare(std::vector<int32_t> prompt, int64_t kept = 0) {
+    worker::v1::PrepareResponse response;
+    response.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
+    response.set_session_tokens_kept(kept);
+    response.set_model_digest("d");
+    prepares.back().second(std::move(response));
+  }
+
+  std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
+  std::vector<std::shared_ptr<Run_>> runs;
+  std::function<void(absl::Status)> lose;
+  std::string numerics = "n";
+
+ private:
+  class Call final : public RunCall {
+   public:
+    explicit Call(std::shared_ptr<Run_> run) : run_(std::move(run)) {}
+    ~Call() override { run_->gone = true; }
+    void AddCredit(int64_t tokens) override { run_->credit += tokens; }
+
+   private:
+    std::shared_ptr<Run_> run_;
+  };
+
+  const std::string name_;
+  std::function<void(const worker::v1::WatchResponse&)> on_state_;
+};
+
+class Client final : public GenerationSink {
+ public:
+  void Write(v1::GenerateResponse response) override {
+    EXPECT_FALSE(writing) << "two writes at once";
+    writing = true;
+    for (const int32_t token : response.token_ids()) tokens.push_back(token);
+    messages.push_back(std::move(response));
+  }
+  void Finish(absl::Status end) override {
+    EXPECT_FALSE(status.has_value()) << "finished twice";
+    status = std::move(end);
+  }
+  // The client takes the message in flight.
+  void Take() {
+    ASSERT_TRUE(writing);
+    writing = false;
+    generation->OnWritten();
+  }
+
+  std::shared_ptr<Generation> generation;
+  std::vector<v1::GenerateResponse> messages;
+  std::vector<int32_t> tokens;
+  bool writing = false;
+  std::optional<absl::Status> status;
+};
+
+class GenerationTest : public testing::Test {
+ protected:
+  GenerationTest() {
+    store_ = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock_}).value();
+    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(), [](absl::string_view) {});
+  }
+
+  PuppetLink* AddWorker(const std::string& name) {
+    auto link = std::make_unique<PuppetLink>(name);
+    PuppetLink* raw = link.get();
+    core_->workers()->Add(std::move(link));
+    raw->SayState();
+    return raw;
+  }
+
+  void Begin(Client* client, v1::GenerateRequest request) {
+    GenerationInput input = {.request = std::move(request),
+                             .deadline = clock_.Now() + absl::Minutes(10)};
+    client->generation = core_->Generate(std::move(input), client);
+    loop_.RunAll();
+  }
+
+  static v1::GenerateRequest Text() {
+    v1::GenerateRequest request;
+    request.set_text("hello");
+    return request;
+  }
+
+  v1::GenerateRequest SessionTurn() {
+    bool made = false;
+    store_->Create({.session_id = "s", .model = "m", .model_digest = "d"},
+                   [&](absl::StatusOr<SessionInfo>) { loop_.Post([&] { made = true; }); });
+    loop_.RunUntil([&] { return made; });
+    v1::GenerateRequest request = Text();
+    request.set_session_id("s");
+    return request;
+  }
+
+  SessionLogData Log() {
+    std::optional<absl::StatusOr<SessionLogData>> log;
+    store_->Get("", "s", [&](absl::StatusOr<SessionLogData> got) {
+      loop_.Post([&log, got] { log = got; });
+    });
+    loop_.RunUntil([&] { return log.has_value(); });
+    return **log;
+  }
+
+  fakes::ManualClock clock_;
+  ManualExecutor loop_{&clock_};
+  std::unique_ptr<SessionStore> store_;
+  std::unique_ptr<FrontCore> core_;
+};
+
+TEST_F(GenerationTest, RelaysAndRenewsCreditAsTheClientTakes) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1, 2, 3});
+  ASSERT_EQ(worker->runs.size(), 1);
+  auto run = worker->runs[0];
+  EXPECT_EQ(run->start.prompt_length(), 3);
+  EXPECT_EQ(run->credit, 256);
+  run->Say({10});
+  run->Say({11, 12});
+  run->Say({13});
+  // The client has not taken the first yet: the rest waits, and no credit is given.
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
+  EXPECT_EQ(run->credit, 256);
+  client.Take();
+  EXPECT_EQ(run->credit, 257);
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11, 12, 13}));
+  EXPECT_EQ(client.messages.size(), 2);
+  EXPECT_EQ(client.messages[1].position(), 1);
+  EXPECT_EQ(client.messages[1].text(), "t11 t12 t13 ");
+  client.Take();
+  run->Say({14}, v1::STOP);
+  run->events.on_end(absl::OkStatus());
+  EXPECT_FALSE(client.status.has_value());
+  client.Take();
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_TRUE(client.status->ok());
+  EXPECT_EQ(client.messages.back().finish_reason(), v1::STOP);
+}
+
+TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  a->AnswerPrepare({1, 2, 3});
+  PuppetLink* b = AddWorker("b");
+  b->numerics = "other";
+  b->SayState();
+  a->runs[0]->Say({10, 11});
+  client.Take();
+  a->runs[0]->Say({12});  // on its way to the client when the worker dies
+  a->runs[0]->events.on_end(absl::UnavailableError("connection reset"));
+  EXPECT_TRUE(a->runs[0]->gone);
+  EXPECT_TRUE(b->runs.empty());
+  loop_.Advance(absl::Seconds(1));
+  ASSERT_EQ(b->runs.size(), 1);
+  const worker::v1::Start& start = b->runs[0]->start;
+  EXPECT_EQ(start.attempt(), 1);
+  EXPECT_EQ(start.output_token_ids_size(), 3);
+  EXPECT_EQ(start.credit(), 255);
+  b->runs[0]->Say({13}, v1::LENGTH);
+  client.Take();
+  client.Take();
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11, 12, 13}));
+  EXPECT_TRUE(client.status->ok());
+  EXPECT_TRUE(client.messages.back().usage().numerics_changed());
+}
+
+TEST_F(GenerationTest, ThreeFailuresAreEnough) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    ASSERT_EQ(worker->runs.size(), attempt + 1);
+    ASSERT_FALSE(client.status.has_value());
+    worker->runs.back()->events.on_end(absl::UnavailableError("crash"));
+    loop_.Advance(absl::Seconds(1));
+  }
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal) << *client.status;
+}
+
+TEST_F(GenerationTest, AWrongPositionIsNotRelayed) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  worker->runs[0]->position = 5;
+  worker->runs[0]->Say({10});
+  EXPECT_TRUE(client.tokens.empty());
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(GenerationTest, WaitsForAWorkerThirtySeconds) {
+  Client early;
+  Begin(&early, Text());
+  EXPECT_FALSE(early.status.has_value());
+  loop_.Advance(absl::Seconds(10));
+  PuppetLink* worker = AddWorker("a");
+  loop_.RunAll();
+  EXPECT_EQ(worker->prepares.size(), 1);
+
+  worker->lose(absl::UnavailableError("gone"));
+  Client late;
+  v1::GenerateRequest request = Text();
+  Begin(&late, request);
+  loop_.Advance(absl::Seconds(29));
+  EXPECT_FALSE(late.status.has_value());
+  loop_.Advance(absl::Seconds(2));
+  ASSERT_TRUE(late.status.has_value());
+  EXPECT_EQ(late.status->code(), absl::StatusCode::kUnavailable);
+  early.generation->Cancel(absl::CancelledError("end of the test"));
+}
+
+TEST_F(GenerationTest, AFullQueueIsTriedElsewhereOnce) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  a->AnswerPrepare({1});
+  PuppetLink* b = AddWorker("b");
+  a->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"));
+  loop_.Advance(absl::Seconds(1));
+  ASSERT_EQ(b->runs.size(), 1);
+  b->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"));
+  loop_.Advance(absl::Seconds(1));
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(GenerationTest, LogsBeforeItRelays) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2, 3});
+  worker->runs[0]->Say({10});
+  EXPECT_TRUE(client.tokens.empty());  // its append is not acknowledged on this loop yet
+  loop_.RunUntil([&] { return client.writing; });
+  EXPECT_EQ(Log().token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
+  client.Take();
+  worker->runs[0]->Say({11}, v1::STOP);
+  loop_.RunUntil([&] { return client.writing; });
+  const SessionLogData log = Log();
+  EXPECT_EQ(log.token_ids, (std::vector<int32_t>{1, 2, 3, 10, 11}));
+  EXPECT_FALSE(log.info.busy);
+  EXPECT_EQ(log.turns[0].finish, TurnFinish::kStop);
+  client.Take();
+  EXPECT_TRUE(client.status->ok());
+}
+
+TEST_F(GenerationTest, AFailureBeforeTheFirstTokenLeavesNoTrace) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  const v1::GenerateRequest turn = SessionTurn();
+  Begin(&client, turn);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2, 3});
+  worker->runs[0]->events.on_end(absl::InternalError("the model failed"));
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal);
+  const SessionLogData log = Log();
+  EXPECT_TRUE(log.turns.empty());
+  EXPECT_TRUE(log.token_ids.empty());
+  EXPECT_FALSE(log.info.busy);
+}
+
+TEST_F(GenerationTest, ACancelledTurnKeepsWhatWasLogged) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1});
+  worker->runs[0]->Say({10});
+  worker->runs[0]->Say({11});
+  client.generation->Cancel(absl::CancelledError("gone"));
+  EXPECT_TRUE(worker->runs[0]->gone);
+  const SessionLogData log = Log();
+  EXPECT_EQ(log.token_ids, (std::vector<int32_t>{1, 10, 11}));
+  EXPECT_EQ(log.turns[0].finish, TurnFinish::kCancelled);
+  EXPECT_FALSE(log.info.busy);
+}
+
+TEST_F(GenerationTest, ALostLeaseEndsTheStream) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1});
+  worker->runs[0]->Say({10});
+  loop_.RunUntil([&] { return client.writing; });
+  // Another front finds the lease expired and takes the session.
+  clock_.Advance(absl::Seconds(11));
+  bool taken = false;
+  store_->BeginTurn({.session_id = "s", .request_id = "other"}, [&](absl::StatusOr<OpenTurn> turn) {
+    EXPECT_TRUE(turn.ok());
+    loop_.Post([&] { taken = true; });
+  });
+  loop_.RunUntil([&] { return taken; });
+  worker->runs[0]->Say({11});
+  loop_.RunUntil([&] { return client.status.has_value(); });
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
+}
+
+}  // namespace
+}  // namespace tidepool::service

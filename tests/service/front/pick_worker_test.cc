@@ -1,0 +1,125 @@
+#include "service/front/pick_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+WorkerView Worker(const std::string& name) {
+  return {.name = name,
+          .health = WorkerHealth::kServing,
+          .model = "m",
+          .model_digest = "d",
+          .numerics_id = "n",
+          .prefill_tokens_per_second = 100};
+}
+
+PickRequest Request() { return {.model_digest = "d", .prompt_tokens = 320}; }
+
+TEST(PickWorkerTest, NoneCanTakeIt) {
+  EXPECT_EQ(PickWorker({}, Request()), std::nullopt);
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
+  workers[0].health = WorkerHealth::kDown;
+  workers[1].health = WorkerHealth::kDraining;
+  workers[2].model_digest = "other";
+  EXPECT_EQ(PickWorker(workers, Request()), std::nullopt);
+}
+
+TEST(PickWorkerTest, TheLeastWorkWins) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
+  workers[0].queued_prompt_tokens = 1000;
+  workers[1].queued_prompt_tokens = 200;
+  workers[2].queued_prompt_tokens = 500;
+  EXPECT_EQ(PickWorker(workers, Request()), 1);
+  // A worker that is four times as fast gets more.
+  workers[0].prefill_tokens_per_second = 400;
+  EXPECT_EQ(PickWorker(workers, Request()), 0);
+}
+
+TEST(PickWorkerTest, CachedTokensCountAsDone) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  PickRequest request = Request();
+  request.block_hashes = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+  workers[1].prefixes = {15, 99};
+  EXPECT_EQ(CachedTokens(workers[0], request), 0);
+  EXPECT_EQ(CachedTokens(workers[1], request), 160);
+  EXPECT_EQ(PickWorker(workers, request), 1);
+  // Until its queue costs more than the cache saves.
+  workers[1].queued_prompt_tokens = 200;
+  EXPECT_EQ(PickWorker(workers, request), 0);
+}
+
+TEST(PickWorkerTest, SuspectAndAvoidedComeLast) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  workers[0].health = WorkerHealth::kSuspect;
+  workers[1].queued_prompt_tokens = 100'000;
+  EXPECT_EQ(PickWorker(workers, Request()), 1);
+  workers[1].health = WorkerHealth::kDown;
+  EXPECT_EQ(PickWorker(workers, Request()), 0);
+
+  workers = {Worker("a"), Worker("b")};
+  workers[1].queued_prompt_tokens = 100'000;
+  PickRequest avoiding = Request();
+  avoiding.avoid = {"a"};
+  EXPECT_EQ(PickWorker(workers, avoiding), 1);
+  avoiding.avoid = {"a", "b"};
+  EXPECT_EQ(PickWorker(workers, avoiding), 0);
+}
+
+TEST(PickWorkerTest, EqualNumericsArePreferred) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  workers[0].numerics_id = "other";
+  workers[1].queued_prompt_tokens = 5000;
+  PickRequest request = Request();
+  EXPECT_EQ(PickWorker(workers, request), 0);
+  request.preferred_numerics_id = "n";
+  EXPECT_EQ(PickWorker(workers, request), 1);
+}
+
+TEST(PickWorkerTest, AffinityBreaksTies) {
+  const std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c"), Worker("d")};
+  std::map<std::string, int> counts;
+  for (int i = 0; i < 400; ++i) {
+    PickRequest request = Request();
+    request.affinity = absl::StrCat("session-", i);
+    const auto picked = PickWorker(workers, request);
+    ASSERT_TRUE(picked.has_value());
+    EXPECT_EQ(PickWorker(workers, request), picked);
+    ++counts[workers[*picked].name];
+  }
+  for (const auto& [name, count] : counts) EXPECT_GT(count, 50) << name;
+
+  // Where a worker goes, only its own sessions move.
+  const std::vector<WorkerView> fewer = {workers[0], workers[1], workers[2]};
+  for (int i = 0; i < 400; ++i) {
+    PickRequest request = Request();
+    request.affinity = absl::StrCat("session-", i);
+    const size_t before = *PickWorker(workers, request);
+    if (before < 3) EXPECT_EQ(PickWorker(fewer, request), before);
+  }
+}
+
+TEST(PickWorkerTest, AffinityYieldsToLoad) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
+  PickRequest request = {.model_digest = "d", .prompt_tokens = 100'000, .affinity = "s"};
+  const size_t home = *PickWorker(workers, request);
+  // Far within the 20 %, but with many more sequences than the others.
+  workers[home].sequences = 40;
+  workers[(home + 1) % 3].sequences = 10;
+  workers[(home + 2) % 3].sequences = 10;
+  EXPECT_NE(PickWorker(workers, request), home);
+  workers[home].sequences = 12;
+  EXPECT_EQ(PickWorker(workers, request), home);
+  // More than 20 % slower is no tie.
+  workers[home].queued_prompt_tokens = 30'000;
+  EXPECT_NE(PickWorker(workers, request), home);
+}
+
+}  // namespace
+}  // namespace tidepool::service
