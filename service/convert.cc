@@ -179,6 +179,7 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   out->set_kv_blocks_total(stats.kv_blocks_total);
   out->set_kv_blocks_free(stats.kv_blocks_free);
   out->set_kv_blocks_cached(stats.kv_blocks_cached);
+  out->set_kv_block_tokens(stats.kv_block_tokens);
   out->set_prompt_tokens_total(stats.prompt_tokens);
   out->set_cached_prompt_tokens_total(stats.cached_prompt_tokens);
   out->set_generated_tokens_total(stats.generated_tokens);

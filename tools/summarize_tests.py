@@ -1,6 +1,7 @@
 """Counts the test cases of Bazel build-event files and prints "N passed, N failed, N skipped".
 
-Usage: summarize_tests.py EVENTS.json...   Exits with 1 when a case failed or nothing ran.
+Usage: summarize_tests.py [--passed=NAME] [--failed=NAME] EVENTS.json...
+Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
 A target whose test.xml lists cases counts case by case; one without (a script) counts as one. A
 target that could not be built or timed out counts as one failure and is named.
@@ -64,9 +65,16 @@ def summarize_events(path):
     return passed, failed, skipped
 
 
-def main(paths):
+def main(arguments):
     passed, failed, skipped = 0, [], []
-    for path in paths:
+    for path in arguments:
+        option, _, name = path.partition("=")
+        if option == "--passed":
+            passed += 1
+            continue
+        if option == "--failed":
+            failed.append(name)
+            continue
         counts = summarize_events(path)
         passed += counts[0]
         failed += counts[1]

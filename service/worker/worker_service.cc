@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
 #include "service/convert.h"
 #include "service/raw_unary.h"
 #include "service/worker/prompt.h"
@@ -190,7 +189,6 @@ v1::WorkerStats WorkerCore::Stats() const {
   stats.set_backend(model_->backend);
   stats.set_uptime_seconds(
       absl::ToDoubleSeconds(base::Clock::Real().Monotonic() - started_));
-  stats.set_kv_block_tokens(kernels::kKvBlockTokens);
   stats.set_weight_bytes(model_->weight_bytes);
   stats.set_resident_bytes(ResidentBytes());
   return stats;
