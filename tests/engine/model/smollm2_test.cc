@@ -77,6 +77,24 @@ TEST_F(SmolLm2Test, ExactGreedyTextIsTheTruthUpToTheFirstNearTie) {
   }
 }
 
+// The laws on bits, at the sizes of a real model. bits_test.cc has the rest of them. The portable
+// form calls a function for every exact multiply-add, so it gets the shortest prompt there.
+TEST_F(SmolLm2Test, ThreadsIsaAndChunkChangeNoBit) {
+  const nlohmann::json golden = ReadJson(std::string(kPrompts) + "golden.json");
+  for (const Precision precision : {Precision::kFast, Precision::kExact}) {
+    const int prompt = precision == Precision::kExact ? 0 : 1;
+    const auto ids = golden["prompts"][prompt]["ids"].get<std::vector<int32_t>>();
+    RunOptions options = {.precision = precision, .kv_dtype = DType::kF16, .threads = 2};
+    const LoadedModel best = Load(RealModelPath(), options);
+    options.threads = 1;
+    options.isa = kernels::Isa::kPortable;
+    const LoadedModel portable = Load(RealModelPath(), options);
+    // Not EXPECT_EQ, which would print millions of numbers.
+    EXPECT_TRUE(AllLogits(best.model.get(), ids, 512) == AllLogits(portable.model.get(), ids, 4))
+        << golden["prompts"][prompt]["name"];
+  }
+}
+
 // The truth of one text in its compact form.
 struct TextTruth {
   nlohmann::json golden = ReadJson(std::string(kText) + "golden.json");
