@@ -36,15 +36,6 @@ absl::StatusOr<ChatTemplate> ParseChatTemplate(const ModelBundle& bundle) {
   return ChatTemplate::Parse(source);
 }
 
-// A token that the tokenizer makes must have a row in the embedding.
-absl::Status CheckVocabulary(const ModelBundle& bundle, const GgufFile& file) {
-  const int named = bundle.tokenizer->vocab_size();
-  if (named <= bundle.config.vocab_size) return absl::OkStatus();
-  return file.Error("tokenizer.ggml.tokens",
-                    absl::StrCat(named, " tokens, expected at most the ", bundle.config.vocab_size,
-                                 " rows of token_embd.weight"));
-}
-
 }  // namespace
 
 absl::Status LoadOptions::Validate() const {
@@ -81,7 +72,6 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   bundle->digest = file.Digest();
   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
   ASSIGN_OR_RETURN(bundle->tokenizer, Tokenizer::Create(std::move(spec)));
-  RETURN_IF_ERROR(CheckVocabulary(*bundle, file));
   bundle->chat_template = ParseChatTemplate(*bundle);
   ASSIGN_OR_RETURN(bundle->backend, kernels::MakeCpuBackend({.threads = bundle->threads,
                                                              .precision = options.precision,
