@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--generate", type=int, default=128)
-    parser.add_argument("--bench", default=str(ROOT / "bazel-bin/tests/bench/model_bench"))
+    parser.add_argument("--bench", default=str(ROOT / ".cache/bazel-bin/tests/bench/model_bench"))
     parser.add_argument("--python", default=str(ROOT / ".cache/venv/bin/python"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
