@@ -77,6 +77,7 @@ struct Config {
   std::string name;   // of a worker
   std::string store;  // file of the session store; ":memory:" keeps nothing
   StoreDurability durability = StoreDurability::kProcess;
+  int64_t max_sequences = 64;
   int64_t max_queued = 1024;
   absl::Duration drain_timeout = absl::Seconds(30);
 

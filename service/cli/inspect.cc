@@ -129,6 +129,12 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
   json["expert_bytes"] = totals.expert_bytes;
+  // Of one routed expert of one layer: what moves between tiers.
+  const int64_t moe_layers =
+      std::count_if(config.layers.begin(), config.layers.end(),
+                    [](const engine::LayerConfig& l) { return l.ffn == engine::FfnKind::kMoe; });
+  const int64_t experts = moe_layers * config.moe.experts;
+  json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
   json["kv_bytes_per_token"] = {{"f16", f16}, {"f32", f16 * 2}};
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
   json["full_context_kv_bytes_f16"] = f16 * config.context_length;
@@ -186,7 +192,8 @@ std::string MemoryText(const Json& json) {
   std::string text =
       absl::StrFormat("Memory\n  weights           %s\n", Bytes(memory["weight_bytes"]));
   if (memory["expert_bytes"].get<int64_t>() > 0) {
-    absl::StrAppendFormat(&text, "    of them experts %s\n", Bytes(memory["expert_bytes"]));
+    absl::StrAppendFormat(&text, "    of them experts %s, %s each\n", Bytes(memory["expert_bytes"]),
+                          Bytes(memory["bytes_per_expert"]));
   }
   absl::StrAppendFormat(&text, "  KV of one token   %s in f16, %s in f32\n",
                         Bytes(memory["kv_bytes_per_token"]["f16"]),

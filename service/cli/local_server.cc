@@ -93,7 +93,11 @@ class LocalServerImpl : public LocalServer {
     engine::EngineOptions options;
     options.context_length = context;
     options.kv_memory_bytes = config.kv_memory_bytes;
+    options.max_sequences = config.max_sequences;
     options.max_queued = config.max_queued;
+    // A row and its logits of every sequence fit into one step.
+    options.limits.rows = std::max(options.limits.rows, config.max_sequences);
+    options.limits.logit_rows = config.max_sequences;
     options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
     FillModel(options);
     ASSIGN_OR_RETURN(model_.default_sampling,

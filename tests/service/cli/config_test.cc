@@ -74,13 +74,14 @@ TEST(ParseConfigTest, StoreFollowsXdg) {
 TEST(ParseConfigTest, ValuesHaveUnits) {
   const Config config =
       Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout", "1500ms", "--kv-type",
-            "bf16", "--isa", "portable", "-t", "3", "-c", "100"});
+            "bf16", "--isa", "portable", "--max-sequences", "7", "-t", "3", "-c", "100"});
   EXPECT_EQ(config.kv_memory_bytes, size_t{512} << 20);
   EXPECT_EQ(config.drain_timeout, absl::Milliseconds(1500));
   EXPECT_EQ(config.kv_type, kernels::DType::kBF16);
   EXPECT_EQ(config.isa, kernels::Isa::kPortable);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.context, 100);
+  EXPECT_EQ(config.max_sequences, 7);
   EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-memory", "512"}),
               AllOf(HasSubstr("--kv-memory"), HasSubstr("512MiB")));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--drain-timeout", "30"}),
