@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/config_file.h"
 #include "service/cli/flags.h"
@@ -75,6 +76,15 @@ absl::Status StrayArgument(Command command, absl::string_view argument) {
       "unexpected argument \"", argument, "\": values belong behind a flag, as in --model FILE"));
 }
 
+// CLI11's complaint begins with the flag that lacks its value: "--model: ...".
+absl::Status MissingValue(Command command, absl::string_view complaint) {
+  const absl::string_view spelling = complaint.substr(0, complaint.find(':'));
+  const FlagSpec* flag = FindFlag(command, absl::StripPrefix(spelling, "--"));
+  if (flag == nullptr) return absl::InvalidArgumentError(complaint);
+  return absl::InvalidArgumentError(
+      absl::StrCat(spelling, " needs a value, as in ", spelling, " ", flag->metavar));
+}
+
 // Reads the flags of one command. CLI11 knows how arguments are cut; names, values and errors are
 // ours.
 absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::string> args) {
@@ -92,21 +102,28 @@ absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::strin
     if (flag.kind == FlagKind::kSwitch) {
       option = app.add_flag(spelling)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     } else {
-      option = app.add_option(spelling, CLI::callback_t())->allow_extra_args(false);
-      if (flag.kind == FlagKind::kRepeats)
-        option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      option = app.add_option(spelling, CLI::callback_t())
+                   ->allow_extra_args(false)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     }
     options.emplace_back(name, option);
   }
   try {
     // CLI11 takes arguments from the back.
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    return MissingValue(command, error.what());
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }
   RawValues values;
   for (const auto& [name, option] : options) {
-    if (option->count() > 0) values[name] = option->results();
+    if (option->count() == 0) continue;
+    values[name] = option->results();
+    if (option->count() > 1 && FindFlag(command, name)->kind == FlagKind::kValue) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " is given ", option->count(), " times; give it once"));
+    }
   }
   // --help answers whatever else stands on the line.
   const std::vector<std::string> extras = app.remaining();

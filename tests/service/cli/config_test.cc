@@ -101,6 +101,14 @@ TEST(ParseConfigTest, UnknownNamesGetTheNearest) {
   EXPECT_THAT(Complaint({"inspect", "m.gguf"}), HasSubstr("--model FILE"));
 }
 
+TEST(ParseConfigTest, EachValueOnce) {
+  EXPECT_EQ(Complaint({"serve", "--model"}), "--model needs a value, as in --model FILE");
+  EXPECT_EQ(Complaint({"serve", "-t"}), "--threads needs a value, as in --threads N");
+  EXPECT_EQ(Complaint({"serve", "--model", "a", "-m", "b"}),
+            "--model is given 2 times; give it once");
+  EXPECT_EQ(Good({"serve", "--model", "a", "--json", "--json"}).output, OutputFormat::kJson);
+}
+
 TEST(ParseConfigTest, FutureNamesSayTheyAreNotServedYet) {
   for (absl::string_view flag : FutureFlags()) {
     absl::StatusOr<ParsedConfig> parsed =
