@@ -114,7 +114,7 @@ void FrontCore::Complete(GenerationInput input, Done<v1::CompleteResponse> done,
 
 absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const {
   ASSIGN_OR_RETURN(const v1::Model found, workers_.FindModel(model));
-  return workers_.Pick({.model_digest = found.digest()});
+  return workers_.Pick({.model_digest = found.digest()}, /*session_id=*/"");
 }
 
 void FrontCore::Tokenize(v1::TokenizeRequest request, absl::Time deadline,

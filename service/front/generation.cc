@@ -117,7 +117,8 @@ void Generation::FindModel() {
 }
 
 void Generation::Prepare() {
-  const absl::StatusOr<PickedWorker> worker = context_.workers->Pick(MakePick());
+  const absl::StatusOr<PickedWorker> worker =
+      context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Prepare, worker.status());
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
@@ -171,13 +172,14 @@ PickRequest Generation::MakePick() const {
 }
 
 void Generation::Run() {
-  absl::StatusOr<PickedWorker> worker = context_.workers->Pick(MakePick());
+  absl::StatusOr<PickedWorker> worker =
+      context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
   if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
   numerics_changed_ = numerics_changed_ ||
                       (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
-  context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
+  run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
   events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
@@ -230,6 +232,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
   if (sink_ == nullptr || attempt != attempt_) return;
   call_.reset();
   if (finish_received_) return;
+  LeaveWorker();
   if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
   if (IsWorkerFailure(status)) {
     context_.workers->NoteFailure(worker_.link, status);
@@ -240,7 +243,8 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
   // A full queue is told by a worker that is well; another may have room.
   if (absl::IsResourceExhausted(status)) {
     failed_workers_.push_back(worker_.name);
-    const absl::StatusOr<PickedWorker> other = context_.workers->Pick(MakePick());
+    const absl::StatusOr<PickedWorker> other =
+        context_.workers->Pick(MakePick(), input_.request.session_id());
     const bool fresh = other.ok() && std::find(failed_workers_.begin(), failed_workers_.end(),
                                                other->name) == failed_workers_.end();
     if (fresh) return Retry(std::move(status), &Generation::Run);
@@ -362,11 +366,22 @@ void Generation::OnWritten() {
 
 void Generation::Cancel(absl::Status why) { End(std::move(why)); }
 
+void Generation::LeaveWorker() {
+  if (run_ != 0) context_.workers->NoteEnded(worker_.link, std::exchange(run_, 0));
+}
+
 void Generation::End(absl::Status status) {
   if (sink_ == nullptr) return;
   GenerationSink* sink = std::exchange(sink_, nullptr);
   call_.reset();
   queue_.clear();
+  if (run_ != 0 && has_session() && !output_ids_.empty()) {
+    // The last token was drawn and never computed with.
+    context_.workers->NoteSession(
+        worker_.link, input_.request.session_id(),
+        prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()) - 1);
+  }
+  LeaveWorker();
   CloseTurn();
   on_end_(status);
   sink->Finish(std::move(status));

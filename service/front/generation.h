@@ -91,6 +91,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnLogged(absl::Status status, int64_t length);
   void CloseTurn();
   void SendNext();
+  // The run at worker_ is over.
+  void LeaveWorker();
   void End(absl::Status status);
 
   const GenerationContext context_;
@@ -116,6 +118,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // The attempt that runs.
   int32_t attempt_ = 0;
   PickedWorker worker_;
+  uint64_t run_ = 0;  // NoteSent's; 0: none runs
   std::unique_ptr<RunCall> call_;
   std::vector<std::string> failed_workers_;
   std::string numerics_id_;  // of the first attempt

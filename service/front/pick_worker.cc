@@ -13,11 +13,25 @@ constexpr double kUnknownRate = 1000;
 // A running sequence slows the prefill of others down: about as much as this many prompt tokens.
 constexpr double kSequenceTokens = 16;
 constexpr double kTie = 1.2;
+// Prefill of a few tokens says little about the rate: differences below this are noise.
+constexpr double kNoiseSeconds = 0.01;
 constexpr double kOverload = 1.25;
 
-double Seconds(const WorkerView& worker, const PickRequest& request) {
+// Of a worker whose rate was not measured yet, among these.
+double ExpectedRate(absl::Span<const WorkerView> workers, const std::vector<size_t>& candidates) {
+  double sum = 0;
+  int measured = 0;
+  for (const size_t i : candidates) {
+    if (workers[i].prefill_tokens_per_second <= 0) continue;
+    sum += workers[i].prefill_tokens_per_second;
+    ++measured;
+  }
+  return measured == 0 ? kUnknownRate : sum / measured;
+}
+
+double Seconds(const WorkerView& worker, const PickRequest& request, double expected_rate) {
   const double rate =
-      worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second : kUnknownRate;
+      worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second : expected_rate;
   const double uncached = request.prompt_tokens - CachedTokens(worker, request);
   return (worker.queued_prompt_tokens + kSequenceTokens * worker.sequences + uncached) / rate;
 }
@@ -39,12 +53,14 @@ uint64_t RendezvousHash(absl::string_view key, absl::string_view name) {
 }
 
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
+  int64_t cached = worker.session_tokens / request.block_tokens * request.block_tokens;
   for (size_t blocks = request.block_hashes.size(); blocks > 0; --blocks) {
     if (worker.prefixes.contains(request.block_hashes[blocks - 1])) {
-      return std::min<int64_t>(blocks * request.block_tokens, request.prompt_tokens);
+      cached = std::max<int64_t>(cached, blocks * request.block_tokens);
+      break;
     }
   }
-  return 0;
+  return std::min(cached, request.prompt_tokens);
 }
 
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers,
@@ -68,20 +84,22 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers,
   }
   if (candidates.empty()) return std::nullopt;
 
-  double least = Seconds(workers[candidates[0]], request);
+  const double expected_rate = ExpectedRate(workers, candidates);
+  double least = Seconds(workers[candidates[0]], request, expected_rate);
   double sequences = 0;
   size_t fastest = candidates[0];
   for (const size_t i : candidates) {
     sequences += workers[i].sequences;
-    const double seconds = Seconds(workers[i], request);
+    const double seconds = Seconds(workers[i], request, expected_rate);
     if (seconds < least) least = seconds, fastest = i;
   }
   if (request.affinity.empty()) return fastest;
   const double mean = sequences / candidates.size();
+  const double tie = std::max(least * kTie, least + kNoiseSeconds);
   std::optional<size_t> home;
   uint64_t home_hash = 0;
   for (const size_t i : candidates) {
-    if (Seconds(workers[i], request) > least * kTie) continue;
+    if (Seconds(workers[i], request, expected_rate) > tie) continue;
     // One more sequence than the mean is no overload: small numbers jump.
     if (workers[i].sequences > std::max(kOverload * mean, mean + 1)) continue;
     const uint64_t hash = RendezvousHash(request.affinity, workers[i].name);

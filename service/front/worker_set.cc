@@ -11,6 +11,8 @@ namespace {
 
 // Four states are missed.
 constexpr absl::Duration kSilence = absl::Seconds(1);
+// Of each worker; far more than its KV cache holds.
+constexpr size_t kMaxSessions = 4096;
 
 }  // namespace
 
@@ -63,13 +65,20 @@ absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name) const {
   return absl::NotFoundError(absl::StrCat("model '", name, "' is not served; served: ", served));
 }
 
-absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request) const {
+absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
+                                             const std::string& session_id) const {
   std::vector<WorkerView> views;
   for (const auto& member : members_) {
     WorkerView view = member->view;
     view.health = Health(*member);
-    view.queued_prompt_tokens += member->sent_prompt_tokens;
-    view.sequences += member->sent_sequences;
+    view.sequences = std::max<int64_t>(view.sequences - member->ended, 0);
+    if (view.sequences == 0) view.queued_prompt_tokens = 0;
+    for (const auto& [run, prompt_tokens] : member->sent) {
+      view.queued_prompt_tokens += prompt_tokens;
+      ++view.sequences;
+    }
+    const auto session = member->sessions.find(session_id);
+    if (session != member->sessions.end()) view.session_tokens = session->second;
     views.push_back(std::move(view));
   }
   const std::optional<size_t> picked = PickWorker(views, request);
@@ -81,21 +90,41 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request) const {
                       .numerics_id = views[*picked].numerics_id};
 }
 
-void WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
+WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) {
   for (const auto& member : members_) {
-    if (member->link.get() != link) continue;
-    member->sent_prompt_tokens += prompt_tokens;
-    member->sent_sequences += 1;
+    if (member->link.get() == link) return member.get();
   }
+  return nullptr;
+}
+
+uint64_t WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
+  const uint64_t run = ++runs_;
+  if (Member* member = Find(link); member != nullptr) member->sent[run] = prompt_tokens;
+  return run;
+}
+
+void WorkerSet::NoteEnded(const WorkerLink* link, uint64_t run) {
+  Member* member = Find(link);
+  if (member != nullptr && member->sent.erase(run) == 0) ++member->ended;
+}
+
+void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_id,
+                            int64_t tokens) {
+  Member* member = Find(link);
+  if (member == nullptr || !member->connected) return;
+  auto& sessions = member->sessions;
+  // Any of them: what is forgotten costs a turn its best worker, no more.
+  if (sessions.size() >= kMaxSessions && !sessions.contains(session_id)) {
+    sessions.erase(sessions.begin());
+  }
+  sessions[session_id] = tokens;
 }
 
 void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) {
-  for (const auto& member : members_) {
-    if (member->link.get() != link || member->failed) continue;
-    member->failed = true;
-    log_(absl::StrCat("worker ", member->view.name, " (", link->address(),
-                      ") failed a call: ", status.message()));
-  }
+  Member* member = Find(link);
+  if (member == nullptr || std::exchange(member->failed, true)) return;
+  log_(absl::StrCat("worker ", member->view.name, " (", link->address(),
+                    ") failed a call: ", status.message()));
 }
 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
@@ -120,14 +149,16 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->connected = true;
   member->failed = false;
   member->last_state = clock_->Monotonic();
-  member->sent_prompt_tokens = 0;
-  member->sent_sequences = 0;
+  member->sent.clear();
+  member->ended = 0;
   TellReadiness();
   if (better && Health(*member) == WorkerHealth::kServing) WakeWaiting();
 }
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (!std::exchange(member->connected, false)) return;
+  // Whoever comes back at this address may be a new process.
+  member->sessions.clear();
   log_(absl::StrCat("worker ", member->view.name, " (", member->link->address(),
                     ") is lost: ", status.message()));
   TellReadiness();

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,10 +48,15 @@ class WorkerSet {
   // INVALID_ARGUMENT: no name, and several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
 
-  // UNAVAILABLE: no worker of this model can take work now.
-  absl::StatusOr<PickedWorker> Pick(const PickRequest& request) const;
-  // Work that a worker was given, until its next state tells of it.
-  void NoteSent(const WorkerLink* link, int64_t prompt_tokens);
+  // UNAVAILABLE: no worker of this model can take work now. With `session_id`, what NoteSession said
+  // of it counts.
+  absl::StatusOr<PickedWorker> Pick(const PickRequest& request, const std::string& session_id) const;
+  // A run begins at a worker. Its states are up to 250 ms old: until the next one tells of the run,
+  // and of its end, these two do. The result names the run.
+  uint64_t NoteSent(const WorkerLink* link, int64_t prompt_tokens);
+  void NoteEnded(const WorkerLink* link, uint64_t run);
+  // A turn of this session left the KV of its log's first `tokens` at a worker.
+  void NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens);
   // A call failed in the worker or on the way: it is suspect until its next state.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
 
@@ -64,8 +71,9 @@ class WorkerSet {
     bool connected = false;  // its stream of states is up
     bool failed = false;     // since the last state
     absl::Duration last_state;
-    int64_t sent_prompt_tokens = 0;  // since the last state
-    int64_t sent_sequences = 0;
+    std::map<uint64_t, int64_t> sent;  // since the last state: runs and their prompts' tokens
+    int64_t ended = 0;                 // since the last state: runs that it counts
+    std::unordered_map<std::string, int64_t> sessions;  // tokens of KV; gone with its process
   };
   const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
   WorkerHealth Health(const Member& member) const;
@@ -73,6 +81,7 @@ class WorkerSet {
  private:
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);
+  Member* Find(const WorkerLink* link);
   void TellReadiness();
   void WakeWaiting();
 
@@ -81,6 +90,7 @@ class WorkerSet {
   std::vector<std::unique_ptr<Member>> members_;
   std::function<void(bool)> on_readiness_;
   bool ready_ = false;
+  uint64_t runs_ = 0;
   std::list<std::function<void()>> waiting_;
 };
 

@@ -101,8 +101,43 @@ TEST(PickWorkerTest, AffinityBreaksTies) {
     PickRequest request = Request();
     request.affinity = absl::StrCat("session-", i);
     const size_t before = *PickWorker(workers, request);
-    if (before < 3) EXPECT_EQ(PickWorker(fewer, request), before);
+    if (before < 3) {
+      EXPECT_EQ(PickWorker(fewer, request), before);
+    }
   }
+}
+
+TEST(PickWorkerTest, WhatASessionLeftCountsAsCached) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  PickRequest request = {.model_digest = "d", .prompt_tokens = 320, .affinity = "s"};
+  const size_t other = 1 - *PickWorker(workers, request);
+  workers[other].session_tokens = 300;
+  EXPECT_EQ(CachedTokens(workers[other], request), 288);  // whole blocks
+  EXPECT_EQ(PickWorker(workers, request), other);
+  // Never more than there is to compute.
+  workers[other].session_tokens = 4000;
+  EXPECT_EQ(CachedTokens(workers[other], request), 320);
+}
+
+TEST(PickWorkerTest, AWorkerThatNeverRanCountsAsTheOthersDo) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  PickRequest request = {.model_digest = "d", .prompt_tokens = 320, .affinity = "s"};
+  const size_t home = *PickWorker(workers, request);
+  workers[1 - home].prefill_tokens_per_second = 0;
+  EXPECT_EQ(PickWorker(workers, request), home);
+  workers[home].queued_prompt_tokens = 320;
+  EXPECT_EQ(PickWorker(workers, request), 1 - home);
+}
+
+TEST(PickWorkerTest, NoiseBreaksNoAffinity) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  PickRequest request = {.model_digest = "d", .prompt_tokens = 40, .affinity = "s"};
+  const size_t home = *PickWorker(workers, request);
+  workers[home].prefill_tokens_per_second = 8000;  // 5 ms
+  workers[1 - home].prefill_tokens_per_second = 40'000;
+  EXPECT_EQ(PickWorker(workers, request), home);
+  request.prompt_tokens = 4000;  // half a second
+  EXPECT_EQ(PickWorker(workers, request), 1 - home);
 }
 
 TEST(PickWorkerTest, AffinityYieldsToLoad) {
