@@ -111,9 +111,7 @@ class FrontServer final : public Server {
   }
 
   ~FrontServer() override {
-    if (host_ != nullptr) Shutdown(absl::ZeroDuration());
-    if (core_ != nullptr) RunOn(&loop_, [this] { core_.reset(); });
-    link_calls_.Drain(kCancelGrace);
+    host_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
     host_.reset();
     // A turn that began too late gives its lease back in answer, an append that failed closes its turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
@@ -144,6 +142,7 @@ class FrontServer final : public Server {
       core_->CancelAll(absl::UnavailableError("the server is shutting down; retry at another"));
     });
     host_->Shutdown(kCancelGrace);
+    LeaveWorkers();
   }
 
  private:
@@ -152,6 +151,12 @@ class FrontServer final : public Server {
     const auto log = options.log ? options.log : [](absl::string_view) {};
     core_ = std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), log);
     services_ = MakeFrontServices(core_.get(), &calls_);
+  }
+
+  // No call runs any more: whoever looks at the workers has gone.
+  void LeaveWorkers() {
+    RunOn(&loop_, [this] { core_.reset(); });
+    link_calls_.Drain(kCancelGrace);
   }
 
   // Returns when the loop has heard everything that the store was asked before.
