@@ -217,7 +217,7 @@ class BadRequestTest(unittest.TestCase):
         self.assertEqual(len(small.generate(text="Good", max_tokens=3).ids), 3)
 
     def test_a_full_queue(self):
-        server = harness.serve("--max-queued", "2", "--context", "256", "--kv-memory", "128KiB")
+        server = harness.serve("--max-sequences", "1", "--max-queued", "2")
         self.addCleanup(server.kill)
         client = Client(server)
         self.addCleanup(client.close)
