@@ -22,14 +22,13 @@ absl::Status NotServed(absl::string_view field) {
   return absl::UnimplementedError(absl::StrCat(field, " is not served yet; leave it unset"));
 }
 
-// The engine knows the ranges; only what it never sees is checked here. A vocabulary is not known yet,
-// so any id of 0 or more passes.
+// The engine knows the ranges; only what it never sees is checked here. A vocabulary is not known
+// yet, so any id of 0 or more passes.
 constexpr int kAnyVocabulary = INT32_MAX;
 
 absl::Status CheckParameters(const v1::GenerateRequest& request) {
   if (request.sampling().has_typical_p()) return NotServed("sampling.typical_p");
-  RETURN_IF_ERROR(
-      FromProto(request.sampling(), engine::SamplingParams()).Validate(kAnyVocabulary));
+  RETURN_IF_ERROR(FromProto(request.sampling(), engine::SamplingParams()).Validate(kAnyVocabulary));
   engine::StoppingParams stopping = FromProto(request.stopping());
   if (!request.stopping().has_max_tokens()) stopping.max_tokens = 1;
   RETURN_IF_ERROR(stopping.Validate(kAnyVocabulary));
@@ -43,8 +42,8 @@ absl::Status CheckJson(absl::string_view field, const std::string& text, JsonKin
   RETURN_IF_ERROR(engine::CheckUtf8(text, field));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (kind == JsonKind::kArray ? json.is_array() : json.is_object()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, " is not a JSON ", kind == JsonKind::kArray ? "array" : "object"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is not a JSON ", kind == JsonKind::kArray ? "array" : "object"));
 }
 
 absl::Status CheckChat(const v1::Chat& chat) {

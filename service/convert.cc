@@ -24,30 +24,42 @@ google::protobuf::Timestamp ToTimestamp(absl::Time time) {
 
 v1::FinishReason ToProto(engine::FinishReason reason) {
   switch (reason) {
-    case engine::FinishReason::kStop: return v1::STOP;
-    case engine::FinishReason::kStopString: return v1::STOP_STRING;
-    case engine::FinishReason::kLength: return v1::LENGTH;
-    case engine::FinishReason::kCancelled: return v1::CANCELLED;
+    case engine::FinishReason::kStop:
+      return v1::STOP;
+    case engine::FinishReason::kStopString:
+      return v1::STOP_STRING;
+    case engine::FinishReason::kLength:
+      return v1::LENGTH;
+    case engine::FinishReason::kCancelled:
+      return v1::CANCELLED;
   }
   CHECK(false) << "finish reason " << static_cast<int>(reason);
 }
 
 v1::FinishReason ToProto(TurnFinish finish) {
   switch (finish) {
-    case TurnFinish::kRunning: return v1::FINISH_REASON_UNSPECIFIED;
-    case TurnFinish::kStop: return v1::STOP;
-    case TurnFinish::kLength: return v1::LENGTH;
-    case TurnFinish::kStopString: return v1::STOP_STRING;
-    case TurnFinish::kCancelled: return v1::CANCELLED;
+    case TurnFinish::kRunning:
+      return v1::FINISH_REASON_UNSPECIFIED;
+    case TurnFinish::kStop:
+      return v1::STOP;
+    case TurnFinish::kLength:
+      return v1::LENGTH;
+    case TurnFinish::kStopString:
+      return v1::STOP_STRING;
+    case TurnFinish::kCancelled:
+      return v1::CANCELLED;
   }
   return v1::FINISH_REASON_UNSPECIFIED;  // a number of a damaged store
 }
 
 v1::SessionKind ToProto(SessionKind kind) {
   switch (kind) {
-    case SessionKind::kNew: return v1::SESSION_KIND_UNSPECIFIED;
-    case SessionKind::kTokens: return v1::TOKENS;
-    case SessionKind::kChat: return v1::CHAT;
+    case SessionKind::kNew:
+      return v1::SESSION_KIND_UNSPECIFIED;
+    case SessionKind::kTokens:
+      return v1::TOKENS;
+    case SessionKind::kChat:
+      return v1::CHAT;
   }
   return v1::SESSION_KIND_UNSPECIFIED;  // a number of a damaged store
 }
@@ -111,9 +123,9 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
                                                     absl::Time deadline) {
   const worker::v1::PrepareResponse& prepared = start.prepared();
   if (start.prompt_length() != prepared.token_ids_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("start.prompt_length is ", start.prompt_length(), ", but ",
-                     prepared.token_ids_size(), " prompt tokens were sent"));
+    return absl::InvalidArgumentError(absl::StrCat("start.prompt_length is ", start.prompt_length(),
+                                                   ", but ", prepared.token_ids_size(),
+                                                   " prompt tokens were sent"));
   }
   engine::GenerationRequest out;
   out.token_ids.reserve(prepared.token_ids_size() + start.output_token_ids_size());
@@ -263,11 +275,16 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
 
 TurnFinish FromProto(v1::FinishReason finish) {
   switch (finish) {
-    case v1::STOP: return TurnFinish::kStop;
-    case v1::LENGTH: return TurnFinish::kLength;
-    case v1::STOP_STRING: return TurnFinish::kStopString;
-    case v1::CANCELLED: return TurnFinish::kCancelled;
-    default: return TurnFinish::kRunning;
+    case v1::STOP:
+      return TurnFinish::kStop;
+    case v1::LENGTH:
+      return TurnFinish::kLength;
+    case v1::STOP_STRING:
+      return TurnFinish::kStopString;
+    case v1::CANCELLED:
+      return TurnFinish::kCancelled;
+    default:
+      return TurnFinish::kRunning;
   }
 }
 

@@ -26,8 +26,8 @@ namespace tidepool::service {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// Everything about a request that can be told without its model. INVALID_ARGUMENT names the field and
-// its limit; UNIMPLEMENTED names a field that is not served yet.
+// Everything about a request that can be told without its model. INVALID_ARGUMENT names the field
+// and its limit; UNIMPLEMENTED names a field that is not served yet.
 absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
 
 // 1 to 128 of letters, digits, '-', '_', '.', ':'. INVALID_ARGUMENT.

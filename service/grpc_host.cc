@@ -27,13 +27,14 @@ absl::StatusOr<std::string> HostOf(const std::string& listen) {
       !absl::SimpleAtoi(absl::string_view(listen).substr(colon + 1), &port) || port < 0 ||
       port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", listen, "' is no address to listen on; accepted: HOST:PORT with a port of 0 to 65535"));
+        "'", listen,
+        "' is no address to listen on; accepted: HOST:PORT with a port of 0 to 65535"));
   }
   return listen.substr(0, colon);
 }
 
-// What these libraries print about a taken port or a client's broken bytes is in our statuses too, in
-// one line. Settings of the whole process, as those of health and reflection.
+// What these libraries print about a taken port or a client's broken bytes is in our statuses too,
+// in one line. Settings of the whole process, as those of health and reflection.
 void ConfigureLibraries() {
   gpr_set_log_function([](gpr_log_func_args*) {});
   google::protobuf::SetLogHandler(nullptr);

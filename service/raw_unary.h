@@ -1,7 +1,7 @@
 // AnswerUnary: a unary rpc whose request is parsed by us.
 //
-// gRPC answers a request that protobuf cannot parse (a string that is not UTF-8, damaged bytes) with an
-// UNIMPLEMENTED without a word. So services take raw bytes and say what is wrong.
+// gRPC answers a request that protobuf cannot parse (a string that is not UTF-8, damaged bytes)
+// with an UNIMPLEMENTED without a word. So services take raw bytes and say what is wrong.
 #ifndef TIDEPOOL_SERVICE_RAW_UNARY_H_
 #define TIDEPOOL_SERVICE_RAW_UNARY_H_
 

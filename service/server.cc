@@ -93,10 +93,10 @@ class FrontServer final : public Server {
                                                             std::unique_ptr<SessionStore> store,
                                                             const ServerOptions& options) {
     auto server = std::unique_ptr<FrontServer>(new FrontServer(std::move(store), options));
-    GrpcHostOptions host = {.listen = options.listen,
-                            .max_message_bytes = options.max_message_bytes,
-                            .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions",
-                                             "tidepool.v1.Admin"}};
+    GrpcHostOptions host = {
+        .listen = options.listen,
+        .max_message_bytes = options.max_message_bytes,
+        .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions", "tidepool.v1.Admin"}};
     for (const auto& service : server->services_) host.services.push_back(service.get());
     ASSIGN_OR_RETURN(server->host_, GrpcHost::Start(host));
     RunOn(&server->loop_, [&] {
@@ -113,7 +113,8 @@ class FrontServer final : public Server {
   ~FrontServer() override {
     host_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
     host_.reset();
-    // A turn that began too late gives its lease back in answer, an append that failed closes its turn.
+    // A turn that began too late gives its lease back in answer, an append that failed closes its
+    // turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();
@@ -176,8 +177,8 @@ class FrontServer final : public Server {
 
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
-  ActiveCalls calls_;       // of clients
-  ActiveCalls link_calls_;  // to workers
+  ActiveCalls calls_;                // of clients
+  ActiveCalls link_calls_;           // to workers
   std::unique_ptr<FrontCore> core_;  // goes on the loop
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<GrpcHost> host_;
@@ -197,9 +198,7 @@ class ServeServer final : public Server {
 
   int port() const override { return front_->port(); }
   const std::string& address() const override { return front_->address(); }
-  std::shared_ptr<grpc::Channel> InProcessChannel() override {
-    return front_->InProcessChannel();
-  }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override { return front_->InProcessChannel(); }
   void Shutdown(absl::Duration drain) override {
     front_->Shutdown(drain);
     worker_->Shutdown(absl::ZeroDuration());
@@ -228,17 +227,15 @@ absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::
   return FrontServer::Start(channels, std::move(store), options);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model,
-                                                   engine::Engine* engine,
+absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, engine::Engine* engine,
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options) {
   ServerOptions inner = options;
   inner.listen.clear();
-  ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker,
-                   WorkerServer::Start(model, engine, inner));
-  ASSIGN_OR_RETURN(std::unique_ptr<FrontServer> front,
-                   FrontServer::Start({{"in process", worker->InProcessChannel()}},
-                                      std::move(store), options));
+  ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker, WorkerServer::Start(model, engine, inner));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<FrontServer> front,
+      FrontServer::Start({{"in process", worker->InProcessChannel()}}, std::move(store), options));
   if (!front->WaitReady(kOwnWorkerWait)) {
     return absl::InternalError("the worker in this process does not answer its front");
   }

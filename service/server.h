@@ -57,7 +57,8 @@ class Server {
 };
 
 // Serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and `engine` outlive the
-// server. Errors: INVALID_ARGUMENT (an address that cannot be read), UNAVAILABLE (the port is taken).
+// server. Errors: INVALID_ARGUMENT (an address that cannot be read), UNAVAILABLE (the port is
+// taken).
 absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* model,
                                                           engine::Engine* engine,
                                                           const ServerOptions& options);

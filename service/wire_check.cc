@@ -19,14 +19,14 @@ using google::protobuf::internal::WireFormatLite;
 // As deep as protobuf itself parses.
 constexpr int kMaxDepth = 100;
 
-// The first error in a string field; OK when there is none, or the bytes end their sense before one.
+// The first error in a string field; OK when there is none, or the bytes end their sense before
+// one.
 absl::Status FindBadString(absl::string_view bytes, const Descriptor& type,
                            const std::string& prefix, int depth) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
   while (const uint32_t tag = input.ReadTag()) {
-    const FieldDescriptor* field =
-        type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+    const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
     const bool has_bytes =
         WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
     if (!has_bytes) {

@@ -92,11 +92,11 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
                                      .workers = &workers_,
                                      .store = store_,
                                      .failovers_total = &failovers_total_};
-  auto generation = std::make_shared<Generation>(
-      context, std::move(input), sink, [this, key](const absl::Status& end) {
-        if (!end.ok()) ++requests_failed_total_;
-        running_.erase(key);
-      });
+  auto generation = std::make_shared<Generation>(context, std::move(input), sink,
+                                                 [this, key](const absl::Status& end) {
+                                                   if (!end.ok()) ++requests_failed_total_;
+                                                   running_.erase(key);
+                                                 });
   running_[key] = generation;
   // Once the caller has it: the start can already be the end.
   loop_->Post([generation] { generation->Start(); });
@@ -141,8 +141,8 @@ void FrontCore::GetModel(const v1::GetModelRequest& request, Done<v1::Model> don
   done(workers_.FindModel(request.model()));
 }
 
-void FrontCore::CreateSession(const v1::CreateSessionRequest& request,
-                              const std::string& principal, Done<v1::Session> done) {
+void FrontCore::CreateSession(const v1::CreateSessionRequest& request, const std::string& principal,
+                              Done<v1::Session> done) {
   if (request.has_session_id()) {
     if (absl::Status status = CheckSessionId(request.session_id()); !status.ok()) {
       return done(std::move(status));
@@ -150,17 +150,16 @@ void FrontCore::CreateSession(const v1::CreateSessionRequest& request,
   }
   const absl::StatusOr<v1::Model> model = workers_.FindModel(request.model());
   if (!model.ok()) return done(model.status());
-  store_->Create(
-      {.session_id = request.has_session_id() ? request.session_id() : DrawId("s-"),
-       .principal = principal,
-       .model = model->name(),
-       .model_digest = model->digest()},
-      [done = std::move(done)](absl::StatusOr<SessionInfo> info) {
-        if (!info.ok()) return done(info.status());
-        v1::Session session;
-        ToProto(*info, &session);
-        done(std::move(session));
-      });
+  store_->Create({.session_id = request.has_session_id() ? request.session_id() : DrawId("s-"),
+                  .principal = principal,
+                  .model = model->name(),
+                  .model_digest = model->digest()},
+                 [done = std::move(done)](absl::StatusOr<SessionInfo> info) {
+                   if (!info.ok()) return done(info.status());
+                   v1::Session session;
+                   ToProto(*info, &session);
+                   done(std::move(session));
+                 });
 }
 
 void FrontCore::GetSession(const v1::GetSessionRequest& request, const std::string& principal,
@@ -178,9 +177,8 @@ void FrontCore::ListSessions(const v1::ListSessionsRequest& request, const std::
                              Done<v1::ListSessionsResponse> done) {
   const int size = request.page_size() == 0 ? kDefaultPage : request.page_size();
   if (size < 0 || size > kLargestPage) {
-    return done(absl::InvalidArgumentError(
-        absl::StrCat("page_size is ", size, "; accepted: 1 to ", kLargestPage, ", or 0 for ",
-                     kDefaultPage)));
+    return done(absl::InvalidArgumentError(absl::StrCat(
+        "page_size is ", size, "; accepted: 1 to ", kLargestPage, ", or 0 for ", kDefaultPage)));
   }
   store_->List(principal, size, request.page_token(),
                [done = std::move(done)](absl::StatusOr<SessionPage> page) {
@@ -194,8 +192,7 @@ void FrontCore::ListSessions(const v1::ListSessionsRequest& request, const std::
                });
 }
 
-void FrontCore::DeleteSession(const v1::DeleteSessionRequest& request,
-                              const std::string& principal,
+void FrontCore::DeleteSession(const v1::DeleteSessionRequest& request, const std::string& principal,
                               Done<v1::DeleteSessionResponse> done) {
   store_->Delete(principal, request.session_id(), [done = std::move(done)](absl::Status status) {
     if (!status.ok()) return done(std::move(status));

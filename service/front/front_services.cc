@@ -25,7 +25,8 @@ struct FrontDeps {
   ActiveCalls* calls;
 };
 
-// A Generate on the wire. Deletes itself on the loop, behind everything that was posted there for it.
+// A Generate on the wire. Deletes itself on the loop, behind everything that was posted there for
+// it.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, absl::Time deadline)
@@ -262,8 +263,7 @@ class AdminService final : public v1::Admin::WithRawCallbackMethod_GetStats<v1::
 
 }  // namespace
 
-std::vector<std::unique_ptr<grpc::Service>> MakeFrontServices(FrontCore* core,
-                                                              ActiveCalls* calls) {
+std::vector<std::unique_ptr<grpc::Service>> MakeFrontServices(FrontCore* core, ActiveCalls* calls) {
   const FrontDeps deps = {.core = core, .calls = calls};
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<InferenceService>(deps));

@@ -33,10 +33,7 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
 
 Generation::Generation(const GenerationContext& context, GenerationInput input,
                        GenerationSink* sink, std::function<void(const absl::Status&)> on_end)
-    : context_(context),
-      input_(std::move(input)),
-      sink_(sink),
-      on_end_(std::move(on_end)) {}
+    : context_(context), input_(std::move(input)), sink_(sink), on_end_(std::move(on_end)) {}
 
 void Generation::Start() { has_session() ? BeginTurn() : FindModel(); }
 
@@ -74,8 +71,8 @@ absl::Status Generation::CheckTurn() const {
   }
   if (input_.request.has_model() && input_.request.model() != info.model) {
     return absl::FailedPreconditionError(absl::StrCat("session '", info.session_id,
-                                                      "' belongs to model '", info.model, "', not '",
-                                                      input_.request.model(), "'"));
+                                                      "' belongs to model '", info.model,
+                                                      "', not '", input_.request.model(), "'"));
   }
   return absl::OkStatus();
 }
@@ -108,10 +105,9 @@ void Generation::FindModel() {
   model_ = *std::move(model);
   const SessionInfo& info = turn_.log.info;
   if (has_session() && info.model_digest != model_.digest()) {
-    return End(absl::FailedPreconditionError(
-        absl::StrCat("session '", info.session_id, "' was made with other weights of model '",
-                     info.model, "' (digest ", info.model_digest, ", now ", model_.digest(),
-                     "); make a new session")));
+    return End(absl::FailedPreconditionError(absl::StrCat(
+        "session '", info.session_id, "' was made with other weights of model '", info.model,
+        "' (digest ", info.model_digest, ", now ", model_.digest(), "); make a new session")));
   }
   Prepare();
 }
@@ -157,11 +153,11 @@ void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
 }
 
 PickRequest Generation::MakePick() const {
-  PickRequest pick = {.model_digest = model_.digest(),
-                      .prompt_tokens = prepared_.token_ids_size() +
-                                       static_cast<int64_t>(output_ids_.size()),
-                      .preferred_numerics_id = numerics_id_,
-                      .avoid = failed_workers_};
+  PickRequest pick = {
+      .model_digest = model_.digest(),
+      .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
+      .preferred_numerics_id = numerics_id_,
+      .avoid = failed_workers_};
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {
     pick.affinity = input_.request.session_id();
@@ -177,8 +173,8 @@ void Generation::Run() {
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
   if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
-  numerics_changed_ = numerics_changed_ ||
-                      (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
+  numerics_changed_ =
+      numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
   run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
@@ -221,7 +217,8 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   untaken_tokens_ += response.token_ids_size();
   Outgoing out = {.response = ToGenerateResponse(std::move(response))};
   out.response.set_request_id(input_.request.request_id());
-  if (out.response.has_usage()) out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
+  if (out.response.has_usage())
+    out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
   finish_received_ = out.response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   out.logged = !has_session();
   queue_.push_back(std::move(out));
@@ -287,11 +284,11 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
                           .expected_length = sent_length_};
   if (!std::exchange(turn_begun_, true)) {
     const int64_t kept = prepared_.session_tokens_kept();
-    append.begin = TurnStart{
-        .request_id = input_.request.request_id(),
-        .kind = input_.request.has_chat() ? SessionKind::kChat : SessionKind::kTokens,
-        .kept = kept,
-        .input_ids = {prepared_.token_ids().begin() + kept, prepared_.token_ids().end()}};
+    append.begin =
+        TurnStart{.request_id = input_.request.request_id(),
+                  .kind = input_.request.has_chat() ? SessionKind::kChat : SessionKind::kTokens,
+                  .kept = kept,
+                  .input_ids = {prepared_.token_ids().begin() + kept, prepared_.token_ids().end()}};
     for (const v1::ChatMessage& message : input_.request.chat().messages()) {
       append.begin->messages.push_back(FromProto(message));
     }
@@ -329,7 +326,8 @@ void Generation::CloseTurn() {
   const auto ignore = [](absl::Status) {};  // the lease expires by itself
   const std::string& session_id = turn_.log.info.session_id;
   // Nothing of this turn is in the log, or all of it.
-  const bool nothing_logged = !turn_begun_ || (log_failed_ && logged_length_ == turn_.log.info.token_count);
+  const bool nothing_logged =
+      !turn_begun_ || (log_failed_ && logged_length_ == turn_.log.info.token_count);
   if (nothing_logged) return context_.store->ReleaseLease(session_id, turn_.epoch, ignore);
   if (turn_finished_ && !log_failed_) return;
   turn_finished_ = true;

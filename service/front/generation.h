@@ -1,5 +1,5 @@
-// Generation: one Generate at the front, from its request to its last message: session lease, Prepare,
-// pick a worker, Run, append to the log, then relay; and at another worker when one fails.
+// Generation: one Generate at the front, from its request to its last message: session lease,
+// Prepare, pick a worker, Run, append to the log, then relay; and at another worker when one fails.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
@@ -46,7 +46,8 @@ struct GenerationInput {
   absl::Time deadline;
 };
 
-// Loop only. Memory is bounded: a worker makes at most kWindowTokens beyond what the sink has taken.
+// Loop only. Memory is bounded: a worker makes at most kWindowTokens beyond what the sink has
+// taken.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   static constexpr int64_t kWindowTokens = 256;

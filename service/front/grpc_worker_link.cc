@@ -20,8 +20,8 @@ void SetDeadline(absl::Time deadline, grpc::ClientContext* context) {
   if (deadline < absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
 }
 
-// Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All but
-// the reactions runs on the loop.
+// Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All
+// but the reactions runs on the loop.
 class RunReactor final
     : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public std::enable_shared_from_this<RunReactor> {
@@ -194,9 +194,8 @@ class GrpcWorkerLink final : public WorkerLink {
   void Prepare(worker::v1::PrepareRequest request, absl::Time deadline,
                Done<worker::v1::PrepareResponse> done) override {
     Call<worker::v1::PrepareRequest, worker::v1::PrepareResponse>(
-        std::move(request), deadline, std::move(done), [this](auto... arguments) {
-          stub_->async()->Prepare(arguments...);
-        });
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { stub_->async()->Prepare(arguments...); });
   }
 
   std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
@@ -209,24 +208,21 @@ class GrpcWorkerLink final : public WorkerLink {
   void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
                 Done<v1::TokenizeResponse> done) override {
     Call<v1::TokenizeRequest, v1::TokenizeResponse>(
-        std::move(request), deadline, std::move(done), [this](auto... arguments) {
-          stub_->async()->Tokenize(arguments...);
-        });
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { stub_->async()->Tokenize(arguments...); });
   }
 
   void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
                   Done<v1::DetokenizeResponse> done) override {
     Call<v1::DetokenizeRequest, v1::DetokenizeResponse>(
-        std::move(request), deadline, std::move(done), [this](auto... arguments) {
-          stub_->async()->Detokenize(arguments...);
-        });
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { stub_->async()->Detokenize(arguments...); });
   }
 
   void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) override {
     Call<v1::GetStatsRequest, v1::GetStatsResponse>(
-        v1::GetStatsRequest(), deadline, std::move(done), [this](auto... arguments) {
-          admin_->async()->GetStats(arguments...);
-        });
+        v1::GetStatsRequest(), deadline, std::move(done),
+        [this](auto... arguments) { admin_->async()->GetStats(arguments...); });
   }
 
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,

@@ -63,8 +63,7 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
   return std::min(cached, request.prompt_tokens);
 }
 
-std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers,
-                                 const PickRequest& request) {
+std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request) {
   // Higher is better; only workers of the best class are compared by time.
   using Class = std::tuple<bool, bool, bool>;
   std::optional<Class> best_class;
@@ -72,7 +71,8 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers,
   for (size_t i = 0; i < workers.size(); ++i) {
     const WorkerView& worker = workers[i];
     if (worker.model_digest != request.model_digest) continue;
-    if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect) continue;
+    if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect)
+      continue;
     const Class own = {worker.health == WorkerHealth::kServing,
                        !absl::c_linear_search(request.avoid, worker.name),
                        request.preferred_numerics_id.empty() ||

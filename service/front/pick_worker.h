@@ -26,9 +26,9 @@ struct WorkerView {
   std::string model;
   std::string model_digest;
   std::string numerics_id;
-  int64_t sequences = 0;             // running and waiting
-  int64_t queued_prompt_tokens = 0;  // as the worker told, and what was sent there since
-  double prefill_tokens_per_second = 0;  // 0: not known
+  int64_t sequences = 0;                  // running and waiting
+  int64_t queued_prompt_tokens = 0;       // as the worker told, and what was sent there since
+  double prefill_tokens_per_second = 0;   // 0: not known
   std::unordered_set<uint64_t> prefixes;  // last blocks of cached prefixes
   int64_t session_tokens = 0;  // of the request's session: KV that its last turn left there
 };
@@ -46,12 +46,12 @@ struct PickRequest {
 // Tokens of the prompt that `worker` has in its cache, as far as is known.
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
-// Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those not
-// in `avoid` before those that are, an equal numerics_id before others. Among equals the least time
-// until the prompt is computed wins (queued and uncached tokens over the prefill rate); of those
-// within 20 % or 10 ms of it the one first in the rendezvous order of `affinity`, unless it carries
-// more than 1.25 x the mean number of sequences. Where no rate was measured yet, the mean of the
-// others' counts.
+// Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those
+// not in `avoid` before those that are, an equal numerics_id before others. Among equals the least
+// time until the prompt is computed wins (queued and uncached tokens over the prefill rate); of
+// those within 20 % or 10 ms of it the one first in the rendezvous order of `affinity`, unless it
+// carries more than 1.25 x the mean number of sequences. Where no rate was measured yet, the mean
+// of the others' counts.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
 // A number for (key, name) that every front draws alike.

@@ -108,8 +108,7 @@ void WorkerSet::NoteEnded(const WorkerLink* link, uint64_t run) {
   if (member != nullptr && member->sent.erase(run) == 0) ++member->ended;
 }
 
-void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_id,
-                            int64_t tokens) {
+void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens) {
   Member* member = Find(link);
   if (member == nullptr || !member->connected) return;
   auto& sessions = member->sessions;
@@ -130,8 +129,8 @@ void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
   WorkerView& view = member->view;
   view.name = state.worker_id();
-  view.health = state.state() == worker::v1::DRAINING ? WorkerHealth::kDraining
-                                                      : WorkerHealth::kServing;
+  view.health =
+      state.state() == worker::v1::DRAINING ? WorkerHealth::kDraining : WorkerHealth::kServing;
   view.model = state.model().name();
   view.model_digest = state.model().digest();
   view.numerics_id = state.model().numerics_id();
@@ -140,8 +139,8 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
   view.prefixes = {state.prefix_digests().begin(), state.prefix_digests().end()};
   if (!member->connected) {
-    log_(absl::StrCat("worker ", view.name, " (", member->link->address(), ") serves ",
-                      view.model));
+    log_(
+        absl::StrCat("worker ", view.name, " (", member->link->address(), ") serves ", view.model));
   }
   const bool better = Health(*member) != WorkerHealth::kServing;
   member->model = state.model();

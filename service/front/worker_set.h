@@ -40,7 +40,9 @@ class WorkerSet {
   // Begins to watch.
   void Add(std::unique_ptr<WorkerLink> link);
   // Called when the number of serving workers turns to or from 0.
-  void OnReadiness(std::function<void(bool ready)> callback) { on_readiness_ = std::move(callback); }
+  void OnReadiness(std::function<void(bool ready)> callback) {
+    on_readiness_ = std::move(callback);
+  }
 
   // The models of all workers that were heard of, once each.
   std::vector<v1::Model> Models() const;
@@ -48,11 +50,12 @@ class WorkerSet {
   // INVALID_ARGUMENT: no name, and several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
 
-  // UNAVAILABLE: no worker of this model can take work now. With `session_id`, what NoteSession said
-  // of it counts.
-  absl::StatusOr<PickedWorker> Pick(const PickRequest& request, const std::string& session_id) const;
-  // A run begins at a worker. Its states are up to 250 ms old: until the next one tells of the run,
-  // and of its end, these two do. The result names the run.
+  // UNAVAILABLE: no worker of this model can take work now. With `session_id`, what NoteSession
+  // said of it counts.
+  absl::StatusOr<PickedWorker> Pick(const PickRequest& request,
+                                    const std::string& session_id) const;
+  // A run begins at a worker. Its states are up to 250 ms old: until the next one tells of the
+  // run, and of its end, these two do. The result names the run.
   uint64_t NoteSent(const WorkerLink* link, int64_t prompt_tokens);
   void NoteEnded(const WorkerLink* link, uint64_t run);
   // A turn of this session left the KV of its log's first `tokens` at a worker.

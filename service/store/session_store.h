@@ -1,8 +1,9 @@
 // SessionStore: the durable token log of every session. The front is its only writer.
 //
-// A turn is: BeginTurn (takes the lease and reads the log), any number of Append (the first one brings
-// the turn's input, the last one its finish_reason), or ReleaseLease when nothing was appended. So a
-// turn that delivered no token leaves no trace, and the log always holds what a client has received.
+// A turn is: BeginTurn (takes the lease and reads the log), any number of Append (the first one
+// brings the turn's input, the last one its finish_reason), or ReleaseLease when nothing was
+// appended. So a turn that delivered no token leaves no trace, and the log always holds what a
+// client has received.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 
@@ -20,7 +21,13 @@ namespace tidepool::service {
 
 // The numbers are stored: never change one.
 enum class SessionKind : uint8_t { kNew = 0, kTokens = 1, kChat = 2 };
-enum class TurnFinish : uint8_t { kRunning = 0, kStop = 1, kLength = 2, kStopString = 3, kCancelled = 4 };
+enum class TurnFinish : uint8_t {
+  kRunning = 0,
+  kStop = 1,
+  kLength = 2,
+  kStopString = 3,
+  kCancelled = 4
+};
 
 struct StoredMessage {
   std::string role;
@@ -83,7 +90,8 @@ struct OpenTurn {
 struct TurnStart {
   std::string request_id;
   SessionKind kind = SessionKind::kTokens;
-  // The log is cut to this length first: its whole length, unless the template rewrote earlier turns.
+  // The log is cut to this length first: its whole length, unless the template rewrote earlier
+  // turns.
   int64_t kept = 0;
   std::vector<int32_t> input_ids;       // behind what was kept
   std::vector<StoredMessage> messages;  // CHAT
@@ -128,16 +136,16 @@ class SessionStore {
   virtual void Delete(std::string principal, std::string session_id, DoneStatus done) = 0;
   virtual void Count(Done<int64_t> done) = 0;
 
-  // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it. The same
-  // request_id takes it over.
+  // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it. The
+  // same request_id takes it over.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;
   // ABORTED: the lease was lost (another epoch, or it expired and was taken).
   virtual void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                           DoneStatus done) = 0;
   // Of a turn without an append. An epoch that is not current changes nothing.
   virtual void ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) = 0;
-  // Compare-and-set: ABORTED when the epoch is not current or the log is not of expected_length; then
-  // nothing was written.
+  // Compare-and-set: ABORTED when the epoch is not current or the log is not of expected_length;
+  // then nothing was written.
   virtual void Append(AppendRequest append, DoneStatus done) = 0;
 };
 

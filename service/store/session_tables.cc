@@ -1,6 +1,6 @@
 #include "service/store/session_tables.h"
 
-#include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -15,8 +15,8 @@ namespace {
 // "TPL1", so that another program's database is not taken for ours.
 constexpr int64_t kApplicationId = 0x54504c31;
 
-// A turn that runs has no end and no answer yet: both follow from the log. The log's pieces are rows
-// of their own, so that appending never rewrites what is there.
+// A turn that runs has no end and no answer yet: both follow from the log. The log's pieces are
+// rows of their own, so that appending never rewrites what is there.
 constexpr char kSchema[] = R"(
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -72,6 +72,15 @@ SessionInfo ReadInfo(const SqliteStatement& row, absl::Time now) {
   return info;
 }
 
+absl::Status PrepareAll(
+    const SqliteDb& db,
+    std::initializer_list<std::pair<SqliteStatement*, absl::string_view>> statements) {
+  for (const auto& [statement, sql] : statements) {
+    ASSIGN_OR_RETURN(*statement, db.Prepare(sql));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NotFound(absl::string_view session_id) {
   return absl::NotFoundError(
       absl::StrCat("session '", session_id, "' does not exist; CreateSession makes one"));
@@ -92,7 +101,8 @@ absl::Status CreateOrCheckSchema(const SqliteDb& db) {
     RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
     RETURN_IF_ERROR(db.Execute(kSchema));
     RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId).c_str()));
-    RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA user_version = ", kSessionSchemaVersion).c_str()));
+    RETURN_IF_ERROR(
+        db.Execute(absl::StrCat("PRAGMA user_version = ", kSessionSchemaVersion).c_str()));
     return db.Execute("COMMIT");
   }
   if (application != kApplicationId) {
@@ -132,55 +142,70 @@ absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens)
 
 absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(const SqliteDb& db) {
   auto tables = std::unique_ptr<SessionTables>(new SessionTables());
+  RETURN_IF_ERROR(tables->PrepareForSessions(db));
+  RETURN_IF_ERROR(tables->PrepareForLogs(db));
+  return tables;
+}
+
+absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
   const std::string by_id = absl::StrCat(kSessionColumns, "WHERE session_id = ?1");
   const std::string page =
       absl::StrCat(kSessionColumns, "WHERE principal = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3");
-  const std::pair<SqliteStatement*, absl::string_view> statements[] = {
-      {&tables->insert_session_,
-       "INSERT INTO sessions (session_id, principal, model, model_digest, create_us, update_us) "
-       "VALUES (?1, ?2, ?3, ?4, ?5, ?5)"},
-      {&tables->find_session_, by_id},
-      {&tables->list_sessions_, page},
-      {&tables->count_sessions_, "SELECT count(*) FROM sessions"},
-      {&tables->delete_session_, "DELETE FROM sessions WHERE key = ?1"},
-      {&tables->delete_turns_, "DELETE FROM turns WHERE session = ?1"},
-      {&tables->delete_chunks_, "DELETE FROM chunks WHERE session = ?1"},
-      {&tables->take_lease_,
-       "UPDATE sessions SET epoch = epoch + 1, lease_request = ?2, lease_until_us = ?3 WHERE key = ?1"},
-      {&tables->renew_lease_, "UPDATE sessions SET lease_until_us = ?2 WHERE key = ?1"},
-      {&tables->drop_lease_,
-       "UPDATE sessions SET lease_request = '', lease_until_us = 0 WHERE key = ?1"},
-      {&tables->read_turns_,
-       "SELECT request_id, start, output_start, end, messages, answer, finish FROM turns "
-       "WHERE session = ?1 ORDER BY turn"},
-      {&tables->read_chunks_, "SELECT tokens FROM chunks WHERE session = ?1 ORDER BY start"},
-      {&tables->read_text_,
-       "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
-      {&tables->chunk_over_,
-       "SELECT start, tokens FROM chunks WHERE session = ?1 AND start < ?2 ORDER BY start DESC LIMIT 1"},
-      {&tables->cut_chunks_, "DELETE FROM chunks WHERE session = ?1 AND start >= ?2"},
-      {&tables->insert_turn_,
-       "INSERT INTO turns (session, turn, request_id, start, output_start, messages) "
-       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"},
-      {&tables->running_turn_,
-       "SELECT turn, output_start FROM turns WHERE session = ?1 AND finish = 0"},
-      {&tables->finish_turn_,
-       "UPDATE turns SET end = ?3, answer = ?4, finish = ?5 WHERE session = ?1 AND turn = ?2"},
-      {&tables->insert_chunk_,
-       "INSERT INTO chunks (session, start, tokens, text) VALUES (?1, ?2, ?3, ?4) "
-       "ON CONFLICT DO UPDATE SET tokens = excluded.tokens, text = text || excluded.text"},
-      {&tables->update_session_,
-       "UPDATE sessions SET kind = ?2, update_us = ?3, token_count = ?4, turn_count = ?5 WHERE key = ?1"},
-      {&tables->interrupted_,
-       "SELECT s.key, s.token_count FROM turns t JOIN sessions s ON s.key = t.session "
-       "WHERE t.finish = 0"},
-      {&tables->drop_all_leases_,
-       "UPDATE sessions SET lease_request = '', lease_until_us = 0 WHERE lease_until_us > 0"},
-  };
-  for (const auto& [statement, sql] : statements) {
-    ASSIGN_OR_RETURN(*statement, db.Prepare(sql));
-  }
-  return tables;
+  return PrepareAll(
+      db, {
+              {&insert_session_,
+               "INSERT INTO sessions "
+               "(session_id, principal, model, model_digest, create_us, update_us) "
+               "VALUES (?1, ?2, ?3, ?4, ?5, ?5)"},
+              {&find_session_, by_id},
+              {&list_sessions_, page},
+              {&count_sessions_, "SELECT count(*) FROM sessions"},
+              {&delete_session_, "DELETE FROM sessions WHERE key = ?1"},
+              {&take_lease_,
+               "UPDATE sessions SET epoch = epoch + 1, lease_request = ?2, lease_until_us = ?3 "
+               "WHERE key = ?1"},
+              {&renew_lease_, "UPDATE sessions SET lease_until_us = ?2 WHERE key = ?1"},
+              {&drop_lease_,
+               "UPDATE sessions SET lease_request = '', lease_until_us = 0 WHERE key = ?1"},
+              {&drop_all_leases_,
+               "UPDATE sessions SET lease_request = '', lease_until_us = 0 "
+               "WHERE lease_until_us > 0"},
+              {&update_session_,
+               "UPDATE sessions SET kind = ?2, update_us = ?3, token_count = ?4, turn_count = ?5 "
+               "WHERE key = ?1"},
+          });
+}
+
+absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
+  return PrepareAll(
+      db,
+      {
+          {&delete_turns_, "DELETE FROM turns WHERE session = ?1"},
+          {&delete_chunks_, "DELETE FROM chunks WHERE session = ?1"},
+          {&read_turns_,
+           "SELECT request_id, start, output_start, end, messages, answer, finish FROM turns "
+           "WHERE session = ?1 ORDER BY turn"},
+          {&read_chunks_, "SELECT tokens FROM chunks WHERE session = ?1 ORDER BY start"},
+          {&read_text_,
+           "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
+          {&chunk_over_,
+           "SELECT start, tokens FROM chunks WHERE session = ?1 AND start < ?2 "
+           "ORDER BY start DESC LIMIT 1"},
+          {&cut_chunks_, "DELETE FROM chunks WHERE session = ?1 AND start >= ?2"},
+          {&insert_turn_,
+           "INSERT INTO turns (session, turn, request_id, start, output_start, messages) "
+           "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"},
+          {&running_turn_,
+           "SELECT turn, output_start FROM turns WHERE session = ?1 AND finish = 0"},
+          {&finish_turn_,
+           "UPDATE turns SET end = ?3, answer = ?4, finish = ?5 WHERE session = ?1 AND turn = ?2"},
+          {&insert_chunk_,
+           "INSERT INTO chunks (session, start, tokens, text) VALUES (?1, ?2, ?3, ?4) "
+           "ON CONFLICT DO UPDATE SET tokens = excluded.tokens, text = text || excluded.text"},
+          {&interrupted_,
+           "SELECT s.key, s.token_count FROM turns t JOIN sessions s ON s.key = t.session "
+           "WHERE t.finish = 0"},
+      });
 }
 
 absl::StatusOr<SessionTables::Row> SessionTables::Find(absl::string_view session_id,
@@ -234,10 +259,9 @@ absl::Status SessionTables::ReadLog(const Row& row, SessionLogData* log) {
     }
   }
   if (static_cast<int64_t>(log->token_ids.size()) != row.info.token_count) {
-    return absl::InternalError(absl::StrCat("session store: the log of session '",
-                                            row.info.session_id, "' is damaged: it has ",
-                                            log->token_ids.size(), " tokens of ",
-                                            row.info.token_count));
+    return absl::InternalError(absl::StrCat(
+        "session store: the log of session '", row.info.session_id, "' is damaged: it has ",
+        log->token_ids.size(), " tokens of ", row.info.token_count));
   }
   read_turns_.Bind(1, row.key);
   while (true) {
@@ -296,8 +320,8 @@ absl::Status SessionTables::Delete(absl::string_view principal, absl::string_vie
                                    absl::Time now) {
   ASSIGN_OR_RETURN(const Row row, FindOwned(principal, session_id, now));
   if (row.info.busy) {
-    return absl::AbortedError(absl::StrCat("session '", session_id,
-                                           "' is busy with a turn; retry when it has ended"));
+    return absl::AbortedError(
+        absl::StrCat("session '", session_id, "' is busy with a turn; retry when it has ended"));
   }
   RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
   RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
@@ -427,7 +451,8 @@ absl::Status SessionTables::Append(const AppendRequest& append, absl::Time now) 
   if (append.begin.has_value()) RETURN_IF_ERROR(StartTurn(*append.begin, &row));
   if (!append.output_ids.empty() || !append.output_text.empty()) {
     // A text without tokens has a row that the next tokens then share.
-    RETURN_IF_ERROR(InsertChunk(row.key, row.info.token_count, append.output_ids, append.output_text));
+    RETURN_IF_ERROR(
+        InsertChunk(row.key, row.info.token_count, append.output_ids, append.output_text));
     row.info.token_count += static_cast<int64_t>(append.output_ids.size());
   }
   if (append.finish != TurnFinish::kRunning) {

@@ -30,8 +30,9 @@ std::string PackTokens(absl::Span<const int32_t> tokens);
 // Appends. INTERNAL: not a whole number of tokens.
 absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
 
-// Thread-compatible. Each function reads and writes as one step of the caller's transaction; one that
-// returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing. `now` is wall time.
+// Thread-compatible. Each function reads and writes as one step of the caller's transaction; one
+// that returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing. `now` is
+// wall time.
 class SessionTables {
  public:
   // Requires: the schema is there. The connection outlives this.
@@ -59,6 +60,8 @@ class SessionTables {
     SessionInfo info;
   };
   SessionTables() = default;
+  absl::Status PrepareForSessions(const SqliteDb& db);
+  absl::Status PrepareForLogs(const SqliteDb& db);
 
   absl::StatusOr<Row> Find(absl::string_view session_id, absl::Time now);
   absl::StatusOr<Row> FindOwned(absl::string_view principal, absl::string_view session_id,

@@ -35,17 +35,18 @@ SqliteStatement& SqliteStatement::Bind(int parameter, int64_t value) {
 }
 
 SqliteStatement& SqliteStatement::Bind(int parameter, absl::string_view text) {
-  CHECK_EQ(sqlite3_bind_text64(statement_.get(), parameter, text.data() == nullptr ? "" : text.data(),
-                               text.size(), SQLITE_STATIC, SQLITE_UTF8),
-           SQLITE_OK);
+  CHECK_EQ(
+      sqlite3_bind_text64(statement_.get(), parameter, text.data() == nullptr ? "" : text.data(),
+                          text.size(), SQLITE_STATIC, SQLITE_UTF8),
+      SQLITE_OK);
   return *this;
 }
 
 SqliteStatement& SqliteStatement::BindBlob(int parameter, absl::string_view bytes) {
-  CHECK_EQ(sqlite3_bind_blob64(statement_.get(), parameter,
-                               bytes.data() == nullptr ? "" : bytes.data(), bytes.size(),
-                               SQLITE_STATIC),
-           SQLITE_OK);
+  CHECK_EQ(
+      sqlite3_bind_blob64(statement_.get(), parameter, bytes.data() == nullptr ? "" : bytes.data(),
+                          bytes.size(), SQLITE_STATIC),
+      SQLITE_OK);
   return *this;
 }
 
@@ -83,8 +84,9 @@ absl::string_view SqliteStatement::Text(int column) const {
 
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(
-      path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code =
+      sqlite3_open_v2(path.c_str(), &raw,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   SqliteDb db;
   db.db_.reset(raw);
   if (raw == nullptr) return absl::InternalError("session store: no memory for SQLite");

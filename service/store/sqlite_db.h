@@ -1,4 +1,5 @@
-// Sqlite and SqliteStatement: the part of SQLite's C API that the store uses, with owners and statuses.
+// Sqlite and SqliteStatement: the part of SQLite's C API that the store uses, with owners and
+// statuses.
 #ifndef TIDEPOOL_SERVICE_STORE_SQLITE_DB_H_
 #define TIDEPOOL_SERVICE_STORE_SQLITE_DB_H_
 
@@ -14,8 +15,8 @@
 
 namespace tidepool::service {
 
-// A prepared statement between one use and the next: bound values are read while it runs, so what they
-// point to outlives the run. Thread-compatible; the connection outlives it.
+// A prepared statement between one use and the next: bound values are read while it runs, so what
+// they point to outlives the run. Thread-compatible; the connection outlives it.
 class SqliteStatement {
  public:
   SqliteStatement() = default;

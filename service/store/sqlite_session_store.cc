@@ -35,7 +35,8 @@ absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& opti
 }
 
 absl::Status OpenError(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("session store '", path, "': ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat("session store '", path, "': ", status.message()));
 }
 
 }  // namespace
@@ -80,10 +81,11 @@ void SqliteSessionStore::Enqueue(std::function<absl::StatusOr<T>(SessionTables&,
         ASSIGN_OR_RETURN(*result, run(tables, now));
         return absl::OkStatus();
       },
-      .deliver = [done = std::move(done), result](absl::Status status) {
-        if (!status.ok()) return done(std::move(status));
-        done(**std::move(result));
-      },
+      .deliver =
+          [done = std::move(done), result](absl::Status status) {
+            if (!status.ok()) return done(std::move(status));
+            done(**std::move(result));
+          },
   });
 }
 
@@ -177,18 +179,19 @@ void SqliteSessionStore::Count(Done<int64_t> done) {
 }
 
 void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
-  Enqueue<OpenTurn>([turn = std::move(turn)](SessionTables& tables,
-                                             absl::Time now) { return tables.BeginTurn(turn, now); },
-                    std::move(done));
+  Enqueue<OpenTurn>(
+      [turn = std::move(turn)](SessionTables& tables, absl::Time now) {
+        return tables.BeginTurn(turn, now);
+      },
+      std::move(done));
 }
 
 void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                                     DoneStatus done) {
   EnqueueJob({
-      .run = [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
-                                                                absl::Time now) {
-        return tables.RenewLease(session_id, epoch, now + lease);
-      },
+      .run = [session_id = std::move(session_id), epoch, lease](
+                 SessionTables& tables,
+                 absl::Time now) { return tables.RenewLease(session_id, epoch, now + lease); },
       .deliver = std::move(done),
   });
 }

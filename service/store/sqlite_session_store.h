@@ -39,7 +39,8 @@ struct SqliteSessionStoreOptions {
 class SqliteSessionStore : public SessionStore {
  public:
   // Opens or makes the file, holds it alone until destroyed, and ends turns that a crash cut short.
-  // FAILED_PRECONDITION: another process has it open, it is no session store, or it cannot be written.
+  // FAILED_PRECONDITION: another process has it open, it is no session store, or it cannot be
+  // written.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;

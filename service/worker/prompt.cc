@@ -89,8 +89,8 @@ struct Seam {
 
 // Renders the conversation once more with a word of ours in the place of the last stored message's
 // content. False: the template does something else with that message than writing it.
-bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs,
-              int last_stored, absl::string_view rendered, Seam* seam) {
+bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs, int last_stored,
+              absl::string_view rendered, Seam* seam) {
   const std::string word = UnusedWord(rendered);
   inputs.messages[last_stored]["content"] = word;
   absl::StatusOr<std::vector<TextPiece>> marked_pieces = chat_template.Render(inputs);
@@ -114,8 +114,7 @@ bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inpu
 // alone.
 bool SameHistory(absl::string_view log_text, absl::string_view rendered, const Seam& seam) {
   if (!absl::StartsWith(log_text, rendered.substr(0, seam.content_begin))) return false;
-  const absl::string_view logged =
-      absl::StripAsciiWhitespace(log_text.substr(seam.content_begin));
+  const absl::string_view logged = absl::StripAsciiWhitespace(log_text.substr(seam.content_begin));
   const absl::string_view content = absl::StripAsciiWhitespace(
       rendered.substr(seam.content_begin, seam.content_end - seam.content_begin));
   return content.empty() ? logged.empty() : absl::StartsWith(logged, content);
@@ -186,7 +185,8 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
 
 size_t TextBytes(const v1::GenerateRequest& request) {
   size_t bytes = request.text().size();
-  for (const v1::ChatMessage& message : request.chat().messages()) bytes += message.content().size();
+  for (const v1::ChatMessage& message : request.chat().messages())
+    bytes += message.content().size();
   return bytes;
 }
 
@@ -194,20 +194,22 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
   const int64_t tokens = prompt.token_ids.size();
   for (const int32_t id : prompt.token_ids) {
     if (model.tokenizer->IsValid(id)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("token id ", id, " is outside the vocabulary of ",
+    return absl::InvalidArgumentError(absl::StrCat("token id ", id,
+                                                   " is outside the vocabulary of ",
                                                    model.tokenizer->vocab_size(), " tokens"));
   }
   if (tokens == 0) return absl::InvalidArgumentError("the prompt is empty");
   if (tokens < model.context_length) return absl::OkStatus();
   if (log_length > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the session is full: with this turn its log is ", tokens, " tokens, and the context of ",
-        model.context_length,
-        " must hold at least one more; go on in a new session (TruncateSession is not served yet)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session is full: with this turn its log is ", tokens,
+                     " tokens, and the context of ", model.context_length,
+                     " must hold at least one more; go on in a new session (TruncateSession is not "
+                     "served yet)"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the prompt is ", tokens, " tokens; the context of ", model.context_length,
-                   " must hold it and at least one more"));
+  return absl::InvalidArgumentError(absl::StrCat("the prompt is ", tokens,
+                                                 " tokens; the context of ", model.context_length,
+                                                 " must hold it and at least one more"));
 }
 
 }  // namespace
@@ -222,9 +224,8 @@ absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
     longest = std::max(longest, model.tokenizer->TokenBytes(id).size());
   }
   if (bytes <= context * longest) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the prompt of ", bytes,
-                                                 " bytes is past the context of ",
-                                                 model.context_length, " tokens"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the prompt of ", bytes, " bytes is past the context of ", model.context_length, " tokens"));
 }
 
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
@@ -237,15 +238,13 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
                                             : TokensPrompt(request, context));
   RETURN_IF_ERROR(CheckPrompt(prompt, request.session().token_ids_size(), model));
 
-  engine::SamplingParams sampling =
-      FromProto(request.request().sampling(), model.default_sampling);
+  engine::SamplingParams sampling = FromProto(request.request().sampling(), model.default_sampling);
   if (!request.request().sampling().has_seed()) sampling.seed = context.drawn_seed;
   RETURN_IF_ERROR(sampling.Validate(model.tokenizer->vocab_size()));
   engine::StoppingParams stopping = FromProto(request.request().stopping());
   const int64_t room = model.context_length - static_cast<int64_t>(prompt.token_ids.size());
-  stopping.max_tokens = request.request().stopping().has_max_tokens()
-                            ? std::min(stopping.max_tokens, room)
-                            : room;
+  stopping.max_tokens =
+      request.request().stopping().has_max_tokens() ? std::min(stopping.max_tokens, room) : room;
   RETURN_IF_ERROR(stopping.Validate(model.tokenizer->vocab_size()));
 
   worker::v1::PrepareResponse response;

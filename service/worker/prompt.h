@@ -15,27 +15,27 @@ namespace tidepool::service {
 
 struct PrepareContext {
   const WorkerModel* model = nullptr;
-  absl::Time now;             // what a template's strftime_now tells
-  uint64_t drawn_seed = 0;    // for a request that sets none
-  absl::string_view salt;     // of block hashes
+  absl::Time now;           // what a template's strftime_now tells
+  uint64_t drawn_seed = 0;  // for a request that sets none
+  absl::string_view salt;   // of block hashes
 };
 
 // Thread-safe.
 //
-// A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. Of a later CHAT
-// turn the whole conversation is rendered, and what stands behind the last stored message is tokenised
-// and appended, so that generated tokens stay as they were made; a template that renders the stored
-// part otherwise than the log has it makes the prompt anew, and the log is kept up to the first token
-// that differs.
+// A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. Of a later
+// CHAT turn the whole conversation is rendered, and what stands behind the last stored message is
+// tokenised and appended, so that generated tokens stay as they were made; a template that renders
+// the stored part otherwise than the log has it makes the prompt anew, and the log is kept up to
+// the first token that differs.
 //
 // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-// FAILED_PRECONDITION (the session is full; the model has no chat template), UNIMPLEMENTED (a template
-// past what we know).
+// FAILED_PRECONDITION (the session is full; the model has no chat template), UNIMPLEMENTED (a
+// template past what we know).
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 
-// INVALID_ARGUMENT when a text of so many bytes cannot fit the context however it is tokenised: told
-// without tokenising it.
+// INVALID_ARGUMENT when a text of so many bytes cannot fit the context however it is tokenised:
+// told without tokenising it.
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes);
 
 }  // namespace tidepool::service

@@ -1,4 +1,5 @@
-// RunSession: one Worker.Run between its stream of messages and the engine, without either's threads.
+// RunSession: one Worker.Run between its stream of messages and the engine, without either's
+// threads.
 #ifndef TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 #define TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 
@@ -24,11 +25,13 @@ class RunTransport {
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Loop only: every function runs on the executor that it was made with. While a write is outstanding
-// the engine's chunks collect in its stream, as one, so what waits here is bounded by the credit.
+// Loop only: every function runs on the executor that it was made with. While a write is
+// outstanding the engine's chunks collect in its stream, as one, so what waits here is bounded by
+// the credit.
 class RunSession : public std::enable_shared_from_this<RunSession> {
  public:
-  // All outlive the session, save that the transport may go once Finish was called or after Abandon.
+  // All outlive the session, save that the transport may go once Finish was called or after
+  // Abandon.
   RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
              RunTransport* transport)
       : model_(model), engine_(engine), loop_(loop), transport_(transport) {}

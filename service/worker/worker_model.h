@@ -15,11 +15,11 @@ namespace tidepool::service {
 
 // Immutable once a server runs with it. The tokenizer outlives it.
 struct WorkerModel {
-  std::string name;          // what GenerateRequest.model asks for
-  std::string architecture;  // such as llama
-  std::string digest;        // names the weights' content
-  std::string numerics_id;   // names what may change the last bits of an answer
-  std::string backend;       // for people: "cpu avx2, 2 threads"
+  std::string name;            // what GenerateRequest.model asks for
+  std::string architecture;    // such as llama
+  std::string digest;          // names the weights' content
+  std::string numerics_id;     // names what may change the last bits of an answer
+  std::string backend;         // for people: "cpu avx2, 2 threads"
   int64_t context_length = 0;  // positions of one sequence that the engine allows
   int layers = 0;
   int hidden_size = 0;

@@ -52,13 +52,15 @@ class RunReactor final
 
   void OnReadDone(bool ok) override {
     if (!ok) return;  // the peer sends no more; its stream still reads
-    core_->loop()->Post([session = session_, request = std::move(incoming_),
-                         deadline = deadline_] { session->OnRequest(request, deadline); });
+    core_->loop()->Post([session = session_, request = std::move(incoming_), deadline = deadline_] {
+      session->OnRequest(request, deadline);
+    });
     incoming_.Clear();
     StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override {
-    core_->loop()->Post([session = session_, ok] { ok ? session->OnWritten() : session->Cancel(); });
+    core_->loop()->Post(
+        [session = session_, ok] { ok ? session->OnWritten() : session->Cancel(); });
   }
   void OnCancel() override {
     core_->loop()->Post([session = session_] { session->Cancel(); });
@@ -147,8 +149,7 @@ absl::StatusOr<v1::TokenizeResponse> DoTokenize(const WorkerModel& model,
 absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
                                                     const v1::DetokenizeRequest& request) {
   const std::vector<int32_t> ids(request.token_ids().begin(), request.token_ids().end());
-  absl::StatusOr<std::string> text =
-      model.tokenizer->Decode(ids, engine::ControlText::kSkip);
+  absl::StatusOr<std::string> text = model.tokenizer->Decode(ids, engine::ControlText::kSkip);
   if (!text.ok()) return text.status();
   v1::DetokenizeResponse response;
   response.set_text(*std::move(text));
@@ -187,8 +188,7 @@ v1::WorkerStats WorkerCore::Stats() const {
   stats.set_model_digest(model_->digest);
   stats.set_numerics_id(model_->numerics_id);
   stats.set_backend(model_->backend);
-  stats.set_uptime_seconds(
-      absl::ToDoubleSeconds(base::Clock::Real().Monotonic() - started_));
+  stats.set_uptime_seconds(absl::ToDoubleSeconds(base::Clock::Real().Monotonic() - started_));
   stats.set_weight_bytes(model_->weight_bytes);
   stats.set_resident_bytes(ResidentBytes());
   return stats;

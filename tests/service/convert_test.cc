@@ -43,7 +43,8 @@ TEST(CheckTest, SamplingHasLimits) {
   EXPECT_EQ(code([](v1::Sampling*) {}), StatusCode::kOk);
   const float inf = std::numeric_limits<float>::infinity();
   for (const float bad : {-1.0f, 101.0f, NAN, inf, -inf}) {
-    EXPECT_EQ(code([&](v1::Sampling* s) { s->set_temperature(bad); }), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code([&](v1::Sampling* s) { s->set_temperature(bad); }),
+              StatusCode::kInvalidArgument);
     EXPECT_EQ(code([&](v1::Sampling* s) { s->set_top_p(bad); }), StatusCode::kInvalidArgument);
     EXPECT_EQ(code([&](v1::Sampling* s) { s->set_min_p(bad); }), StatusCode::kInvalidArgument);
     EXPECT_EQ(code([&](v1::Sampling* s) { s->set_frequency_penalty(bad * 3); }),
@@ -126,8 +127,7 @@ TEST(ConvertTest, StartKeepsPromptAndOutputApart) {
   EXPECT_EQ(request->prompt_length, 3);
   EXPECT_EQ(request->credit, 7);
   start.set_prompt_length(2);
-  EXPECT_EQ(FromProto(start, absl::InfiniteFuture()).status().code(),
-            StatusCode::kInvalidArgument);
+  EXPECT_EQ(FromProto(start, absl::InfiniteFuture()).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ConvertTest, AChunkBecomesAResponse) {

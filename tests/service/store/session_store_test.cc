@@ -1,5 +1,3 @@
-#include "service/store/sqlite_session_store.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/store/message_json.h"
+#include "service/store/sqlite_session_store.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace tidepool::service {
@@ -279,8 +278,7 @@ TEST_F(SessionStoreTest, ASecondProcessIsRefused) {
   const auto second = SqliteSessionStore::Open({.path = path_});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(absl::StrContains(second.status().message(), "another process"))
-      << second.status();
+  EXPECT_TRUE(absl::StrContains(second.status().message(), "another process")) << second.status();
   EXPECT_TRUE(absl::StrContains(second.status().message(), path_)) << second.status();
 }
 
@@ -306,8 +304,7 @@ TEST_F(SessionStoreTest, RefusesForeignAndNewerFiles) {
     ASSERT_TRUE(db->Execute("CREATE TABLE cats (name TEXT)").ok());
   }
   const auto foreign = SqliteSessionStore::Open({.path = other});
-  EXPECT_TRUE(absl::StrContains(foreign.status().message(), "another program"))
-      << foreign.status();
+  EXPECT_TRUE(absl::StrContains(foreign.status().message(), "another program")) << foreign.status();
 }
 
 TEST_F(SessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
@@ -404,7 +401,8 @@ TEST(MessageJsonTest, RoundTripsAndRefusesDamage) {
       {.role = "tool", .content = "ä\"\n", .name = "n", .tool_call_id = "c"},
       {.role = "assistant", .content = "", .tool_calls_json = "[{}]"}};
   EXPECT_EQ(MessagesFromJson(MessagesToJson(messages)).value(), messages);
-  for (const char* damaged : {"", "{}", "[1]", R"([{"role":1,"content":""}])", R"([{"role":"a"}])"}) {
+  for (const char* damaged :
+       {"", "{}", "[1]", R"([{"role":1,"content":""}])", R"([{"role":"a"}])"}) {
     EXPECT_EQ(MessagesFromJson(damaged).status().code(), StatusCode::kInternal) << damaged;
   }
 }

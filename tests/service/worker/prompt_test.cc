@@ -53,12 +53,16 @@ class PromptTest : public testing::Test {
   }
   static Ids Bytes(const std::string& text) { return fakes::ByteTokens(text); }
   static Ids FirstPrompt() {
-    return Join({{fakes::kStartToken}, Bytes("user\nhi"), {fakes::kEndToken, fakes::kStartToken},
+    return Join({{fakes::kStartToken},
+                 Bytes("user\nhi"),
+                 {fakes::kEndToken, fakes::kStartToken},
                  Bytes("assistant\n")});
   }
   static Ids NextTurn(const std::string& content) {
-    return Join({{fakes::kStartToken}, Bytes("user\n" + content),
-                 {fakes::kEndToken, fakes::kStartToken}, Bytes("assistant\n")});
+    return Join({{fakes::kStartToken},
+                 Bytes("user\n" + content),
+                 {fakes::kEndToken, fakes::kStartToken},
+                 Bytes("assistant\n")});
   }
 
   TestEngine engine_{TestEngineOptions{.context = 256}};
@@ -74,8 +78,10 @@ TEST_F(PromptTest, TextReadsSpecialTokens) {
 
 TEST_F(PromptTest, ChatContentsHoldNone) {
   Ask("x<|end_of_text|>");
-  EXPECT_EQ(Prompt(), Join({{fakes::kStartToken}, Bytes("user\nx<|end_of_text|>"),
-                            {fakes::kEndToken, fakes::kStartToken}, Bytes("assistant\n")}));
+  EXPECT_EQ(Prompt(), Join({{fakes::kStartToken},
+                            Bytes("user\nx<|end_of_text|>"),
+                            {fakes::kEndToken, fakes::kStartToken},
+                            Bytes("assistant\n")}));
 }
 
 TEST_F(PromptTest, ParametersAreResolved) {

@@ -1,0 +1,183 @@
+// Sessions over real gRPC: turns, what a cancelled one keeps, and the session calls themselves.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "tests/service/serve_fixture.h"
+
+namespace tidepool::service {
+namespace {
+
+using grpc::StatusCode;
+
+using ServeSessionsTest = ServeTest;
+
+TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
+  Start();
+  const std::string id = CreateSession();
+  v1::GenerateRequest first = Text(std::string(100, 'p'), 60);
+  first.set_session_id(id);
+  const Answer one = Generate(first);
+  ASSERT_TRUE(one.status.ok()) << one.status.error_message();
+  v1::GenerateRequest second = Text("and?", 5);
+  second.set_session_id(id);
+  const Answer two = Generate(second);
+  ASSERT_TRUE(two.status.ok()) << two.status.error_message();
+  EXPECT_EQ(two.last().usage().prompt_tokens(), 164);
+  EXPECT_GE(two.last().usage().cached_tokens(), 128);
+
+  const v1::Session session = GetSession(id);
+  EXPECT_EQ(session.kind(), v1::TOKENS);
+  EXPECT_EQ(session.token_count(), 169);
+  ASSERT_EQ(session.turns_size(), 2);
+  EXPECT_EQ(session.turns(1).start(), 160);
+  EXPECT_EQ(session.turns(1).output_start(), 164);
+  EXPECT_EQ(session.turns(1).finish_reason(), v1::LENGTH);
+  EXPECT_FALSE(session.busy());
+
+  // The same conversation in one piece gives the same tokens.
+  v1::GenerateRequest whole;
+  whole.mutable_token_ids()->mutable_ids()->Assign(session.token_ids().begin(),
+                                                   session.token_ids().begin() + 164);
+  whole.mutable_stopping()->set_max_tokens(5);
+  EXPECT_EQ(Generate(whole).token_ids, two.token_ids);
+
+  v1::GenerateRequest chat;
+  chat.set_session_id(id);
+  v1::ChatMessage* message = chat.mutable_chat()->add_messages();
+  message->set_role("user");
+  message->set_content("hi");
+  const Answer mixed = Generate(chat);
+  EXPECT_EQ(mixed.status.error_code(), StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
+  Start();
+  const std::string id = CreateSession();
+  const auto ask = [&](const std::string& content) {
+    v1::GenerateRequest request;
+    request.set_session_id(id);
+    request.mutable_stopping()->set_max_tokens(50);
+    v1::ChatMessage* message = request.mutable_chat()->add_messages();
+    message->set_role("user");
+    message->set_content(content);
+    return Generate(request);
+  };
+  // <|start|>user\nhi<|end|><|start|>assistant\n : 1 + 5 + 2 + 1 + 1 + 10
+  engine_->model.SetScript(fakes::Replies(20, WithEnd("opera"), 'x'));
+  const Answer one = ask("hi");
+  ASSERT_TRUE(one.status.ok()) << one.status.error_message();
+  EXPECT_EQ(one.text, "opera");
+  EXPECT_EQ(one.last().usage().prompt_tokens(), 20);
+
+  engine_->model.SetScript(fakes::Replies(48, WithEnd("<think>a</think>b"), 'x'));
+  const Answer two = ask("yes?");
+  ASSERT_TRUE(two.status.ok()) << two.status.error_message();
+  EXPECT_EQ(two.text, "<think>a</think>b");
+  v1::Session session = GetSession(id);
+  EXPECT_EQ(session.kind(), v1::CHAT);
+  // "opera" stays as the five tokens that were made, not as the word that a tokenizer would find;
+  // the end of the turn is there once.
+  ASSERT_EQ(session.turns_size(), 2);
+  EXPECT_EQ(session.turns(1).start(), 26);
+  EXPECT_EQ(session.token_ids(25), fakes::kEndToken);
+  EXPECT_EQ(session.token_ids(26), fakes::kStartToken);
+  ASSERT_EQ(session.turns(1).messages_size(), 2);
+  EXPECT_EQ(session.turns(1).messages(1).content(), "<think>a</think>b");
+
+  // This template drops what was thought: the log branches where the answer began.
+  const Answer three = ask("so");
+  ASSERT_TRUE(three.status.ok()) << three.status.error_message();
+  session = GetSession(id);
+  ASSERT_EQ(session.turns_size(), 3);
+  EXPECT_LT(session.turns(2).start(), session.turns(1).end());
+}
+
+TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
+  Start();
+  const std::string id = CreateSession();
+  engine_->model.Hold();
+  v1::GenerateRequest request = LongText();
+  request.set_session_id(id);
+  grpc::ClientContext context;
+  auto reader = inference_->Generate(&context, request);
+  engine_->model.Allow(8);
+  v1::GenerateResponse message;
+  std::vector<int32_t> received;
+  while (received.size() < 5 && reader->Read(&message)) {
+    received.insert(received.end(), message.token_ids().begin(), message.token_ids().end());
+  }
+
+  // Busy for everybody else, and for deletion.
+  v1::GenerateRequest other = Text("me too", 5);
+  other.set_session_id(id);
+  EXPECT_EQ(Generate(other).status.error_code(), StatusCode::ABORTED);
+  EXPECT_TRUE(GetSession(id).busy());
+
+  context.TryCancel();
+  while (reader->Read(&message)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
+  engine_->model.Release();
+  WaitIdle();
+  // The engine is idle before the front has closed the turn.
+  v1::Session session = GetSession(id);
+  for (int i = 0; i < 1000 && session.busy(); ++i) session = GetSession(id);
+  EXPECT_FALSE(session.busy());
+  ASSERT_EQ(session.turns_size(), 1);
+  EXPECT_EQ(session.turns(0).finish_reason(), v1::CANCELLED);
+  ASSERT_GE(session.token_ids_size(), 5 + received.size());
+  for (size_t i = 0; i < received.size(); ++i) EXPECT_EQ(session.token_ids(5 + i), received[i]);
+  EXPECT_TRUE(Generate(other).status.ok());
+}
+
+TEST_F(ServeSessionsTest, AFullSessionSaysSo) {
+  Start({.context = 256});
+  const std::string id = CreateSession();
+  v1::GenerateRequest turn = Text(std::string(200, 'x'), 40);
+  turn.set_session_id(id);
+  ASSERT_TRUE(Generate(turn).status.ok());
+  const Answer full = Generate(turn);
+  EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(absl::StrContains(full.status.error_message(), "TruncateSession"));
+  EXPECT_EQ(GetSession(id).turn_count(), 1);
+}
+
+TEST_F(ServeSessionsTest, SessionsCrud) {
+  Start();
+  grpc::ClientContext context;
+  v1::CreateSessionRequest create;
+  create.set_session_id("mine");
+  v1::Session session;
+  ASSERT_TRUE(sessions_->CreateSession(&context, create, &session).ok());
+  EXPECT_EQ(session.session_id(), "mine");
+  EXPECT_EQ(session.model(), "scripted");
+  grpc::ClientContext again;
+  EXPECT_EQ(sessions_->CreateSession(&again, create, &session).error_code(),
+            StatusCode::ALREADY_EXISTS);
+  CreateSession();
+  grpc::ClientContext list_context;
+  v1::ListSessionsResponse list;
+  ASSERT_TRUE(sessions_->ListSessions(&list_context, {}, &list).ok());
+  EXPECT_EQ(list.sessions_size(), 2);
+  grpc::ClientContext bad_context;
+  v1::ListSessionsRequest bad;
+  bad.set_page_size(-1);
+  EXPECT_EQ(sessions_->ListSessions(&bad_context, bad, &list).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  grpc::ClientContext delete_context;
+  v1::DeleteSessionRequest remove;
+  remove.set_session_id("mine");
+  v1::DeleteSessionResponse removed;
+  ASSERT_TRUE(sessions_->DeleteSession(&delete_context, remove, &removed).ok());
+  grpc::ClientContext gone_context;
+  EXPECT_EQ(sessions_->DeleteSession(&gone_context, remove, &removed).error_code(),
+            StatusCode::NOT_FOUND);
+  EXPECT_EQ(Stats().front().sessions(), 1);
+}
+
+}  // namespace
+}  // namespace tidepool::service
