@@ -72,6 +72,19 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(answer.finish, "LENGTH")
         self.assertEqual(answer.usage.prompt_tokens + len(answer.ids), 4096)
 
+    def test_a_slow_reader_loses_nothing_and_holds_nobody_up(self):
+        fields = {"text": "Take your time", "max_tokens": 3800, "temperature": 1.0, "seed": 2}
+        expected = self.client.generate(**fields)
+        stream = self.client.stream(**fields)
+        received = Received()
+        received.take(next(stream))
+        for number in range(5):
+            self.assertEqual(len(self.client.generate(text=f"{number}", max_tokens=50).ids), 50)
+        for message in stream:
+            received.take(message)
+        self.assertEqual(received.answer().ids, expected.ids)
+        self.assertEqual(received.text, expected.text)
+
     def test_a_running_request_id_is_taken(self):
         first = harness.make_request(text="Long", max_tokens=3900)
         first.request_id = "the-one"

@@ -43,17 +43,18 @@ class DrainTest(unittest.TestCase):
     def test_running_streams_finish_and_new_ones_are_refused(self):
         store = harness.scratch_folder() / "sessions.db"
         server, client = self.start("--drain-timeout", "5m", store=store)
-        stream, received = self.begin(client, 24)
+        stream, received = self.begin(client, 60)
         server.signal(signal.SIGTERM)
         harness.wait_until(lambda: self.refuses(client), "new requests are refused")
         self.assertTrue(server.running(), "the stream was not waited for")
+        self.assertFalse(harness.health(server.address, "readiness"))
         for message in stream:
             received.take(message)
         answer = received.answer()
-        self.assertEqual((len(answer.ids), answer.finish), (24, "LENGTH"))
+        self.assertEqual((len(answer.ids), answer.finish), (60, "LENGTH"))
         self.assertEqual(server.wait(), 0)
         again, client = self.start(store=store)
-        self.assertEqual(client.generate(text="The sky is", max_tokens=24).ids, answer.ids)
+        self.assertEqual(client.generate(text="The sky is", max_tokens=60).ids, answer.ids)
         self.assertEqual(again.stop(), 0)
 
     def refuses(self, client):

@@ -118,6 +118,23 @@ class TwoWorkersTest(unittest.TestCase):
         address = self.process_named(name).address
         return next(one for one in self.client.stats().workers if one.address == address)
 
+    def test_a_worker_that_hangs_is_avoided(self):
+        self.client.create_session("s")
+        with self.who_works() as names:
+            self.turn(self.client, "Before the frost.")
+        frozen = self.process_named(names[0])
+        frozen.signal(signal.SIGSTOP)
+        harness.wait_until(lambda: self.stats_by_status(names[0]).status_code != 0,
+                           "the front notices that a worker is silent")
+        before = self.client.get_session("s").token_count
+        self.turn(self.client, " In the frost.")
+        self.assertGreater(self.client.get_session("s").token_count, before)
+        frozen.signal(signal.SIGCONT)
+        harness.wait_until(lambda: self.stats_by_status(names[0]).status_code == 0,
+                           "the front hears of the worker again")
+        self.turn(self.client, " After it.")
+        self.assertEqual(self.client.get_session("s").turn_count, 3)
+
     def test_a_worker_dies_in_the_middle_of_a_stream(self):
         for client in (self.reference, self.client):
             client.create_session("s")
