@@ -241,12 +241,15 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   std::thread stopper([this] { server_->Shutdown(absl::Seconds(30)); });
-  // New work is refused at some point from now on, while the old one goes on.
-  Answer refused;
+  // Everything is refused at some point from now on, while the old stream goes on.
+  grpc::Status listed;
   do {
-    refused = Generate(Text("me too", 1));
-  } while (refused.status.ok());
-  EXPECT_EQ(refused.status.error_code(), StatusCode::UNAVAILABLE);
+    grpc::ClientContext list_context;
+    v1::ListModelsResponse models;
+    listed = inference_->ListModels(&list_context, {}, &models);
+  } while (listed.ok());
+  EXPECT_EQ(listed.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Generate(Text("me too", 1)).status.error_code(), StatusCode::UNAVAILABLE);
   engine_->model.Release();
   while (reader->Read(&message)) {
   }
