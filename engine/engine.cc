@@ -111,6 +111,7 @@ class EngineImpl final : public Engine {
   void Finish(Sequence* sequence, StreamChunk chunk);
   void Fail(std::unique_ptr<Sequence> sequence, absl::Status status);
   void NoteStarted(const StepPlan& plan);
+  void RefreshStats();
   void PublishAndDeliver();
   absl::Duration Patience() const;
 
@@ -229,6 +230,9 @@ bool EngineImpl::Step() {
 absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   if (plan.items.empty()) return StepOutput();
   NoteStarted(plan);
+  // A pass can take seconds: what it works on shows while it runs.
+  RefreshStats();
+  shared_->PublishStats(stats_);
   const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = model_->Forward(plan.batch, cache_->view(), &workspace_);
   const absl::Duration time = clock_->Monotonic() - start;
@@ -348,8 +352,7 @@ void EngineImpl::Fail(std::unique_ptr<Sequence> sequence, absl::Status status) {
   outbox_.push_back({sequence->sink, StreamChunk(), std::move(status)});
 }
 
-// Publishes first: whoever sees a stream's end sees its KV given back, too.
-void EngineImpl::PublishAndDeliver() {
+void EngineImpl::RefreshStats() {
   stats_.sequences_running = scheduler_.running();
   stats_.sequences_waiting = scheduler_.waiting();
   stats_.queued_prompt_tokens = scheduler_.QueuedPromptTokens();
@@ -359,6 +362,11 @@ void EngineImpl::PublishAndDeliver() {
   stats_.kv_blocks_cached = cache_->blocks_cached();
   stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
   stats_.workspace_high_water_bytes = workspace_.high_water();
+}
+
+// Publishes first: whoever sees a stream's end sees its KV given back, too.
+void EngineImpl::PublishAndDeliver() {
+  RefreshStats();
   if (retired_ > 0) shared_->PublishPrefixes(cache_->RecentPrefixes(KvCache::kRecentPrefixes));
   shared_->Publish(stats_, std::exchange(retired_, 0));
   for (Delivery& delivery : outbox_) {

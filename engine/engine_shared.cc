@@ -98,6 +98,11 @@ void EngineShared::Publish(const EngineStats& stats, int64_t retired) {
   delivering_ = true;
 }
 
+void EngineShared::PublishStats(const EngineStats& stats) {
+  base::MutexLock lock(&mutex_);
+  stats_ = stats;
+}
+
 void EngineShared::PublishPrefixes(std::vector<uint64_t> digests) {
   base::MutexLock lock(&mutex_);
   prefixes_ = std::move(digests);

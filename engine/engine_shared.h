@@ -38,6 +38,7 @@ class EngineShared {
   bool TakeWork(absl::Duration patience, std::vector<std::unique_ptr<Sequence>>* incoming);
   // The state after a step, of which `retired` sequences are gone, though not yet told so.
   void Publish(const EngineStats& stats, int64_t retired);
+  void PublishStats(const EngineStats& stats);
   void PublishPrefixes(std::vector<uint64_t> digests);
   // All that Publish announced is told.
   void Delivered();

@@ -38,7 +38,13 @@ absl::Status CheckParameters(const v1::GenerateRequest& request) {
 
 enum class JsonKind { kArray, kObject };
 
+// Parsed, JSON takes many times its bytes.
+constexpr size_t kMaxJsonBytes = 1 << 20;
+
 absl::Status CheckJson(absl::string_view field, const std::string& text, JsonKind kind) {
+  if (text.size() > kMaxJsonBytes) {
+    return Refuse(field, absl::StrCat(text.size(), " bytes"), "up to 1 MiB");
+  }
   RETURN_IF_ERROR(engine::CheckUtf8(text, field));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (kind == JsonKind::kArray ? json.is_array() : json.is_object()) return absl::OkStatus();

@@ -262,12 +262,17 @@ void ToProto(const SessionInfo& info, v1::Session* out) {
 void ToProto(const SessionLogData& log, v1::Session* out) {
   ToProto(log.info, out);
   out->mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
-  for (const StoredTurn& turn : log.turns) {
+  for (size_t i = 0; i < log.turns.size(); ++i) {
+    const StoredTurn& turn = log.turns[i];
+    // What a later turn kept of the log; its own tokens lie behind.
+    int64_t kept = log.info.token_count;
+    for (size_t j = i + 1; j < log.turns.size(); ++j) kept = std::min(kept, log.turns[j].start);
     v1::Turn* to = out->add_turns();
     to->set_request_id(turn.request_id);
     to->set_start(turn.start);
-    to->set_output_start(turn.output_start);
-    to->set_end(turn.end);
+    to->set_output_start(std::min(turn.output_start, kept));
+    to->set_end(std::min(turn.end, kept));
+    to->set_cut_tokens(turn.end - to->end());
     for (const StoredMessage& message : turn.messages) ToProto(message, to->add_messages());
     to->set_finish_reason(ToProto(turn.finish));
   }

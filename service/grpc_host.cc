@@ -103,13 +103,22 @@ std::shared_ptr<grpc::Channel> GrpcHost::InProcessChannel() {
 }
 
 void GrpcHost::SetReady(bool ready) {
+  base::MutexLock lock(&health_mutex_);
+  if (draining_ && ready) return;
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   for (const std::string& name : health_names_) health->SetServingStatus(name, ready);
 }
 
-void GrpcHost::StopHealth() { server_->GetHealthCheckService()->Shutdown(); }
+void GrpcHost::StopReady() {
+  {
+    base::MutexLock lock(&health_mutex_);
+    draining_ = true;
+  }
+  SetReady(false);
+}
 
 void GrpcHost::Shutdown(absl::Duration grace) {
+  server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/base/mutex.h"
 
 namespace tidepool::service {
 
@@ -35,8 +36,8 @@ class GrpcHost {
 
   // Every health name but liveness, which serves until shutdown.
   void SetReady(bool ready);
-  // Health says NOT_SERVING to all, for good.
-  void StopHealth();
+  // SetReady(false) for good: a drain begins, and liveness goes on until Shutdown.
+  void StopReady();
   // Cancels what runs after `grace` and returns when all calls have ended.
   void Shutdown(absl::Duration grace);
 
@@ -45,6 +46,8 @@ class GrpcHost {
 
   int64_t max_message_bytes_ = 0;
   std::vector<std::string> health_names_;
+  base::Mutex health_mutex_;
+  bool draining_ TIDEPOOL_GUARDED_BY(health_mutex_) = false;
   int port_ = 0;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;

@@ -65,7 +65,7 @@ class WorkerServer final : public Server {
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
 
   void Shutdown(absl::Duration drain) override {
-    host_->StopHealth();
+    host_->StopReady();
     core_.BeginDrain();
     core_.runs()->Drain(drain);
     base::MutexLock lock(&mutex_);
@@ -134,7 +134,7 @@ class FrontServer final : public Server {
   }
 
   void Shutdown(absl::Duration drain) override {
-    host_->StopHealth();
+    host_->StopReady();
     calls_.Close();
     calls_.Drain(drain);
     base::MutexLock lock(&shutdown_mutex_);

@@ -310,7 +310,7 @@ constexpr FlagSpec kFlags[] = {
      SetSwitch<&Config::allow_unauthenticated>},
     {"worker", 0, kServer, "HOST:PORT", "", "a worker to send requests to; repeatable",
      Bit(Command::kFront), kRepeats, AddWorker},
-    {"name", 0, kServer, "NAME", "HOST:PORT",
+    {"name", 0, kServer, "NAME", "drawn at each start",
      "the worker's name: keep it over restarts, sessions find their worker by it",
      Bit(Command::kWorker), kValue, SetString<&Config::name>},
     {"store", 0, kServer, "FILE",

@@ -61,6 +61,9 @@ class Collector final : public GenerationSink {
   v1::CompleteResponse answer_;
 };
 
+// Running and waiting, at this front; each holds its own prompt.
+constexpr size_t kMaxRequests = 4096;
+
 }  // namespace
 
 FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store,
@@ -81,6 +84,10 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
   if (status.ok() && running_.contains(key)) {
     status = absl::AlreadyExistsError(
         absl::StrCat("a request with request_id '", key.second, "' is running"));
+  }
+  if (status.ok() && running_.size() >= kMaxRequests) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off"));
   }
   if (!status.ok()) {
     ++requests_failed_total_;

@@ -172,6 +172,9 @@ void Generation::Run() {
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
+  if (!failed_workers_.empty() && worker_.name != failed_workers_.back()) {
+    ++*context_.failovers_total;
+  }
   if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
   numerics_changed_ =
       numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
@@ -213,6 +216,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
     return End(absl::InternalError(absl::StrCat("worker ", worker_.name, " answered position ",
                                                 response.position(), " instead of ", next)));
   }
+  waited_ = false;
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
   untaken_tokens_ += response.token_ids_size();
   Outgoing out = {.response = ToGenerateResponse(std::move(response))};
@@ -234,7 +238,6 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
   if (IsWorkerFailure(status)) {
     context_.workers->NoteFailure(worker_.link, status);
     failed_workers_.push_back(worker_.name);
-    ++*context_.failovers_total;
     return Retry(std::move(status), &Generation::Run);
   }
   // A full queue is told by a worker that is well; another may have room.

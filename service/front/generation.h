@@ -112,7 +112,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   v1::Model model_;
   worker::v1::PrepareResponse prepared_;
-  bool waited_ = false;  // for workers: the limit counts from the first time
+  bool waited_ = false;  // for workers, since one last answered
   absl::Duration give_up_;
   int64_t waits_ = 0;
 

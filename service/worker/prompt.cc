@@ -131,7 +131,12 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
   const int stored = messages.size();
   messages.MergeFrom(chat.messages());
   const engine::ChatInputs inputs = MakeInputs(model, chat, messages, context.now);
-  ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat_template.Render(inputs));
+  absl::StatusOr<std::vector<TextPiece>> rendering = chat_template.Render(inputs);
+  // The template's budget, not the server's: a retry would fare no better.
+  if (absl::IsResourceExhausted(rendering.status())) {
+    return absl::InvalidArgumentError(rendering.status().message());
+  }
+  ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, std::move(rendering));
 
   const auto& log = request.session().token_ids();
   const std::vector<int32_t> log_ids(log.begin(), log.end());

@@ -26,6 +26,11 @@ void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Time dea
     case worker::v1::RunRequest::MESSAGE_NOT_SET:
       break;
   }
+  OnRequestsEnd();
+}
+
+void RunSession::OnRequestsEnd() {
+  if (transport_ == nullptr || stream_ != nullptr) return;
   Finish(absl::InvalidArgumentError("the first message of Run must carry start"));
 }
 

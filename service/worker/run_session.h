@@ -37,6 +37,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
       : model_(model), engine_(engine), loop_(loop), transport_(transport) {}
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Time deadline);
+  // The peer sends nothing more; without a start there is nothing to run.
+  void OnRequestsEnd();
   void OnWritten();
   // The peer is gone or asked for the end: the sequence stops, and the stream ends with CANCELLED.
   void Cancel();

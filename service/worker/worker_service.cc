@@ -51,7 +51,10 @@ class RunReactor final
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;  // the peer sends no more; its stream still reads
+    if (!ok) {  // the peer sends no more; it can still read
+      core_->loop()->Post([session = session_] { session->OnRequestsEnd(); });
+      return;
+    }
     core_->loop()->Post([session = session_, request = std::move(incoming_), deadline = deadline_] {
       session->OnRequest(request, deadline);
     });

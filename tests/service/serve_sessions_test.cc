@@ -93,7 +93,17 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   ASSERT_TRUE(three.status.ok()) << three.status.error_message();
   session = GetSession(id);
   ASSERT_EQ(session.turns_size(), 3);
-  EXPECT_LT(session.turns(2).start(), session.turns(1).end());
+  const v1::Turn& cut = session.turns(1);
+  EXPECT_GT(cut.cut_tokens(), 0);
+  EXPECT_EQ(cut.end(), session.turns(2).start());
+  EXPECT_LE(cut.output_start(), cut.end());
+  EXPECT_EQ(session.turns(0).cut_tokens(), 0);
+  // The last turn's range is its answer.
+  const v1::Turn& last = session.turns(2);
+  EXPECT_EQ(last.end(), session.token_ids_size());
+  EXPECT_EQ(std::vector<int32_t>(session.token_ids().begin() + last.output_start(),
+                                 session.token_ids().begin() + last.end()),
+            three.token_ids);
 }
 
 TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
