@@ -132,8 +132,12 @@ class GrpcClient : public Client {
         status.error_message().find("failed to connect") != std::string::npos) {
       return absl::UnavailableError(absl::StrCat("no server answers at ", name_));
     }
-    return absl::Status(code,
-                        absl::StrCat(name_, name_.empty() ? "" : ": ", status.error_message()));
+    std::string message = status.error_message();
+    // What gRPC answers for a service that the server does not have.
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {
+      message = "this server does not serve clients; a worker's clients ask its front";
+    }
+    return absl::Status(code, absl::StrCat(name_, name_.empty() ? "" : ": ", message));
   }
 
   const std::string name_;
