@@ -10,23 +10,12 @@ absl::Status ActiveCalls::Enter() {
     return absl::UnavailableError("the server is shutting down; retry at another, or later");
   }
   ++count_;
-  ++total_;
   return absl::OkStatus();
 }
 
 void ActiveCalls::Leave() {
   base::MutexLock lock(&mutex_);
   if (--count_ == 0) changed_.NotifyAll();
-}
-
-int64_t ActiveCalls::count() const {
-  base::MutexLock lock(&mutex_);
-  return count_;
-}
-
-int64_t ActiveCalls::total() const {
-  base::MutexLock lock(&mutex_);
-  return total_;
 }
 
 void ActiveCalls::Close() {

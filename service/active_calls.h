@@ -19,8 +19,6 @@ class ActiveCalls {
   // OK: counted until Leave. UNAVAILABLE: the door is closed.
   absl::Status Enter();
   void Leave();
-  int64_t count() const;
-  int64_t total() const;  // that ever entered
 
   // From now on Enter fails.
   void Close();
@@ -29,10 +27,9 @@ class ActiveCalls {
 
  private:
   const base::Clock* clock_;
-  mutable base::Mutex mutex_;
+  base::Mutex mutex_;
   base::CondVar changed_;
   int64_t count_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  int64_t total_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   bool closed_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   absl::Duration until_ TIDEPOOL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
 };

@@ -40,12 +40,17 @@ absl::Status SetAnyString(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-template <auto member>
-absl::Status SetSwitch(absl::string_view value, Config* config) {
+absl::StatusOr<bool> ParseSwitch(absl::string_view value) {
   if (value != "true" && value != "false") {
     return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
   }
-  config->*member = value == "true";
+  return value == "true";
+}
+
+template <auto member>
+absl::Status SetSwitch(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
+  config->*member = on;
   return absl::OkStatus();
 }
 
@@ -91,10 +96,8 @@ absl::Status SetKvType(absl::string_view value, Config* config) {
 }
 
 absl::Status SetExact(absl::string_view value, Config* config) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  config->precision = value == "true" ? Precision::kExact : Precision::kFast;
+  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
+  config->precision = on ? Precision::kExact : Precision::kFast;
   return absl::OkStatus();
 }
 
@@ -186,10 +189,8 @@ absl::Status AddLogitBias(absl::string_view value, Config* config) {
 }
 
 absl::Status SetIgnoreEos(absl::string_view value, Config* config) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  config->generation.ignore_eos = value == "true";
+  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
+  config->generation.ignore_eos = on;
   return absl::OkStatus();
 }
 
@@ -210,10 +211,8 @@ absl::Status SetLogLevel(absl::string_view value, Config* config) {
 }
 
 absl::Status SetJson(absl::string_view value, Config* config) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  config->output = value == "true" ? OutputFormat::kJson : OutputFormat::kText;
+  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
+  config->output = on ? OutputFormat::kJson : OutputFormat::kText;
   return absl::OkStatus();
 }
 
