@@ -1,6 +1,7 @@
 #include "service/config.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -205,6 +206,16 @@ absl::Status ValidateTalking(const Config& config, const std::set<std::string>& 
   return Need(config.system.empty() || config.chat.has_value(), "--system needs --chat");
 }
 
+absl::Status ValidateBench(const Config& config) {
+  RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+  const auto measures = [](const std::vector<int64_t>& sizes) {
+    return sizes.empty() ||
+           std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 0; });
+  };
+  return Need(measures(config.bench.prompt_tokens) || measures(config.bench.output_tokens),
+              "--prompt-tokens and --output-tokens are both 0: nothing to measure");
+}
+
 absl::Status Validate(const Config& config, const std::set<std::string>& given) {
   if (config.precision == kernels::Precision::kExact && config.kv_type.has_value()) {
     RETURN_IF_ERROR(Need(*config.kv_type == kernels::DType::kF32,
@@ -231,6 +242,8 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
     case Command::kDetokenize:
       RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
       return Need(!config.tokens.empty(), "--tokens IDS is missing");
+    case Command::kBench:
+      return ValidateBench(config);
     case Command::kInspect:
       return Need(!config.model.empty(), "--model FILE is missing");
     case Command::kStats:
@@ -243,6 +256,10 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
 absl::Status FillDefaults(const Environment& environment, Config* config) {
   if (config->command == Command::kStats && config->server.empty())
     config->server = "127.0.0.1:50051";
+  BenchFlags& bench = config->bench;
+  if (bench.prompt_tokens.empty()) bench.prompt_tokens = {512};
+  if (bench.output_tokens.empty()) bench.output_tokens = {128};
+  if (bench.batch_sizes.empty()) bench.batch_sizes = {1};
   const bool keeps_sessions =
       config->command == Command::kServe || config->command == Command::kFront;
   if (keeps_sessions && config->store.empty()) {

@@ -30,8 +30,9 @@ enum class Command : uint8_t {
   kDetokenize,
   kInspect,
   kStats,
+  kBench,
 };
-inline constexpr int kCommandCount = 10;
+inline constexpr int kCommandCount = 11;
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -56,6 +57,14 @@ struct GenerationFlags {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   absl::Duration timeout = absl::InfiniteDuration();
+};
+
+// What bench measures. Empty lists take the defaults; a 0 leaves a kind of test out.
+struct BenchFlags {
+  std::vector<int64_t> prompt_tokens;
+  std::vector<int64_t> output_tokens;
+  std::vector<int64_t> batch_sizes;
+  int64_t repetitions = 5;
 };
 
 struct Config {
@@ -100,6 +109,8 @@ struct Config {
   std::string out;
   std::string dump;
   int64_t chunk = 512;
+
+  BenchFlags bench;
 
   bool once = false;  // stats: one reading
   LogLevel log_level = LogLevel::kInfo;

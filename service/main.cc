@@ -40,6 +40,8 @@ absl::Status Run(const Config& config, Console* console) {
       return RunInspect(config, console);
     case Command::kStats:
       return RunStats(config, console);
+    case Command::kBench:
+      return RunBench(config, console);
   }
   return absl::InternalError("unknown command");
 }

@@ -14,6 +14,7 @@ namespace tidepool::service {
 absl::Status RunTokenize(const Config& config, Console* console);
 absl::Status RunDetokenize(const Config& config, Console* console);
 absl::Status RunInspect(const Config& config, Console* console);
+absl::Status RunBench(const Config& config, Console* console);
 absl::Status RunLogits(const Config& config, Console* console);
 // serve, front and worker; returns after SIGTERM or SIGINT, when everything has ended.
 absl::Status RunServing(const Config& config, Console* console);

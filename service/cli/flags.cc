@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
@@ -21,7 +22,7 @@ constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
 constexpr CommandSet kTalking = Bit(Command::kGenerate) | Bit(Command::kChat);
 constexpr CommandSet kEngine = Bit(Command::kServe) | Bit(Command::kWorker) | kTalking;
-constexpr CommandSet kRunning = kEngine | Bit(Command::kLogits);
+constexpr CommandSet kRunning = kEngine | Bit(Command::kLogits) | Bit(Command::kBench);
 constexpr CommandSet kReading =
     kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) | Bit(Command::kInspect);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
@@ -69,6 +70,20 @@ absl::Status SetGenerationInteger(absl::string_view value, Config* config) {
 template <auto member, int least, int most>
 absl::Status SetGenerationNumber(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->generation.*member, ParseNumber(value, least, most));
+  return absl::OkStatus();
+}
+
+// Adds each number of a list, so that "-b 1,8" and "-b 1 -b 8" mean the same.
+template <auto member, int64_t least, int64_t most>
+absl::Status AddBenchSizes(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ParseIntegers(value, least, most));
+  std::vector<int64_t>& list = config->bench.*member;
+  list.insert(list.end(), sizes.begin(), sizes.end());
+  return absl::OkStatus();
+}
+
+absl::Status SetRepetitions(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->bench.repetitions, ParseInteger(value, 1, 1000));
   return absl::OkStatus();
 }
 
@@ -221,6 +236,7 @@ constexpr absl::string_view kModel = "Model";
 constexpr absl::string_view kSampling = "Sampling";
 constexpr absl::string_view kStopping = "Stopping";
 constexpr absl::string_view kServer = "Server";
+constexpr absl::string_view kTests = "Tests";
 constexpr absl::string_view kResult = "Result";
 constexpr absl::string_view kGeneral = "General";
 
@@ -337,6 +353,16 @@ constexpr FlagSpec kFlags[] = {
      "go on in this session of the server; made if it does not exist", kTalking, kValue,
      SetString<&Config::session>},
 
+    {"prompt-tokens", 'p', kTests, "N,N,...", "512", "measure prompts of these lengths; 0: none",
+     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::prompt_tokens, 0, 1 << 20>},
+    {"output-tokens", 'n', kTests, "N,N,...", "128",
+     "measure this many tokens made one by one; 0: none", Bit(Command::kBench), kRepeats,
+     AddBenchSizes<&BenchFlags::output_tokens, 0, 1 << 20>},
+    {"batch", 'b', kTests, "N,N,...", "1", "sequences that make tokens at the same time",
+     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::batch_sizes, 1, 4096>},
+    {"repetitions", 'r', kTests, "N", "5", "times that each test is measured, after a warm-up",
+     Bit(Command::kBench), kValue, SetRepetitions},
+
     {"all", 0, kResult, "", "off", "the logits of every position, not of the last only",
      Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},
     {"out", 'o', kResult, "FILE", "", "where to write the logits, as .npy float32",
@@ -357,77 +383,8 @@ constexpr FlagSpec kFlags[] = {
     {"help", 'h', kGeneral, "", "", "this text", kAll, kSwitch, nullptr},
 };
 
-constexpr CommandSpec kCommands[] = {
-    {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
-     "Loads the model, prints its endpoints, and serves until SIGTERM or SIGINT; then running "
-     "answers may\n"
-     "finish within --drain-timeout. A second signal ends at once.",
-     "tidepool serve --model model.gguf"},
-    {Command::kFront, "front", "the half of serve that clients talk to; sends work to workers",
-     "Holds the sessions and no model. Workers may come and go.",
-     "tidepool front --worker 10.0.0.2:50061 --worker 10.0.0.3:50061"},
-    {Command::kWorker, "worker", "the half of serve that runs the model; serves fronts only", "",
-     "tidepool worker --model model.gguf --listen 127.0.0.1:50061"},
-    {Command::kGenerate, "generate", "stream one answer to the terminal",
-     "In this process (--model) or from a server (--server).",
-     "tidepool generate --model model.gguf --prompt \"The sky is\" --max-tokens 16"},
-    {Command::kChat, "chat", "keep a conversation on the terminal",
-     "One line is one message. Ctrl-C stops an answer; /exit or end of input ends the program.",
-     "tidepool chat --server 127.0.0.1:50051 --session notes"},
-    {Command::kLogits, "logits", "write the logits that follow given tokens", "",
-     "tidepool logits --model model.gguf --tokens 1,2,3 --all --out logits.npy"},
-    {Command::kTokenize, "tokenize", "text to token ids", "",
-     "tidepool tokenize --model model.gguf --text \"The sky is\""},
-    {Command::kDetokenize, "detokenize", "token ids to text", "",
-     "tidepool detokenize --model model.gguf --tokens 504,6376"},
-    {Command::kInspect, "inspect", "what a model file holds, and what fits where", "",
-     "tidepool inspect --model model.gguf"},
-    {Command::kStats, "stats", "live view of a running server", "",
-     "tidepool stats --server 127.0.0.1:50051 --once"},
-};
-
-constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen",
-    "auth-token-file",
-    "cache-dir",
-    "expert-memory",
-    "http",
-    "kv-disk",
-    "max-experts-per-layer",
-    "offload-policy",
-    "orphan-ttl",
-    "prefetch",
-    "probe-listen",
-    "rank",
-    "ranks",
-    "refresh-interval",
-    "rendezvous",
-    "request-ttl",
-    "reserve-memory",
-    "stall-timeout",
-    "store-unsafe",
-    "tls-cert",
-    "tls-client-ca",
-    "tls-key",
-    "trace-experts",
-    "workers",
-};
-constexpr absl::string_view kFutureCommands[] = {
-    "pack", "perplexity", "quantize", "bench", "replay", "sessions", "token",
-};
-
 }  // namespace
 
-absl::Span<const CommandSpec> Commands() { return kCommands; }
-
-const CommandSpec& SpecOf(Command command) {
-  const CommandSpec& spec = kCommands[static_cast<int>(command)];
-  CHECK(spec.command == command);
-  return spec;
-}
-
 absl::Span<const FlagSpec> Flags() { return kFlags; }
-absl::Span<const absl::string_view> FutureFlags() { return kFutureFlags; }
-absl::Span<const absl::string_view> FutureCommands() { return kFutureCommands; }
 
 }  // namespace tidepool::service

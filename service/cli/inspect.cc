@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -17,9 +15,9 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/packed_matrix.h"
 #include "service/cli/commands.h"
 #include "service/cli/machine.h"
+#include "service/cli/model_bytes.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -27,28 +25,6 @@ namespace {
 
 using engine::GgufFile;
 using engine::GgufTensor;
-
-// One matrix of each routed expert, stacked ("blk.0.ffn_up_exps.weight") or alone
-// ("blk.0.ffn_up.3.weight").
-bool IsExpertTensor(absl::string_view name) {
-  if (absl::StrContains(name, "_exps.")) return true;
-  for (absl::string_view part : {"ffn_gate.", "ffn_up.", "ffn_down."}) {
-    const size_t at = name.find(part);
-    if (at != absl::string_view::npos && at + part.size() < name.size() &&
-        absl::ascii_isdigit(name[at + part.size()])) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Bytes in memory once loaded: re-laid as it is, or as float32 where kernels do not read the type.
-int64_t ResidentBytes(const GgufTensor& tensor) {
-  if (tensor.dim_count < 2) return tensor.elements() * int64_t{sizeof(float)};
-  const kernels::DType dtype = engine::NativeDType(tensor.type).value_or(kernels::DType::kF32);
-  return static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.dims[1], tensor.dims[0])) *
-         tensor.dims[2] * tensor.dims[3];
-}
 
 struct Totals {
   int64_t elements = 0;

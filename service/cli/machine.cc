@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <sstream>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace tidepool::service {
 namespace {
@@ -20,15 +23,24 @@ int64_t NumberIn(const std::string& path) {
   return file >> word && absl::SimpleAtoi(word, &number) ? number : -1;
 }
 
-int64_t MemAvailable(const std::string& root) {
-  std::ifstream file(absl::StrCat(root, "/proc/meminfo"));
-  std::string name;
-  int64_t kib = 0;
-  std::string rest;
-  while (file >> name >> kib && std::getline(file, rest)) {
-    if (name == "MemAvailable:") return kib * 1024;
+// What stands behind `name` and a colon in a file of such lines; "": no such line.
+std::string FieldOf(const std::string& path, absl::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::pair<absl::string_view, absl::string_view> field =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (absl::StripAsciiWhitespace(field.first) == name) {
+      return std::string(absl::StripAsciiWhitespace(field.second));
+    }
   }
-  return -1;
+  return "";
+}
+
+// A field such as "4000 kB" in bytes; -1: there is none.
+int64_t KibField(const std::string& path, absl::string_view name) {
+  const std::string text = FieldOf(path, name);
+  int64_t kib = 0;
+  return absl::SimpleAtoi(text.substr(0, text.find(' ')), &kib) ? kib * 1024 : -1;
 }
 
 // What the group at `folder` and those above it leave, up to `top`.
@@ -48,7 +60,7 @@ int64_t CgroupLeft(const std::string& top, std::string path, const char* limit, 
 }  // namespace
 
 int64_t AvailableMemoryBytes(const std::string& root) {
-  int64_t available = MemAvailable(root);
+  int64_t available = KibField(absl::StrCat(root, "/proc/meminfo"), "MemAvailable");
   if (available < 0) available = std::numeric_limits<int64_t>::max();
   std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
   for (std::string line; std::getline(groups, line);) {
@@ -64,6 +76,15 @@ int64_t AvailableMemoryBytes(const std::string& root) {
     }
   }
   return available == std::numeric_limits<int64_t>::max() ? 0 : available;
+}
+
+std::string ProcessorName(const std::string& root) {
+  const std::string name = FieldOf(absl::StrCat(root, "/proc/cpuinfo"), "model name");
+  return name.empty() ? "unknown processor" : name;
+}
+
+int64_t PeakResidentBytes(const std::string& root) {
+  return std::max<int64_t>(0, KibField(absl::StrCat(root, "/proc/self/status"), "VmHWM"));
 }
 
 }  // namespace tidepool::service

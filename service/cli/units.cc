@@ -84,6 +84,15 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t least, int6
   return value;
 }
 
+absl::StatusOr<std::vector<int64_t>> ParseIntegers(absl::string_view text, int64_t least,
+                                                   int64_t most) {
+  std::vector<int64_t> values;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    ASSIGN_OR_RETURN(values.emplace_back(), ParseInteger(item, least, most));
+  }
+  return values;
+}
+
 absl::StatusOr<float> ParseNumber(absl::string_view text, float least, float most) {
   float value = 0;
   if (!absl::SimpleAtof(text, &value) || !std::isfinite(value) || value < least || value > most) {

@@ -30,6 +30,10 @@ absl::StatusOr<float> ParseNumber(absl::string_view text, float least, float mos
 // "1,2,3", or "[1, 2, 3]" as tokenize prints it. At least one id, none negative.
 absl::StatusOr<std::vector<int32_t>> ParseTokenIds(absl::string_view text);
 
+// "1,4,8": at least one number.
+absl::StatusOr<std::vector<int64_t>> ParseIntegers(absl::string_view text, int64_t least,
+                                                   int64_t most);
+
 // "ID=BIAS" or "ID:BIAS".
 absl::StatusOr<std::pair<int32_t, float>> ParseLogitBias(absl::string_view text);
 

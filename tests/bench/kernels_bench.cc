@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "benchmark/benchmark.h"
+#include "kernels/bandwidth.h"
 #include "kernels/base/check.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/thread_pool.h"
@@ -26,31 +27,6 @@ namespace tidepool::kernels {
 namespace {
 
 constexpr size_t kBeyondCaches = size_t{160} << 20;
-
-// Bytes per second of reading memory with `threads` threads, the best of several passes.
-double ReadBandwidth(int threads) {
-  base::ThreadPool pool(threads);
-  Buffer buffer(kBeyondCaches);
-  std::memset(buffer.data(), 1, buffer.size());
-  const uint64_t* words = reinterpret_cast<const uint64_t*>(buffer.data());
-  const int64_t lines = static_cast<int64_t>(buffer.size() / kAlignment);
-  std::vector<uint64_t> sums(threads * 8);
-  double best = 0;
-  for (int pass = 0; pass < 8; ++pass) {
-    const absl::Duration start = base::Clock::Real().Monotonic();
-    pool.ParallelFor(lines, 1 << 14, [&](int64_t begin, int64_t end, int worker) {
-      uint64_t lanes[8] = {};
-      for (int64_t line = begin; line < end; ++line) {
-        for (int i = 0; i < 8; ++i) lanes[i] += words[8 * line + i];
-      }
-      for (const uint64_t lane : lanes) sums[worker * 8] += lane;
-    });
-    const absl::Duration taken = base::Clock::Real().Monotonic() - start;
-    best = std::max(best, buffer.size() / absl::ToDoubleSeconds(taken));
-  }
-  benchmark::DoNotOptimize(sums.data());
-  return best;
-}
 
 struct Case {
   DType dtype;
@@ -133,7 +109,7 @@ void BenchFork(benchmark::State& state, int threads) {
 void Register(const std::vector<int>& thread_counts) {
   const std::pair<int64_t, int64_t> shapes[] = {{576, 576}, {576, 1536}, {1536, 576}};
   for (const int threads : thread_counts) {
-    const double bandwidth = ReadBandwidth(threads);
+    const double bandwidth = ReadBandwidth(threads, kBandwidthProbeBytes, base::Clock::Real());
     const std::string suffix = absl::StrCat("/threads:", threads);
     const auto add = [&](const std::string& kind, const Case& c) {
       const std::string name =

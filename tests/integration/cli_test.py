@@ -44,7 +44,7 @@ class CommandLineTest(CommandTest):
         general = self.run_well("--help").stdout
         commands = re.findall(r"^  (\w+) {2,}", general, re.MULTILINE)
         for command in ("serve", "front", "worker", "generate", "chat", "logits", "tokenize",
-                        "detokenize", "inspect", "stats"):
+                        "detokenize", "inspect", "stats", "bench"):
             self.assertIn(command, commands)
             text = self.run_well(command, "--help").stdout
             self.assertIn(f"tidepool {command} ", text)
@@ -65,7 +65,7 @@ class CommandLineTest(CommandTest):
         for arguments in (["serve", *MODEL, "--http", "127.0.0.1:0"],
                           ["serve", *MODEL, "--expert-memory", "2GiB"],
                           ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
-                          ["serve", *MODEL, "--kv-type", "q8_0"], ["bench", *MODEL],
+                          ["serve", *MODEL, "--kv-type", "q8_0"], ["pack", *MODEL],
                           ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):
             self.refuse(*arguments, named="not available yet")
 
@@ -113,6 +113,48 @@ class CommandLineTest(CommandTest):
             self.refuse("generate", *MODEL, "--prompt", "a", *write(text),
                         named=(str(config), *named))
         self.refuse("generate", "--config", folder / "none.toml", named="none.toml")
+
+
+class BenchTest(CommandTest):
+
+    def test_json_has_every_field(self):
+        report = self.run_json("bench", *MODEL, "-p", "8,40", "-n", "4", "-b", "1,3", "-r", "2",
+                               "-t", "2", "-p", "0")
+        self.assertEqual([result["test"] for result in report["results"]],
+                         ["pp8", "pp40", "tg4", "tg4@3"])
+        self.assertEqual(report["threads"], 2)
+        self.assertIn("2 threads", report["machine"])
+        self.assertGreater(report["probe_bytes_per_s"], 1e8)
+        self.assertEqual(set(report["offload"]),
+                         {"expert_hits_total", "expert_misses_total", "weight_bytes"})
+        for result in report["results"]:
+            speed = result["tokens_per_s"]
+            self.assertTrue(0 < speed["min"] <= speed["median"] <= speed["max"], result)
+            self.assertGreater(result["bandwidth_share"], 0)
+            self.assertGreater(result["peak_rss_bytes"], 1 << 20)
+        one, three = (result["bytes_per_token"] for result in report["results"][2:])
+        # Three sequences share each reading of the weights and have a KV each.
+        weights = report["offload"]["weight_bytes"]
+        self.assertLess(three, 0.5 * one)
+        self.assertTrue(0.5 * weights < one < 1.2 * weights, (one, weights))
+
+    def test_experts_are_counted(self):
+        moe = ("--model", harness.TINY / "qwen3moe_f32.gguf")
+        report = self.run_json("bench", *moe, "-p", "0", "-n", "5", "-r", "1")
+        # 3 of 8 experts in each of the layers, for 5 tokens.
+        self.assertEqual(report["offload"]["expert_hits_total"] % 15, 0)
+        self.assertGreater(report["offload"]["expert_hits_total"], 0)
+
+    def test_a_table_for_people(self):
+        text = self.run_well("bench", *MODEL, "-p", "8", "-n", "2", "-r", "1").stdout
+        self.assertRegex(text, r"(?m)^pp8 +[\d.]+ ")
+        self.assertRegex(text, r"memory read at [\d.]+ GB/s")
+
+    def test_refusals(self):
+        self.refuse("bench", *MODEL, "-p", "0", "-n", "0", named="nothing to measure")
+        self.refuse("bench", *MODEL, "-p", "1000000", named=("pp1000000", "4096"))
+        self.refuse("bench", *MODEL, "-b", "0", named=("--batch", "0"))
+        self.refuse("bench", named="--model")
 
 
 class FileCommandTest(CommandTest):

@@ -101,6 +101,21 @@ TEST(ParseConfigTest, UnknownNamesGetTheNearest) {
   EXPECT_THAT(Complaint({"inspect", "m.gguf"}), HasSubstr("--model FILE"));
 }
 
+TEST(ParseConfigTest, BenchTakesLists) {
+  const Config plain = Good({"bench", "--model", "m"});
+  EXPECT_THAT(plain.bench.prompt_tokens, ElementsAre(512));
+  EXPECT_THAT(plain.bench.output_tokens, ElementsAre(128));
+  EXPECT_THAT(plain.bench.batch_sizes, ElementsAre(1));
+  const Config config =
+      Good({"bench", "-m", "m", "-p", "64,0", "-n", "0", "-b", "1,4", "-b", "8", "-r", "9"});
+  EXPECT_THAT(config.bench.prompt_tokens, ElementsAre(64, 0));
+  EXPECT_THAT(config.bench.batch_sizes, ElementsAre(1, 4, 8));
+  EXPECT_EQ(config.bench.repetitions, 9);
+  EXPECT_THAT(Complaint({"bench", "-m", "m", "-p", "0", "-n", "0"}), HasSubstr("nothing"));
+  EXPECT_THAT(Complaint({"bench", "-m", "m", "-b", "1,,2"}), HasSubstr("--batch"));
+  EXPECT_THAT(Complaint({"bench", "-m", "m", "-b", "0"}), HasSubstr("1 to 4096"));
+}
+
 TEST(ParseConfigTest, EachValueOnce) {
   EXPECT_EQ(Complaint({"serve", "--model"}), "--model needs a value, as in --model FILE");
   EXPECT_EQ(Complaint({"serve", "-t"}), "--threads needs a value, as in --threads N");

@@ -56,5 +56,15 @@ TEST_F(AvailableMemoryTest, OldGroups) {
   EXPECT_EQ(AvailableMemoryBytes(root_), 1500000);
 }
 
+TEST_F(AvailableMemoryTest, ProcessorAndPeakComeFromProc) {
+  EXPECT_EQ(ProcessorName(root_), "unknown processor");
+  EXPECT_EQ(PeakResidentBytes(root_), 0);
+  Write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name : Other\n");
+  Write("/proc/self/status", "Name:\tx\nVmPeak:\t 900 kB\nVmHWM:\t     512 kB\n");
+  EXPECT_EQ(ProcessorName(root_), "Some CPU @ 2 GHz");
+  EXPECT_EQ(PeakResidentBytes(root_), 512 * 1024);
+  EXPECT_GT(PeakResidentBytes(), 1 << 20);
+}
+
 }  // namespace
 }  // namespace tidepool::service

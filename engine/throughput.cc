@@ -1,0 +1,107 @@
+#include "engine/throughput.h"
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "engine/model/batch.h"
+#include "engine/model/contiguous_kv.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kWarmUpPasses = 8;
+
+// Thread-compatible. One test's KV and workspace, and what its passes read.
+class Runner {
+ public:
+  Runner(Model* model, const ThroughputTest& test, const ThroughputOptions& options)
+      : model_(model),
+        test_(test),
+        cost_(options.cost),
+        rows_(test.phase == Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
+        kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
+                            static_cast<double>(kernels::kKvBlockTokens)),
+        kv_(model->kv_specs(), test.sequences, test.tokens),
+        workspace_(
+            model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
+  }
+
+  absl::Status WarmUp() { return Run(test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses); }
+
+  // Computes the first `tokens` of every sequence.
+  absl::Status Run(int64_t tokens) {
+    tokens = std::min(tokens, test_.tokens);
+    bytes_ = 0;
+    experts_ = {};
+    for (int64_t first = 0; first < tokens; first += rows_) {
+      RETURN_IF_ERROR(Pass(first, std::min(rows_, tokens - first)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the last Run.
+  double bytes() const { return bytes_; }
+  ExpertCounts experts() const { return experts_; }
+
+ private:
+  absl::Status Pass(int64_t first, int64_t rows) {
+    Batch batch;
+    const bool wants_logits = test_.phase == Phase::kDecode || first + rows == test_.tokens;
+    for (int s = 0; s < test_.sequences; ++s) {
+      Span& span = batch.spans.emplace_back();
+      span.first_slot = first;
+      for (int64_t i = first; i < first + rows; ++i) span.token_ids.push_back(TokenAt(s, i));
+      if (wants_logits) span.logit_rows = {static_cast<int32_t>(rows - 1)};
+      span.blocks = kv_.blocks(s);
+    }
+    RETURN_IF_ERROR(model_->Forward(batch, kv_.view(), &workspace_).status());
+    const ExpertCounts counts = model_->last_expert_counts();
+    experts_.hits += counts.hits;
+    experts_.misses += counts.misses;
+    const double kv_tokens = static_cast<double>(test_.sequences * (first + rows));
+    bytes_ += static_cast<double>(cost_.dense + cost_.per_expert * (counts.hits + counts.misses) +
+                                  cost_.per_row * test_.sequences * rows) +
+              kv_tokens * kv_bytes_per_token_;
+    return absl::OkStatus();
+  }
+
+  // Differs between sequences, so that experts are chosen as in a batch of strangers.
+  int32_t TokenAt(int sequence, int64_t position) const {
+    const int64_t span = std::max(1, model_->vocab_size() / 2);
+    return static_cast<int32_t>((7 * position + 977 * int64_t{sequence} + 100) % span);
+  }
+
+  Model* const model_;
+  const ThroughputTest test_;
+  const ReadCost cost_;
+  const int64_t rows_;  // of one sequence in one pass
+  const double kv_bytes_per_token_;
+  const ContiguousKv kv_;
+  kernels::Arena workspace_;
+  double bytes_ = 0;
+  ExpertCounts experts_;
+};
+
+}  // namespace
+
+absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
+                                             const ThroughputOptions& options) {
+  CHECK(test.tokens > 0 && test.sequences > 0 && options.repetitions > 0 && options.chunk_rows > 0);
+  Runner runner(model, test, options);
+  RETURN_IF_ERROR(runner.WarmUp());
+  Throughput result;
+  result.tokens = test.tokens * test.sequences;
+  for (int i = 0; i < options.repetitions; ++i) {
+    if (options.progress) options.progress(i);
+    const absl::Duration start = options.clock->Monotonic();
+    RETURN_IF_ERROR(runner.Run(test.tokens));
+    result.seconds.push_back(absl::ToDoubleSeconds(options.clock->Monotonic() - start));
+  }
+  result.bytes = runner.bytes();
+  result.experts = runner.experts();
+  return result;
+}
+
+}  // namespace tidepool::engine

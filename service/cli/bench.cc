@@ -1,0 +1,201 @@
+// bench: how fast a model file runs here, beside what memory could deliver.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/model_bundle.h"
+#include "engine/throughput.h"
+#include "kernels/bandwidth.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/commands.h"
+#include "service/cli/load.h"
+#include "service/cli/machine.h"
+#include "service/cli/model_bytes.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+using engine::Phase;
+
+struct Test {
+  std::string name;
+  engine::ThroughputTest shape;
+};
+
+struct Result {
+  Test test;
+  engine::Throughput measured;
+  int64_t peak_bytes = 0;  // of the process, up to the end of the test
+};
+
+std::vector<Test> TestsOf(const BenchFlags& flags) {
+  std::vector<Test> tests;
+  for (const int64_t tokens : flags.prompt_tokens) {
+    if (tokens == 0) continue;
+    tests.push_back({absl::StrCat("pp", tokens), {Phase::kPrefill, tokens, 1}});
+  }
+  for (const int64_t tokens : flags.output_tokens) {
+    for (const int64_t batch : flags.batch_sizes) {
+      if (tokens == 0) continue;
+      const std::string suffix = batch == 1 ? "" : absl::StrCat("@", batch);
+      tests.push_back(
+          {absl::StrCat("tg", tokens, suffix), {Phase::kDecode, tokens, static_cast<int>(batch)}});
+    }
+  }
+  return tests;
+}
+
+absl::Status CheckContext(const std::vector<Test>& tests, const engine::ModelBundle& bundle) {
+  for (const Test& test : tests) {
+    if (test.shape.tokens <= bundle.config.context_length) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: %s was trained for %d tokens; ask for at most that", test.name,
+                        bundle.name, bundle.config.context_length));
+  }
+  return absl::OkStatus();
+}
+
+// From the file's tensors, as they lie in memory.
+engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
+  const engine::GgufFile& file = bundle.weights->file();
+  engine::ReadCost cost;
+  int64_t expert_bytes = 0;
+  for (const engine::GgufTensor& tensor : file.tensors()) {
+    const int64_t bytes = ResidentBytes(tensor);
+    const bool is_embedding = tensor.name == "token_embd.weight";
+    if (is_embedding) cost.per_row = bytes / std::max<int64_t>(1, tensor.rows());
+    if (IsExpertTensor(tensor.name)) {
+      expert_bytes += bytes;
+    } else if (!is_embedding || file.FindTensor("output.weight") == nullptr) {
+      cost.dense += bytes;  // an embedding that is the head too is read whole
+    }
+  }
+  const int64_t moe_layers = std::count_if(
+      bundle.config.layers.begin(), bundle.config.layers.end(),
+      [](const engine::LayerConfig& layer) { return layer.ffn == engine::FfnKind::kMoe; });
+  const int64_t experts = moe_layers * bundle.config.moe.experts;
+  if (experts > 0) cost.per_expert = expert_bytes / experts;
+  return cost;
+}
+
+absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vector<Test>& tests,
+                                            engine::ModelBundle* bundle, Console* console) {
+  engine::ThroughputOptions options;
+  options.repetitions = static_cast<int>(config.bench.repetitions);
+  options.cost = CostOf(*bundle);
+  std::vector<Result> results;
+  for (const Test& test : tests) {
+    if (console->err_is_terminal()) {
+      options.progress = [&](int repetition) {
+        console->Note(absl::StrFormat("\r\033[Kmeasuring %s: %d of %d", test.name, repetition + 1,
+                                      options.repetitions));
+      };
+    }
+    Result& result = results.emplace_back();
+    result.test = test;
+    ASSIGN_OR_RETURN(result.measured,
+                     engine::MeasureThroughput(bundle->model.get(), test.shape, options));
+    result.peak_bytes = PeakResidentBytes();
+  }
+  if (console->err_is_terminal()) console->Note("\r\033[K");
+  return results;
+}
+
+// Bytes per second that the threads can read; over less memory where there is little.
+double ProbeBandwidth(int threads) {
+  const int64_t available = AvailableMemoryBytes();
+  size_t bytes = kernels::kBandwidthProbeBytes;
+  while (available > 0 && bytes > static_cast<size_t>(available) / 2 && bytes > size_t{64} << 20) {
+    bytes /= 2;
+  }
+  return kernels::ReadBandwidth(threads, bytes, base::Clock::Real());
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Json Describe(const Result& result, double bandwidth) {
+  const engine::Throughput& measured = result.measured;
+  std::vector<double> speeds;
+  for (const double seconds : measured.seconds) {
+    speeds.push_back(seconds > 0 ? static_cast<double>(measured.tokens) / seconds : 0);
+  }
+  const double median = Median(speeds);
+  const double bytes_per_token = measured.bytes / static_cast<double>(measured.tokens);
+  Json json;
+  json["test"] = result.test.name;
+  json["tokens_per_s"] = {{"median", median},
+                          {"min", *std::min_element(speeds.begin(), speeds.end())},
+                          {"max", *std::max_element(speeds.begin(), speeds.end())}};
+  json["bytes_per_token"] = bytes_per_token;
+  json["bandwidth_share"] = bandwidth > 0 ? median * bytes_per_token / bandwidth : 0;
+  json["peak_rss_bytes"] = result.peak_bytes;
+  return json;
+}
+
+// The fields of GetStats that tell where experts lay.
+Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBundle& bundle) {
+  engine::ExpertCounts total;
+  for (const Result& result : results) {
+    total.hits += result.measured.experts.hits;
+    total.misses += result.measured.experts.misses;
+  }
+  return {{"expert_hits_total", total.hits},
+          {"expert_misses_total", total.misses},
+          {"weight_bytes", bundle.weight_bytes}};
+}
+
+std::string Text(const Json& json) {
+  std::string text =
+      absl::StrFormat("%s on %s\nmemory read at %.1f GB/s\n\n%-12s %14s %24s %12s %10s %12s\n",
+                      json["model"].get<std::string>(), json["machine"].get<std::string>(),
+                      json["probe_bytes_per_s"].get<double>() * 1e-9, "test", "tokens/s",
+                      "(min to max)", "per token", "of memory", "peak memory");
+  for (const Json& result : json["results"]) {
+    const Json& speed = result["tokens_per_s"];
+    absl::StrAppendFormat(
+        &text, "%-12s %14.1f %24s %12s %8.0f %% %12s\n", result["test"].get<std::string>(),
+        speed["median"].get<double>(),
+        absl::StrFormat("(%.1f to %.1f)", speed["min"].get<double>(), speed["max"].get<double>()),
+        FormatBytes(result["bytes_per_token"].get<double>()),
+        result["bandwidth_share"].get<double>() * 100,
+        FormatBytes(result["peak_rss_bytes"].get<double>()));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status RunBench(const Config& config, Console* console) {
+  const std::vector<Test> tests = TestsOf(config.bench);
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
+  RETURN_IF_ERROR(CheckContext(tests, *bundle));
+  ASSIGN_OR_RETURN(const std::vector<Result> results,
+                   Measure(config, tests, bundle.get(), console));
+  // Last, so that its memory is in no test's peak.
+  const double bandwidth = ProbeBandwidth(bundle->threads);
+  Json json;
+  json["model"] = bundle->name;
+  json["machine"] = absl::StrCat(ProcessorName(), ", ", bundle->backend->Description());
+  json["threads"] = bundle->threads;
+  json["probe_bytes_per_s"] = bandwidth;
+  json["results"] = Json::array();
+  for (const Result& result : results) json["results"].push_back(Describe(result, bandwidth));
+  json["offload"] = DescribeOffload(results, *bundle);
+  if (config.output == OutputFormat::kJson) {
+    console->PrintJson(json);
+  } else {
+    console->Print(Text(json));
+  }
+  return console->out_status();
+}
+
+}  // namespace tidepool::service

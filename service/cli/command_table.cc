@@ -1,0 +1,88 @@
+#include "kernels/base/check.h"
+#include "service/cli/flags.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr CommandSpec kCommands[] = {
+    {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
+     "Loads the model, prints its endpoints, and serves until SIGTERM or SIGINT; then running "
+     "answers may\n"
+     "finish within --drain-timeout. A second signal ends at once.",
+     "tidepool serve --model model.gguf"},
+    {Command::kFront, "front", "the half of serve that clients talk to; sends work to workers",
+     "Holds the sessions and no model. Workers may come and go.",
+     "tidepool front --worker 10.0.0.2:50061 --worker 10.0.0.3:50061"},
+    {Command::kWorker, "worker", "the half of serve that runs the model; serves fronts only", "",
+     "tidepool worker --model model.gguf --listen 127.0.0.1:50061"},
+    {Command::kGenerate, "generate", "stream one answer to the terminal",
+     "In this process (--model) or from a server (--server).",
+     "tidepool generate --model model.gguf --prompt \"The sky is\" --max-tokens 16"},
+    {Command::kChat, "chat", "keep a conversation on the terminal",
+     "One line is one message. Ctrl-C stops an answer; /exit or end of input ends the program.",
+     "tidepool chat --server 127.0.0.1:50051 --session notes"},
+    {Command::kLogits, "logits", "write the logits that follow given tokens", "",
+     "tidepool logits --model model.gguf --tokens 1,2,3 --all --out logits.npy"},
+    {Command::kTokenize, "tokenize", "text to token ids", "",
+     "tidepool tokenize --model model.gguf --text \"The sky is\""},
+    {Command::kDetokenize, "detokenize", "token ids to text", "",
+     "tidepool detokenize --model model.gguf --tokens 504,6376"},
+    {Command::kInspect, "inspect", "what a model file holds, and what fits where", "",
+     "tidepool inspect --model model.gguf"},
+    {Command::kStats, "stats", "live view of a running server", "",
+     "tidepool stats --server 127.0.0.1:50051 --once"},
+    {Command::kBench, "bench", "measure prefill, decode and batched decode of a model",
+     "pp512 is a prompt of 512 tokens, tg128 makes 128 tokens one by one, tg128@8 does so for 8\n"
+     "sequences at once and counts the tokens of all. What runs is the model's forward pass with\n"
+     "its logits, from an empty KV, as in llama-bench: no tokenizer, sampler or server. Shown are\n"
+     "the median of the repetitions and their extremes, the bytes that a token has to read at\n"
+     "least (weights and experts once a pass, KV once a sequence), and which share of this\n"
+     "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB with the same\n"
+     "threads, measured last. Lists and repeated flags multiply the tests.",
+     "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},
+};
+
+constexpr absl::string_view kFutureFlags[] = {
+    "admin-listen",
+    "auth-token-file",
+    "cache-dir",
+    "expert-memory",
+    "http",
+    "kv-disk",
+    "max-experts-per-layer",
+    "offload-policy",
+    "orphan-ttl",
+    "prefetch",
+    "probe-listen",
+    "rank",
+    "ranks",
+    "refresh-interval",
+    "rendezvous",
+    "request-ttl",
+    "reserve-memory",
+    "stall-timeout",
+    "store-unsafe",
+    "tls-cert",
+    "tls-client-ca",
+    "tls-key",
+    "trace-experts",
+    "workers",
+};
+constexpr absl::string_view kFutureCommands[] = {
+    "pack", "perplexity", "quantize", "replay", "sessions", "token",
+};
+
+}  // namespace
+
+absl::Span<const CommandSpec> Commands() { return kCommands; }
+
+const CommandSpec& SpecOf(Command command) {
+  const CommandSpec& spec = kCommands[static_cast<int>(command)];
+  CHECK(spec.command == command);
+  return spec;
+}
+
+absl::Span<const absl::string_view> FutureFlags() { return kFutureFlags; }
+absl::Span<const absl::string_view> FutureCommands() { return kFutureCommands; }
+
+}  // namespace tidepool::service
