@@ -13,7 +13,7 @@ namespace tidepool::kernels {
 
 // A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight,
 // whose 32 output columns are also one int8 block of the next activation.
-inline constexpr int kTileRows = 12;
+inline constexpr int kTileRows = 24;
 inline constexpr int kTilePanels = 4;
 inline constexpr int kTileCols = kTilePanels * kPanelRows;
 

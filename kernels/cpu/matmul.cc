@@ -60,17 +60,14 @@ void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
   }
 }
 
-// One row of a tile into its place: bias after the chain, then the store.
-void StoreRow(const MatMulTarget& target, int64_t column, int64_t cols, const float* tile,
-              float* out) {
-  if (target.bias.empty() && target.store == Store::kReplace) {
+// One row of a tile, which it may change, into its place: bias after the chain, then the store.
+void StoreRow(const CpuContext& context, const MatMulTarget& target, int64_t column, int64_t cols,
+              float* tile, float* out) {
+  if (!target.bias.empty()) context.kernels->add(target.bias.data() + column, cols, tile);
+  if (target.store == Store::kAdd) {
+    context.kernels->add(tile, cols, out);
+  } else {
     std::copy_n(tile, cols, out);
-    return;
-  }
-  const float* bias = target.bias.empty() ? nullptr : target.bias.data() + column;
-  for (int64_t c = 0; c < cols; ++c) {
-    const float value = bias == nullptr ? tile[c] : tile[c] + bias[c];
-    out[c] = target.store == Store::kAdd ? out[c] + value : value;
   }
 }
 
@@ -83,7 +80,8 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   ForRowTiles(begin, end, [&](int64_t first, int rows) {
     ComputeTile(context, target.weight, group, {x}, first, rows, tile);
     for (int r = 0; r < rows; ++r) {
-      StoreRow(target, column, cols, tile + r * kTileCols, target.out.Row(first + r) + column);
+      StoreRow(context, target, column, cols, tile + r * kTileCols,
+               target.out.Row(first + r) + column);
     }
   });
 }
