@@ -36,14 +36,16 @@ absl::Status Validate(const TransformerModel& model, absl::Span<const int32_t> t
   return absl::OkStatus();
 }
 
-// The rows of the chunk whose logits are wanted.
-std::vector<int32_t> WantedRows(LogitRows wanted, int64_t rows, bool is_last) {
-  if (wanted == LogitRows::kLast) {
+// The rows of the chunk [first, first + rows) whose logits are wanted.
+std::vector<int32_t> WantedRows(const LogitsOptions& options, int64_t first, int64_t rows,
+                                bool is_last) {
+  if (options.rows == LogitRows::kLast) {
     return is_last ? std::vector<int32_t>{static_cast<int32_t>(rows - 1)} : std::vector<int32_t>();
   }
-  std::vector<int32_t> all(rows);
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  const int64_t skipped = std::clamp<int64_t>(options.first_position - first, 0, rows);
+  std::vector<int32_t> wanted(rows - skipped);
+  std::iota(wanted.begin(), wanted.end(), static_cast<int32_t>(skipped));
+  return wanted;
 }
 
 int64_t ChunkRows(const TransformerModel& model, int64_t tokens, const LogitsOptions& options) {
@@ -86,7 +88,7 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
     Span& span = batch.spans[0];
     span.first_slot = first;
     span.token_ids.assign(tokens.begin() + first, tokens.begin() + first + rows);
-    span.logit_rows = WantedRows(options.rows, rows, first + rows == total);
+    span.logit_rows = WantedRows(options, first, rows, first + rows == total);
     span.blocks = kv.blocks(0);
     ASSIGN_OR_RETURN(const StepOutput step, model->Forward(batch, kv.view(), &workspace));
     RETURN_IF_ERROR(observed);

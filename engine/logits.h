@@ -30,6 +30,8 @@ struct LogitsOptions {
   // logits would fill more than 64 MiB.
   int64_t chunk_rows = 512;
   LogitRows rows = LogitRows::kLast;
+  // With kAll: those of this position and behind it only.
+  int64_t first_position = 0;
   PartSink parts;  // may be empty
 };
 

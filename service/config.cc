@@ -86,6 +86,24 @@ absl::Status MissingValue(Command command, absl::string_view complaint) {
       absl::StrCat(spelling, " needs a value, as in ", spelling, " ", flag->metavar));
 }
 
+// Gives plain words to the flags that the command also takes by position, in their order, as far as
+// those are not given by name. Returns the others.
+std::vector<std::string> TakePositionals(Command command, const std::vector<std::string>& words,
+                                         RawValues* values) {
+  std::vector<std::string> others;
+  const absl::Span<const absl::string_view> names = SpecOf(command).positionals;
+  auto name = names.begin();
+  for (const std::string& word : words) {
+    while (name != names.end() && values->count(std::string(*name)) > 0) ++name;
+    if (name == names.end() || (word.size() > 1 && word[0] == '-')) {
+      others.push_back(word);
+    } else {
+      (*values)[std::string(*name++)] = {word};
+    }
+  }
+  return others;
+}
+
 // Reads the flags of one command. CLI11 knows how arguments are cut; names, values and errors are
 // ours.
 absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::string> args) {
@@ -127,7 +145,7 @@ absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::strin
     }
   }
   // --help answers whatever else stands on the line.
-  const std::vector<std::string> extras = app.remaining();
+  const std::vector<std::string> extras = TakePositionals(command, app.remaining(), &values);
   if (!extras.empty() && values.count("help") == 0) return StrayArgument(command, extras.front());
   return values;
 }
@@ -244,6 +262,13 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
       return Need(!config.tokens.empty(), "--tokens IDS is missing");
     case Command::kBench:
       return ValidateBench(config);
+    case Command::kQuantize:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "the model to read is missing"));
+      RETURN_IF_ERROR(Need(!config.out.empty(), "the file to write is missing"));
+      return Need(!config.type.empty(), "--type TYPE is missing, as in --type Q4_K");
+    case Command::kPerplexity:
+      RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+      return Need(config.file.has_value(), "--file FILE is missing: the text to score");
     case Command::kInspect:
       return Need(!config.model.empty(), "--model FILE is missing");
     case Command::kStats:
@@ -256,6 +281,7 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
 absl::Status FillDefaults(const Environment& environment, Config* config) {
   if (config->command == Command::kStats && config->server.empty())
     config->server = "127.0.0.1:50051";
+  if (config->command == Command::kPerplexity && config->context == 0) config->context = 512;
   BenchFlags& bench = config->bench;
   if (bench.prompt_tokens.empty()) bench.prompt_tokens = {512};
   if (bench.output_tokens.empty()) bench.output_tokens = {128};

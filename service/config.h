@@ -31,8 +31,10 @@ enum class Command : uint8_t {
   kInspect,
   kStats,
   kBench,
+  kQuantize,
+  kPerplexity,
 };
-inline constexpr int kCommandCount = 11;
+inline constexpr int kCommandCount = 13;
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -111,6 +113,13 @@ struct Config {
   int64_t chunk = 512;
 
   BenchFlags bench;
+
+  // quantize; it writes to `out`.
+  std::string type;
+  std::string head_type;  // empty: chosen for the type
+  bool force = false;
+
+  int64_t chunks = 0;  // perplexity: how many at most; 0: all
 
   bool once = false;  // stats: one reading
   LogLevel log_level = LogLevel::kInfo;

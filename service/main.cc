@@ -42,6 +42,10 @@ absl::Status Run(const Config& config, Console* console) {
       return RunStats(config, console);
     case Command::kBench:
       return RunBench(config, console);
+    case Command::kQuantize:
+      return RunQuantize(config, console);
+    case Command::kPerplexity:
+      return RunPerplexity(config, console);
   }
   return absl::InternalError("unknown command");
 }

@@ -1,8 +1,8 @@
 #include "engine/checkpoint/dequantize.h"
 
-#include <array>
 #include <cstdint>
 
+#include "engine/checkpoint/block_values.h"
 #include "kernels/base/check.h"
 #include "kernels/math.h"
 
@@ -27,13 +27,6 @@ float Half(Bytes at) { return F16ToF32(Load<uint16_t>(at)); }
 
 // Element j of 16 bytes of nibbles: low halves first, then high halves.
 int Nibble(Bytes quants, int j) { return j < 16 ? quants[j] & 15 : quants[j - 16] >> 4; }
-
-// Values of IQ4_NL's and IQ4_XS's four-bit codes.
-constexpr std::array<int8_t, 16> kIq4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
-// Twice the values of E2M1, the four-bit float of MXFP4 and NVFP4; scales are halved in turn.
-constexpr std::array<int8_t, 16> kE2M1Doubled = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                 0, -1, -2, -3, -4, -6, -8, -12};
 
 void DequantizeF32(Bytes block, float* out) { *out = Load<float>(block); }
 void DequantizeF16(Bytes block, float* out) { *out = Half(block); }
@@ -186,11 +179,6 @@ void DequantizeIQ4_XS(Bytes block, float* out) {
       out[32 * b + j] = step * static_cast<float>(kIq4Values[Nibble(quants + 16 * b, j)]);
     }
   }
-}
-
-// Half of 2^(e - 127); the two smallest are subnormal.
-float HalfOfE8M0(int e) {
-  return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
 void DequantizeMXFP4(Bytes block, float* out) {

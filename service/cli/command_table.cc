@@ -4,6 +4,8 @@
 namespace tidepool::service {
 namespace {
 
+constexpr absl::string_view kInAndOut[] = {"model", "out"};
+
 constexpr CommandSpec kCommands[] = {
     {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
      "Loads the model, prints its endpoints, and serves until SIGTERM or SIGINT; then running "
@@ -40,6 +42,24 @@ constexpr CommandSpec kCommands[] = {
      "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB with the same\n"
      "threads, measured last. Lists and repeated flags multiply the tests.",
      "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},
+    {Command::kQuantize, "quantize", "write a model as a GGUF file of another weight type",
+     "Matrices take the type; norms, biases and routers stay as they are. The output head (or the\n"
+     "embedding that serves as one) takes --head-type. Where a type's blocks do not divide a\n"
+     "tensor's rows, Q4_K becomes Q5_0, Q5_K becomes Q5_1, Q6_K becomes Q8_0, others F16; the\n"
+     "report names them. Scales are searched for the least squared error. Start from F32, F16 or\n"
+     "BF16 where you can: what an earlier quantisation lost does not come back. Memory taken does\n"
+     "not grow with the model, and the file appears only when it is complete.",
+     "tidepool quantize model-f16.gguf model-q4_k.gguf --type Q4_K", kInAndOut},
+    {Command::kPerplexity, "perplexity", "how well a model predicts a text",
+     "As llama.cpp's tool of that name, so that figures compare: the text, with the model's BOS "
+     "in\n"
+     "front if it has that habit, is cut into chunks of --context tokens; the first token of each\n"
+     "chunk gives way to BOS, under the same condition; tokens of a chunk's second half are "
+     "scored\n"
+     "with all that precedes them in the chunk. Perplexity is exp of the mean negative log\n"
+     "likelihood; behind +/- stands its standard error. The text needs two chunks at least; the\n"
+     "rest behind the last whole chunk is left out.",
+     "tidepool perplexity --model model.gguf --file text.txt"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {
@@ -69,7 +89,10 @@ constexpr absl::string_view kFutureFlags[] = {
     "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
-    "pack", "perplexity", "quantize", "replay", "sessions", "token",
+    "pack",
+    "replay",
+    "sessions",
+    "token",
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ absl::Status RunTokenize(const Config& config, Console* console);
 absl::Status RunDetokenize(const Config& config, Console* console);
 absl::Status RunInspect(const Config& config, Console* console);
 absl::Status RunBench(const Config& config, Console* console);
+absl::Status RunQuantize(const Config& config, Console* console);
+absl::Status RunPerplexity(const Config& config, Console* console);
 absl::Status RunLogits(const Config& config, Console* console);
 // serve, front and worker; returns after SIGTERM or SIGINT, when everything has ended.
 absl::Status RunServing(const Config& config, Console* console);

@@ -22,9 +22,10 @@ constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
 constexpr CommandSet kTalking = Bit(Command::kGenerate) | Bit(Command::kChat);
 constexpr CommandSet kEngine = Bit(Command::kServe) | Bit(Command::kWorker) | kTalking;
-constexpr CommandSet kRunning = kEngine | Bit(Command::kLogits) | Bit(Command::kBench);
-constexpr CommandSet kReading =
-    kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) | Bit(Command::kInspect);
+constexpr CommandSet kRunning =
+    kEngine | Bit(Command::kLogits) | Bit(Command::kBench) | Bit(Command::kPerplexity);
+constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) |
+                                Bit(Command::kInspect) | Bit(Command::kQuantize);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
 
 // Setters. Each makes the flag's value, or the reason why it is none.
@@ -256,6 +257,10 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kGenerate), kValue, SetString<&Config::file>},
     {"file", 'f', kInput, "FILE", "stdin", "read the text from a file", Bit(Command::kTokenize),
      kValue, SetString<&Config::file>},
+    {"file", 'f', kInput, "FILE", "", "the text, UTF-8; - is stdin", Bit(Command::kPerplexity),
+     kValue, SetString<&Config::file>},
+    {"chunks", 0, kInput, "N", "all", "score so many chunks at most", Bit(Command::kPerplexity),
+     kValue, SetInteger<&Config::chunks, 1, (int64_t{1} << 31)>},
     {"tokens", 0, kInput, "IDS", "", "token ids, such as 1,2,3",
      Bit(Command::kGenerate) | Bit(Command::kLogits) | Bit(Command::kDetokenize), kValue,
      SetTokens},
@@ -270,11 +275,13 @@ constexpr FlagSpec kFlags[] = {
     {"model", 'm', kModel, "FILE", "", "the model, a GGUF file (of a split one: any part)",
      kReading, kValue, SetString<&Config::model>},
     {"threads", 't', kModel, "N", "the CPUs that this process may use",
-     "threads that compute; results do not depend on it", kRunning, kValue,
-     SetInteger<&Config::threads, 1, 1024>},
+     "threads that compute; results do not depend on it", kRunning | Bit(Command::kQuantize),
+     kValue, SetInteger<&Config::threads, 1, 1024>},
     {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
      "most tokens of one sequence, prompt and output together", kEngine, kValue,
      SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
+    {"context", 'c', kModel, "N", "512", "tokens of one chunk", Bit(Command::kPerplexity), kValue,
+     SetInteger<&Config::context, 4, (int64_t{1} << 31)>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB", "memory for the KV cache of all sequences", kEngine,
      kValue, SetKvMemory},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
@@ -367,6 +374,16 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},
     {"out", 'o', kResult, "FILE", "", "where to write the logits, as .npy float32",
      Bit(Command::kLogits), kValue, SetString<&Config::out>},
+    {"out", 'o', kResult, "FILE", "", "the GGUF file to write; also the second plain word",
+     Bit(Command::kQuantize), kValue, SetString<&Config::out>},
+    {"type", 0, kResult, "TYPE", "",
+     "of the matrices: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, IQ4_NL, "
+     "MXFP4",
+     Bit(Command::kQuantize), kValue, SetString<&Config::type>},
+    {"head-type", 0, kResult, "TYPE", "Q6_K where --type has fewer bits, else --type",
+     "of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
+    {"force", 0, kResult, "", "off", "replace a file that is there already",
+     Bit(Command::kQuantize), kSwitch, SetSwitch<&Config::force>},
     {"dump", 0, kResult, "DIR", "", "also write each layer's output there, as .npy float32",
      Bit(Command::kLogits), kValue, SetString<&Config::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",

@@ -22,6 +22,8 @@ struct CommandSpec {
   absl::string_view summary;  // one line
   absl::string_view details;  // what --help says below the summary
   absl::string_view example;
+  // Flags whose values may also stand alone, in this order.
+  absl::Span<const absl::string_view> positionals = {};
 };
 
 enum class FlagKind : uint8_t {

@@ -1,0 +1,245 @@
+#include "engine/checkpoint/gguf_file_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/gguf_parser.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr uint32_t kVersion = 3;
+constexpr size_t kMaxNameBytes = 63;
+
+template <typename T>
+std::string Scalar(T value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::string TypeTag(GgufValueType type) { return Scalar(static_cast<uint32_t>(type)); }
+
+std::string Text(absl::string_view text) {
+  return absl::StrCat(Scalar(static_cast<uint64_t>(text.size())), text);
+}
+
+std::string ArrayTag(GgufValueType type, uint64_t count) {
+  return absl::StrCat(TypeTag(GgufValueType::kArray), TypeTag(type), Scalar(count));
+}
+
+// Bytes that the values of an entry take in its file.
+size_t ValueBytes(const GgufEntry& entry) {
+  if (entry.type != GgufValueType::kString) return entry.count * ScalarBytes(entry.type);
+  size_t bytes = 0;
+  for (uint64_t i = 0; i < entry.count; ++i) {
+    bytes += sizeof(uint64_t) + LoadScalar<uint64_t>(entry.data + bytes);
+  }
+  return bytes;
+}
+
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+GgufMetadata& GgufMetadata::Set(absl::string_view key, std::string value) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  if (found != entries_.end()) {
+    found->value = std::move(value);
+  } else {
+    entries_.push_back({std::string(key), std::move(value)});
+  }
+  return *this;
+}
+
+GgufMetadata& GgufMetadata::SetU32(absl::string_view key, uint32_t value) {
+  if (key == "general.alignment") alignment_ = value;
+  return Set(key, TypeTag(GgufValueType::kUint32) + Scalar(value));
+}
+
+GgufMetadata& GgufMetadata::SetF32(absl::string_view key, float value) {
+  return Set(key, TypeTag(GgufValueType::kFloat32) + Scalar(value));
+}
+
+GgufMetadata& GgufMetadata::SetBool(absl::string_view key, bool value) {
+  return Set(key, TypeTag(GgufValueType::kBool) + Scalar(static_cast<uint8_t>(value)));
+}
+
+GgufMetadata& GgufMetadata::SetString(absl::string_view key, absl::string_view value) {
+  return Set(key, TypeTag(GgufValueType::kString) + Text(value));
+}
+
+GgufMetadata& GgufMetadata::SetStrings(absl::string_view key,
+                                       absl::Span<const std::string> values) {
+  std::string bytes = ArrayTag(GgufValueType::kString, values.size());
+  for (const std::string& value : values) bytes += Text(value);
+  return Set(key, std::move(bytes));
+}
+
+GgufMetadata& GgufMetadata::SetI32s(absl::string_view key, absl::Span<const int32_t> values) {
+  std::string bytes = ArrayTag(GgufValueType::kInt32, values.size());
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t));
+  return Set(key, std::move(bytes));
+}
+
+GgufMetadata& GgufMetadata::Copy(const GgufEntry& entry) {
+  std::string bytes = entry.is_array ? ArrayTag(entry.type, entry.count) : TypeTag(entry.type);
+  bytes.append(reinterpret_cast<const char*>(entry.data), ValueBytes(entry));
+  if (entry.key == "general.alignment") alignment_ = LoadScalar<uint32_t>(entry.data);
+  return Set(entry.key, std::move(bytes));
+}
+
+std::string GgufMetadata::Bytes() const {
+  std::string bytes;
+  for (const Entry& entry : entries_) absl::StrAppend(&bytes, Text(entry.key), entry.value);
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<GgufFileWriter>> GgufFileWriter::Create(
+    const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensorPlan> tensors,
+    ExistingFile existing) {
+  struct stat found;
+  if (stat(path.c_str(), &found) == 0) {
+    // Renaming over a device or a pipe would replace it.
+    if (!S_ISREG(found.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot write ", path, ": it is there already and not a regular file"));
+    }
+    if (existing == ExistingFile::kRefuse) {
+      return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+    }
+  }
+  std::unique_ptr<GgufFileWriter> writer(
+      new GgufFileWriter(path, existing, metadata.alignment(), std::move(tensors)));
+  RETURN_IF_ERROR(writer->Open(writer->Header(metadata)));
+  return writer;
+}
+
+GgufFileWriter::GgufFileWriter(std::string path, ExistingFile existing, uint32_t alignment,
+                               std::vector<GgufTensorPlan> tensors)
+    : path_(std::move(path)),
+      partial_path_(absl::StrCat(path_, ".", getpid(), ".partial")),
+      existing_(existing),
+      alignment_(alignment),
+      tensors_(std::move(tensors)) {}
+
+GgufFileWriter::~GgufFileWriter() {
+  if (file_ < 0) return;
+  close(file_);
+  unlink(partial_path_.c_str());
+}
+
+std::string GgufFileWriter::Header(const GgufMetadata& metadata) const {
+  std::string header =
+      absl::StrCat(Scalar(kMagic), Scalar(kVersion), Scalar(static_cast<uint64_t>(tensors_.size())),
+                   Scalar(static_cast<uint64_t>(metadata.size())), metadata.Bytes());
+  uint64_t offset = 0;
+  for (const GgufTensorPlan& tensor : tensors_) {
+    CHECK(!tensor.name.empty() && tensor.name.size() <= kMaxNameBytes) << tensor.name;
+    CHECK_EQ(tensor.dims[0] % TypeInfo(tensor.type).block_elements, 0) << tensor.name;
+    absl::StrAppend(&header, Text(tensor.name), Scalar(static_cast<uint32_t>(tensor.dim_count)));
+    for (int i = 0; i < tensor.dim_count; ++i) {
+      absl::StrAppend(&header, Scalar(static_cast<uint64_t>(tensor.dims[i])));
+    }
+    absl::StrAppend(&header, Scalar(static_cast<uint32_t>(tensor.type)), Scalar(offset));
+    offset += RoundUp(tensor.bytes(), alignment_);
+  }
+  return header;
+}
+
+absl::Status GgufFileWriter::Open(const std::string& header) {
+  file_bytes_ = RoundUp(header.size(), alignment_);
+  for (const GgufTensorPlan& tensor : tensors_) file_bytes_ += RoundUp(tensor.bytes(), alignment_);
+  file_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file_ < 0) return Error(errno);
+  // A disk that is too full says so now and not after an hour. Where the file system cannot tell,
+  // writing finds out.
+  if (fallocate(file_, 0, 0, static_cast<off_t>(file_bytes_)) != 0 &&
+      (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
+    return Error(errno);
+  }
+  RETURN_IF_ERROR(Write(header.data(), header.size()));
+  RETURN_IF_ERROR(Pad());
+  if (!tensors_.empty()) left_ = tensors_.front().bytes();
+  return absl::OkStatus();
+}
+
+absl::Status GgufFileWriter::Error(int error) const {
+  const std::string message =
+      absl::StrCat("cannot write ", path_, " (", file_bytes_, " bytes): ", std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(message);
+  }
+  return absl::Status(absl::ErrnoToStatus(error, "").code(), message);
+}
+
+absl::Status GgufFileWriter::Write(const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = write(file_, at, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Error(errno);
+    at += written;
+    bytes -= written;
+    position_ += written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GgufFileWriter::Pad() {
+  const std::string zeros(RoundUp(position_, alignment_) - position_, '\0');
+  return Write(zeros.data(), zeros.size());
+}
+
+absl::Status GgufFileWriter::Append(absl::Span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    CHECK(tensor_ < tensors_.size()) << "more data than tensors";
+    const size_t count = std::min<uint64_t>(bytes.size(), left_);
+    RETURN_IF_ERROR(Write(bytes.data(), count));
+    bytes.remove_prefix(count);
+    left_ -= count;
+    if (left_ > 0) continue;
+    RETURN_IF_ERROR(Pad());
+    if (++tensor_ < tensors_.size()) left_ = tensors_[tensor_].bytes();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GgufFileWriter::Finish() {
+  CHECK(tensor_ == tensors_.size()) << "data of " << tensors_[tensor_].name << " is missing";
+  // Durable before it replaces anything.
+  if (fsync(file_) != 0) return Error(errno);
+  if (close(std::exchange(file_, -1)) != 0) {
+    const absl::Status status = Error(errno);
+    unlink(partial_path_.c_str());
+    return status;
+  }
+  if (Place()) return absl::OkStatus();
+  const absl::Status status = Error(errno);
+  unlink(partial_path_.c_str());
+  return status;
+}
+
+bool GgufFileWriter::Place() const {
+  if (existing_ == ExistingFile::kRefuse) {
+    // Not over what came into being meanwhile.
+    if (renameat2(AT_FDCWD, partial_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) ==
+        0) {
+      return true;
+    }
+    if (errno != EINVAL) return false;  // else the file system cannot tell
+  }
+  return std::rename(partial_path_.c_str(), path_.c_str()) == 0;
+}
+
+}  // namespace tidepool::engine

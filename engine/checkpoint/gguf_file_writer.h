@@ -1,0 +1,128 @@
+// GgufFileWriter: writes a GGUF v3 file, whose tensors' data may be larger than memory.
+//
+//   GgufMetadata metadata;
+//   metadata.SetString("general.architecture", "llama").SetU32("llama.block_count", 2);
+//   ASSIGN_OR_RETURN(std::unique_ptr<GgufFileWriter> writer,
+//                    GgufFileWriter::Create("out.gguf", metadata, {{"output.weight", ...}}, {}));
+//   RETURN_IF_ERROR(writer->Append(bytes));  // the tensors' data, in order, in pieces of any size
+//   RETURN_IF_ERROR(writer->Finish());
+//
+// The file appears under its name when it is complete, and not at all otherwise.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/checkpoint/ggml_type.h"
+#include "engine/checkpoint/gguf.h"
+
+namespace tidepool::engine {
+
+// Keys and values in the order in which they were first set; setting a key again replaces its
+// value. Thread-compatible.
+class GgufMetadata {
+ public:
+  GgufMetadata& SetU32(absl::string_view key, uint32_t value);
+  GgufMetadata& SetF32(absl::string_view key, float value);
+  GgufMetadata& SetBool(absl::string_view key, bool value);
+  GgufMetadata& SetString(absl::string_view key, absl::string_view value);
+  GgufMetadata& SetStrings(absl::string_view key, absl::Span<const std::string> values);
+  GgufMetadata& SetI32s(absl::string_view key, absl::Span<const int32_t> values);
+  // The entry of another file, of whatever type.
+  GgufMetadata& Copy(const GgufEntry& entry);
+
+  size_t size() const { return entries_.size(); }
+  // What general.alignment says, or the format's default.
+  uint32_t alignment() const { return alignment_; }
+  // All entries as the file has them.
+  std::string Bytes() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    std::string value;  // type and value
+  };
+  GgufMetadata& Set(absl::string_view key, std::string value);
+
+  std::vector<Entry> entries_;
+  uint32_t alignment_ = 32;
+};
+
+// A tensor to be written. dims[0] is the fastest.
+struct GgufTensorPlan {
+  std::string name;
+  GgmlType type = GgmlType::kF32;
+  int dim_count = 1;
+  std::array<int64_t, 4> dims = {1, 1, 1, 1};
+
+  int64_t rows() const { return dims[1] * dims[2] * dims[3]; }
+  uint64_t row_bytes() const {
+    return dims[0] / TypeInfo(type).block_elements * TypeInfo(type).block_bytes;
+  }
+  uint64_t bytes() const { return rows() * row_bytes(); }
+};
+
+// What happens to a file that is there already.
+enum class ExistingFile : uint8_t { kRefuse, kReplace };
+
+// Thread-compatible. Destroyed before Finish, it leaves nothing behind.
+class GgufFileWriter {
+ public:
+  // Writes the header, and takes the space of the whole file where the file system can. Errors:
+  // ALREADY_EXISTS, RESOURCE_EXHAUSTED (the disk is too full; the message has the bytes needed),
+  // INVALID_ARGUMENT (a folder or a device in the way), NOT_FOUND, PERMISSION_DENIED. Requires:
+  // rows of whole blocks, names of at most 63 bytes.
+  static absl::StatusOr<std::unique_ptr<GgufFileWriter>> Create(const std::string& path,
+                                                                const GgufMetadata& metadata,
+                                                                std::vector<GgufTensorPlan> tensors,
+                                                                ExistingFile existing);
+  ~GgufFileWriter();
+  GgufFileWriter(const GgufFileWriter&) = delete;
+  GgufFileWriter& operator=(const GgufFileWriter&) = delete;
+
+  // The next bytes of the tensors' data, without the padding between them. Requires that they
+  // belong to tensors that were announced.
+  absl::Status Append(absl::Span<const std::byte> bytes);
+
+  // Requires that all data was appended. Nothing may be called afterwards.
+  absl::Status Finish();
+
+  uint64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  GgufFileWriter(std::string path, ExistingFile existing, uint32_t alignment,
+                 std::vector<GgufTensorPlan> tensors);
+
+  std::string Header(const GgufMetadata& metadata) const;
+  absl::Status Open(const std::string& header);
+  absl::Status Write(const void* data, size_t bytes);
+  // Fills up to the next multiple of the alignment.
+  absl::Status Pad();
+  // Gives the complete file its name; false and errno when that fails.
+  bool Place() const;
+  absl::Status Error(int error) const;
+
+  const std::string path_;
+  const std::string partial_path_;
+  const ExistingFile existing_;
+  const uint64_t alignment_;
+  const std::vector<GgufTensorPlan> tensors_;
+  uint64_t file_bytes_ = 0;
+  uint64_t position_ = 0;  // in the file
+  size_t tensor_ = 0;      // whose data comes next
+  uint64_t left_ = 0;      // of that tensor's bytes
+  int file_ = -1;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_

@@ -1,0 +1,251 @@
+#include "engine/checkpoint/requantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/dequantize.h"
+#include "engine/checkpoint/quantize.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/thread_pool.h"
+
+namespace tidepool::engine {
+namespace {
+
+// Float32 bytes of the rows that are on their way at a time.
+constexpr int64_t kChunkBytes = 16 << 20;
+constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
+
+double BitsPerElement(GgmlType type) {
+  return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
+}
+
+// Whether the tensor is one that changes its type.
+bool IsMatrixOfWeights(const GgufTensor& tensor) {
+  if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
+  if (!absl::EndsWith(tensor.name, ".weight")) return false;
+  // Small, and decisive: a router's rounding changes which experts are chosen.
+  for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
+    if (absl::StrContains(tensor.name, part)) return false;
+  }
+  return true;
+}
+
+GgmlType FittingType(GgmlType wanted, int64_t columns) {
+  const auto divides = [&](GgmlType type) { return columns % TypeInfo(type).block_elements == 0; };
+  if (divides(wanted)) return wanted;
+  const GgmlType smaller_blocks = wanted == GgmlType::kQ4_K   ? GgmlType::kQ5_0
+                                  : wanted == GgmlType::kQ5_K ? GgmlType::kQ5_1
+                                                              : GgmlType::kQ8_0;
+  return divides(smaller_blocks) ? smaller_blocks : GgmlType::kF16;
+}
+
+// The number that llama.cpp's files use for "mostly this type".
+uint32_t FileType(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF32:
+      return 0;
+    case GgmlType::kF16:
+      return 1;
+    case GgmlType::kQ4_0:
+      return 2;
+    case GgmlType::kQ4_1:
+      return 3;
+    case GgmlType::kQ8_0:
+      return 7;
+    case GgmlType::kQ5_0:
+      return 8;
+    case GgmlType::kQ5_1:
+      return 9;
+    case GgmlType::kQ4_K:
+      return 14;
+    case GgmlType::kQ5_K:
+      return 16;
+    case GgmlType::kQ6_K:
+      return 18;
+    case GgmlType::kIQ4_NL:
+      return 25;
+    case GgmlType::kBF16:
+      return 32;
+    default:
+      return 38;  // MXFP4
+  }
+}
+
+GgufMetadata MetadataFor(const GgufFile& file, GgmlType type) {
+  GgufMetadata metadata;
+  for (const GgufEntry& entry : file.metadata()) {
+    if (!absl::StartsWith(entry.key, "split.")) metadata.Copy(entry);
+  }
+  metadata.SetU32("general.file_type", FileType(type));
+  metadata.SetU32("general.quantization_version", 2);
+  return metadata;
+}
+
+// Checks and converts rows of one tensor, some at a time. Thread-safe.
+class RowConverter {
+ public:
+  RowConverter(const GgufTensor& tensor, GgmlType to)
+      : from_(tensor.type),
+        to_(to),
+        columns_(tensor.dims[0]),
+        row_bytes_(static_cast<int64_t>(tensor.row_bytes())),
+        out_row_bytes_(columns_ / TypeInfo(to).block_elements * TypeInfo(to).block_bytes),
+        largest_(from_ == to ? std::numeric_limits<float>::max() : LargestQuantizable(to)),
+        data_(tensor.data) {}
+
+  int64_t out_row_bytes() const { return out_row_bytes_; }
+  // The first row that cannot be written, or kNoBadRow.
+  int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
+
+  void Convert(int64_t row, std::byte* out) {
+    std::vector<float> values(columns_);
+    Dequantize(from_, data_ + row * row_bytes_, absl::MakeSpan(values));
+    // A NaN is not at most anything.
+    const bool fits = std::all_of(values.begin(), values.end(),
+                                  [&](float value) { return std::abs(value) <= largest_; });
+    if (!fits) {
+      LowerBadRow(row);
+    } else if (from_ == to_) {
+      std::copy_n(data_ + row * row_bytes_, row_bytes_, out);
+    } else {
+      Quantize(to_, values, out);
+    }
+  }
+
+ private:
+  void LowerBadRow(int64_t row) {
+    int64_t seen = bad_row_.load(std::memory_order_relaxed);
+    while (row < seen && !bad_row_.compare_exchange_weak(seen, row, std::memory_order_relaxed)) {
+    }
+  }
+
+  const GgmlType from_;
+  const GgmlType to_;
+  const int64_t columns_;
+  const int64_t row_bytes_;
+  const int64_t out_row_bytes_;
+  const float largest_;
+  const std::byte* const data_;
+  std::atomic<int64_t> bad_row_{kNoBadRow};
+};
+
+absl::Status BadRow(const GgufFile& file, const GgufTensor& tensor, int64_t row, GgmlType to) {
+  std::vector<float> values(tensor.dims[0]);
+  Dequantize(tensor.type, tensor.data + row * tensor.row_bytes(), absl::MakeSpan(values));
+  for (const float value : values) {
+    if (std::isfinite(value)) continue;
+    return file.Error(tensor.name, absl::StrCat("row ", row,
+                                                " holds a NaN or an infinity, expected finite "
+                                                "numbers"));
+  }
+  return file.Error(tensor.name, absl::StrCat("row ", row, " holds numbers above ",
+                                              LargestQuantizable(to), ", the most that ",
+                                              GgmlTypeName(to), " can hold; take BF16 or F32"));
+}
+
+// Writes one tensor; `progress` gets the bytes of it read so far.
+absl::Status WriteTensor(const GgufFile& file, const GgufTensor& tensor, GgmlType to,
+                         const std::function<absl::Status(uint64_t tensor_bytes)>& progress,
+                         base::ThreadPool* pool, GgufFileWriter* writer) {
+  RowConverter converter(tensor, to);
+  const int64_t row_floats = tensor.dims[0] * static_cast<int64_t>(sizeof(float));
+  const int64_t chunk = std::max<int64_t>(1, kChunkBytes / row_floats);
+  const int64_t grain = std::max<int64_t>(1, chunk / (8 * pool->threads()));
+  std::vector<std::byte> out(std::min(chunk, tensor.rows()) * converter.out_row_bytes());
+  for (int64_t first = 0; first < tensor.rows(); first += chunk) {
+    RETURN_IF_ERROR(progress(first * tensor.row_bytes()));
+    const int64_t rows = std::min(chunk, tensor.rows() - first);
+    pool->ParallelFor(rows, grain, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        converter.Convert(first + row, out.data() + row * converter.out_row_bytes());
+      }
+    });
+    if (converter.bad_row() != kNoBadRow) return BadRow(file, tensor, converter.bad_row(), to);
+    RETURN_IF_ERROR(
+        writer->Append(absl::MakeConstSpan(out.data(), rows * converter.out_row_bytes())));
+    file.DropPages(tensor.data + first * tensor.row_bytes(), rows * tensor.row_bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReadable(const GgufFile& file) {
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (CanDequantize(tensor.type)) continue;
+    return file.Error(tensor.name, absl::StrCat("type ", GgmlTypeName(tensor.type),
+                                                " cannot be read, expected a float type, Q4_0 to "
+                                                "Q8_0, a K-quant, IQ4, MXFP4 or NVFP4"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+GgmlType DefaultHeadType(GgmlType type) {
+  return BitsPerElement(type) < BitsPerElement(GgmlType::kQ6_K) ? GgmlType::kQ6_K : type;
+}
+
+std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options) {
+  const absl::string_view head =
+      file.FindTensor("output.weight") != nullptr ? "output.weight" : "token_embd.weight";
+  std::vector<TensorChoice> choices;
+  for (const GgufTensor& tensor : file.tensors()) {
+    TensorChoice& choice = choices.emplace_back();
+    choice.name = std::string(tensor.name);
+    choice.from = choice.to = tensor.type;
+    if (!IsMatrixOfWeights(tensor)) continue;
+    const GgmlType wanted = tensor.name == head
+                                ? options.head_type.value_or(DefaultHeadType(options.type))
+                                : options.type;
+    choice.to = FittingType(wanted, tensor.dims[0]);
+    if (choice.to != wanted) {
+      choice.fate = TensorFate::kFallback;
+    } else if (choice.to != choice.from) {
+      choice.fate = TensorFate::kConverted;
+    }
+  }
+  return choices;
+}
+
+absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::string& path,
+                                            const RequantizeOptions& options) {
+  for (const GgmlType type : {options.type, options.head_type.value_or(options.type)}) {
+    if (CanQuantize(type)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights of type ", GgmlTypeName(type), " cannot be written"));
+  }
+  RETURN_IF_ERROR(CheckReadable(file));
+  RequantizeReport report;
+  report.tensors = ChooseTypes(file, options);
+  std::vector<GgufTensorPlan> plans;
+  for (size_t i = 0; i < report.tensors.size(); ++i) {
+    const GgufTensor& tensor = file.tensors()[i];
+    plans.push_back({report.tensors[i].name, report.tensors[i].to, tensor.dim_count, tensor.dims});
+    report.bytes_in += tensor.bytes;
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<GgufFileWriter> writer,
+                   GgufFileWriter::Create(path, MetadataFor(file, options.type), std::move(plans),
+                                          options.existing));
+  base::ThreadPool pool(options.threads);
+  uint64_t before = 0;
+  for (size_t i = 0; i < report.tensors.size(); ++i) {
+    const GgufTensor& tensor = file.tensors()[i];
+    const auto progress = [&](uint64_t tensor_bytes) {
+      if (!options.progress) return absl::OkStatus();
+      return options.progress(tensor.name, static_cast<double>(before + tensor_bytes) /
+                                               static_cast<double>(report.bytes_in));
+    };
+    RETURN_IF_ERROR(WriteTensor(file, tensor, report.tensors[i].to, progress, &pool, writer.get()));
+    before += tensor.bytes;
+  }
+  RETURN_IF_ERROR(writer->Finish());
+  report.bytes_out = writer->file_bytes();
+  report.bytes_in = file.file_bytes();
+  return report;
+}
+
+}  // namespace tidepool::engine
