@@ -3,9 +3,9 @@
 //
 // Bits. A row's result depends on that row's own inputs alone: never on the other rows of the
 // batch, on the number of threads, or on the ISA. Therefore each output is one chain of fused
-// multiply-adds over ascending K (for quantised weights: an exact integer dot inside each block of
-// 32, then one fmaf per block and term), sums over a row have the fixed shape that ops.h states,
-// and exp and silu are our own polynomials (math.h).
+// multiply-adds over ascending K (for quantised weights: the chain of ops.h over blocks of 32),
+// sums over a row have the fixed shape that ops.h states, and exp and silu are our own polynomials
+// (math.h).
 #ifndef TIDEPOOL_KERNELS_BACKEND_H_
 #define TIDEPOOL_KERNELS_BACKEND_H_
 
@@ -26,11 +26,11 @@ enum class Precision : uint8_t { kFast, kExact };
 // multiple of 32, the same rows as int8 blocks, made once for all weights that read them.
 // Lives in the Arena that made it.
 struct Activation {
-  ConstMatrixView values;               // [rows, cols]
-  const int8_t* quants = nullptr;       // [rows, cols]; null without the int8 form
-  const float* scales = nullptr;        // [rows, cols / 32]: value = scale * quant
-  const float* sums = nullptr;          // [rows, cols / 32]: scale * (sum of the block's quants)
-  const int32_t* quant_sums = nullptr;  // [rows, cols / 32]: the sum itself
+  ConstMatrixView values;              // [rows, cols]
+  const int8_t* quants = nullptr;      // [rows, cols]; null without the int8 form
+  const float* scales = nullptr;       // [rows, cols / 32]: value = scale * quant
+  const float* sums = nullptr;         // [rows, cols / 32]: scale * (sum of the block's quants)
+  const int16_t* half_sums = nullptr;  // [rows, cols / 16]: sums of quants over halves of blocks
 };
 
 // What MatMul does with a product: replaces `out`, or adds to it (a residual stream).

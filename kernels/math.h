@@ -67,6 +67,11 @@ static inline uint16_t F32ToBF16(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+// 2^(e - 128), half of what the exponent e of an MXFP4 block says; the two smallest are subnormal.
+static inline float HalfOfE8M0(uint8_t e) {
+  return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
+}
+
 // Adding this to |x| < 2^22 leaves x, rounded to the nearest even integer, in the low mantissa
 // bits.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23

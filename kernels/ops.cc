@@ -40,7 +40,7 @@ ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precis
   buffer.quants = arena->Allocate<int8_t>(rows * cols);
   buffer.scales = arena->Allocate<float>(rows * blocks);
   buffer.sums = arena->Allocate<float>(rows * blocks);
-  buffer.quant_sums = arena->Allocate<int32_t>(rows * blocks);
+  buffer.half_sums = arena->Allocate<int16_t>(rows * 2 * blocks);
   return buffer;
 }
 

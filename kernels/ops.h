@@ -6,6 +6,15 @@
 // amax below kTinyBlock: d, q and sum are 0 (127 / amax would overflow). A block that holds an
 // infinity or a NaN: q is 0, d and sum are NaN, so that whatever reads the block shows it.
 //
+// Products of int8 activations with quantised weights: one chain over the blocks of 32 in ascending
+// order, from zero. x, dx and sum are the activation's q, d and sum in the block, the other names
+// panel.h's; w is a weight's code less its zero point, or what the code stands for.
+//   most types       acc = fma(s * dx, dot, acc), with dot = sum of w x, and s = d, d sc, 2^(e-128)
+//     with minimum   acc = fma(m, sum, acc), with m as it is, or -(dmin mn)
+//   Q2_K Q3_K Q6_K   acc = fma(d * dx, I, acc), with I = sc[0] dot[0] + sc[1] dot[1] over halves
+//     Q2_K           acc = fma(-(dmin * dx), M, acc), with M = mn[0] sum x[0] + mn[1] sum x[1]
+// dot, I and M are exact integers below 2^24; d sc and dmin mn are exact; what has a * rounds once.
+//
 // Sums over a row (RMS norm's squares, softmax's denominators) have one shape on every ISA: lane j
 // of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero; then, with l the lanes,
 //   s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
@@ -35,9 +44,9 @@ struct ActivationBuffer {
   int8_t* quants = nullptr;
   float* scales = nullptr;
   float* sums = nullptr;
-  int32_t* quant_sums = nullptr;
+  int16_t* half_sums = nullptr;
 
-  Activation View() const { return {values, quants, scales, sums, quant_sums}; }
+  Activation View() const { return {values, quants, scales, sums, half_sums}; }
 };
 
 // Which parts of an Activation are allocated: the int8 form alone (beside rows that exist), or all.

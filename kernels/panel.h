@@ -7,21 +7,48 @@
 //
 //   F32         float  w[8]                 one column of the eight rows
 //   F16, BF16   uint16 w[8]
-//   Q8_0        f16    d[8]                 the blocks' scales
-//               int8   q[8][8][4]           q[g][r][j] is column 4g + j of row r
-//   Q4_0        f16    d[8]
-//               uint8  q[4][8][4]           q[g][r][j]: low nibble is column 4g + j of row r,
-//                                           high nibble column 16 + 4g + j
-//   Q4_1        f16    d[8], m[8]           then q as in Q4_0
+//
+// Quantised types have blocks of 32 columns, those with records of 256 columns eight in turn after
+// a head. Within a block, group g is columns 4g to 4g + 3, and j counts 0 to 3 in it. The codes:
+//
+//   bytes    int8  q[8][8][4]   q[g][r][j] is column 4g + j of row r
+//   nibbles  uint8 q[4][8][4]   q[g][r][j]: low nibble is column 4g + j of row r, high nibble
+//                               column 16 + 4g + j
+//   pairs    uint8 q[2][8][4]   group g lies in q[g % 2], in the two bits from 2 * (g / 2) up
+//   bit      uint8 h[8][4]      bit g of h[r][j] is one more bit of column 4g + j of row r
+//   two bits uint8 h[2][8][4]   the same as pairs, two more bits
+//
+//   Q8_0     f16 d[8]; bytes                              weight: d q
+//   Q4_0     f16 d[8]; nibbles                            d (q - 8)
+//   Q4_1     f16 d[8], m[8]; nibbles                      d q + m
+//   Q5_0     f16 d[8]; bit; nibbles                       d (q - 16)
+//   Q5_1     f16 d[8], m[8]; bit; nibbles                 d q + m
+//   IQ4_NL   f16 d[8]; nibbles                            d kIq4Values[q]
+//   MXFP4    uint8 e[8]; nibbles                          2^(e - 128) kE2M1Doubled[q]
+//   Q4_K     f16 d[8], dmin[8];
+//            8 x { uint8 sc[8], mn[8]; nibbles }          d sc q - dmin mn
+//   Q5_K     f16 d[8], dmin[8];
+//            8 x { uint8 sc[8], mn[8]; bit; nibbles }     d sc q - dmin mn
+//   IQ4_XS   f16 d[8]; 8 x { int8 sc[8]; nibbles }        d sc kIq4Values[q]
+//   Q6_K     f16 d[8];
+//            8 x { int8 sc[8][2]; two bits; nibbles }     d sc[half] (q - 32)
+//   Q3_K     f16 d[8]; 8 x { int8 sc[8][2]; bit; pairs }  d sc[half] (q - 4)
+//   Q2_K     f16 d[8], dmin[8];
+//            8 x { uint8 sm[8][2]; pairs }                d (sm[half] & 15) q - dmin (sm[half] >>
+//            4)
+//
+// Half 0 of a block is columns 0 to 15, half 1 the others. The files' six-bit scales of Q4_K, Q5_K,
+// Q3_K and IQ4_XS are widened to bytes, signed ones less 32, which costs 1.2 to 3.6 % of the bytes.
 //
 // So a 32-byte vector of quants holds four consecutive columns in each 32-bit lane, one lane per
 // row: what multiply-add instructions over bytes (maddubs, dpbusd, sdot) sum into one lane. Two
 // panels at once fill a 64-byte vector. Rows past the last have zero bytes, which every type reads
-// as zero (their scales are zero).
+// as zero (their scales are zero, or their codes).
 #ifndef TIDEPOOL_KERNELS_PANEL_H_
 #define TIDEPOOL_KERNELS_PANEL_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/packed_matrix.h"
 
@@ -29,24 +56,141 @@ namespace tidepool::kernels {
 
 // Columns of one quantised block, of weights and of activations alike.
 inline constexpr int kQuantBlock = 32;
+inline constexpr int kHalfBlock = kQuantBlock / 2;
 
-// Offsets within a record of a quantised type.
-inline constexpr int kPanelMinOffset = 2 * kPanelRows;  // Q4_1's m
-inline constexpr int kQ8QuantOffset = 2 * kPanelRows;
-inline constexpr int kQ4_0QuantOffset = 2 * kPanelRows;
-inline constexpr int kQ4_1QuantOffset = 4 * kPanelRows;
+// Bytes of 32-byte vectors in a record.
+inline constexpr int kVectorBytes = 4 * kPanelRows;
 
-// Bytes of one record.
-inline constexpr int kF32RecordBytes = 4 * kPanelRows;
-inline constexpr int kF16RecordBytes = 2 * kPanelRows;
-inline constexpr int kQ8_0RecordBytes = 34 * kPanelRows;
-inline constexpr int kQ4_0RecordBytes = 18 * kPanelRows;
-inline constexpr int kQ4_1RecordBytes = 20 * kPanelRows;
+// Where a quantised type's record has what. Offsets and sizes are bytes.
+struct QuantFormat {
+  int blocks = 1;        // of 32 columns in a record
+  int head = 0;          // ahead of the record's blocks: f16 d[8], and dmin[8] with has_min
+  int scales = 0;        // at the start of each block
+  int code_bits = 4;     // 8: bytes, 4: nibbles, 2: pairs
+  int extra_bits = 0;    // 1 or 2, after the scales, ahead of the codes
+  int zero = 0;          // what is taken from an unsigned code
+  bool has_min = false;  // a second scale, whose term no code multiplies
+  bool halves = false;   // one scale for each half of a block, integers both
+
+  constexpr int extra() const { return scales; }
+  constexpr int codes() const { return scales + extra_bits * kVectorBytes; }
+  constexpr int block_bytes() const { return codes() + code_bits * kVectorBytes; }
+  constexpr int record_bytes() const { return head + blocks * block_bytes(); }
+};
+
+// Requires: a quantised type.
+static constexpr QuantFormat FormatOf(DType dtype) {
+  constexpr int kByte = kPanelRows;      // one byte for each row
+  constexpr int kHalf = 2 * kPanelRows;  // one f16, or two bytes
+  switch (dtype) {
+    case DType::kQ8_0:
+      return {.scales = kHalf, .code_bits = 8};
+    case DType::kQ4_0:
+      return {.scales = kHalf, .zero = 8};
+    case DType::kQ4_1:
+      return {.scales = 2 * kHalf, .has_min = true};
+    case DType::kQ5_0:
+      return {.scales = kHalf, .extra_bits = 1, .zero = 16};
+    case DType::kQ5_1:
+      return {.scales = 2 * kHalf, .extra_bits = 1, .has_min = true};
+    case DType::kIQ4_NL:
+      return {.scales = kHalf};
+    case DType::kMXFP4:
+      return {.scales = kByte};
+    case DType::kQ4_K:
+      return {.blocks = 8, .head = 2 * kHalf, .scales = 2 * kByte, .has_min = true};
+    case DType::kQ5_K:
+      return {
+          .blocks = 8, .head = 2 * kHalf, .scales = 2 * kByte, .extra_bits = 1, .has_min = true};
+    case DType::kIQ4_XS:
+      return {.blocks = 8, .head = kHalf, .scales = kByte};
+    case DType::kQ6_K:
+      return {
+          .blocks = 8, .head = kHalf, .scales = kHalf, .extra_bits = 2, .zero = 32, .halves = true};
+    case DType::kQ3_K:
+      return {.blocks = 8,
+              .head = kHalf,
+              .scales = kHalf,
+              .code_bits = 2,
+              .extra_bits = 1,
+              .zero = 4,
+              .halves = true};
+    case DType::kQ2_K:
+      return {.blocks = 8,
+              .head = 2 * kHalf,
+              .scales = kHalf,
+              .code_bits = 2,
+              .has_min = true,
+              .halves = true};
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;
+  }
+  return {};
+}
+
+// Whether codes stand for the values of a table instead of numbers.
+static constexpr bool HasCodeTable(DType dtype) {
+  return dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS || dtype == DType::kMXFP4;
+}
+
+template <DType kType>
+using TypeConstant = std::integral_constant<DType, kType>;
+
+// visit(TypeConstant<dtype>()): how code that is compiled for each quantised type is found at run
+// time. Requires: a quantised type.
+template <typename Visit>
+static inline auto VisitQuantType(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return visit(TypeConstant<DType::kQ8_0>());
+    case DType::kQ4_0:
+      return visit(TypeConstant<DType::kQ4_0>());
+    case DType::kQ4_1:
+      return visit(TypeConstant<DType::kQ4_1>());
+    case DType::kQ5_0:
+      return visit(TypeConstant<DType::kQ5_0>());
+    case DType::kQ5_1:
+      return visit(TypeConstant<DType::kQ5_1>());
+    case DType::kQ2_K:
+      return visit(TypeConstant<DType::kQ2_K>());
+    case DType::kQ3_K:
+      return visit(TypeConstant<DType::kQ3_K>());
+    case DType::kQ4_K:
+      return visit(TypeConstant<DType::kQ4_K>());
+    case DType::kQ5_K:
+      return visit(TypeConstant<DType::kQ5_K>());
+    case DType::kQ6_K:
+      return visit(TypeConstant<DType::kQ6_K>());
+    case DType::kIQ4_NL:
+      return visit(TypeConstant<DType::kIQ4_NL>());
+    case DType::kIQ4_XS:
+      return visit(TypeConstant<DType::kIQ4_XS>());
+    case DType::kMXFP4:
+      return visit(TypeConstant<DType::kMXFP4>());
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;
+  }
+  __builtin_unreachable();
+}
 
 // Panels that cover `rows` rows.
 static inline int64_t PanelCount(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-int PanelRecordBytes(DType dtype);
+static inline int PanelRecordBytes(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 4 * kPanelRows;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2 * kPanelRows;
+    default:
+      return FormatOf(dtype).record_bytes();
+  }
+}
 
 // Bytes from one panel to the next.
 int64_t PanelBytes(DType dtype, int64_t cols);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -15,59 +16,35 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+struct DTypeInfo {
+  DType dtype;
+  absl::string_view name;
+  int block_elements;
+  int block_bytes;
+};
+
+constexpr DTypeInfo kInfos[] = {
+    {DType::kF32, "F32", 1, 4},           {DType::kF16, "F16", 1, 2},
+    {DType::kBF16, "BF16", 1, 2},         {DType::kQ8_0, "Q8_0", 32, 34},
+    {DType::kQ4_0, "Q4_0", 32, 18},       {DType::kQ4_1, "Q4_1", 32, 20},
+    {DType::kQ5_0, "Q5_0", 32, 22},       {DType::kQ5_1, "Q5_1", 32, 24},
+    {DType::kQ2_K, "Q2_K", 256, 84},      {DType::kQ3_K, "Q3_K", 256, 110},
+    {DType::kQ4_K, "Q4_K", 256, 144},     {DType::kQ5_K, "Q5_K", 256, 176},
+    {DType::kQ6_K, "Q6_K", 256, 210},     {DType::kIQ4_NL, "IQ4_NL", 32, 18},
+    {DType::kIQ4_XS, "IQ4_XS", 256, 136}, {DType::kMXFP4, "MXFP4", 32, 17},
+};
+
+const DTypeInfo& Info(DType dtype) {
+  const size_t index = static_cast<size_t>(dtype);
+  CHECK(index < std::size(kInfos) && kInfos[index].dtype == dtype) << "dtype " << index;
+  return kInfos[index];
+}
+
 }  // namespace
 
-absl::string_view DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "F32";
-    case DType::kF16:
-      return "F16";
-    case DType::kBF16:
-      return "BF16";
-    case DType::kQ8_0:
-      return "Q8_0";
-    case DType::kQ4_0:
-      return "Q4_0";
-    case DType::kQ4_1:
-      return "Q4_1";
-  }
-  CHECK(false) << "dtype " << static_cast<int>(dtype);
-  return "";
-}
-
-int BlockElements(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      return 1;
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-      return 32;
-  }
-  CHECK(false) << "dtype " << static_cast<int>(dtype);
-  return 0;
-}
-
-int BlockBytes(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 4;
-    case DType::kF16:
-    case DType::kBF16:
-      return 2;
-    case DType::kQ8_0:
-      return 34;
-    case DType::kQ4_0:
-      return 18;
-    case DType::kQ4_1:
-      return 20;
-  }
-  CHECK(false) << "dtype " << static_cast<int>(dtype);
-  return 0;
-}
+absl::string_view DTypeName(DType dtype) { return Info(dtype).name; }
+int BlockElements(DType dtype) { return Info(dtype).block_elements; }
+int BlockBytes(DType dtype) { return Info(dtype).block_bytes; }
 
 Buffer::Buffer(size_t bytes) : size_(bytes) {
   if (bytes == 0) return;

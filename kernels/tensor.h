@@ -12,7 +12,24 @@
 namespace tidepool::kernels {
 
 // Element types that kernels compute with. Quantised types are blocks of GGUF's own definition.
-enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+};
 
 absl::string_view DTypeName(DType dtype);
 // Elements that share one block (1 for float types), and the bytes of that block in a GGUF row.

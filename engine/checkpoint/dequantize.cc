@@ -4,6 +4,7 @@
 
 #include "engine/checkpoint/block_values.h"
 #include "kernels/base/check.h"
+#include "kernels/code_tables.h"
 #include "kernels/math.h"
 
 namespace tidepool::engine {
@@ -12,6 +13,8 @@ namespace {
 using kernels::BF16ToF32;
 using kernels::F16ToF32;
 using kernels::FloatFromBits;
+using kernels::kE2M1Doubled;
+using kernels::kIq4Values;
 
 // A block is read as bytes; fields are little-endian and start anywhere.
 using Bytes = const uint8_t*;
@@ -182,7 +185,7 @@ void DequantizeIQ4_XS(Bytes block, float* out) {
 }
 
 void DequantizeMXFP4(Bytes block, float* out) {
-  const float d = HalfOfE8M0(block[0]);
+  const float d = kernels::HalfOfE8M0(block[0]);
   for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(kE2M1Doubled[Nibble(block + 1, j)]);
 }
 

@@ -92,6 +92,26 @@ std::optional<kernels::DType> NativeDType(GgmlType type) {
       return kernels::DType::kQ4_0;
     case GgmlType::kQ4_1:
       return kernels::DType::kQ4_1;
+    case GgmlType::kQ5_0:
+      return kernels::DType::kQ5_0;
+    case GgmlType::kQ5_1:
+      return kernels::DType::kQ5_1;
+    case GgmlType::kQ2_K:
+      return kernels::DType::kQ2_K;
+    case GgmlType::kQ3_K:
+      return kernels::DType::kQ3_K;
+    case GgmlType::kQ4_K:
+      return kernels::DType::kQ4_K;
+    case GgmlType::kQ5_K:
+      return kernels::DType::kQ5_K;
+    case GgmlType::kQ6_K:
+      return kernels::DType::kQ6_K;
+    case GgmlType::kIQ4_NL:
+      return kernels::DType::kIQ4_NL;
+    case GgmlType::kIQ4_XS:
+      return kernels::DType::kIQ4_XS;
+    case GgmlType::kMXFP4:
+      return kernels::DType::kMXFP4;
     default:
       return std::nullopt;
   }

@@ -45,6 +45,38 @@ constexpr uint32_t kF32Exponent = 0x7f800000;
 constexpr uint16_t kF16Exponent = 0x7c00;
 constexpr uint16_t kBF16Exponent = 0x7f80;
 
+// f16 numbers side by side in a block of a GGUF type: the scales of quantised types.
+struct HalfPlaces {
+  int count = 1;
+  int offset = 0;
+};
+
+HalfPlaces ScalesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {2, 0};
+    case DType::kQ2_K:
+      return {2, 80};
+    case DType::kQ3_K:
+      return {1, 108};
+    case DType::kQ6_K:
+      return {1, 208};
+    default:
+      return {1, 0};
+  }
+}
+
+// Whether an MXFP4 row has no exponent of a NaN (255), nor one with which the code 6 is infinite.
+bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
+  constexpr uint8_t kLargest = 252;
+  bool bad = false;
+  for (int64_t i = 0; i < blocks; ++i) bad |= Load<uint8_t>(row + i * block_bytes) > kLargest;
+  return !bad;
+}
+
 // Whether a row's numbers are finite: the weights themselves, or the scales of quantised blocks.
 bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
   const int64_t blocks = cols / kernels::BlockElements(dtype);
@@ -54,15 +86,18 @@ bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
       return AllFinite<uint32_t>(row, blocks, block_bytes, kF32Exponent);
     case DType::kBF16:
       return AllFinite<uint16_t>(row, blocks, block_bytes, kBF16Exponent);
-    case DType::kF16:
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-      return AllFinite<uint16_t>(row, blocks, block_bytes, kF16Exponent);
-    case DType::kQ4_1:
-      return AllFinite<uint16_t>(row, blocks, block_bytes, kF16Exponent) &&
-             AllFinite<uint16_t>(row + 2, blocks, block_bytes, kF16Exponent);
+    case DType::kMXFP4:
+      return ExponentsAreFinite(row, blocks, block_bytes);
+    default:
+      break;
   }
-  return false;
+  const HalfPlaces places = ScalesOf(dtype);
+  for (int i = 0; i < places.count; ++i) {
+    if (!AllFinite<uint16_t>(row + places.offset + 2 * i, blocks, block_bytes, kF16Exponent)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool IsFloatType(GgmlType type) {

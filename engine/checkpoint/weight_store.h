@@ -5,8 +5,8 @@
 //   ASSIGN_OR_RETURN(PackedMatrix q, store->Matrix({.name = "blk.0.attn_q.weight",
 //                                                   .rows = 576, .cols = 576}));
 //
-// F32, F16, BF16, Q8_0, Q4_0 and Q4_1 keep their type; every other type is dequantised, exactly, to
-// F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is
+// F32, F16, BF16 and every quantised type but NVFP4 keep their type (kernels/tensor.h lists them);
+// the others are dequantised, exactly, to F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is
 // packed.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_

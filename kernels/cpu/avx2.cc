@@ -7,6 +7,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/avx2_block.h"
+#include "kernels/cpu/avx2_matmul.h"
 #include "kernels/cpu/inner.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
@@ -14,21 +16,6 @@
 
 namespace tidepool::kernels {
 namespace {
-
-static inline __m256i LoadBytes(const void* data) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(data));
-}
-
-static inline __m256 LoadHalves(const void* data) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(data)));
-}
-
-// Four int8 of x in every lane.
-static inline __m256i BroadcastFour(const int8_t* x) {
-  int32_t four;
-  __builtin_memcpy(&four, x, sizeof(four));
-  return _mm256_set1_epi32(four);
-}
 
 struct Avx2Vector {
   using F = __m256;
@@ -111,189 +98,43 @@ struct Avx2Vector {
     Store(x, _mm256_fmaddsub_ps(v, c, Mul(swapped, s)));
   }
 
-  // Lane r of the result: byte j of lane r, as a float, for the four columns of a group.
-  static void StoreGroup(__m256i group, F d, const F* m, float* out) {
-    for (int j = 0; j < 4; ++j) {
-      const __m256i byte =
-          _mm256_srai_epi32(_mm256_sll_epi32(group, _mm_cvtsi32_si128(24 - 8 * j)), 24);
-      const F scaled = Mul(d, _mm256_cvtepi32_ps(byte));
-      Store(out + j * kLanes, m != nullptr ? Add(scaled, *m) : scaled);
+  // One block of a quantised panel as [32][8] floats.
+  static void UnpackQuants(DType dtype, const std::byte* panel, int64_t b, float* out) {
+    VisitQuantType(dtype, [&](auto type) { UnpackBlock<type()>(panel, b, out); });
+  }
+  template <DType kType>
+  static void UnpackBlock(const std::byte* panel, int64_t b, float* out) {
+    constexpr QuantFormat kFormat = FormatOf(kType);
+    const std::byte* record = panel + b / kFormat.blocks * kFormat.record_bytes();
+    const std::byte* block = record + kFormat.head + b % kFormat.blocks * kFormat.block_bytes();
+    RowScales scales;
+    LoadScales<kType>(record, block, &scales);
+    __m256i groups[8];
+    UnpackGroups<kType>(block, groups);
+    for (int g = 0; g < 8; ++g) {
+      F step = scales.step;
+      F min;
+      if constexpr (kFormat.halves) step = Mul(step, HalfOfPairs(scales.step_pairs, g / 4));
+      if constexpr (kFormat.has_min) min = scales.min;
+      if constexpr (kFormat.has_min && kFormat.halves) {
+        min = Mul(min, HalfOfPairs(scales.min_pairs, g / 4));
+      }
+      const __m256i quants = _mm256_sub_epi8(groups[g], _mm256_set1_epi8(QuantZero(kType)));
+      for (int j = 0; j < 4; ++j) {  // byte j of each lane: a column
+        const __m256i byte =
+            _mm256_srai_epi32(_mm256_sll_epi32(quants, _mm_cvtsi32_si128(24 - 8 * j)), 24);
+        F value = Mul(step, _mm256_cvtepi32_ps(byte));
+        if constexpr (kFormat.has_min) value = Add(value, min);
+        Store(out + (4 * g + j) * kLanes, value);
+      }
     }
   }
-
-  static void UnpackQuants(DType dtype, const std::byte* record, float* out) {
-    const F d = LoadHalves(record);
-    if (dtype == DType::kQ8_0) {
-      for (int g = 0; g < 8; ++g) {
-        StoreGroup(LoadBytes(record + kQ8QuantOffset + 32 * g), d, nullptr, out + 32 * g);
-      }
-      return;
-    }
-    const bool has_min = dtype == DType::kQ4_1;
-    const F m = has_min ? LoadHalves(record + kPanelMinOffset) : Set(0.0f);
-    const std::byte* quants = record + (has_min ? kQ4_1QuantOffset : kQ4_0QuantOffset);
-    const __m256i mask = _mm256_set1_epi8(15);
-    const __m256i offset = _mm256_set1_epi8(has_min ? 0 : 8);
-    for (int g = 0; g < 4; ++g) {
-      const __m256i pairs = LoadBytes(quants + 32 * g);
-      const __m256i low = _mm256_and_si256(pairs, mask);
-      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), mask);
-      const F* min = has_min ? &m : nullptr;
-      StoreGroup(_mm256_sub_epi8(low, offset), d, min, out + 32 * g);
-      StoreGroup(_mm256_sub_epi8(high, offset), d, min, out + 32 * (g + 4));
-    }
+  // The int16 of one half of a block from each lane.
+  static F HalfOfPairs(__m256i pairs, int half) {
+    const __m256i top = half == 0 ? _mm256_slli_epi32(pairs, 16) : pairs;
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 16));
   }
 };
-
-// Sums of adjacent int16 pairs: one int32 per lane.
-static inline __m256i SumPairs(__m256i sums) {
-  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-}
-
-// The dots of one block of a nibble type: R rows of x with P panels, into int16 pairs. No overflow:
-// each pair adds 16 products of at most 15 * 127, below 2^15.
-template <int R, int P>
-static inline void NibbleDots(const int8_t* const* x, const std::byte* const* quants, int64_t k,
-                              __m256i (&dots)[R][P]) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  for (int g = 0; g < 4; ++g) {
-    __m256i low[P];
-    __m256i high[P];
-    for (int p = 0; p < P; ++p) {
-      const __m256i pairs = LoadBytes(quants[p] + 32 * g);
-      low[p] = _mm256_and_si256(pairs, mask);
-      high[p] = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), mask);
-    }
-    for (int r = 0; r < R; ++r) {
-      const __m256i first = BroadcastFour(x[r] + k + 4 * g);
-      const __m256i second = BroadcastFour(x[r] + k + 16 + 4 * g);
-      for (int p = 0; p < P; ++p) {
-        const __m256i a = _mm256_maddubs_epi16(low[p], first);
-        const __m256i b = _mm256_maddubs_epi16(high[p], second);
-        dots[r][p] =
-            g == 0 ? _mm256_add_epi16(a, b) : _mm256_add_epi16(dots[r][p], _mm256_add_epi16(a, b));
-      }
-    }
-  }
-}
-
-// Q4_0 and Q4_1: R rows times P panels from panel `first` on.
-template <int R, int P, DType kType>
-static inline void NibbleTile(const Tile& tile, int row, int first) {
-  constexpr bool kHasMin = kType == DType::kQ4_1;
-  constexpr int kRecord = kHasMin ? kQ4_1RecordBytes : kQ4_0RecordBytes;
-  constexpr int kOffset = kHasMin ? kQ4_1QuantOffset : kQ4_0QuantOffset;
-  const std::byte* base = tile.panels + first * tile.panel_bytes;
-  __m256 sums[R][P];
-  for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) sums[r][p] = _mm256_setzero_ps();
-  }
-  for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
-    const std::byte* quants[P];
-    for (int p = 0; p < P; ++p) quants[p] = base + p * tile.panel_bytes + b * kRecord + kOffset;
-    __m256i dots[R][P] = {};
-    NibbleDots<R, P>(tile.quants + row, quants, b * kQuantBlock, dots);
-    for (int p = 0; p < P; ++p) {
-      const __m256 d = LoadHalves(quants[p] - kOffset);
-      for (int r = 0; r < R; ++r) {
-        __m256i dot = SumPairs(dots[r][p]);
-        if (!kHasMin) {
-          dot = _mm256_sub_epi32(dot, _mm256_set1_epi32(8 * tile.quant_sums[row + r][b]));
-        }
-        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[row + r][b]));
-        sums[r][p] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(dot), sums[r][p]);
-        if (kHasMin) {
-          const __m256 m = LoadHalves(quants[p] - kOffset + kPanelMinOffset);
-          sums[r][p] = _mm256_fmadd_ps(m, _mm256_set1_ps(tile.sums[row + r][b]), sums[r][p]);
-        }
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) {
-      _mm256_storeu_ps(tile.out + (row + r) * kTileCols + (first + p) * kLanes, sums[r][p]);
-    }
-  }
-}
-
-// Q8_0. maddubs wants one unsigned side: |w| with x carrying w's sign. |-128| is 128 unsigned, and
-// a pair adds at most 2 * 128 * 127, below 2^15.
-template <int R, int P>
-static inline void ByteTile(const Tile& tile, int row, int first) {
-  const std::byte* base = tile.panels + first * tile.panel_bytes;
-  __m256 sums[R][P];
-  for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) sums[r][p] = _mm256_setzero_ps();
-  }
-  for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
-    const std::byte* record = base + b * kQ8_0RecordBytes;
-    __m256i dots[R][P];
-    for (int r = 0; r < R; ++r) {
-      for (int p = 0; p < P; ++p) dots[r][p] = _mm256_setzero_si256();
-    }
-    for (int g = 0; g < 8; ++g) {
-      for (int p = 0; p < P; ++p) {
-        const __m256i w = LoadBytes(record + p * tile.panel_bytes + kQ8QuantOffset + 32 * g);
-        const __m256i magnitude = _mm256_abs_epi8(w);
-        for (int r = 0; r < R; ++r) {
-          const __m256i x = BroadcastFour(tile.quants[row + r] + b * kQuantBlock + 4 * g);
-          const __m256i products = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
-          dots[r][p] = _mm256_add_epi32(dots[r][p], SumPairs(products));
-        }
-      }
-    }
-    for (int p = 0; p < P; ++p) {
-      const __m256 d = LoadHalves(record + p * tile.panel_bytes);
-      for (int r = 0; r < R; ++r) {
-        const __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(tile.scales[row + r][b]));
-        sums[r][p] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(dots[r][p]), sums[r][p]);
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) {
-      _mm256_storeu_ps(tile.out + (row + r) * kTileCols + (first + p) * kLanes, sums[r][p]);
-    }
-  }
-}
-
-template <int R, int P>
-static inline void TypedTile(const Tile& tile, int row, int first) {
-  switch (tile.dtype) {
-    case DType::kQ4_0:
-      return NibbleTile<R, P, DType::kQ4_0>(tile, row, first);
-    case DType::kQ4_1:
-      return NibbleTile<R, P, DType::kQ4_1>(tile, row, first);
-    default:
-      return ByteTile<R, P>(tile, row, first);
-  }
-}
-
-// R rows from `row` on with all panels, P at a time.
-template <int R, int P>
-static inline void Panels(const Tile& tile, int row) {
-  int p = 0;
-  for (; p + P <= tile.panel_count; p += P) TypedTile<R, P>(tile, row, p);
-  if constexpr (P > 1) {
-    for (; p < tile.panel_count; ++p) TypedTile<R, 1>(tile, row, p);
-  }
-}
-
-// R rows from `row` on, or as many as there are.
-template <int R, int P>
-static inline void Rows(const Tile& tile, int row) {
-  if (tile.rows - row >= R) return Panels<R, P>(tile, row);
-  if constexpr (R > 1) Rows<R - 1, P>(tile, row);
-}
-
-// The first rows wait for the weights' memory: they take one panel after the other, one stream of
-// ascending addresses, which the hardware prefetches best. The rows after them find the weights in
-// cache and wait for loads of x: pairs of panels share those.
-void MultiplyInt8(const Tile& tile) {
-  constexpr int kRows = 4;
-  Rows<kRows, 1>(tile, 0);
-  for (int row = kRows; row < tile.rows; row += kRows) Rows<kRows, 2>(tile, row);
-}
 
 static inline uint32_t LargestLane(__m256i v) {
   __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -302,15 +143,16 @@ static inline uint32_t LargestLane(__m256i v) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
 }
 
-static inline int32_t SumOfLanes(__m256i v) {
-  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-  return _mm_cvtsi128_si32(s);
+// Sums of the 16 int8 in each half, in every 32-bit lane of the half.
+static inline __m256i SumsOfHalves(__m256i bytes) {
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+  __m256i s = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0x4e));
+  return _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0xb1));
 }
 
 void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-              int32_t* quant_sums) {
+              int16_t* half_sums) {
   const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
   // packs works within 128-bit halves; this puts the 32-bit groups back in order.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -324,7 +166,6 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
     const uint32_t amax_bits = LargestLane(amax);
     const float largest = FloatFromBits(amax_bits);
     const bool finite = amax_bits < 0x7f800000;
-    int32_t sum = 0;
     __m256i packed = _mm256_setzero_si256();
     if (!finite || largest < kTinyBlock) {
       scales[b] = finite ? 0.0f : __builtin_nanf("");
@@ -332,22 +173,24 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
       const __m256 inverse = _mm256_set1_ps(127.0f / largest);
       __m256i q[4];
       for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-      sum =
-          SumOfLanes(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
       packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
       packed = _mm256_permutevar8x32_epi32(packed, order);
       scales[b] = largest / 127.0f;
     }
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(quants), packed);
-    quant_sums[b] = sum;
-    sums[b] = scales[b] * static_cast<float>(sum);
+    const __m256i halves = SumsOfHalves(packed);
+    const int first = _mm_cvtsi128_si32(_mm256_castsi256_si128(halves));
+    const int second = _mm_cvtsi128_si32(_mm256_extracti128_si256(halves, 1));
+    half_sums[2 * b] = static_cast<int16_t>(first);
+    half_sums[2 * b + 1] = static_cast<int16_t>(second);
+    sums[b] = scales[b] * static_cast<float>(first + second);
   }
 }
 
 }  // namespace
 
 const KernelTable* Avx2Kernels() {
-  static const KernelTable table = Inner<Avx2Vector>::Table("avx2", MultiplyInt8, Quantize);
+  static const KernelTable table = Inner<Avx2Vector>::Table("avx2", Avx2MultiplyInt8, Quantize);
   return &table;
 }
 

@@ -60,7 +60,7 @@ class CpuBackend final : public KernelBackend {
       kernels_.norm(x.Row(i), weight.data(), x.cols, eps, values);
       if (result.quants == nullptr) return;
       kernels_.quantize(values, blocks, result.quants + i * x.cols, result.scales + i * blocks,
-                        result.sums + i * blocks, result.quant_sums + i * blocks);
+                        result.sums + i * blocks, result.half_sums + 2 * i * blocks);
     });
     return result.View();
   }

@@ -4,8 +4,8 @@
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
 // Max(a, b) = a > b ? a : b, MaxLanes, SumLanes (the tree of ops.h), Exp (math.h's), LoadF16,
-// LoadBf16, StoreF16, StoreBf16, RotatePairs, and UnpackQuants (a record of a quantised type as
-// [32][8] floats).
+// LoadBf16, StoreF16, StoreBf16, RotatePairs, and UnpackQuants(dtype, panel, b, out), which writes
+// block b of a quantised panel as [32][8] floats: exactly GGUF's dequantisation.
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
@@ -293,23 +293,6 @@ struct Inner {
     FoldRows<3>(tile);
   }
 
-  static int RecordBytes(DType dtype) {
-    switch (dtype) {
-      case DType::kF32:
-        return kF32RecordBytes;
-      case DType::kF16:
-      case DType::kBF16:
-        return kF16RecordBytes;
-      case DType::kQ8_0:
-        return kQ8_0RecordBytes;
-      case DType::kQ4_0:
-        return kQ4_0RecordBytes;
-      case DType::kQ4_1:
-        return kQ4_1RecordBytes;
-    }
-    return 0;
-  }
-
   // Column `k` of a panel of float type.
   template <DType kType>
   static F LoadColumn(const std::byte* panel, int64_t k) {
@@ -345,7 +328,7 @@ struct Inner {
     const float* x[R];
     for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
       for (int p = 0; p < P; ++p) {
-        V::UnpackQuants(tile.dtype, panels[p] + b * RecordBytes(tile.dtype), chunk[p]);
+        V::UnpackQuants(tile.dtype, panels[p], b, chunk[p]);
         chunks[p] = reinterpret_cast<const std::byte*>(chunk[p]);
       }
       for (int r = 0; r < R; ++r) x[r] = rows[r] + b * kQuantBlock;
@@ -374,9 +357,7 @@ struct Inner {
       case DType::kBF16:
         AddColumns<R, P, DType::kBF16>(x, panels, tile.cols, sums);
         break;
-      case DType::kQ8_0:
-      case DType::kQ4_0:
-      case DType::kQ4_1:
+      default:
         AddBlocks<R, P>(tile, x, panels, sums);
         break;
     }

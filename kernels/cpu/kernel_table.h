@@ -31,7 +31,7 @@ struct Tile {
   const int8_t* quants[kTileRows];  // integer products these
   const float* scales[kTileRows];
   const float* sums[kTileRows];
-  const int32_t* quant_sums[kTileRows];
+  const int16_t* half_sums[kTileRows];
   float* out = nullptr;  // [rows][kTileCols]
 };
 
@@ -67,7 +67,7 @@ struct KernelTable {
   void (*multiply_float)(const Tile& tile);
   // Int8 form of `blocks` blocks of 32, as ops.h defines it.
   void (*quantize)(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-                   int32_t* quant_sums);
+                   int16_t* half_sums);
   // out = x / rms(x) * weight; out may be x.
   void (*norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
   // out = silu(gate) * up; out may be either.

@@ -47,7 +47,7 @@ void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t 
     tile.quants[r] = x.quants + row * weight.cols;
     tile.scales[r] = x.scales + row * blocks;
     tile.sums[r] = x.sums + row * blocks;
-    tile.quant_sums[r] = x.quant_sums + row * blocks;
+    tile.half_sums[r] = x.half_sums + 2 * row * blocks;
   }
   (int8 ? context.kernels->multiply_int8 : context.kernels->multiply_float)(tile);
 }
@@ -106,7 +106,7 @@ void SwiGluGroup(const CpuContext& context, const RowSource& source, const Packe
       if (out.quants == nullptr) continue;
       const int64_t block = row * blocks + group;
       context.kernels->quantize(values, 1, out.quants + row * out.values.cols + column,
-                                out.scales + block, out.sums + block, out.quant_sums + block);
+                                out.scales + block, out.sums + block, out.half_sums + 2 * block);
     }
   });
 }
@@ -127,7 +127,7 @@ void QuantizeRows(const CpuContext& context, ConstMatrixView values, const Activ
     for (int64_t i = begin; i < end; ++i) {
       context.kernels->quantize(values.Row(i), blocks, rows.quants + i * values.cols,
                                 rows.scales + i * blocks, rows.sums + i * blocks,
-                                rows.quant_sums + i * blocks);
+                                rows.half_sums + 2 * i * blocks);
     }
   });
 }

@@ -4,25 +4,10 @@
 #include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
+#include "kernels/panel_block.h"
 
 namespace tidepool::kernels {
 namespace {
-
-int Nibble(const std::byte* quants, int row, int k) {
-  const int half = k % (kQuantBlock / 2);
-  const int pair = static_cast<int>(quants[4 * (half / 4 * kPanelRows + row) + half % 4]);
-  return k < kQuantBlock / 2 ? pair & 15 : pair >> 4;
-}
-
-int SignedByte(const std::byte* quants, int row, int k) {
-  return static_cast<int8_t>(quants[4 * (k / 4 * kPanelRows + row) + k % 4]);
-}
-
-float HalfAt(const std::byte* record, int index) {
-  uint16_t half;
-  __builtin_memcpy(&half, record + 2 * index, 2);
-  return F16ToF32(half);
-}
 
 struct PortableVector {
   struct F {
@@ -96,88 +81,87 @@ struct PortableVector {
     }
   }
 
-  // One record of a quantised type as [32][8] floats.
-  static void UnpackQuants(DType dtype, const std::byte* record, float* out) {
-    for (int r = 0; r < kPanelRows; ++r) {
-      const float d = HalfAt(record, r);
-      for (int k = 0; k < kQuantBlock; ++k) {
-        float& value = out[k * kLanes + r];
-        if (dtype == DType::kQ8_0) {
-          value = d * static_cast<float>(SignedByte(record + kQ8QuantOffset, r, k));
-        } else if (dtype == DType::kQ4_0) {
-          value = d * static_cast<float>(Nibble(record + kQ4_0QuantOffset, r, k) - 8);
-        } else {
-          value = d * static_cast<float>(Nibble(record + kQ4_1QuantOffset, r, k)) +
-                  HalfAt(record, kPanelRows + r);
+  // One block of a quantised panel as [32][8] floats.
+  static void UnpackQuants(DType dtype, const std::byte* panel, int64_t b, float* out) {
+    VisitQuantType(dtype, [&](auto type) {
+      const PanelBlock block = PanelBlock::At<type()>(panel, b);
+      for (int r = 0; r < kPanelRows; ++r) {
+        const BlockScales scales = ScalesAt<type()>(block, r);
+        for (int k = 0; k < kQuantBlock; ++k) {
+          out[k * kLanes + r] = ValueAt<type()>(block, scales, r, k);
         }
       }
-    }
+    });
   }
 };
 
 // Four floats as GCC and Clang vectorise them on any architecture.
 using Quad = float __attribute__((vector_size(16)));
 
-// One record, unpacked: its integers as floats (Q4_0's less 8), its scales and minima.
-struct Record {
-  Record(DType dtype, const std::byte* record) {
+// One block of a panel, unpacked: its integers as floats, and the rows' scales.
+template <DType kType>
+struct UnpackedBlock {
+  UnpackedBlock(const std::byte* panel, int64_t b) {
+    const PanelBlock block = PanelBlock::At<kType>(panel, b);
     for (int k = 0; k < kQuantBlock; ++k) {
       for (int r = 0; r < kPanelRows; ++r) {
-        const int w = dtype == DType::kQ8_0   ? SignedByte(record + kQ8QuantOffset, r, k)
-                      : dtype == DType::kQ4_0 ? Nibble(record + kQ4_0QuantOffset, r, k) - 8
-                                              : Nibble(record + kQ4_1QuantOffset, r, k);
-        integers[k][r / 4][r % 4] = static_cast<float>(w);
+        integers[k][r / 4][r % 4] = static_cast<float>(QuantAt<kType>(block, r, k));
       }
     }
-    for (int r = 0; r < kPanelRows; ++r) {
-      d[r] = HalfAt(record, r);
-      if (dtype == DType::kQ4_1) m[r] = HalfAt(record, kPanelRows + r);
-    }
+    for (int r = 0; r < kPanelRows; ++r) scales[r] = ScalesAt<kType>(block, r);
   }
   Quad integers[kQuantBlock][kPanelRows / 4];
-  float d[kPanelRows];
-  float m[kPanelRows];  // Q4_1 only
+  BlockScales scales[kPanelRows];
 };
 
-// Adds block b's part to the sums of a record's rows for one row of x. The dots are integers below
-// 32 * 128 * 127 < 2^24, so float arithmetic gives them exactly, in any order.
-void AddRecord(const Tile& tile, const Record& record, int row, int64_t b, float* sums) {
+// Adds block b's part to the sums of a panel's rows for one row of x, as ops.h says. Its integers
+// are below 2^24, so float arithmetic gives them exactly, in any order.
+template <DType kType>
+void AddBlock(const Tile& tile, const UnpackedBlock<kType>& block, int row, int64_t b,
+              float* sums) {
   const int8_t* x = tile.quants[row] + b * kQuantBlock;
-  Quad low = {};
-  Quad high = {};
+  const int16_t* x_sums = tile.half_sums[row] + 2 * b;
+  const float dx = tile.scales[row][b];
+  Quad dots[2][kPanelRows / 4] = {};  // of the halves
   for (int k = 0; k < kQuantBlock; ++k) {
     const float value = x[k];
-    low += record.integers[k][0] * value;
-    high += record.integers[k][1] * value;
+    for (int i = 0; i < kPanelRows / 4; ++i)
+      dots[k / kHalfBlock][i] += block.integers[k][i] * value;
   }
   for (int r = 0; r < kPanelRows; ++r) {
-    const float dot = r < 4 ? low[r] : high[r - 4];
-    sums[r] = __builtin_fmaf(record.d[r] * tile.scales[row][b], dot, sums[r]);
-    if (tile.dtype == DType::kQ4_1) {
-      sums[r] = __builtin_fmaf(record.m[r], tile.sums[row][b], sums[r]);
+    const BlockScales& s = block.scales[r];
+    const float dot = static_cast<float>(s.scale[0]) * dots[0][r / 4][r % 4] +
+                      static_cast<float>(s.scale[1]) * dots[1][r / 4][r % 4];
+    sums[r] = __builtin_fmaf(s.step * dx, dot, sums[r]);
+    if constexpr (FormatOf(kType).has_min && FormatOf(kType).halves) {
+      const int weighted = s.min[0] * x_sums[0] + s.min[1] * x_sums[1];
+      sums[r] = __builtin_fmaf(s.min_step * dx, static_cast<float>(weighted), sums[r]);
+    } else if constexpr (FormatOf(kType).has_min) {
+      sums[r] = __builtin_fmaf(s.min_step, tile.sums[row][b], sums[r]);
     }
+  }
+}
+
+template <DType kType>
+void MultiplyPanel(const Tile& tile, int p) {
+  float* out = tile.out + p * kPanelRows;
+  for (int i = 0; i < tile.rows; ++i) {
+    for (int r = 0; r < kPanelRows; ++r) out[i * kTileCols + r] = 0;
+  }
+  for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b) {
+    const UnpackedBlock<kType> block(tile.panels + p * tile.panel_bytes, b);
+    for (int i = 0; i < tile.rows; ++i) AddBlock(tile, block, i, b, out + i * kTileCols);
   }
 }
 
 void MultiplyInt8(const Tile& tile) {
-  const int record_bytes = Inner<PortableVector>::RecordBytes(tile.dtype);
-  for (int p = 0; p < tile.panel_count; ++p) {
-    float* out = tile.out + p * kPanelRows;
-    for (int i = 0; i < tile.rows; ++i) {
-      for (int r = 0; r < kPanelRows; ++r) out[i * kTileCols + r] = 0;
-    }
-    const std::byte* record = tile.panels + p * tile.panel_bytes;
-    for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b, record += record_bytes) {
-      const Record unpacked(tile.dtype, record);
-      for (int i = 0; i < tile.rows; ++i) {
-        AddRecord(tile, unpacked, i, b, out + i * kTileCols);
-      }
-    }
-  }
+  VisitQuantType(tile.dtype, [&](auto type) {
+    for (int p = 0; p < tile.panel_count; ++p) MultiplyPanel<type()>(tile, p);
+  });
 }
 
 void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-              int32_t* quant_sums) {
+              int16_t* half_sums) {
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
     uint32_t amax_bits = 0;  // magnitudes order as integers, with infinity and NaNs on top
     for (int k = 0; k < kQuantBlock; ++k) {
@@ -186,7 +170,7 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
     }
     const float amax = FloatFromBits(amax_bits);
     const bool finite = amax_bits < 0x7f800000;
-    int32_t sum = 0;
+    half_sums[2 * b] = half_sums[2 * b + 1] = 0;
     if (!finite || amax < kTinyBlock) {
       for (int k = 0; k < kQuantBlock; ++k) quants[k] = 0;
       scales[b] = finite ? 0.0f : __builtin_nanf("");
@@ -194,12 +178,11 @@ void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, flo
       const float inverse = 127.0f / amax;
       for (int k = 0; k < kQuantBlock; ++k) {
         quants[k] = static_cast<int8_t>(RoundToEven(x[k] * inverse));
-        sum += quants[k];
+        half_sums[2 * b + k / kHalfBlock] += quants[k];
       }
       scales[b] = amax / 127.0f;
     }
-    quant_sums[b] = sum;
-    sums[b] = scales[b] * static_cast<float>(sum);
+    sums[b] = scales[b] * static_cast<float>(half_sums[2 * b] + half_sums[2 * b + 1]);
   }
 }
 

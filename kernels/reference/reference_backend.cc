@@ -28,14 +28,14 @@ void QuantizeBlock(const float* x, int64_t block, const ActivationBuffer& out, i
   }
   const bool zero = !finite || amax < kTinyBlock;
   const float scale = !finite ? NAN : zero ? 0.0f : amax / 127;
-  int32_t sum = 0;
+  int16_t* half_sums = out.half_sums + 2 * (row * blocks + block);
+  half_sums[0] = half_sums[1] = 0;
   for (int k = 0; k < kQuantBlock; ++k) {
     q[k] = zero ? 0 : static_cast<int8_t>(std::nearbyint(x[k] * (127 / amax)));
-    sum += q[k];
+    half_sums[k / kHalfBlock] += q[k];
   }
   out.scales[row * blocks + block] = scale;
-  out.sums[row * blocks + block] = scale * static_cast<float>(sum);
-  out.quant_sums[row * blocks + block] = sum;
+  out.sums[row * blocks + block] = scale * static_cast<float>(half_sums[0] + half_sums[1]);
 }
 
 // Fills the int8 form of `values`, if `out` has one.
@@ -377,7 +377,7 @@ class ReferenceBackend final : public KernelBackend {
     result.quants = x.quants + row * x.values.cols;
     result.scales = x.scales + row * blocks;
     result.sums = x.sums + row * blocks;
-    result.quant_sums = x.quant_sums + row * blocks;
+    result.half_sums = x.half_sums + 2 * row * blocks;
     return result;
   }
 

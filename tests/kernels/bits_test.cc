@@ -32,6 +32,18 @@ std::unique_ptr<KernelBackend> Make(int threads, Precision precision, Isa isa) {
 
 constexpr Precision kPrecisions[] = {Precision::kFast, Precision::kExact};
 
+// Two threads of every ISA that this machine has, in both precisions.
+std::vector<std::unique_ptr<KernelBackend>> AllBackends() {
+  std::vector<std::unique_ptr<KernelBackend>> backends;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kBest}) {
+    for (const Precision precision : kPrecisions) {
+      auto backend = Make(2, precision, isa);
+      if (backend != nullptr) backends.push_back(std::move(backend));
+    }
+  }
+  return backends;
+}
+
 TEST(BitsTest, EqualOverIsasAndThreads) {
   for (const Precision precision : kPrecisions) {
     const auto base = Make(1, precision, Isa::kPortable);
@@ -57,20 +69,20 @@ TEST(BitsTest, EqualOverIsasAndThreads) {
 // Each row of a product, alone, gives the bits that it gives in the batch.
 TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
   constexpr int64_t kRows = 67;
-  constexpr int64_t kCols = 160;
   constexpr int64_t kOut = 77;
   for (const Precision precision : kPrecisions) {
     const auto backend = Make(2, precision, Isa::kBest);
     for (const DType dtype : kAllDTypes) {
-      const Weight gate(dtype, kOut, kCols, 1);
-      const Weight up(dtype, kOut, kCols, 2);
-      const std::vector<float> x = Noise(3).Floats(kRows * kCols);
-      const std::vector<float> norm = Noise(4).Floats(kCols);
+      const int64_t cols = WholeBlocks(dtype, 160);
+      const Weight gate(dtype, kOut, cols, 1);
+      const Weight up(dtype, kOut, cols, 2);
+      const std::vector<float> x = Noise(3).Floats(kRows * cols);
+      const std::vector<float> norm = Noise(4).Floats(cols);
       Arena arena(4 << 20);
       const auto run = [&](int64_t first, int64_t rows) {
         arena.Reset();
         Spoil(&arena);
-        const Activation a = backend->Norm(ConstMatrixView(x.data() + first * kCols, rows, kCols),
+        const Activation a = backend->Norm(ConstMatrixView(x.data() + first * cols, rows, cols),
                                            norm, 1e-5f, &arena);
         std::vector<float> out(rows * kOut, NAN);
         const MatMulTarget target = {.weight = gate.matrix(),
@@ -149,30 +161,29 @@ TEST(BitsTest, AttentionDoesNotSeeChunks) {
 
 // A NaN or an infinity in one sequence's rows stays in that sequence, and is not hidden there.
 TEST(BitsTest, NansStayInTheirRow) {
-  constexpr int64_t kCols = 64;
-  const Weight weight(DType::kQ4_1, 24, kCols, 9);
-  for (const Isa isa : {Isa::kPortable, Isa::kBest}) {
-    for (const Precision precision : kPrecisions) {
-      const auto backend = Make(2, precision, isa);
+  for (const DType dtype : kAllDTypes) {
+    const int64_t cols = WholeBlocks(dtype, 64);
+    const Weight weight(dtype, 24, cols, 9);
+    for (const auto& backend : AllBackends()) {
       for (const float bad : {NAN, INFINITY, -INFINITY}) {
-        std::vector<float> x = Noise(8).Floats(3 * kCols);
+        std::vector<float> x = Noise(8).Floats(3 * cols);
         const auto run = [&] {
           Arena arena(1 << 20);
           Spoil(&arena);
           std::vector<float> out(3 * 24);
           const MatMulTarget target = {.weight = weight.matrix(),
                                        .out = MatrixView(out.data(), 3, 24)};
-          backend->MatMul(backend->Quantize({x.data(), 3, kCols}, &arena), {&target, 1});
+          backend->MatMul(backend->Quantize({x.data(), 3, cols}, &arena), {&target, 1});
           return out;
         };
         const std::vector<float> good = run();
-        x[kCols + 37] = bad;
+        x[cols + 37] = bad;
         const std::vector<float> spoilt = run();
         for (int i = 0; i < 3 * 24; ++i) {
           if (i / 24 == 1) {
-            EXPECT_FALSE(std::isfinite(spoilt[i])) << i;
+            EXPECT_FALSE(std::isfinite(spoilt[i])) << DTypeName(dtype) << " " << i;
           } else {
-            EXPECT_EQ(FloatBits(spoilt[i]), FloatBits(good[i])) << i;
+            EXPECT_EQ(FloatBits(spoilt[i]), FloatBits(good[i])) << DTypeName(dtype) << " " << i;
           }
         }
       }

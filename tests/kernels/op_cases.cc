@@ -22,19 +22,20 @@ void AppendBlock(const Activation& a, int64_t row, int64_t block, std::vector<fl
     amax = std::max(amax, std::fabs(x[k]));
   }
   const bool zero = !finite || amax < kTinyBlock;
-  int sum = 0;
+  int halves[2] = {0, 0};
   for (int k = 0; k < kQuantBlock; ++k) {
     EXPECT_EQ(q[k], zero ? 0 : std::nearbyint(x[k] * (127 / amax))) << "row " << row;
-    sum += q[k];
+    halves[k / kHalfBlock] += q[k];
     out->push_back(q[k]);
   }
+  const int sum = halves[0] + halves[1];
   if (finite) {
     EXPECT_EQ(a.scales[at], zero ? 0 : amax / 127);
     EXPECT_EQ(a.sums[at], a.scales[at] * static_cast<float>(sum));
   } else {
     EXPECT_TRUE(std::isnan(a.scales[at]) && std::isnan(a.sums[at]));
   }
-  EXPECT_EQ(a.quant_sums[at], sum);
+  for (int h = 0; h < 2; ++h) EXPECT_EQ(a.half_sums[2 * at + h], halves[h]);
   out->insert(out->end(), {a.scales[at], a.sums[at], static_cast<float>(sum)});
 }
 

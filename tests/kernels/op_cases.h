@@ -17,7 +17,7 @@ inline constexpr double kRoundoff = 0x1p-24;
 // What an op wrote, as floats.
 struct OpResult {
   std::vector<float> values;
-  std::vector<float> int8_form;  // an Activation's quants, scales, sums and quant_sums
+  std::vector<float> int8_form;  // an Activation's quants, scales and sums
 };
 
 // One call of one op with fixed inputs.

@@ -169,8 +169,10 @@ void AddExpertCases(Precision precision, std::vector<OpCase>* cases) {
     cases->push_back(GateCase(2, {1, 1, normalize}));
   }
   for (const DType dtype : kAllDTypes) {
-    cases->push_back(GroupedFfnCase(dtype, precision, 1, 64, 96));
-    cases->push_back(GroupedFfnCase(dtype, precision, 11, 96, 160));
+    const int64_t one = WholeBlocks(dtype, 64);
+    const int64_t two = WholeBlocks(dtype, 96);
+    cases->push_back(GroupedFfnCase(dtype, precision, 1, one, two));
+    cases->push_back(GroupedFfnCase(dtype, precision, 11, two, WholeBlocks(dtype, 160)));
   }
   cases->push_back(GroupedFfnCase(DType::kF32, precision, 5, 20, 13));
   for (const int64_t cols : {1, 37, 64}) {

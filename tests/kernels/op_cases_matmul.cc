@@ -14,6 +14,7 @@ struct Shape {
 };
 
 // Rows that fill neither panels nor groups of them, batches around the tiles' edges, long chains.
+// Types with larger blocks take the next number of columns that they divide.
 constexpr Shape kBlockShapes[] = {{1, 8, 32},     {2, 13, 64},   {3, 40, 96},  {4, 33, 576},
                                   {5, 7, 32},     {17, 70, 160}, {64, 24, 64}, {70, 65, 256},
                                   {1, 100, 1536}, {66, 9, 64},   {0, 16, 32}};
@@ -22,20 +23,20 @@ constexpr Shape kOddShapes[] = {{1, 9, 1}, {3, 20, 5}, {5, 40, 33}, {6, 35, 45}}
 
 struct MatMulInput {
   MatMulInput(DType dtype, const Shape& s, uint64_t seed)
-      : weight(dtype, s.w_rows, s.cols, seed),
-        other(dtype, s.w_rows + 3, s.cols, seed + 1),
-        x(Noise(seed + 2).Floats(s.x_rows * s.cols)),
+      : shape{s.x_rows, s.w_rows, WholeBlocks(dtype, s.cols)},
+        weight(dtype, s.w_rows, shape.cols, seed),
+        other(dtype, s.w_rows + 3, shape.cols, seed + 1),
+        x(Noise(seed + 2).Floats(s.x_rows * shape.cols)),
         bias(Noise(seed + 3).Floats(s.w_rows)),
-        residual(Noise(seed + 4).Floats(s.x_rows * (s.w_rows + 3))),
-        shape(s) {}
+        residual(Noise(seed + 4).Floats(s.x_rows * (s.w_rows + 3))) {}
   ConstMatrixView View() const { return {x.data(), shape.x_rows, shape.cols}; }
 
+  Shape shape;
   Weight weight;
   Weight other;
   std::vector<float> x;
   std::vector<float> bias;
   std::vector<float> residual;
-  Shape shape;
 };
 
 // Two targets in one call: a biased product that replaces, and one that adds to a residual.
@@ -76,8 +77,8 @@ OpCase MatMulCase(DType dtype, const Shape& shape) {
 
 OpCase SwiGluCase(DType dtype, const Shape& shape) {
   const auto input = std::make_shared<MatMulInput>(dtype, shape, 3 * shape.cols + shape.w_rows);
-  const auto up =
-      std::make_shared<Weight>(dtype, shape.w_rows, shape.cols, 5 * shape.cols + shape.w_rows);
+  const auto up = std::make_shared<Weight>(dtype, shape.w_rows, input->shape.cols,
+                                           5 * shape.cols + shape.w_rows);
   const auto run = [input, up](KernelBackend& backend) {
     Arena arena(1 << 20);
     Spoil(&arena);
@@ -104,11 +105,12 @@ OpCase SwiGluCase(DType dtype, const Shape& shape) {
 }
 
 OpCase EmbedCase(DType dtype) {
-  const auto table = std::make_shared<Weight>(dtype, 37, 96, 11);
-  const auto run = [table](KernelBackend& backend) {
+  const int64_t cols = WholeBlocks(dtype, 96);
+  const auto table = std::make_shared<Weight>(dtype, 37, cols, 11);
+  const auto run = [table, cols](KernelBackend& backend) {
     const std::vector<int32_t> ids = {0, 36, 5, 5, 8, 17, 31, 2, 1, 30, 7};
-    std::vector<float> out(ids.size() * 96, NAN);
-    const MatrixView view(out.data(), static_cast<int64_t>(ids.size()), 96);
+    std::vector<float> out(ids.size() * cols, NAN);
+    const MatrixView view(out.data(), static_cast<int64_t>(ids.size()), cols);
     backend.Embed(table->matrix(), ids, view);
     return OpResult{out, {}};
   };

@@ -13,8 +13,44 @@
 
 namespace tidepool::kernels {
 
-inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
-                                       DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ8_0,
+                                       DType::kQ4_0, DType::kQ4_1,   DType::kQ5_0,   DType::kQ5_1,
+                                       DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
+                                       DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+
+// Where a GGUF block of this type holds f16 scales: d, then m or dmin.
+struct ScalePlaces {
+  int count;
+  int offset;
+};
+inline ScalePlaces ScalePlacesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kMXFP4:
+      return {0, 0};
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {2, 0};
+    case DType::kQ2_K:
+      return {2, 80};
+    case DType::kQ3_K:
+      return {1, 108};
+    case DType::kQ6_K:
+      return {1, 208};
+    default:
+      return {1, 0};
+  }
+}
+
+// `cols`, or the next number of columns that the type's blocks fill.
+inline int64_t WholeBlocks(DType dtype, int64_t cols) {
+  const int elements = BlockElements(dtype);
+  return (cols + elements - 1) / elements * elements;
+}
 
 // splitmix64: the same numbers everywhere.
 class Noise {
@@ -55,21 +91,28 @@ class Weight {
   PackedMatrix matrix() const { return {dtype_, rows_, cols_, packed_.data()}; }
   const std::vector<std::byte>& source() const { return source_; }
 
-  // For each element a bound on every term that its product is computed from: |w|, and for Q4_1
-  // |d q| + |m|, whose terms are summed apart.
+  // For each element a bound on every term that its product is computed from: |w|, and for types
+  // with minima |d q| + |m|, whose terms are summed apart. Packed without its dmin or m, a block
+  // dequantises to d q alone.
   std::vector<double> Magnitudes(int64_t row) const {
     std::vector<float> values(cols_);
     UnpackRow(matrix(), row, absl::MakeSpan(values));
+    std::vector<float> without = values;
+    const ScalePlaces places = ScalePlacesOf(dtype_);
+    if (places.count == 2) {
+      const int64_t row_bytes = cols_ / BlockElements(dtype_) * BlockBytes(dtype_);
+      std::vector<std::byte> bytes(source_.begin() + row * row_bytes,
+                                   source_.begin() + (row + 1) * row_bytes);
+      for (int64_t at = 0; at < row_bytes; at += BlockBytes(dtype_)) {
+        std::memset(bytes.data() + at + places.offset + 2, 0, 2);
+      }
+      Buffer packed(PackedBytes(dtype_, 1, cols_));
+      Pack(dtype_, 1, cols_, bytes.data(), packed.data());
+      UnpackRow({dtype_, 1, cols_, packed.data()}, 0, absl::MakeSpan(without));
+    }
     std::vector<double> result(cols_);
     for (int64_t k = 0; k < cols_; ++k) {
-      double m = 0;
-      if (dtype_ == DType::kQ4_1) {
-        uint16_t half;
-        const int64_t block = (row * cols_ + k) / 32;
-        std::memcpy(&half, source_.data() + block * BlockBytes(dtype_) + 2, 2);
-        m = F16ToF32(half);
-      }
-      result[k] = std::abs(values[k] - m) + std::abs(m);
+      result[k] = std::abs(without[k]) + std::abs(values[k] - without[k]);
     }
     return result;
   }
@@ -87,12 +130,18 @@ class Weight {
       return;
     }
     for (int i = 0; i < BlockBytes(dtype_); ++i) block[i] = static_cast<std::byte>(noise->Next());
-    const float step = dtype_ == DType::kQ8_0 ? 0.01f : 0.1f;
-    const uint16_t d = F32ToF16(noise->Unit() * step);
-    std::memcpy(block, &d, 2);
-    if (dtype_ != DType::kQ4_1) return;
-    const uint16_t m = F32ToF16(noise->Unit());
-    std::memcpy(block + 2, &m, 2);
+    // Scales that keep weights near 1, whatever the largest code times its integer scale.
+    if (dtype_ == DType::kMXFP4) block[0] = static_cast<std::byte>(122 + noise->Below(4));
+    const bool super_block = BlockElements(dtype_) == 256;
+    const float steps[] = {super_block                                          ? 0.0005f
+                           : dtype_ == DType::kQ8_0 || dtype_ == DType::kIQ4_NL ? 0.01f
+                                                                                : 0.1f,
+                           super_block ? 0.02f : 1.0f};
+    const ScalePlaces places = ScalePlacesOf(dtype_);
+    for (int i = 0; i < places.count; ++i) {
+      const uint16_t scale = F32ToF16(noise->Unit() * steps[i]);
+      std::memcpy(block + places.offset + 2 * i, &scale, 2);
+    }
   }
 
   DType dtype_;

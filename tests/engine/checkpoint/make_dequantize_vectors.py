@@ -69,8 +69,17 @@ def main():
         for _ in range(BLOCKS):
             block = random_block(kind, random)
             emit(kind, block, dequantize(block.reshape(1, -1), kind))
+    # Scales at the edges: zeros of both signs, the smallest subnormals, the largest numbers.
+    for kind, offsets in HALVES.items():
+        for pair in ((0x0000, 0x8000), (0x8001, 0x0001), (0x7BFF, 0xFBFF)):
+            if not offsets:
+                break
+            block = random_block(kind, random)
+            for offset, bits in zip(offsets, pair):
+                block[offset : offset + 2] = np.frombuffer(np.uint16(bits).tobytes(), np.uint8)
+            emit(kind, block, dequantize(block.reshape(1, -1), kind))
     # The extremes of the power-of-two scales.
-    for exponent in (0, 1, 2, 254, 255):
+    for exponent in (0, 1, 2, 252, 254, 255):
         block = random_block(Type.MXFP4, random)
         block[0] = exponent
         emit(Type.MXFP4, block, dequantize(block.reshape(1, -1), Type.MXFP4))

@@ -25,7 +25,7 @@ std::unique_ptr<WeightStore> Store(GgufWriter writer, int threads = 2) {
   return *std::move(store);
 }
 
-// Random bytes whose f16 scales are small and finite: high bytes of every pair are below 0x40.
+// Random bytes of which every one can be part of a finite scale.
 std::string RandomBlocks(GgmlType type, int64_t elements, unsigned seed) {
   const GgmlTypeInfo& info = TypeInfo(type);
   std::mt19937 random(seed);
@@ -171,8 +171,21 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
       StatusWithBad(GgmlType::kQ4_0, 13, 3 * 18, kInf16),
       StatusWithBad(GgmlType::kQ4_1, 13, 20, uint16_t{0x7e01}),
       StatusWithBad(GgmlType::kQ4_1, 13, 20 + 2, kInf16),
+      StatusWithBad(GgmlType::kQ5_0, 13, 22, kInf16),
+      StatusWithBad(GgmlType::kQ5_1, 13, 24, uint16_t{0x7e01}),
+      StatusWithBad(GgmlType::kQ5_1, 13, 7 * 24 + 2, kInf16),
+      StatusWithBad(GgmlType::kQ2_K, 13, 80, kInf16),
+      StatusWithBad(GgmlType::kQ2_K, 13, 82, kInf16),
+      StatusWithBad(GgmlType::kQ3_K, 13, 108, kInf16),
+      StatusWithBad(GgmlType::kQ4_K, 13, 0, uint16_t{0xfc00}),
       StatusWithBad(GgmlType::kQ4_K, 13, 2, kInf16),
+      StatusWithBad(GgmlType::kQ5_K, 13, 0, kInf16),
+      StatusWithBad(GgmlType::kQ5_K, 13, 2, kInf16),
       StatusWithBad(GgmlType::kQ6_K, 13, 208, uint16_t{0x7e00}),
+      StatusWithBad(GgmlType::kIQ4_NL, 13, 7 * 18, kInf16),
+      StatusWithBad(GgmlType::kIQ4_XS, 13, 0, kInf16),
+      StatusWithBad(GgmlType::kMXFP4, 13, 7 * 17, uint8_t{253}),
+      StatusWithBad(GgmlType::kMXFP4, 13, 0, uint8_t{255}),
   };
   for (const absl::Status& status : found) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -180,6 +193,10 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
   }
   // The same bits among the quants of a block are just numbers.
   EXPECT_TRUE(StatusWithBad(GgmlType::kQ8_0, 13, 7 * 34 + 2, kInf16).ok());
+  EXPECT_TRUE(StatusWithBad(GgmlType::kQ2_K, 13, 0, kInf16).ok());
+  EXPECT_TRUE(StatusWithBad(GgmlType::kQ6_K, 13, 0, kInf16).ok());
+  // 6 * 2^125 is the largest that MXFP4 can say in float32.
+  EXPECT_TRUE(StatusWithBad(GgmlType::kMXFP4, 13, 17, uint8_t{252}).ok());
 
   const auto store = Store(GgufWriter().F32Tensor("v", {2}, {1.0f, kNan}));
   EXPECT_THAT(std::string(store->Vector("v", 2).status().message()), HasSubstr("v: holds a NaN"));

@@ -1,0 +1,18 @@
+// What the four-bit codes of non-linear types stand for.
+#ifndef TIDEPOOL_KERNELS_CODE_TABLES_H_
+#define TIDEPOOL_KERNELS_CODE_TABLES_H_
+
+#include <cstdint>
+
+namespace tidepool::kernels {
+
+// IQ4_NL and IQ4_XS.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+// E2M1, the four-bit float of MXFP4 and NVFP4, times two; scales are halved in turn.
+inline constexpr int8_t kE2M1Doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                            0, -1, -2, -3, -4, -6, -8, -12};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CODE_TABLES_H_

@@ -1,0 +1,223 @@
+// One block of one row from GGUF's layout into its places in a panel's record (panel.h states both
+// sides). Implementation detail of Pack.
+//
+// Codes move as 32-bit words, four columns of one row at a time; scales as what they are.
+#ifndef TIDEPOOL_KERNELS_PACK_BLOCK_H_
+#define TIDEPOOL_KERNELS_PACK_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+
+static inline uint32_t WordAt(const std::byte* data, int index) {
+  uint32_t word;
+  __builtin_memcpy(&word, data + 4 * index, sizeof(word));
+  return word;
+}
+static inline uint8_t U8At(const std::byte* data, int index) {
+  return static_cast<uint8_t>(data[index]);
+}
+
+// One row's lane of a record under construction.
+class RecordLane {
+ public:
+  RecordLane(const QuantFormat& format, std::byte* record, int row)
+      : format_(format), record_(record), row_(row) {}
+
+  // The f16 at `source` as number `index` (0: d, 1: dmin or m) of the head, or of a record without
+  // one.
+  void SetF16(int index, const std::byte* source) {
+    __builtin_memcpy(record_ + 2 * (index * kPanelRows + row_), source, 2);
+  }
+  // Byte `index` of a block's one-byte scales: each takes eight bytes.
+  void SetByte(int block, int index, int value) {
+    Block(block)[index * kPanelRows + row_] = static_cast<std::byte>(value);
+  }
+  // The two bytes of a block that has one scale for each half.
+  void SetHalves(int block, int first, int second) {
+    Block(block)[2 * row_] = static_cast<std::byte>(first);
+    Block(block)[2 * row_ + 1] = static_cast<std::byte>(second);
+  }
+  // Word of vector `index` of a block's codes, or of its extra bits.
+  void SetCodes(int block, int index, uint32_t word) {
+    SetWord(Block(block) + format_.codes() + index * kVectorBytes, word);
+  }
+  void SetExtra(int block, int index, uint32_t word) {
+    SetWord(Block(block) + format_.extra() + index * kVectorBytes, word);
+  }
+
+ private:
+  std::byte* Block(int block) { return record_ + format_.head + block * format_.block_bytes(); }
+  void SetWord(std::byte* vector, uint32_t word) {
+    __builtin_memcpy(vector + 4 * row_, &word, sizeof(word));
+  }
+
+  const QuantFormat format_;
+  std::byte* const record_;
+  const int row_;
+};
+
+// 16 bytes whose low nibbles are columns 0 to 15 and high nibbles columns 16 to 31: as panels have.
+static inline void PackNibbles(const std::byte* codes, int block, RecordLane* lane) {
+  for (int g = 0; g < 4; ++g) lane->SetCodes(block, g, WordAt(codes, g));
+}
+
+// 32 bytes with one nibble of each column of a block at bit `shift`.
+static inline void PackNibblePlane(const std::byte* plane, int shift, int block, RecordLane* lane) {
+  for (int g = 0; g < 4; ++g) {
+    const uint32_t low = WordAt(plane, g) >> shift & 0x0f0f0f0f;
+    const uint32_t high = WordAt(plane, g + 4) >> shift & 0x0f0f0f0f;
+    lane->SetCodes(block, g, low | high << 4);
+  }
+}
+
+// 32 bytes with two bits of each column at bit `shift`, as panels have pairs.
+static inline uint32_t GatherPairs(const std::byte* plane, int shift, int vector) {
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) {
+    word |= (WordAt(plane, 2 * i + vector) >> shift & 0x03030303) << (2 * i);
+  }
+  return word;
+}
+
+// 32 bytes with one bit of each column at bit `shift`, as panels have one bit.
+static inline uint32_t GatherBits(const std::byte* plane, int shift) {
+  uint32_t word = 0;
+  for (int g = 0; g < 8; ++g) word |= (WordAt(plane, g) >> shift & 0x01010101) << g;
+  return word;
+}
+
+// The bits of columns 0 to 31 in one word, as panels have them.
+static inline uint32_t SpreadBits(uint32_t bits) {
+  // Byte j of the result takes bits j, j + 4, j + 8 ...: a transposition of 4 columns by 8 groups.
+  uint32_t word = 0;
+  for (int g = 0; g < 8; ++g) {
+    const uint32_t four = bits >> (4 * g) & 15;
+    word |= (four * 0x00204081 & 0x01010101) << g;  // bit j of the four to bit 8j
+  }
+  return word;
+}
+
+// Six-bit scale and minimum of sub-block b of Q4_K and Q5_K.
+static inline void PackKScales(const std::byte* scales, RecordLane* lane) {
+  for (int b = 0; b < 8; ++b) {
+    const int at = b % 4;
+    const int low = U8At(scales, at);
+    const int mid = U8At(scales, 4 + at);
+    const int top = U8At(scales, 8 + at);
+    lane->SetByte(b, 0, b < 4 ? low & 63 : (top & 15) | low >> 6 << 4);
+    lane->SetByte(b, 1, b < 4 ? mid & 63 : top >> 4 | mid >> 6 << 4);
+  }
+}
+
+static inline void PackQ2_K(const std::byte* in, RecordLane* lane) {
+  lane->SetF16(0, in + 80);
+  lane->SetF16(1, in + 82);
+  for (int b = 0; b < 8; ++b) {
+    lane->SetHalves(b, U8At(in, 2 * b), U8At(in, 2 * b + 1));
+    const std::byte* plane = in + 16 + 32 * (b / 4);
+    for (int v = 0; v < 2; ++v) lane->SetCodes(b, v, GatherPairs(plane, 2 * (b % 4), v));
+  }
+}
+
+// Scale k of Q3_K: low four bits in the first 8 bytes, high two in the last 4.
+static inline int Q3Scale(const std::byte* scales, int k) {
+  const int low = k < 8 ? U8At(scales, k) & 15 : U8At(scales, k - 8) >> 4;
+  const int high = U8At(scales, 8 + k % 4) >> (2 * (k / 4)) & 3;
+  return (low | high << 4) - 32;
+}
+
+static inline void PackQ3_K(const std::byte* in, RecordLane* lane) {
+  const std::byte* scales = in + 96;
+  lane->SetF16(0, in + 108);
+  for (int b = 0; b < 8; ++b) {
+    lane->SetHalves(b, Q3Scale(scales, 2 * b), Q3Scale(scales, 2 * b + 1));
+    lane->SetExtra(b, 0, GatherBits(in, b));
+    const std::byte* plane = in + 32 + 32 * (b / 4);
+    for (int v = 0; v < 2; ++v) lane->SetCodes(b, v, GatherPairs(plane, 2 * (b % 4), v));
+  }
+}
+
+static inline void PackQ4_K(const std::byte* in, RecordLane* lane) {
+  lane->SetF16(0, in);
+  lane->SetF16(1, in + 2);
+  PackKScales(in + 4, lane);
+  for (int b = 0; b < 8; ++b) PackNibblePlane(in + 16 + 32 * (b / 2), 4 * (b % 2), b, lane);
+}
+
+static inline void PackQ5_K(const std::byte* in, RecordLane* lane) {
+  lane->SetF16(0, in);
+  lane->SetF16(1, in + 2);
+  PackKScales(in + 4, lane);
+  for (int b = 0; b < 8; ++b) {
+    lane->SetExtra(b, 0, GatherBits(in + 16, b));
+    PackNibblePlane(in + 48 + 32 * (b / 2), 4 * (b % 2), b, lane);
+  }
+}
+
+static inline void PackQ6_K(const std::byte* in, RecordLane* lane) {
+  lane->SetF16(0, in + 208);
+  for (int b = 0; b < 8; ++b) {
+    const int n = b / 4;
+    const int g = b % 4;
+    lane->SetHalves(b, U8At(in, 192 + 2 * b), U8At(in, 192 + 2 * b + 1));
+    for (int v = 0; v < 2; ++v) lane->SetExtra(b, v, GatherPairs(in + 128 + 32 * n, 2 * g, v));
+    PackNibblePlane(in + 64 * n + 32 * (g & 1), g < 2 ? 0 : 4, b, lane);
+  }
+}
+
+static inline void PackIQ4_XS(const std::byte* in, RecordLane* lane) {
+  const int high = U8At(in, 2) | U8At(in, 3) << 8;
+  lane->SetF16(0, in);
+  for (int b = 0; b < 8; ++b) {
+    const int low = U8At(in, 4 + b / 2) >> (4 * (b % 2)) & 15;
+    lane->SetByte(b, 0, (low | (high >> (2 * b) & 3) << 4) - 32);
+    PackNibbles(in + 8 + 16 * b, b, lane);
+  }
+}
+
+// A block of 32 columns: its f16 scales, the bits beyond nibbles, the codes.
+template <DType kType>
+static inline void PackFlat(const std::byte* in, RecordLane* lane) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  if constexpr (kType == DType::kMXFP4) {
+    lane->SetByte(0, 0, U8At(in, 0));
+    return PackNibbles(in + 1, 0, lane);
+  }
+  constexpr int kScales = kFormat.has_min ? 2 : 1;
+  for (int s = 0; s < kScales; ++s) lane->SetF16(s, in + 2 * s);
+  const std::byte* codes = in + 2 * kScales;
+  if constexpr (kFormat.extra_bits == 1) {
+    lane->SetExtra(0, 0, SpreadBits(WordAt(codes, 0)));
+    codes += 4;
+  }
+  if constexpr (kFormat.code_bits == 4) return PackNibbles(codes, 0, lane);
+  for (int g = 0; g < 8; ++g) lane->SetCodes(0, g, WordAt(codes, g));
+}
+
+template <DType kType>
+static inline void PackBlock(const std::byte* in, int row, std::byte* record) {
+  RecordLane lane(FormatOf(kType), record, row);
+  if constexpr (kType == DType::kQ2_K) {
+    PackQ2_K(in, &lane);
+  } else if constexpr (kType == DType::kQ3_K) {
+    PackQ3_K(in, &lane);
+  } else if constexpr (kType == DType::kQ4_K) {
+    PackQ4_K(in, &lane);
+  } else if constexpr (kType == DType::kQ5_K) {
+    PackQ5_K(in, &lane);
+  } else if constexpr (kType == DType::kQ6_K) {
+    PackQ6_K(in, &lane);
+  } else if constexpr (kType == DType::kIQ4_XS) {
+    PackIQ4_XS(in, &lane);
+  } else {
+    PackFlat<kType>(in, &lane);
+  }
+}
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_PACK_BLOCK_H_

@@ -1,0 +1,114 @@
+// Quantised panels read one number at a time: what panel.h's bytes mean, in code. For the parts
+// that need no speed; the vector forms of cpu/ must agree with it.
+#ifndef TIDEPOOL_KERNELS_PANEL_BLOCK_H_
+#define TIDEPOOL_KERNELS_PANEL_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/code_tables.h"
+#include "kernels/math.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+
+// One block of 32 columns of a panel, and the record it lies in.
+struct PanelBlock {
+  const std::byte* record;
+  const std::byte* block;
+
+  // Block b, counted over the whole panel.
+  template <DType kType>
+  static PanelBlock At(const std::byte* panel, int64_t b) {
+    constexpr QuantFormat kFormat = FormatOf(kType);
+    const std::byte* record = panel + b / kFormat.blocks * kFormat.record_bytes();
+    return {record, record + kFormat.head + b % kFormat.blocks * kFormat.block_bytes()};
+  }
+};
+
+// The scales of one row in a block. With q its integers and h = k / 16, column k of the block is
+// (step * scale[h]) * q[k], and with a minimum + min_step * min[h].
+struct BlockScales {
+  float step = 0;
+  int scale[2] = {1, 1};
+  float min_step = 0;
+  int min[2] = {1, 1};
+};
+
+static inline int ByteAt(const std::byte* data, int index) { return static_cast<int>(data[index]); }
+static inline int SignedByteAt(const std::byte* data, int index) {
+  return static_cast<int8_t>(data[index]);
+}
+static inline float F16At(const std::byte* data, int index) {
+  uint16_t half;
+  __builtin_memcpy(&half, data + 2 * index, sizeof(half));
+  return F16ToF32(half);
+}
+
+// Products of a d with an integer scale are exact: 11 bits and at most 8.
+template <DType kType>
+static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const std::byte* halves = kFormat.head > 0 ? at.record : at.block;  // d, then dmin or m
+  BlockScales s;
+  if constexpr (kType == DType::kMXFP4) {
+    s.step = HalfOfE8M0(static_cast<uint8_t>(at.block[row]));
+    return s;
+  }
+  s.step = F16At(halves, row);
+  if constexpr (kFormat.has_min) s.min_step = F16At(halves, kPanelRows + row);
+  if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) {
+    s.step *= static_cast<float>(ByteAt(at.block, row));
+    s.min_step *= -static_cast<float>(ByteAt(at.block, kPanelRows + row));
+  } else if constexpr (kType == DType::kIQ4_XS) {
+    s.step *= static_cast<float>(SignedByteAt(at.block, row));
+  } else if constexpr (kFormat.halves) {
+    s.min_step = -s.min_step;
+    for (int h = 0; h < 2; ++h) {
+      const int both = ByteAt(at.block, 2 * row + h);
+      s.scale[h] = kFormat.has_min ? both & 15 : SignedByteAt(at.block, 2 * row + h);
+      s.min[h] = both >> 4;
+    }
+  }
+  return s;
+}
+
+// Integer of column k < 32 of a row: its code less the zero point, or what the code stands for.
+template <DType kType>
+static inline int QuantAt(const PanelBlock& at, int row, int k) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const int group = k / 4;
+  const int lane = 4 * row + k % 4;
+  const std::byte* codes = at.block + kFormat.codes();
+  const std::byte* extra = at.block + kFormat.extra();
+  if constexpr (kFormat.code_bits == 8) return SignedByteAt(codes, group * kVectorBytes + lane);
+  int code;
+  if constexpr (kFormat.code_bits == 4) {
+    code = ByteAt(codes, group % 4 * kVectorBytes + lane) >> (group < 4 ? 0 : 4) & 15;
+  } else {
+    code = ByteAt(codes, group % 2 * kVectorBytes + lane) >> (2 * (group / 2)) & 3;
+  }
+  if constexpr (kFormat.extra_bits == 1) {
+    code |= (ByteAt(extra, lane) >> group & 1) << kFormat.code_bits;
+  } else if constexpr (kFormat.extra_bits == 2) {
+    code |= (ByteAt(extra, group % 2 * kVectorBytes + lane) >> (2 * (group / 2)) & 3)
+            << kFormat.code_bits;
+  }
+  if constexpr (kType == DType::kMXFP4) return kE2M1Doubled[code];
+  if constexpr (HasCodeTable(kType)) return kIq4Values[code];
+  return code - kFormat.zero;
+}
+
+// Column k of the block as GGUF dequantises it, bit for bit.
+template <DType kType>
+static inline float ValueAt(const PanelBlock& at, const BlockScales& scales, int row, int k) {
+  const int half = k / kHalfBlock;
+  const float scaled = scales.step * static_cast<float>(scales.scale[half]) *
+                       static_cast<float>(QuantAt<kType>(at, row, k));
+  if constexpr (!FormatOf(kType).has_min) return scaled;  // -0 + 0 would lose its sign
+  return scaled + scales.min_step * static_cast<float>(scales.min[half]);
+}
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_PANEL_BLOCK_H_
