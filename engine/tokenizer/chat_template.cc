@@ -74,7 +74,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Parse(absl::string_view source) {
 absl::StatusOr<std::vector<TextPiece>> ChatTemplate::Render(
     const ChatInputs& inputs, const ChatTemplateLimits& limits) const {
   jinja::Interpreter interpreter(
-      {limits.output_bytes, limits.steps, limits.copied_bytes, inputs.now});
+      {{limits.steps, limits.made_bytes, limits.text_bytes}, limits.output_bytes, inputs.now});
   RETURN_IF_ERROR(SetVariables(inputs, &interpreter));
   ASSIGN_OR_RETURN(const jinja::Text text, interpreter.Run(parsed_->block));
   return text.Pieces();

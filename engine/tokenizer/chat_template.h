@@ -8,12 +8,13 @@
 //   ASSIGN_OR_RETURN(std::vector<TextPiece> prompt, chat.Render(inputs));
 //   ASSIGN_OR_RETURN(auto ids, tokenizer->EncodePieces(prompt, AddBos::kNo));
 //
-// Templates are written in Jinja. This is our own interpreter of the part that chat templates use,
-// and it renders as Hugging Face transformers does (trim_blocks and lstrip_blocks on, autoescape
-// off): all expressions but unpacked arguments; the tags if, for (also with else and if, not
-// recursive), set, macro, raw, break, continue and generation; the common filters, tests and
-// methods; namespace, range, dict, raise_exception, strftime_now. What it does not know is an error
-// that names it and its line.
+// Templates are written in Jinja. This is our own interpreter of it, and it renders as Hugging Face
+// transformers does (trim_blocks and lstrip_blocks on, autoescape off, a sandbox in which values do
+// not change): all expressions; the tags if, for (else, if, recursive), set, with, filter, macro,
+// call, do, raw, break, continue and generation; Jinja's filters but those for HTML, random, pprint
+// and wordwrap; its tests; Python's methods of strings, lists and dicts that change nothing, % and
+// format; namespace, range, dict, cycler, joiner, raise_exception, strftime_now. Integers have 64
+// bits. What it does not know is an error that names it and its line.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_CHAT_TEMPLATE_H_
 
@@ -47,9 +48,10 @@ struct ChatInputs {
 
 // What one rendering may cost.
 struct ChatTemplateLimits {
-  int64_t output_bytes = 32 << 20;
-  int64_t steps = 20'000'000;        // nodes evaluated, items visited
-  int64_t copied_bytes = 512 << 20;  // of all strings made and searched on the way
+  int64_t output_bytes = 32 << 20;  // also of one macro's or block's
+  int64_t steps = 5'000'000;        // nodes evaluated, items visited
+  int64_t made_bytes = 256 << 20;   // of all values made and searched on the way
+  int64_t text_bytes = 32 << 20;    // of one string
 };
 
 // Thread-safe: immutable after Parse. Copies share the parsed template.

@@ -25,9 +25,9 @@ struct Expression {
     kAttribute,    // parts[0].name
     kSubscript,    // parts[0][parts[1]]
     kSlice,        // parts[0][parts[1]:parts[2]:parts[3]]; null: left out
-    kCall,         // parts[0](parts[1..], named)
-    kFilter,       // parts[0] | name(parts[1..], named)
-    kTest,         // parts[0] is name(parts[1..], named)
+    kCall,         // parts[0](parts[1..], named, *more, **more_named)
+    kFilter,       // parts[0] | name(as a call)
+    kTest,         // parts[0] is name(as a call)
     kUnary,        // name ("-", "+", "not") parts[0]
     kBinary,       // parts[0] name parts[1]
     kCompare,      // parts[0] operators[0] parts[1] operators[1] parts[2] ...
@@ -40,17 +40,34 @@ struct Expression {
   Value literal;
   std::vector<ExpressionPtr> parts;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr more;        // *args, or null
+  ExpressionPtr more_named;  // **kwargs, or null
   std::vector<std::string> operators;
 };
+
+// Names that no template can write, for what blocks hand to expressions.
+inline constexpr char kBlockText[] = " text";      // what the block of a filter printed
+inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block is
 
 struct Statement;
 using Block = std::vector<Statement>;
 
-// {% macro name(parameters) %}. A parameter without a default has null.
+// What a value is assigned to: a name, a namespace's attribute, or several of these.
+struct Target {
+  std::string name;
+  std::string attribute;      // empty: the name itself
+  std::vector<Target> items;  // of a tuple, whose name is empty
+};
+
+// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has null.
 struct MacroNode {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;
   std::unique_ptr<Block> body;
+  // Whether the body speaks of these: only then does the macro take them.
+  bool takes_varargs = false;
+  bool takes_kwargs = false;
+  bool takes_caller = false;
 };
 
 struct Statement {
@@ -58,11 +75,15 @@ struct Statement {
     kData,      // text
     kPrint,     // expression
     kIf,        // branches, else_body
-    kFor,       // targets in expression (if filter): body, else_body
-    kSet,       // targets (attribute: of a namespace) = expression
-    kSetBlock,  // targets[0] = what body prints
+    kFor,       // target in expression (if filter): body, else_body
+    kSet,       // target = expression
+    kSetBlock,  // target = what body prints, through filter
+    kWith,      // assignments, body
+    kFilter,    // what body prints, through filter
     kMacro,     // macro
-    kGroup,     // body, in place
+    kCall,      // expression, which is given `macro` as its caller
+    kDo,        // expression, not printed
+    kGroup,     // body, in a scope of its own
     kBreak,
     kContinue,
   };
@@ -73,15 +94,16 @@ struct Statement {
 
   Kind kind = Kind::kData;
   int line = 1;
+  bool recursive = false;  // of kFor
   std::string text;
-  std::vector<std::string> targets;
-  std::string attribute;
+  Target target;
   ExpressionPtr expression;
   ExpressionPtr filter;
   std::vector<Branch> branches;
+  std::vector<std::pair<Target, ExpressionPtr>> assignments;
   Block body;
   Block else_body;
-  std::shared_ptr<const MacroNode> macro;
+  std::unique_ptr<const MacroNode> macro;
 };
 
 }  // namespace tidepool::engine::jinja

@@ -1,6 +1,8 @@
-#include <limits>
+#include <algorithm>
+#include <charconv>
 #include <memory>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/jinja/parser.h"
@@ -19,6 +21,16 @@ bool IsReserved(absl::string_view name) {
   return false;
 }
 
+// "12", "0x1f", "0o17", "0b101"; false: too large.
+bool ParseInteger(absl::string_view digits, int64_t* value) {
+  const char kind = digits.size() > 2 && digits[0] == '0' ? absl::ascii_tolower(digits[1]) : '0';
+  const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
+  if (base != 10) digits.remove_prefix(2);
+  const char* end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, *value, base);
+  return read.ec == std::errc() && read.ptr == end;
+}
+
 }  // namespace
 
 ExpressionPtr ExpressionParser::Make(Kind kind, std::string name) const {
@@ -35,6 +47,9 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::Finish(ExpressionPtr expression)
     if (part != nullptr) depth = std::max(depth, part->depth);
   }
   for (const auto& [unused, part] : expression->named) depth = std::max(depth, part->depth);
+  for (const ExpressionPtr* part : {&expression->more, &expression->more_named}) {
+    if (*part != nullptr) depth = std::max(depth, (*part)->depth);
+  }
   expression->depth = depth + 1;
   if (expression->depth > kMaxExpressionDepth) {
     return InvalidAt(expression->line, absl::StrCat("an expression is nested deeper than ",
@@ -67,20 +82,41 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::Parse() {
   return value;
 }
 
-absl::StatusOr<ExpressionPtr> ExpressionParser::ParseWithoutCondition() { return ParseOr(); }
-
-absl::StatusOr<ExpressionPtr> ExpressionParser::ParseTuple() {
+absl::StatusOr<ExpressionPtr> ExpressionParser::ParseTuple(TupleItems items) {
+  const auto parse = [this, items] {
+    return items == TupleItems::kWithCondition ? Parse() : ParseOr();
+  };
   ExpressionPtr tuple = Make(Kind::kTuple, "");
-  ASSIGN_OR_RETURN(ExpressionPtr first, Parse());
+  ASSIGN_OR_RETURN(ExpressionPtr first, parse());
   if (!stream_.IsOperator(",")) return first;
   tuple->parts.push_back(std::move(first));
   while (stream_.TakeOperator(",")) {
     const Token& next = stream_.Peek();
     if (next.kind == Token::Kind::kBlockEnd || next.kind == Token::Kind::kPrintEnd) break;
-    ASSIGN_OR_RETURN(ExpressionPtr item, Parse());
+    if (items == TupleItems::kNoCondition && stream_.IsName("recursive")) break;
+    ASSIGN_OR_RETURN(ExpressionPtr item, parse());
     tuple->parts.push_back(std::move(item));
   }
   return Finish(std::move(tuple));
+}
+
+absl::StatusOr<ExpressionPtr> ExpressionParser::ParseBlockFilters() {
+  ExpressionPtr value = Make(Kind::kName, kBlockText);
+  if (stream_.Peek().kind == Token::Kind::kName) {
+    ASSIGN_OR_RETURN(value, ParseFilter(std::move(value)));
+  }
+  while (stream_.TakeOperator("|")) {
+    ASSIGN_OR_RETURN(value, ParseFilter(std::move(value)));
+  }
+  return value;
+}
+
+absl::StatusOr<ExpressionPtr> ExpressionParser::ParseFilter(ExpressionPtr base) {
+  ExpressionPtr filter = Make(Kind::kFilter, "");
+  ASSIGN_OR_RETURN(filter->name, stream_.ExpectName("a filter's name"));
+  filter->parts.push_back(std::move(base));
+  if (stream_.IsOperator("(")) RETURN_IF_ERROR(ParseArguments(filter.get()));
+  return Finish(std::move(filter));
 }
 
 absl::StatusOr<ExpressionPtr> ExpressionParser::ParseBinary(
@@ -200,6 +236,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParsePrimary() {
       } else if (token.text != "none" && token.text != "None") {
         literal->kind = Kind::kName;
         literal->name = token.text;
+        names_.insert(token.text);
       }
       return literal;
     case Token::Kind::kString: {
@@ -210,7 +247,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParsePrimary() {
     }
     case Token::Kind::kInteger: {
       int64_t value = 0;
-      if (!absl::SimpleAtoi(token.text, &value)) {
+      if (!ParseInteger(token.text, &value)) {
         return InvalidAt(token.line, absl::StrCat("the integer ", token.text, " is too large"));
       }
       literal->literal = Value::MakeInt(value);
@@ -328,38 +365,46 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseSubscript(ExpressionPtr bas
 absl::Status ExpressionParser::ParseArguments(Expression* call) {
   RETURN_IF_ERROR(stream_.ExpectOperator("("));
   while (!stream_.IsOperator(")")) {
-    if (stream_.IsOperator("*") || stream_.IsOperator("**")) {
-      return UnimplementedAt(stream_.line(),
-                             "unpacked arguments (*args, **kwargs) are not supported");
-    }
-    const bool is_named = stream_.Peek().kind == Token::Kind::kName &&
-                          stream_.Peek(1).kind == Token::Kind::kOperator &&
-                          stream_.Peek(1).text == "=";
-    if (is_named) {
-      std::string name = stream_.Next().text;
-      stream_.Next();
-      ASSIGN_OR_RETURN(ExpressionPtr value, Parse());
-      call->named.emplace_back(std::move(name), std::move(value));
-    } else if (!call->named.empty()) {
-      return InvalidAt(stream_.line(), "a positional argument stands behind a named one");
-    } else {
-      ASSIGN_OR_RETURN(ExpressionPtr value, Parse());
-      call->parts.push_back(std::move(value));
-    }
+    RETURN_IF_ERROR(ParseArgument(call));
     if (!stream_.TakeOperator(",")) break;
   }
   return stream_.ExpectOperator(")");
 }
 
+absl::Status ExpressionParser::ParseArgument(Expression* call) {
+  const bool is_named = stream_.Peek().kind == Token::Kind::kName &&
+                        stream_.Peek(1).kind == Token::Kind::kOperator &&
+                        stream_.Peek(1).text == "=";
+  if (stream_.IsOperator("*") && call->more == nullptr && call->more_named == nullptr) {
+    stream_.Next();
+    ASSIGN_OR_RETURN(call->more, Parse());
+  } else if (stream_.IsOperator("**") && call->more_named == nullptr) {
+    stream_.Next();
+    ASSIGN_OR_RETURN(call->more_named, Parse());
+  } else if (is_named && call->more_named == nullptr) {
+    std::string name = stream_.Next().text;
+    stream_.Next();
+    for (const auto& [taken, unused] : call->named) {
+      if (taken != name) continue;
+      return InvalidAt(stream_.line(), absl::StrCat("the argument '", name, "' is given twice"));
+    }
+    ASSIGN_OR_RETURN(ExpressionPtr value, Parse());
+    call->named.emplace_back(std::move(name), std::move(value));
+  } else if (call->named.empty() && call->more == nullptr && call->more_named == nullptr) {
+    ASSIGN_OR_RETURN(ExpressionPtr value, Parse());
+    call->parts.push_back(std::move(value));
+  } else {
+    return InvalidAt(stream_.line(),
+                     "arguments come in this order: by position, by name, *args, **kwargs");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExpressionPtr> ExpressionParser::ParseFiltersAndTests(ExpressionPtr base) {
   while (true) {
     if (stream_.IsOperator("|")) {
-      ExpressionPtr filter = Make(Kind::kFilter, "");
       stream_.Next();
-      ASSIGN_OR_RETURN(filter->name, stream_.ExpectName("a filter's name"));
-      filter->parts.push_back(std::move(base));
-      if (stream_.IsOperator("(")) RETURN_IF_ERROR(ParseArguments(filter.get()));
-      ASSIGN_OR_RETURN(base, Finish(std::move(filter)));
+      ASSIGN_OR_RETURN(base, ParseFilter(std::move(base)));
     } else if (stream_.IsName("is")) {
       stream_.Next();
       ASSIGN_OR_RETURN(base, ParseTest(std::move(base)));

@@ -1,8 +1,5 @@
 #include "engine/tokenizer/jinja/interpreter.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -16,8 +13,10 @@
 namespace tidepool::engine::jinja {
 namespace {
 
+constexpr size_t kScopeBytes = 256;  // of a frame or namespace that stays until the end
+
 Value Function(Callable::Kind kind) {
-  return Value(std::make_shared<const Callable>(Callable{kind, nullptr, 0}));
+  return Value(std::make_shared<const Callable>(Callable{kind}));
 }
 
 // The innermost place of an error is the one that is told.
@@ -27,25 +26,71 @@ absl::Status AtLine(const absl::Status& status, int line) {
                       absl::StrCat("chat template, line ", line, ": ", status.message()));
 }
 
+absl::Status TooDeep() {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "macros, loops and expressions are in one another deeper than ", kMaxCallDepth, " levels"));
+}
+
 }  // namespace
 
+Interpreter::Scope::Scope(Interpreter* interpreter, std::shared_ptr<Frame> parent)
+    : interpreter_(*interpreter), outer_(interpreter->frame_) {
+  interpreter_.frame_ = std::make_shared<Frame>(Frame{{}, std::move(parent)});
+}
+
+Interpreter::Scope::~Scope() { interpreter_.frame_ = std::move(outer_); }
+
 Interpreter::Interpreter(const InterpreterOptions& options)
-    : options_(options), budget_(options.steps, options.copied_bytes), scopes_(1) {
+    : options_(options), budget_(options.limits), frame_(std::make_shared<Frame>()) {
   SetVariable("range", Function(Callable::Kind::kRange));
   SetVariable("namespace", Function(Callable::Kind::kNamespace));
   SetVariable("dict", Function(Callable::Kind::kDict));
+  SetVariable("cycler", Function(Callable::Kind::kCycler));
+  SetVariable("joiner", Function(Callable::Kind::kJoiner));
   SetVariable("raise_exception", Function(Callable::Kind::kRaise));
   if (options.now.has_value()) SetVariable("strftime_now", Function(Callable::Kind::kStrftime));
 }
 
-void Interpreter::SetVariable(absl::string_view name, Value value) {
-  scopes_.back().insert_or_assign(std::string(name), std::move(value));
+Interpreter::~Interpreter() {
+  // Macros and namespaces may hold each other, in cycles and in chains of any length: all of them
+  // are still in these lists while their contents go, one after the other.
+  for (const auto& frame : captured_) frame->variables.clear();
+  for (const auto& made : namespaces_) made->fields = Dict();
 }
 
-Value Interpreter::Lookup(const std::string& name) const {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    const auto found = scope->find(name);
-    if (found != scope->end()) return found->second;
+absl::Status Interpreter::Capture(const std::shared_ptr<Frame>& frame) {
+  if (!captured_.empty() && captured_.back() == frame) return absl::OkStatus();
+  RETURN_IF_ERROR(budget_.Copy(kScopeBytes));
+  captured_.push_back(frame);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> Interpreter::MakeNamespace(const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Dict fields, MakeDictOf(arguments, &budget_));
+  RETURN_IF_ERROR(budget_.Copy(kScopeBytes));
+  auto made = std::make_shared<Namespace>(Namespace{std::move(fields)});
+  namespaces_.push_back(made);
+  return Value(std::move(made));
+}
+
+Value* Frame::Find(absl::string_view name) {
+  for (auto& [known, value] : variables) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+void Interpreter::SetVariable(absl::string_view name, Value value) {
+  if (Value* known = frame_->Find(name)) {
+    *known = std::move(value);
+  } else {
+    frame_->variables.emplace_back(name, std::move(value));
+  }
+}
+
+Value Interpreter::Lookup(absl::string_view name) const {
+  for (Frame* frame = frame_.get(); frame != nullptr; frame = frame->parent.get()) {
+    if (const Value* value = frame->Find(name)) return *value;
   }
   return Value::MakeUndefined(absl::StrCat("'", name, "' is undefined"));
 }
@@ -59,17 +104,16 @@ absl::StatusOr<Text> Interpreter::Run(const Block& block) {
 
 absl::Status Interpreter::Print(const Text& text, Text* out) {
   if (static_cast<int64_t>(out->size() + text.size()) > options_.output_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the prompt would be longer than ", options_.output_bytes, " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the text would be longer than ", options_.output_bytes, " bytes, which is the limit"));
   }
+  RETURN_IF_ERROR(budget_.Copy(text.size()));
   out->Append(text);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::Execute(const Block& block, Text* out) {
-  // The parser bounds the depth of a template's tree; macros that call themselves are bounded here.
-  constexpr int kMaxDepth = 1000;
-  if (++depth_ > kMaxDepth) return absl::ResourceExhaustedError("macros call each other too deep");
+  if (++depth_ > kMaxCallDepth) return TooDeep();
   const absl::Cleanup leave = [this] { --depth_; };
   for (const Statement& statement : block) {
     absl::Status status = budget_.Step();
@@ -88,26 +132,43 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& state
       return Flow::kNormal;
     case Statement::Kind::kPrint: {
       ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
-      const Text* text = value.AsText();
-      RETURN_IF_ERROR(Print(text != nullptr ? *text : ToText(value), out));
+      if (const Text* text = value.AsText()) {
+        RETURN_IF_ERROR(Print(*text, out));
+      } else {
+        RETURN_IF_ERROR(budget_.Visit(value));
+        RETURN_IF_ERROR(Print(ToText(value), out));
+      }
       return Flow::kNormal;
     }
     case Statement::Kind::kIf:
       return ExecuteIf(statement, out);
     case Statement::Kind::kFor:
       return ExecuteFor(statement, out);
-    case Statement::Kind::kSet:
-      RETURN_IF_ERROR(ExecuteSet(statement));
+    case Statement::Kind::kSet: {
+      ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
+      RETURN_IF_ERROR(Assign(statement.target, value));
       return Flow::kNormal;
+    }
+    case Statement::Kind::kWith:
+      return ExecuteWith(statement, out);
     case Statement::Kind::kSetBlock:
-      return ExecuteSetBlock(statement);
-    case Statement::Kind::kMacro:
-      SetVariable(statement.macro->name,
-                  Value(std::make_shared<const Callable>(
-                      Callable{Callable::Kind::kMacro, statement.macro.get(), scopes_.size()})));
+    case Statement::Kind::kFilter:
+      return ExecuteCapture(statement, out);
+    case Statement::Kind::kMacro: {
+      ASSIGN_OR_RETURN(Value macro, MakeMacro(*statement.macro));
+      SetVariable(statement.macro->name, std::move(macro));
       return Flow::kNormal;
-    case Statement::Kind::kGroup:
+    }
+    case Statement::Kind::kCall:
+      RETURN_IF_ERROR(ExecuteCall(statement, out));
+      return Flow::kNormal;
+    case Statement::Kind::kDo:
+      RETURN_IF_ERROR(Evaluate(*statement.expression).status());
+      return Flow::kNormal;
+    case Statement::Kind::kGroup: {
+      const Scope scope(this, frame_);
       return Execute(statement.body, out);
+    }
     case Statement::Kind::kBreak:
       return Flow::kBreak;
     case Statement::Kind::kContinue:
@@ -124,130 +185,140 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteIf(const Statement& statem
   return Execute(statement.else_body, out);
 }
 
-absl::Status Interpreter::Assign(const std::vector<std::string>& targets, const Value& value) {
-  if (targets.size() == 1) {
-    SetVariable(targets[0], value);
+absl::Status Interpreter::Assign(const Target& target, const Value& value) {
+  if (!target.attribute.empty()) {
+    const Value object = Lookup(target.name);
+    if (object.AsNamespace() == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", target.name, "' is no namespace: its attributes cannot be set"));
+    }
+    object.AsNamespace()->fields.Set(Text(target.attribute, TextOrigin::kTemplate), value);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value));
-  if (items.size() != targets.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(items.size(), " values for ", targets.size(), " variables"));
+  if (!target.name.empty()) {
+    SetVariable(target.name, value);
+    return absl::OkStatus();
   }
-  for (size_t i = 0; i < items.size(); ++i) SetVariable(targets[i], items[i]);
+  if (value.IsUndefined()) return absl::InvalidArgumentError(*value.As<Undefined>()->what);
+  const Arguments none;
+  ASSIGN_OR_RETURN(const std::vector<Value> items, SelfItems({value, none, budget_}));
+  if (items.size() != target.items.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(items.size(), " values for ", target.items.size(), " variables"));
+  }
+  for (size_t i = 0; i < items.size(); ++i) RETURN_IF_ERROR(Assign(target.items[i], items[i]));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Value>> Interpreter::LoopItems(const Statement& statement) {
-  ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
-  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value));
-  RETURN_IF_ERROR(budget_.Step(static_cast<int64_t>(items.size())));
+absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& statement, Text* out) {
+  ASSIGN_OR_RETURN(const Value sequence, Evaluate(*statement.expression));
+  return RunLoop(statement, sequence, 1, out);
+}
+
+absl::StatusOr<std::vector<Value>> Interpreter::LoopItems(const Statement& statement,
+                                                          const Value& sequence) {
+  const Arguments none;
+  ASSIGN_OR_RETURN(std::vector<Value> items, SelfItems({sequence, none, budget_}));
   if (statement.filter == nullptr) return items;
   std::vector<Value> kept;
-  scopes_.emplace_back();
-  const absl::Cleanup leave = [this] { scopes_.pop_back(); };
+  const Scope scope(this, frame_);
   for (const Value& item : items) {
-    RETURN_IF_ERROR(Assign(statement.targets, item));
+    RETURN_IF_ERROR(Assign(statement.target, item));
     ASSIGN_OR_RETURN(const Value keeps, Evaluate(*statement.filter));
     if (keeps.Truthy()) kept.push_back(item);
   }
   return kept;
 }
 
-absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& statement, Text* out) {
-  ASSIGN_OR_RETURN(std::vector<Value> items, LoopItems(statement));
-  if (items.empty()) return Execute(statement.else_body, out);
+absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const Statement& statement,
+                                                       const Value& sequence, size_t depth,
+                                                       Text* out) {
+  ASSIGN_OR_RETURN(std::vector<Value> items, LoopItems(statement, sequence));
   auto loop = std::make_shared<LoopState>();
   loop->items = std::move(items);
-  loop->depth = ++loop_depth_;
-  const absl::Cleanup leave_loop = [this] { --loop_depth_; };
+  loop->depth = depth;
+  loop->extent = sequence.extent();
+  loop->extent.Add({});
+  if (statement.recursive) {
+    RETURN_IF_ERROR(Capture(frame_));
+    loop->recursive = &statement;
+    loop->frame = frame_;
+  }
+  bool completed = false;
   for (; loop->index < loop->items.size(); ++loop->index) {
-    scopes_.emplace_back();
-    const absl::Cleanup leave = [this] { scopes_.pop_back(); };
-    RETURN_IF_ERROR(Assign(statement.targets, loop->items[loop->index]));
-    SetVariable("loop", Value(std::shared_ptr<const LoopState>(loop)));
+    const Scope scope(this, frame_);
+    RETURN_IF_ERROR(Assign(statement.target, loop->items[loop->index]));
+    SetVariable("loop", Value(loop));
     ASSIGN_OR_RETURN(const Flow flow, Execute(statement.body, out));
     if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
   }
-  return Flow::kNormal;
+  if (completed) return Flow::kNormal;
+  // Jinja's else is for loops of which no round came to its end.
+  const Scope scope(this, frame_);
+  return Execute(statement.else_body, out);
 }
 
-absl::Status Interpreter::ExecuteSet(const Statement& statement) {
-  ASSIGN_OR_RETURN(Value value, Evaluate(*statement.expression));
-  if (statement.attribute.empty()) return Assign(statement.targets, value);
-  const Value target = Lookup(statement.targets[0]);
-  if (target.AsNamespace() == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", statement.targets[0], "' is no namespace: its attributes cannot be set"));
+absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteWith(const Statement& statement, Text* out) {
+  // Every value is computed before the first name is set.
+  std::vector<Value> values;
+  for (const auto& [unused, expression] : statement.assignments) {
+    ASSIGN_OR_RETURN(Value value, Evaluate(*expression));
+    values.push_back(std::move(value));
   }
-  target.AsNamespace()->fields.Set(Text(statement.attribute, TextOrigin::kTemplate),
-                                   std::move(value));
-  return absl::OkStatus();
+  const Scope scope(this, frame_);
+  for (size_t i = 0; i < values.size(); ++i) {
+    RETURN_IF_ERROR(Assign(statement.assignments[i].first, values[i]));
+  }
+  return Execute(statement.body, out);
 }
 
-absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteSetBlock(const Statement& statement) {
+absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteCapture(const Statement& statement,
+                                                              Text* out) {
   Text text;
   Flow flow = Flow::kNormal;
   {
-    scopes_.emplace_back();
-    const absl::Cleanup leave = [this] { scopes_.pop_back(); };
+    const Scope scope(this, frame_);
     ASSIGN_OR_RETURN(flow, Execute(statement.body, &text));
   }
-  RETURN_IF_ERROR(budget_.Copy(text.size()));
-  SetVariable(statement.targets[0], Value::MakeText(std::move(text)));
+  RETURN_IF_ERROR(budget_.Grow(text.size()));
+  Value value = Value::MakeText(std::move(text));
+  if (statement.filter != nullptr) {
+    const Scope scope(this, frame_);
+    SetVariable(kBlockText, std::move(value));
+    ASSIGN_OR_RETURN(value, Evaluate(*statement.filter));
+  }
+  if (statement.kind == Statement::Kind::kSetBlock) {
+    RETURN_IF_ERROR(Assign(statement.target, value));
+  } else {
+    RETURN_IF_ERROR(budget_.Visit(value));
+    RETURN_IF_ERROR(Print(ToText(value), out));
+  }
   return flow;
 }
 
+absl::Status Interpreter::ExecuteCall(const Statement& statement, Text* out) {
+  ASSIGN_OR_RETURN(Value caller, MakeMacro(*statement.macro));
+  const Scope scope(this, frame_);
+  SetVariable(kBlockCaller, std::move(caller));
+  ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
+  RETURN_IF_ERROR(budget_.Visit(value));
+  return Print(ToText(value), out);
+}
+
 absl::StatusOr<Value> Interpreter::Evaluate(const Expression& expression) {
-  ++depth_;
+  if (++depth_ > kMaxCallDepth) return AtLine(TooDeep(), expression.line);
   const absl::Cleanup leave = [this] { --depth_; };
   absl::Status status = budget_.Step();
   if (!status.ok()) return AtLine(status, expression.line);
   absl::StatusOr<Value> value = EvaluateKind(expression);
   if (!value.ok()) return AtLine(value.status(), expression.line);
+  if (value->extent().depth > kMaxValueDepth) {
+    return AtLine(absl::ResourceExhaustedError(absl::StrCat(
+                      "lists and dicts are in one another deeper than ", kMaxValueDepth)),
+                  expression.line);
+  }
   return value;
-}
-
-absl::StatusOr<Value> Interpreter::CallMacro(const Callable& function, const Arguments& arguments) {
-  const MacroNode& macro = *function.macro;
-  if (arguments.positional.size() > macro.parameters.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the macro '", macro.name, "' takes ", macro.parameters.size(), " arguments"));
-  }
-  // A macro sees the variables around its definition, not those around its call.
-  const size_t visible = std::min(function.scopes, scopes_.size());
-  std::vector<Scope> hidden(
-      std::make_move_iterator(scopes_.begin() + static_cast<std::ptrdiff_t>(visible)),
-      std::make_move_iterator(scopes_.end()));
-  scopes_.resize(visible);
-  scopes_.emplace_back();
-  const absl::Cleanup restore = [this, visible, &hidden] {
-    scopes_.resize(visible);
-    for (Scope& scope : hidden) scopes_.push_back(std::move(scope));
-  };
-  for (size_t i = 0; i < macro.parameters.size(); ++i) {
-    const auto& [name, fallback] = macro.parameters[i];
-    const Value* given = arguments.Find(i, name);
-    Value value = Value::MakeUndefined(
-        absl::StrCat("the macro '", macro.name, "' got no argument '", name, "'"));
-    if (given != nullptr) {
-      value = *given;
-    } else if (fallback != nullptr) {
-      ASSIGN_OR_RETURN(value, Evaluate(*fallback));
-    }
-    SetVariable(name, std::move(value));
-  }
-  for (const auto& [name, unused] : arguments.named) {
-    if (scopes_.back().find(name) == scopes_.back().end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the macro '", macro.name, "' has no parameter '", name, "'"));
-    }
-  }
-  Text text;
-  ASSIGN_OR_RETURN(const Flow flow, Execute(*macro.body, &text));
-  CHECK(flow == Flow::kNormal);
-  RETURN_IF_ERROR(budget_.Copy(text.size()));
-  return Value::MakeText(std::move(text));
 }
 
 }  // namespace tidepool::engine::jinja

@@ -70,8 +70,9 @@ absl::StatusOr<Value> Convert(const Json& json, absl::string_view what, int dept
 // Writes one document.
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonStyle& style)
+  JsonWriter(const JsonStyle& style, Budget* budget)
       : style_(style),
+        budget_(*budget),
         item_separator_(style.item_separator.value_or(style.indent.has_value() ? "," : ", ")),
         key_separator_(style.key_separator.value_or(": ")) {}
 
@@ -86,18 +87,20 @@ class JsonWriter {
       WriteFloat(*number);
     } else if (const Text* text = value.AsText()) {
       WriteText(*text);
-    } else if (const List* list = value.AsList()) {
+    } else if (const List* list = value.AsList();
+               list != nullptr && (list->IsTuple() || list->kind == List::Kind::kList)) {
       return WriteList(*list, level);
     } else if (const Dict* dict = value.AsDict()) {
       return WriteDict(*dict, level);
     } else if (value.IsUndefined()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tojson of an undefined value: ", value.As<Undefined>()->what));
+          absl::StrCat("tojson of an undefined value: ", *value.As<Undefined>()->what));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("tojson cannot write a value of type ", TypeName(value)));
     }
-    return absl::OkStatus();
+    // Separators and indents can make the document larger than the value.
+    return Pay();
   }
 
   Text Take() { return Text(out_, origin_); }
@@ -143,6 +146,29 @@ class JsonWriter {
     }
   }
 
+  // For what was written since the last time.
+  absl::Status Pay() {
+    const size_t written = out_.size() - paid_;
+    paid_ = out_.size();
+    return budget_.Copy(written);
+  }
+
+  // A key as json.dumps writes it: numbers and constants as strings.
+  absl::Status WriteKey(const Value& key) {
+    if (const Text* text = key.AsText()) {
+      WriteText(*text);
+      return absl::OkStatus();
+    }
+    if (!key.IsNone() && !IsNumber(key)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tojson cannot write a key of type ", TypeName(key)));
+    }
+    out_ += "\"";
+    RETURN_IF_ERROR(Write(key, 0));
+    out_ += "\"";
+    return absl::OkStatus();
+  }
+
   absl::Status WriteList(const List& list, int64_t level) {
     if (list.items.empty()) {
       out_ += "[]";
@@ -164,17 +190,22 @@ class JsonWriter {
       out_ += "{}";
       return absl::OkStatus();
     }
-    std::vector<const std::pair<Text, Value>*> entries;
+    std::vector<const std::pair<Value, Value>*> entries;
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
-      std::sort(entries.begin(), entries.end(),
-                [](const auto* a, const auto* b) { return a->first.bytes() < b->first.bytes(); });
+      absl::Status status;
+      std::stable_sort(entries.begin(), entries.end(), [&status](const auto* a, const auto* b) {
+        const absl::StatusOr<int> compared = Compare(a->first, b->first);
+        if (!compared.ok()) status = compared.status();
+        return compared.ok() && *compared < 0;
+      });
+      RETURN_IF_ERROR(status);
     }
     out_ += "{";
     for (size_t i = 0; i < entries.size(); ++i) {
       if (i > 0) out_ += item_separator_;
       NewLine(level + 1);
-      WriteText(entries[i]->first);
+      RETURN_IF_ERROR(WriteKey(entries[i]->first));
       out_ += key_separator_;
       RETURN_IF_ERROR(Write(entries[i]->second, level + 1));
     }
@@ -186,14 +217,16 @@ class JsonWriter {
   void NewLine(int64_t level) {
     if (!style_.indent.has_value()) return;
     out_.push_back('\n');
-    out_.append(static_cast<size_t>(*style_.indent * level), ' ');
+    for (int64_t i = 0; i < level; ++i) out_ += *style_.indent;
   }
 
   const JsonStyle& style_;
+  Budget& budget_;
   const std::string item_separator_;
   const std::string key_separator_;
   TextOrigin origin_ = TextOrigin::kTemplate;
   std::string out_;
+  size_t paid_ = 0;  // bytes of it
 };
 
 }  // namespace
@@ -202,10 +235,12 @@ absl::StatusOr<Value> FromJson(const Json& json, absl::string_view what) {
   return Convert(json, what, 0);
 }
 
-absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style) {
-  JsonWriter writer(style);
+absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget) {
+  JsonWriter writer(style, budget);
   RETURN_IF_ERROR(writer.Write(value, 0));
-  return writer.Take();
+  Text text = writer.Take();
+  RETURN_IF_ERROR(budget->Grow(text.size()));
+  return text;
 }
 
 }  // namespace tidepool::engine::jinja

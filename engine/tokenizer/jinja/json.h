@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/tokenizer/jinja/functions.h"
 #include "engine/tokenizer/jinja/value.h"
 #include "nlohmann/json.hpp"
 
@@ -18,16 +19,16 @@ namespace tidepool::engine::jinja {
 absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, absl::string_view what);
 
 struct JsonStyle {
-  std::optional<int64_t> indent;  // unset: all on one line
-  bool ascii = false;             // escape what is not ASCII
+  std::optional<std::string> indent;  // one level; unset: all on one line
+  bool ascii = false;                 // escape what is not ASCII
   bool sort_keys = false;
   std::optional<std::string> item_separator;  // unset: Python's own
   std::optional<std::string> key_separator;
 };
 
 // As Python's json.dumps writes it. The result counts as the user's if any string in `value` does.
-// INVALID_ARGUMENT: a value that JSON cannot say.
-absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style);
+// INVALID_ARGUMENT: a value that JSON cannot say; RESOURCE_EXHAUSTED past the budget.
+absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget);
 
 }  // namespace tidepool::engine::jinja
 

@@ -216,6 +216,22 @@ class Lexer {
     return absl::OkStatus();
   }
 
+  // Of "0x1F", "0o17" or "0b1_01"; 0: another number.
+  size_t PrefixedIntegerSize() const {
+    if (rest_.size() < 3 || rest_[0] != '0') return 0;
+    const char kind = absl::ascii_tolower(rest_[1]);
+    const absl::string_view digits = kind == 'x'   ? "0123456789abcdefABCDEF"
+                                     : kind == 'o' ? "01234567"
+                                     : kind == 'b' ? "01"
+                                                   : "";
+    size_t size = 2;
+    while (size < rest_.size() &&
+           (absl::StrContains(digits, rest_[size]) || (rest_[size] == '_' && !digits.empty()))) {
+      ++size;
+    }
+    return size > 2 ? size : 0;
+  }
+
   void ReadNumber() {
     size_t size = 0;
     const auto digits = [this, &size] {
@@ -225,9 +241,17 @@ class Lexer {
     const auto digit_at = [this](size_t at) {
       return at < rest_.size() && absl::ascii_isdigit(rest_[at]);
     };
+    if (const size_t prefixed = PrefixedIntegerSize(); prefixed > 0) {
+      Add(Token::Kind::kInteger, absl::StrReplaceAll(rest_.substr(0, prefixed), {{"_", ""}}));
+      Skip(prefixed);
+      return;
+    }
     digits();
     bool is_float = false;
-    if (size < rest_.size() && rest_[size] == '.' && digit_at(size + 1)) {
+    // Behind a dot stands an index: "x.0.1" is x[0][1].
+    const bool is_index = !tokens_.empty() && tokens_.back().kind == Token::Kind::kOperator &&
+                          tokens_.back().text == ".";
+    if (!is_index && size < rest_.size() && rest_[size] == '.' && digit_at(size + 1)) {
       is_float = true;
       ++size;
       digits();

@@ -1,8 +1,8 @@
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/functions.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::jinja {
@@ -12,10 +12,7 @@ using Result = absl::StatusOr<Value>;
 
 absl::Status NoOperator(absl::string_view op, const Value& left, const Value& right) {
   for (const Value* value : {&left, &right}) {
-    if (value->IsUndefined()) return absl::InvalidArgumentError(value->As<Undefined>()->what);
-  }
-  if (op == "%" && left.AsText() != nullptr) {
-    return absl::UnimplementedError("formatting strings with '%' is not supported");
+    if (value->IsUndefined()) return absl::InvalidArgumentError(*value->As<Undefined>()->what);
   }
   return absl::InvalidArgumentError(absl::StrCat("'", op,
                                                  "' does not work between values of types ",
@@ -62,6 +59,7 @@ Result ApplyToIntegers(absl::string_view op, int64_t left, int64_t right) {
     overflow = __builtin_mul_overflow(left, right, &result);
   } else if (op == "**") {
     if (right >= 0) return Power(left, right);
+    if (left == 0) return absl::InvalidArgumentError("division by zero");
     return Value::MakeFloat(std::pow(static_cast<double>(left), static_cast<double>(right)));
   } else {
     return DivideIntegers(op, left, right);
@@ -70,26 +68,89 @@ Result ApplyToIntegers(absl::string_view op, int64_t left, int64_t right) {
   return Value::MakeInt(result);
 }
 
+// Python's float_divmod: the remainder has the divisor's sign.
+Result DivideFloats(absl::string_view op, double left, double right) {
+  double rest = std::fmod(left, right);
+  double quotient = (left - rest) / right;
+  if (rest != 0 && (right < 0) != (rest < 0)) {
+    rest += right;
+    quotient -= 1;
+  } else if (rest == 0) {
+    rest = std::copysign(0.0, right);
+  }
+  if (op == "%") return Value::MakeFloat(rest);
+  if (quotient == 0) return Value::MakeFloat(std::copysign(0.0, left / right));
+  const double floor = std::floor(quotient);
+  return Value::MakeFloat(quotient - floor > 0.5 ? floor + 1 : floor);
+}
+
 Result ApplyToFloats(absl::string_view op, double left, double right) {
   if (op == "+") return Value::MakeFloat(left + right);
   if (op == "-") return Value::MakeFloat(left - right);
   if (op == "*") return Value::MakeFloat(left * right);
-  if (op == "**") return Value::MakeFloat(std::pow(left, right));
+  if (op == "**") {
+    if (left == 0 && right < 0) return absl::InvalidArgumentError("division by zero");
+    const double power = std::pow(left, right);
+    if (std::isnan(power) && !std::isnan(left) && !std::isnan(right)) {
+      return absl::InvalidArgumentError("a root of a negative number is no float");
+    }
+    if (std::isinf(power) && std::isfinite(left) && std::isfinite(right)) {
+      return absl::InvalidArgumentError("a power does not fit in a float");
+    }
+    return Value::MakeFloat(power);
+  }
   if (right == 0) return absl::InvalidArgumentError("division by zero");
   if (op == "/") return Value::MakeFloat(left / right);
-  const double quotient = std::floor(left / right);
-  return Value::MakeFloat(op == "//" ? quotient : left - quotient * right);
+  return DivideFloats(op, left, right);
 }
 
-Result Repeat(const Text& text, int64_t times, Budget* budget) {
-  times = std::max<int64_t>(times, 0);
-  // Keeps the product below in range.
+// How often something is repeated; so few times that products with sizes do not overflow.
+absl::StatusOr<size_t> RepeatCount(const Value& times) {
   constexpr int64_t kMaxTimes = int64_t{1} << 31;
-  if (times > kMaxTimes) return absl::ResourceExhaustedError("a string is repeated too often");
-  RETURN_IF_ERROR(budget->Copy(text.size() * static_cast<size_t>(times)));
-  RETURN_IF_ERROR(budget->Step(times));
+  const int64_t count = std::max<int64_t>(ToInt64(times), 0);
+  if (count <= kMaxTimes) return static_cast<size_t>(count);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("something is repeated ", count, " times; the limit is ", kMaxTimes));
+}
+
+Result RepeatText(const Text& text, const Value& times, Budget* budget) {
+  ASSIGN_OR_RETURN(const size_t count, RepeatCount(times));
+  RETURN_IF_ERROR(budget->Grow(text.size() * count));
+  RETURN_IF_ERROR(budget->Step(static_cast<int64_t>(text.empty() ? 0 : count)));
   Text result;
-  for (int64_t i = 0; i < times; ++i) result.Append(text);
+  for (size_t i = 0; i < count && !text.empty(); ++i) result.Append(text);
+  return Value::MakeText(std::move(result));
+}
+
+Result RepeatList(const List& list, const Value& times, Budget* budget) {
+  ASSIGN_OR_RETURN(const size_t count, RepeatCount(times));
+  RETURN_IF_ERROR(budget->Items(list.items.size() * count));
+  std::vector<Value> items;
+  for (size_t i = 0; i < count && !list.items.empty(); ++i) {
+    items.insert(items.end(), list.items.begin(), list.items.end());
+  }
+  return list.IsTuple() ? Value::MakeTuple(std::move(items)) : Value::MakeList(std::move(items));
+}
+
+bool IsRepeatable(const Value& value) {
+  const List* list = value.AsList();
+  return value.AsText() != nullptr ||
+         (list != nullptr && (list->IsTuple() || list->kind == List::Kind::kList));
+}
+
+Result Concatenate(const List& left, const List& right, Budget* budget) {
+  RETURN_IF_ERROR(budget->Items(left.items.size() + right.items.size()));
+  std::vector<Value> items = left.items;
+  items.insert(items.end(), right.items.begin(), right.items.end());
+  return left.IsTuple() ? Value::MakeTuple(std::move(items)) : Value::MakeList(std::move(items));
+}
+
+Result JoinTexts(const Value& left, const Value& right, Budget* budget) {
+  const Arguments none;
+  ASSIGN_OR_RETURN(Text result, SelfText({left, none, *budget}));
+  ASSIGN_OR_RETURN(const Text tail, SelfText({right, none, *budget}));
+  RETURN_IF_ERROR(budget->Grow(result.size() + tail.size()));
+  result.Append(tail);
   return Value::MakeText(std::move(result));
 }
 
@@ -97,25 +158,23 @@ Result Repeat(const Text& text, int64_t times, Budget* budget) {
 
 Result ApplyOperator(absl::string_view op, const Value& left, const Value& right, Budget* budget) {
   if (op == "~" || (op == "+" && left.AsText() != nullptr && right.AsText() != nullptr)) {
-    Text result = ToText(left);
-    const Text printed = right.AsText() == nullptr ? ToText(right) : Text();
-    const Text& tail = right.AsText() == nullptr ? printed : *right.AsText();
-    RETURN_IF_ERROR(budget->Copy(result.size() + tail.size()));
-    result.Append(tail);
-    return Value::MakeText(std::move(result));
+    return JoinTexts(left, right, budget);
   }
-  if (op == "+" && left.AsList() != nullptr && right.AsList() != nullptr) {
-    std::vector<Value> items = left.AsList()->items;
-    const std::vector<Value>& tail = right.AsList()->items;
-    RETURN_IF_ERROR(budget->Step(static_cast<int64_t>(items.size() + tail.size())));
-    items.insert(items.end(), tail.begin(), tail.end());
-    return Value::MakeList(std::move(items));
+  if (op == "%" && left.AsText() != nullptr) return FormatPercent(*left.AsText(), right, budget);
+  const List* list = left.AsList();
+  if (op == "+" && list != nullptr && right.AsList() != nullptr && IsRepeatable(left) &&
+      IsRepeatable(right) && list->IsTuple() == right.AsList()->IsTuple()) {
+    return Concatenate(*list, *right.AsList(), budget);
   }
-  if (op == "*" && left.AsText() != nullptr && IsInteger(right)) {
-    return Repeat(*left.AsText(), ToInt64(right), budget);
+  if (op == "*" && (IsInteger(left) || IsInteger(right))) {
+    const Value& repeated = IsInteger(left) ? right : left;
+    const Value& times = IsInteger(left) ? left : right;
+    if (repeated.AsText() != nullptr) return RepeatText(*repeated.AsText(), times, budget);
+    if (IsRepeatable(repeated)) return RepeatList(*repeated.AsList(), times, budget);
   }
-  if (IsInteger(left) && IsInteger(right))
+  if (IsInteger(left) && IsInteger(right)) {
     return ApplyToIntegers(op, ToInt64(left), ToInt64(right));
+  }
   if (IsNumber(left) && IsNumber(right)) return ApplyToFloats(op, ToDouble(left), ToDouble(right));
   return NoOperator(op, left, right);
 }

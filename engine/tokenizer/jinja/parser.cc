@@ -84,12 +84,12 @@ class Parser {
 
   absl::Status EndTag() { return stream_.Expect(Token::Kind::kBlockEnd, "'%}'"); }
 
-  // The end of the tag, its block, and the closing tag.
+  // The end of the tag, its block, and the whole closing tag.
   absl::Status ParseBody(absl::string_view end, Block* block) {
     RETURN_IF_ERROR(EndTag());
     RETURN_IF_ERROR(ParseUntil({end}, block));
     stream_.Next();
-    return absl::OkStatus();
+    return EndTag();
   }
 
   absl::Status ParseTag(Statement* statement) {
@@ -97,12 +97,19 @@ class Parser {
     if (name == "if") return ParseIf(statement);
     if (name == "for") return ParseFor(statement);
     if (name == "set") return ParseSet(statement);
+    if (name == "with") return ParseWith(statement);
+    if (name == "filter") return ParseFilterBlock(statement);
     if (name == "macro") return ParseMacro(statement);
+    if (name == "call") return ParseCall(statement);
+    if (name == "do") {
+      statement->kind = Statement::Kind::kDo;
+      ASSIGN_OR_RETURN(statement->expression, expressions_.ParseTuple());
+      return EndTag();
+    }
     if (name == "generation") {
       // Marks what an assistant wrote, for training.
       statement->kind = Statement::Kind::kGroup;
-      RETURN_IF_ERROR(ParseBody("endgeneration", &statement->body));
-      return EndTag();
+      return ParseBody("endgeneration", &statement->body);
     }
     if (name == "break" || name == "continue") {
       if (loops_ == 0) return InvalidAt(statement->line, absl::StrCat(name, " outside of a loop"));
@@ -110,7 +117,7 @@ class Parser {
       return EndTag();
     }
     for (const absl::string_view known :
-         {"block", "call", "do", "extends", "filter", "from", "import", "include", "with"}) {
+         {"autoescape", "block", "extends", "from", "import", "include", "trans"}) {
       if (name == known) {
         return UnimplementedAt(statement->line,
                                absl::StrCat("the tag '", name, "' is not supported"));
@@ -123,57 +130,77 @@ class Parser {
     statement->kind = Statement::Kind::kIf;
     while (true) {
       Statement::Branch& branch = statement->branches.emplace_back();
-      ASSIGN_OR_RETURN(branch.condition, expressions_.ParseTuple());
+      ASSIGN_OR_RETURN(branch.condition,
+                       expressions_.ParseTuple(ExpressionParser::TupleItems::kNoCondition));
       RETURN_IF_ERROR(EndTag());
       RETURN_IF_ERROR(ParseUntil({"elif", "else", "endif"}, &branch.body));
       if (!stream_.TakeName("elif")) break;
     }
-    if (stream_.TakeName("else")) {
-      RETURN_IF_ERROR(ParseBody("endif", &statement->else_body));
-    } else {
-      stream_.Next();
-    }
+    if (stream_.TakeName("else")) return ParseBody("endif", &statement->else_body);
+    stream_.Next();
     return EndTag();
   }
 
   absl::Status ParseFor(Statement* statement) {
     statement->kind = Statement::Kind::kFor;
-    RETURN_IF_ERROR(ParseTargets(statement));
+    ASSIGN_OR_RETURN(statement->target, ParseTarget());
     if (!stream_.TakeName("in")) return stream_.Unexpected("'in'");
-    ASSIGN_OR_RETURN(statement->expression, expressions_.ParseWithoutCondition());
+    ASSIGN_OR_RETURN(statement->expression,
+                     expressions_.ParseTuple(ExpressionParser::TupleItems::kNoCondition));
     if (stream_.TakeName("if")) {
       ASSIGN_OR_RETURN(statement->filter, expressions_.Parse());
     }
-    if (stream_.IsName("recursive")) {
-      return UnimplementedAt(statement->line, "recursive loops are not supported");
-    }
+    statement->recursive = stream_.TakeName("recursive");
     RETURN_IF_ERROR(EndTag());
     ++loops_;
     RETURN_IF_ERROR(ParseUntil({"else", "endfor"}, &statement->body));
     --loops_;
-    if (stream_.TakeName("else")) {
-      RETURN_IF_ERROR(ParseBody("endfor", &statement->else_body));
-    } else {
-      stream_.Next();
-    }
+    if (stream_.TakeName("else")) return ParseBody("endfor", &statement->else_body);
+    stream_.Next();
     return EndTag();
   }
 
-  // a, b, (c)
-  absl::Status ParseTargets(Statement* statement) {
-    const bool bracket = stream_.TakeOperator("(");
-    do {
-      ASSIGN_OR_RETURN(std::string name, stream_.ExpectName("a variable's name"));
-      statement->targets.push_back(std::move(name));
-    } while (stream_.TakeOperator(","));
-    return bracket ? stream_.ExpectOperator(")") : absl::OkStatus();
+  // One name, an attribute of one, or a tuple in brackets.
+  absl::StatusOr<Target> ParseOneTarget() {
+    Target target;
+    if (stream_.TakeOperator("(")) {
+      if (++nesting_ > kMaxNesting) {
+        return InvalidAt(stream_.line(),
+                         absl::StrCat("brackets are nested deeper than ", kMaxNesting, " levels"));
+      }
+      ASSIGN_OR_RETURN(target, ParseTarget());
+      --nesting_;
+      RETURN_IF_ERROR(stream_.ExpectOperator(")"));
+      return target;
+    }
+    ASSIGN_OR_RETURN(target.name, stream_.ExpectName("a variable's name"));
+    for (const absl::string_view taken : {"true", "false", "none", "True", "False", "None"}) {
+      if (target.name == taken) {
+        return InvalidAt(stream_.line(), absl::StrCat("cannot assign to '", taken, "'"));
+      }
+    }
+    if (stream_.TakeOperator(".")) {
+      ASSIGN_OR_RETURN(target.attribute, stream_.ExpectName("an attribute's name"));
+    }
+    return target;
+  }
+
+  // a, (b, c), d.e
+  absl::StatusOr<Target> ParseTarget() {
+    ASSIGN_OR_RETURN(Target first, ParseOneTarget());
+    if (!stream_.IsOperator(",")) return first;
+    Target tuple;
+    tuple.items.push_back(std::move(first));
+    while (stream_.TakeOperator(",")) {
+      if (stream_.IsName("in") || stream_.IsOperator("=") || stream_.IsOperator(")")) break;
+      ASSIGN_OR_RETURN(Target item, ParseOneTarget());
+      tuple.items.push_back(std::move(item));
+    }
+    return tuple;
   }
 
   absl::Status ParseSet(Statement* statement) {
-    RETURN_IF_ERROR(ParseTargets(statement));
-    if (statement->targets.size() == 1 && stream_.TakeOperator(".")) {
-      ASSIGN_OR_RETURN(statement->attribute, stream_.ExpectName("an attribute's name"));
-    }
+    ASSIGN_OR_RETURN(statement->target, ParseTarget());
     if (stream_.TakeOperator("=")) {
       statement->kind = Statement::Kind::kSet;
       ASSIGN_OR_RETURN(statement->expression, expressions_.ParseTuple());
@@ -181,34 +208,100 @@ class Parser {
     }
     statement->kind = Statement::Kind::kSetBlock;
     if (stream_.IsOperator("|")) {
-      return UnimplementedAt(statement->line, "filters on {% set %} blocks are not supported");
+      ASSIGN_OR_RETURN(statement->filter, expressions_.ParseBlockFilters());
     }
-    if (statement->targets.size() != 1) return stream_.Unexpected("'='");
-    RETURN_IF_ERROR(ParseBody("endset", &statement->body));
-    return EndTag();
+    return ParseBody("endset", &statement->body);
   }
 
-  absl::Status ParseMacro(Statement* statement) {
-    statement->kind = Statement::Kind::kMacro;
-    auto macro = std::make_shared<MacroNode>();
-    ASSIGN_OR_RETURN(macro->name, stream_.ExpectName("the macro's name"));
+  absl::Status ParseWith(Statement* statement) {
+    statement->kind = Statement::Kind::kWith;
+    while (stream_.Peek().kind != Token::Kind::kBlockEnd) {
+      if (!statement->assignments.empty()) RETURN_IF_ERROR(stream_.ExpectOperator(","));
+      ASSIGN_OR_RETURN(Target target, ParseOneTarget());
+      RETURN_IF_ERROR(stream_.ExpectOperator("="));
+      ASSIGN_OR_RETURN(ExpressionPtr value, expressions_.Parse());
+      statement->assignments.emplace_back(std::move(target), std::move(value));
+    }
+    return ParseBody("endwith", &statement->body);
+  }
+
+  absl::Status ParseFilterBlock(Statement* statement) {
+    statement->kind = Statement::Kind::kFilter;
+    if (stream_.Peek().kind != Token::Kind::kName) return stream_.Unexpected("a filter's name");
+    ASSIGN_OR_RETURN(statement->filter, expressions_.ParseBlockFilters());
+    return ParseBody("endfilter", &statement->body);
+  }
+
+  // (a, b=1)
+  absl::Status ParseParameters(MacroNode* macro) {
     RETURN_IF_ERROR(stream_.ExpectOperator("("));
+    bool has_default = false;
     while (!stream_.IsOperator(")")) {
       ASSIGN_OR_RETURN(std::string parameter, stream_.ExpectName("a parameter's name"));
       ExpressionPtr fallback;
       if (stream_.TakeOperator("=")) {
+        has_default = true;
         ASSIGN_OR_RETURN(fallback, expressions_.Parse());
+      } else if (has_default) {
+        return InvalidAt(stream_.line(), absl::StrCat("the parameter '", parameter,
+                                                      "' needs a default, as one before it has"));
       }
       macro->parameters.emplace_back(std::move(parameter), std::move(fallback));
       if (!stream_.TakeOperator(",")) break;
     }
-    RETURN_IF_ERROR(stream_.ExpectOperator(")"));
+    return stream_.ExpectOperator(")");
+  }
+
+  // The body of a macro, which loops around it do not reach into, and what special arguments it
+  // speaks of.
+  absl::Status ParseMacroBody(absl::string_view end, MacroNode* macro) {
     macro->body = std::make_unique<Block>();
     const int loops = std::exchange(loops_, 0);
-    RETURN_IF_ERROR(ParseBody("endmacro", macro->body.get()));
+    const std::set<std::string> outside = expressions_.TakeNames();
+    RETURN_IF_ERROR(ParseBody(end, macro->body.get()));
+    std::set<std::string> names = expressions_.TakeNames();
     loops_ = loops;
+    const auto takes = [&names, macro](absl::string_view name) {
+      return names.count(std::string(name)) > 0 &&
+             std::none_of(macro->parameters.begin(), macro->parameters.end(),
+                          [name](const auto& parameter) { return parameter.first == name; });
+    };
+    macro->takes_varargs = takes("varargs");
+    macro->takes_kwargs = takes("kwargs");
+    macro->takes_caller = takes("caller");
+    // A macro around this one sees the names too, as Jinja has it.
+    for (const std::string& name : outside) names.insert(name);
+    expressions_.PutNames(std::move(names));
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseMacro(Statement* statement) {
+    statement->kind = Statement::Kind::kMacro;
+    auto macro = std::make_unique<MacroNode>();
+    ASSIGN_OR_RETURN(macro->name, stream_.ExpectName("the macro's name"));
+    RETURN_IF_ERROR(ParseParameters(macro.get()));
+    RETURN_IF_ERROR(ParseMacroBody("endmacro", macro.get()));
     statement->macro = std::move(macro);
-    return EndTag();
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseCall(Statement* statement) {
+    statement->kind = Statement::Kind::kCall;
+    auto macro = std::make_unique<MacroNode>();
+    macro->name = "caller";
+    if (stream_.IsOperator("(")) RETURN_IF_ERROR(ParseParameters(macro.get()));
+    ASSIGN_OR_RETURN(statement->expression, expressions_.Parse());
+    if (statement->expression->kind != Expression::Kind::kCall) {
+      return InvalidAt(statement->line, "a call block calls a macro: expected '(...)'");
+    }
+    auto caller = std::make_unique<Expression>();
+    caller->kind = Expression::Kind::kName;
+    caller->line = statement->line;
+    caller->name = kBlockCaller;
+    statement->expression->named.emplace_back("caller", std::move(caller));
+    RETURN_IF_ERROR(ParseMacroBody("endcall", macro.get()));
+    statement->macro = std::move(macro);
+    return absl::OkStatus();
   }
 
   TokenStream stream_;
@@ -240,6 +333,11 @@ absl::StatusOr<std::string> TokenStream::ExpectName(absl::string_view what) {
 }
 
 absl::StatusOr<Block> ParseTemplate(absl::string_view source) {
+  if (source.size() > kMaxTemplateBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the chat template has ", source.size(),
+                                                   " bytes; at most ", kMaxTemplateBytes,
+                                                   " are supported"));
+  }
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(source));
   return Parser(std::move(tokens)).Run();
 }

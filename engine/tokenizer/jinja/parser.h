@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@ namespace tidepool::engine::jinja {
 // Trees are bounded, so that neither parsing nor walking them can overrun a stack.
 absl::StatusOr<Block> ParseTemplate(absl::string_view source);
 
+inline constexpr size_t kMaxTemplateBytes = 1 << 20;
 inline constexpr int kMaxNesting = 100;          // of tags; of brackets
 inline constexpr int kMaxExpressionDepth = 300;  // of operators, a + b + c ... included
 
@@ -65,10 +68,17 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream* stream) : stream_(*stream) {}
 
   absl::StatusOr<ExpressionPtr> Parse();
-  // The iterable of a for loop: an "if" behind it is the loop's own.
-  absl::StatusOr<ExpressionPtr> ParseWithoutCondition();
-  // An expression, or several with commas between them: a tuple.
-  absl::StatusOr<ExpressionPtr> ParseTuple();
+  // An expression, or several with commas between them: a tuple. kNoCondition is for what a loop
+  // goes through: an "if" behind it is the loop's own.
+  enum class TupleItems : uint8_t { kWithCondition, kNoCondition };
+  absl::StatusOr<ExpressionPtr> ParseTuple(TupleItems items = TupleItems::kWithCondition);
+  // "name(...) | name(...)" of a filter block, or "| name(...)" of a set block, applied to
+  // kBlockText.
+  absl::StatusOr<ExpressionPtr> ParseBlockFilters();
+
+  // The variables that expressions since the last call have named.
+  std::set<std::string> TakeNames() { return std::exchange(names_, {}); }
+  void PutNames(std::set<std::string> names) { names_ = std::move(names); }
 
  private:
   using Level = absl::StatusOr<ExpressionPtr> (ExpressionParser::*)();
@@ -91,7 +101,9 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr base);
   absl::StatusOr<ExpressionPtr> ParseFiltersAndTests(ExpressionPtr base);
   absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr base);
   absl::Status ParseArguments(Expression* call);
+  absl::Status ParseArgument(Expression* call);
   bool StartsTestArgument() const;
 
   // left OP right OP right ..., for operators of one level.
@@ -103,6 +115,7 @@ class ExpressionParser {
 
   TokenStream& stream_;
   int nesting_ = 0;
+  std::set<std::string> names_;
 };
 
 }  // namespace tidepool::engine::jinja

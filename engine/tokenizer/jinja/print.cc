@@ -6,55 +6,42 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/tokenizer/jinja/unicode.h"
 #include "engine/tokenizer/jinja/value.h"
 #include "engine/tokenizer/utf8.h"
 
 namespace tidepool::engine::jinja {
 namespace {
 
-// Python's quotes and escapes. Printable characters outside ASCII stay.
-std::string QuoteString(const std::string& bytes) {
-  const bool double_quotes = absl::StrContains(bytes, '\'') && !absl::StrContains(bytes, '"');
-  const char quote = double_quotes ? '"' : '\'';
-  std::string quoted(1, quote);
-  for (const char c : bytes) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (c == quote || c == '\\') {
-      absl::StrAppend(&quoted, "\\", std::string(1, c));
-    } else if (c == '\n') {
-      quoted += "\\n";
-    } else if (c == '\r') {
-      quoted += "\\r";
-    } else if (c == '\t') {
-      quoted += "\\t";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      absl::StrAppendFormat(&quoted, "\\x%02x", byte);
-    } else {
-      quoted.push_back(c);
-    }
-  }
-  quoted.push_back(quote);
-  return quoted;
+constexpr auto kOurs = TextOrigin::kTemplate;
+
+// How the views of a dict begin.
+absl::string_view ViewName(List::Kind kind) {
+  return kind == List::Kind::kKeys     ? "dict_keys(["
+         : kind == List::Kind::kValues ? "dict_values(["
+                                       : "dict_items([";
 }
 
 Text ListText(const List& list) {
-  constexpr auto kOurs = TextOrigin::kTemplate;
-  Text text(list.is_tuple ? "(" : "[", kOurs);
+  if (list.kind == List::Kind::kRange) return Text(list.range_text, kOurs);
+  // An address would stand here, which differs from run to run.
+  if (list.kind == List::Kind::kGenerator) return Text("<generator>", kOurs);
+  const bool is_view = !list.IsTuple() && list.kind != List::Kind::kList;
+  Text text(is_view ? ViewName(list.kind) : list.IsTuple() ? "(" : "[", kOurs);
   for (size_t i = 0; i < list.items.size(); ++i) {
     if (i > 0) text.Append(", ", kOurs);
     text.Append(Repr(list.items[i]));
   }
-  if (list.is_tuple && list.items.size() == 1) text.Append(",", kOurs);
-  text.Append(list.is_tuple ? ")" : "]", kOurs);
+  if (list.IsTuple() && list.items.size() == 1) text.Append(",", kOurs);
+  text.Append(is_view ? "])" : list.IsTuple() ? ")" : "]", kOurs);
   return text;
 }
 
 Text DictText(const Dict& dict) {
-  constexpr auto kOurs = TextOrigin::kTemplate;
   Text text("{", kOurs);
   for (const auto& [key, value] : dict.entries()) {
     if (text.size() > 1) text.Append(", ", kOurs);
-    text.Append(QuoteString(key.bytes()), key.origin());
+    text.Append(Repr(key));
     text.Append(": ", kOurs);
     text.Append(Repr(value));
   }
@@ -63,6 +50,33 @@ Text DictText(const Dict& dict) {
 }
 
 }  // namespace
+
+// Python's quotes and escapes.
+std::string QuoteString(absl::string_view bytes) {
+  const bool double_quotes = absl::StrContains(bytes, '\'') && !absl::StrContains(bytes, '"');
+  const char quote = double_quotes ? '"' : '\'';
+  std::string quoted(1, quote);
+  for (; !bytes.empty(); bytes.remove_prefix(NextUtf8Char(bytes).size)) {
+    const Utf8Char next = NextUtf8Char(bytes);
+    const auto c = static_cast<uint32_t>(next.code_point);
+    if (c == static_cast<uint32_t>(quote) || c == '\\') {
+      quoted.push_back('\\');
+      quoted.push_back(bytes[0]);
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      quoted += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    } else if (IsPrintable(next.code_point)) {
+      absl::StrAppend(&quoted, bytes.substr(0, next.size));
+    } else if (c < 0x100) {
+      absl::StrAppendFormat(&quoted, "\\x%02x", c);
+    } else if (c < 0x10000) {
+      absl::StrAppendFormat(&quoted, "\\u%04x", c);
+    } else {
+      absl::StrAppendFormat(&quoted, "\\U%08x", c);
+    }
+  }
+  quoted.push_back(quote);
+  return quoted;
+}
 
 std::string FormatFloat(double value) {
   if (std::isnan(value)) return "nan";
@@ -81,7 +95,6 @@ std::string FormatFloat(double value) {
 }
 
 Text ToText(const Value& value) {
-  constexpr auto kOurs = TextOrigin::kTemplate;
   if (const Text* text = value.AsText()) return *text;
   if (value.IsUndefined()) return Text();
   if (value.IsNone()) return Text("None", kOurs);
@@ -90,14 +103,14 @@ Text ToText(const Value& value) {
   if (const double* number = value.As<double>()) return Text(FormatFloat(*number), kOurs);
   if (const List* list = value.AsList()) return ListText(*list);
   if (const Dict* dict = value.AsDict()) return DictText(*dict);
-  if (const Namespace* fields = value.AsNamespace()) return DictText(fields->fields);
+  // Not what a namespace holds, which may be itself.
   return Text(absl::StrCat("<", TypeName(value), ">"), kOurs);
 }
 
 Text Repr(const Value& value) {
   const Text* text = value.AsText();
   if (text != nullptr) return Text(QuoteString(text->bytes()), text->origin());
-  if (value.IsUndefined()) return Text("Undefined", TextOrigin::kTemplate);
+  if (value.IsUndefined()) return Text("Undefined", kOurs);
   return ToText(value);
 }
 

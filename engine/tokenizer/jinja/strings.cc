@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/jinja/unicode.h"
 #include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::jinja {
 namespace {
@@ -23,12 +25,6 @@ bool EndsLine(char32_t c) {
 }
 
 }  // namespace
-
-bool IsBlank(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
-}
 
 Text Strip(const Text& text, Side side, const std::optional<Text>& characters) {
   const absl::string_view bytes = text.bytes();
@@ -89,7 +85,7 @@ std::vector<Text> SplitBlanks(const Text& text, int64_t limit) {
     const bool blank = IsBlank(next.code_point);
     if (!blank && word == absl::string_view::npos) {
       if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
-        parts.push_back(Strip(text.Slice(at, bytes.size()), Side::kRight, std::nullopt));
+        parts.push_back(text.Slice(at, bytes.size()));
         return parts;
       }
       word = at;
@@ -121,46 +117,141 @@ std::vector<Text> SplitLines(const Text& text, bool keep_ends) {
   return lines;
 }
 
-Text Replace(const Text& text, absl::string_view from, const Text& to, int64_t limit) {
+std::vector<Text> SplitBlanksFromRight(const Text& text, int64_t limit) {
+  std::vector<Text> words = SplitBlanks(text, -1);
+  if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
+  // Where the part that stays whole ends: before the words that are cut off.
+  Text rest = Strip(text, Side::kRight, std::nullopt);
+  for (int64_t i = 0; i < limit; ++i) {
+    const Text& word = words[words.size() - 1 - static_cast<size_t>(i)];
+    rest = Strip(rest.Slice(0, rest.size() - word.size()), Side::kRight, std::nullopt);
+  }
+  words.erase(words.begin(), words.end() - limit);
+  words.insert(words.begin(), std::move(rest));
+  return words;
+}
+
+absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text& to, int64_t limit,
+                                  Budget* budget) {
   const absl::string_view bytes = text.bytes();
-  Text result;
-  size_t begin = 0;
+  RETURN_IF_ERROR(budget->Copy(bytes.size()));
+  std::vector<size_t> places;
   size_t at = 0;
   while (limit != 0 && at <= bytes.size()) {
-    at = bytes.find(from, at);
+    at = bytes.find(from.bytes(), at);
     if (at == absl::string_view::npos) break;
-    result.Append(text.Slice(begin, at));
-    result.Append(to);
-    begin = at + from.size();
+    places.push_back(at);
     // Nothing stands between any two characters: go on behind the next one.
-    at = !from.empty()       ? begin
+    at = !from.empty()       ? at + from.size()
          : at < bytes.size() ? at + NextUtf8Char(bytes.substr(at)).size
                              : bytes.size() + 1;
     --limit;
   }
+  RETURN_IF_ERROR(budget->Texts(places.size()));
+  RETURN_IF_ERROR(
+      budget->Grow(bytes.size() - places.size() * from.size() + places.size() * to.size()));
+  Text result;
+  size_t begin = 0;
+  for (const size_t place : places) {
+    result.Append(text.Slice(begin, place));
+    result.Append(to);
+    begin = place + from.size();
+  }
   result.Append(text.Slice(begin, bytes.size()));
+  return Value::MakeText(std::move(result));
+}
+
+absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const Text& fill,
+                              Budget* budget) {
+  const auto size = static_cast<int64_t>(CharacterOffsets(text.bytes()).size()) - 1;
+  const auto missing = static_cast<size_t>(std::max<int64_t>(width - size, 0));
+  // Checked by itself first: a product of both could overflow.
+  RETURN_IF_ERROR(budget->Grow(missing));
+  RETURN_IF_ERROR(budget->Grow(text.size() + missing * fill.size()));
+  // str.center puts the odd one on the left where the width is odd.
+  const size_t left = side == Side::kLeft    ? missing
+                      : side == Side::kRight ? 0
+                                             : missing / 2 + (missing & width & 1);
+  Text result;
+  for (size_t i = 0; i < left; ++i) result.Append(fill);
+  result.Append(text);
+  for (size_t i = left; i < missing; ++i) result.Append(fill);
+  return Value::MakeText(std::move(result));
+}
+
+Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string* out)> change) {
+  Text result;
+  std::string changed;
+  for (const TextPiece& piece : text.Pieces()) {
+    changed.clear();
+    for (absl::string_view rest = piece.text; !rest.empty();) {
+      const Utf8Char next = NextUtf8Char(rest);
+      // A character of two origins: its bytes stay as they are.
+      if (next.kind == Utf8Char::Kind::kWhole) {
+        change(next.code_point, &changed);
+      } else {
+        absl::StrAppend(&changed, rest.substr(0, next.size));
+      }
+      rest.remove_prefix(next.size);
+    }
+    result.Append(changed, piece.origin);
+  }
   return result;
 }
 
-absl::StatusOr<Text> ChangeCase(const Text& text, LetterCase letter_case) {
-  Text result;
-  bool starts_word = true;
-  for (const TextPiece& piece : text.Pieces()) {
-    std::string bytes = piece.text;
-    for (char& c : bytes) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte >= 0x80) {
-        return absl::UnimplementedError(
-            "changing the case of letters outside ASCII is not supported");
-      }
-      const bool upper =
-          letter_case == LetterCase::kUpper || (letter_case != LetterCase::kLower && starts_word);
-      starts_word = letter_case == LetterCase::kTitle && !absl::ascii_isalpha(byte);
-      c = upper ? absl::ascii_toupper(byte) : absl::ascii_tolower(byte);
-    }
-    result.Append(bytes, piece.origin);
+namespace {
+
+constexpr char32_t kSigma = 0x3A3;
+constexpr char32_t kFinalSigma = 0x3C2;
+
+// Whether the n-th character is cased; nothing is behind the end.
+std::vector<bool> CasedCharacters(const Text& text) {
+  std::vector<bool> cased;
+  for (absl::string_view rest = text.bytes(); !rest.empty();) {
+    const Utf8Char next = NextUtf8Char(rest);
+    cased.push_back(IsCased(next.code_point));
+    rest.remove_prefix(next.size);
   }
-  return result;
+  return cased;
+}
+
+}  // namespace
+
+Text ChangeCase(const Text& text, LetterCase letter_case) {
+  const bool has_sigma = absl::StrContains(text.bytes(), "\xCE\xA3");
+  const std::vector<bool> cased = has_sigma ? CasedCharacters(text) : std::vector<bool>();
+  size_t at = 0;
+  bool in_word = false;
+  const auto lower = [&cased, &at](char32_t c, std::string* out) {
+    const bool final =
+        c == kSigma && at > 0 && cased[at - 1] && !(at + 1 < cased.size() && cased[at + 1]);
+    final ? AppendUtf8(kFinalSigma, out) : AppendLower(c, out);
+  };
+  return MapCharacters(text, [&](char32_t c, std::string* out) {
+    switch (letter_case) {
+      case LetterCase::kUpper:
+        AppendUpper(c, out);
+        break;
+      case LetterCase::kLower:
+        lower(c, out);
+        break;
+      case LetterCase::kCapitalize:
+        at == 0 ? AppendTitle(c, out) : lower(c, out);
+        break;
+      case LetterCase::kTitle:
+        in_word ? lower(c, out) : AppendTitle(c, out);
+        in_word = IsCased(c);
+        break;
+      case LetterCase::kWords:
+        in_word ? lower(c, out) : AppendUpper(c, out);
+        in_word = !IsBlank(c) && (c >= 0x80 || !absl::StrContains("-({[<", static_cast<char>(c)));
+        break;
+      case LetterCase::kSwap:
+        IsUpper(c) ? lower(c, out) : IsLower(c) ? AppendUpper(c, out) : AppendUtf8(c, out);
+        break;
+    }
+    ++at;
+  });
 }
 
 std::vector<size_t> CharacterOffsets(absl::string_view text) {

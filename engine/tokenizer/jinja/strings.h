@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/tokenizer/jinja/functions.h"
 #include "engine/tokenizer/jinja/text.h"
 #include "engine/tokenizer/jinja/value.h"
 
@@ -23,16 +25,28 @@ Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 // Requires a separator that is not empty. At most `limit` cuts, from the left or from the right;
 // below zero: all.
 std::vector<Text> Split(const Text& text, absl::string_view separator, int64_t limit, Side from);
-// At runs of blanks; none at the ends.
+// At runs of blanks; none at the ends, but for what is left over behind `limit` words.
 std::vector<Text> SplitBlanks(const Text& text, int64_t limit);
 std::vector<Text> SplitLines(const Text& text, bool keep_ends);
 
-// At most `limit` times; below zero: always. Keeps origins.
-Text Replace(const Text& text, absl::string_view from, const Text& to, int64_t limit);
+// The same from the right: the last words first, what is left over in front.
+std::vector<Text> SplitBlanksFromRight(const Text& text, int64_t limit);
 
-enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle };
-// UNIMPLEMENTED: letters outside ASCII.
-absl::StatusOr<Text> ChangeCase(const Text& text, LetterCase letter_case);
+// str.replace as a value, paid for: at most `limit` times; below zero: always. Keeps origins.
+absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text& to, int64_t limit,
+                                  Budget* budget);
+
+// `text` with as many `fill` beside it as make `width` characters; kLeft: on its left.
+absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const Text& fill,
+                              Budget* budget);
+
+enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle, kSwap, kWords };
+// As the methods of str; kWords as Jinja's title, whose words begin behind blanks and brackets. A
+// final sigma is one behind a letter and before none.
+Text ChangeCase(const Text& text, LetterCase letter_case);
+
+// Every character as `change` appends it, with the origin that it has.
+Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string* out)> change);
 
 // Offsets in bytes of each character, and the size at the end.
 std::vector<size_t> CharacterOffsets(absl::string_view text);
@@ -46,8 +60,6 @@ struct SliceBounds {
 // The indices that a slice of a sequence of `size` items visits, in order.
 std::vector<int64_t> SliceIndices(const SliceBounds& bounds, int64_t size);
 Text SliceText(const Text& text, const SliceBounds& bounds);
-
-bool IsBlank(char32_t c);  // as str.isspace
 
 }  // namespace tidepool::engine::jinja
 

@@ -93,16 +93,21 @@ TEST(ChatTemplateTest, SnippetsRenderAsTransformersDoes) {
 TEST(ChatTemplateTest, ErrorsNameConstructAndLine) {
   const std::pair<std::string, std::string> cases[] = {
       {"\n\n{% include 'x' %}", "UNIMPLEMENTED: chat template, line 3: the tag 'include'"},
-      {"{% call(x) m() %}{% endcall %}", "line 1: the tag 'call' is not supported"},
-      {"{% for x in y recursive %}{% endfor %}", "recursive loops"},
+      {"{% extends 'x' %}", "UNIMPLEMENTED: chat template, line 1: the tag 'extends'"},
+      {"{% import 'x' as y %}", "the tag 'import' is not supported"},
+      {"{% block b %}{% endblock %}", "the tag 'block' is not supported"},
       {"a\n{{ messages | wordwrap }}", "line 2: the filter 'wordwrap' is not supported"},
-      {"{{ messages is filter }}", "the test 'filter' is not supported"},
+      {"{{ messages | random }}", "the filter 'random' is not supported: the same messages"},
+      {"{{ messages is nope }}", "the test 'nope' is not supported"},
       {"{{ 'a'.encode() }}", "the method 'encode' of a value of type str"},
-      {"{{ '%d' % 1 }}", "formatting strings with '%'"},
+      {"{{ messages.append(1) }}", "the method 'append' would change a list"},
+      {"{{ '%d' % 'x' }}", "a value of type str cannot be formatted as 'd'"},
+      {"{{ '{x}'.format(y=1) }}", "format has no argument 'x'"},
       {"{{ 'a' | tojson(compact=1) }}", "tojson has no argument 'compact'"},
-      {"{{ f(*x) }}", "unpacked arguments"},
-      {"{{ {1: 2} }}", "dict keys of type int"},
-      {"{{ '\xC3\xA9' | upper }}", "letters outside ASCII"},
+      {"{{ f(**x, y) }}", "arguments come in this order"},
+      {"{{ {[1]: 2} }}", "a value of type list cannot be a dict's key"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(b=1) }}", "the macro 'm' takes no argument 'b'"},
+      {"{% for x in messages %}{{ loop(x) }}{% endfor %}", "needs the word 'recursive'"},
       {"x\n{{ 'a", "INVALID_ARGUMENT: chat template, line 2: a string has no closing quote"},
       {"{{ 'a'", "line 1: a tag '{{' has no end"},
       {"{% if x %}\n", "a block has no {% endif %}"},
@@ -164,54 +169,12 @@ TEST(ChatTemplateTest, ClockOnlyWhenGiven) {
       "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}never{% endif %}";
   ChatInputs inputs;
   EXPECT_EQ(RenderSource(source, inputs), "never");
-  inputs.now = absl::FromCivil(absl::CivilDay(2026, 2, 3), absl::UTCTimeZone());
+  inputs.now = absl::FromCivil(absl::CivilSecond(2026, 2, 3, 4, 5, 6), absl::UTCTimeZone()) +
+               absl::Microseconds(78);
   EXPECT_EQ(RenderSource(source, inputs), "03 Feb 2026");
-}
-
-TEST(ChatTemplateTest, CostIsBounded) {
-  const auto code = [](absl::string_view source, const ChatTemplateLimits& limits) {
-    const auto chat = ChatTemplate::Parse(source);
-    EXPECT_TRUE(chat.ok()) << chat.status();
-    return chat->RenderText(OneMessage("0123456789"), limits).status().code();
-  };
-  const ChatTemplateLimits usual;
-  const ChatTemplateLimits small = {1000, 10000, 100000};
-  constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
-  EXPECT_EQ(code("{% for i in range(200) %}0123456789{% endfor %}", small), kExhausted);
-  EXPECT_EQ(code("{% for i in range(50) %}0123456789{% endfor %}", small), absl::StatusCode::kOk);
-  EXPECT_EQ(
-      code("{% for i in range(1000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}", small),
-      kExhausted);
-  const absl::string_view doubling =
-      "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}"
-      "{% endfor %}";
-  EXPECT_EQ(code(doubling, small), kExhausted);
-  const absl::string_view searching =
-      "{% set s = 'x' * 1000 %}{% for i in range(1000) %}{% if 'y' in s or s|length == 1 %}y"
-      "{% endif %}{% endfor %}";
-  EXPECT_EQ(code(searching, small), kExhausted);
-  EXPECT_EQ(code("{{ 'x' * 99999999999 }}", usual), kExhausted);
-  EXPECT_EQ(code("{{ range(99999999999) }}", usual), kExhausted);
-  EXPECT_EQ(code("{{ ('a' * 100000).replace('', 'b' * 100000) }}", usual), kExhausted);
-  EXPECT_EQ(code("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", usual), kExhausted);
-}
-
-TEST(ChatTemplateTest, DeepTemplatesAreRefused) {
-  std::string brackets;
-  std::string tags;
-  std::string sum = "{{ 1";
-  for (int i = 0; i < 100'000; ++i) {
-    brackets += "(";
-    tags += "{% if 1 %}";
-    sum += " + 1";
-  }
-  const std::string closing(brackets.size(), ')');
-  for (const std::string& source : {"{{ " + brackets + "1" + closing + " }}", tags, sum + " }}",
-                                    "{{ " + std::string(100'000, '-') + "1 }}"}) {
-    const auto chat = ChatTemplate::Parse(source);
-    EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_TRUE(absl::StrContains(chat.status().message(), "deeper than")) << chat.status();
-  }
+  EXPECT_EQ(RenderSource("{{ strftime_now('%Y-%m-%dT%H:%M:%S.%f%z %A %-d %%Y %j') }}", inputs),
+            "2026-02-03T04:05:06.000078 Tuesday 3 %Y 034");
+  EXPECT_EQ(RenderSource("[{{ strftime_now('') }}{{ strftime_now('%Z') }}]", inputs), "[]");
 }
 
 // The pieces, template text in [brackets].
@@ -251,6 +214,24 @@ TEST(ChatTemplateTest, PiecesKnowTheirOrigin) {
        " a<b>c [none]"},
       {"{{ '<b>' in messages[0].content }}", "[True]"},
       {"{{ (messages[0].content ~ '<') | reverse }}", "[<] c>b<a "},
+      {"{{ '%s|%5s' % (messages[0].role, '<') }}", "user[|    <]"},
+      {"{{ '<{}>{:>6}'.format(messages[0].role, messages[0].role) }}", "[<]user[>  ]user"},
+      {"{{ '<%(role)s>' % messages[0] }}", "[<]user[>]"},
+      {"{{ messages[0].role | indent(2, true) }}", "[  ]user"},
+      {"{{ messages[0].role.center(8, '*') }}", "[**]user[**]"},
+      {"{{ ('<' ~ messages[0].role ~ '>').partition('user')[1] }}", "user"},
+      {"{{ (messages[0].role ~ '<') | title }}", "User[<]"},
+      {"{{ (messages[0].role ~ '<') | truncate(3, true, '') | e }}", "user[&lt;]"},
+      {"{{ [messages[0].role, '<'] }}", "[[]'user'[, '<']]"},
+      {"{{ messages[0] }}", "[{]'role'[: ]'user'[, ]'content'[: ]' a<b>c '[}]"},
+      {"{{ messages[0].role | urlencode }}", "user"},
+      {"{{ messages | map(attribute='role') | join('<') }}", "user"},
+      {"{% filter upper %}<{{ messages[0].role }}{% endfilter %}", "[<]USER"},
+      {"{% macro m() %}<{{ caller() }}{% endmacro %}{% call m() %}{{ extra }}{% endcall %}",
+       "[<]x"},
+      {"{% for x in messages recursive %}{{ x.role if loop.depth == 1 else x }}"
+       "{{ loop(x) if loop.depth == 1 }}{% endfor %}",
+       "userrolecontent"},
   };
   for (const auto& [source, expected] : cases) {
     EXPECT_EQ(Pieces(source, inputs), expected) << source;
