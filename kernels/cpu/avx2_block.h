@@ -50,6 +50,15 @@ static constexpr int QuantZero(DType dtype) {
   return dtype == DType::kMXFP4 ? 12 : FormatOf(dtype).zero;
 }
 
+// Groups whose products with int8 are added in int16 before they widen: see avx2_matmul.cc. 1 also
+// for signed quants.
+static constexpr int GroupsInInt16(DType dtype) {
+  const QuantFormat format = FormatOf(dtype);
+  if (HasSignedQuants(dtype)) return 1;
+  if (format.code_bits + format.extra_bits == 6) return 2;
+  return format.code_bits + format.extra_bits == 5 || HasCodeTable(dtype) || format.halves ? 4 : 8;
+}
+
 // The codes of a table type as what they stand for; MXFP4's with 12 added.
 template <DType kType>
 static inline __m256i LookUp(__m256i codes) {

@@ -26,14 +26,6 @@ __m256i BroadcastLane(const void* data) {
   return _mm256_set1_epi32(lane);
 }
 
-// Groups whose products are added in int16; 1 also for signed quants.
-constexpr int GroupsInInt16(DType dtype) {
-  const QuantFormat format = FormatOf(dtype);
-  if (HasSignedQuants(dtype)) return 1;
-  if (format.code_bits + format.extra_bits == 6) return 2;
-  return format.code_bits + format.extra_bits == 5 || HasCodeTable(dtype) || format.halves ? 4 : 8;
-}
-
 // body(0), body(1) ... as constants: loops over arrays of vectors must vanish for the arrays to
 // live in registers, and the compiler unrolls only small ones.
 template <int N, typename Body>

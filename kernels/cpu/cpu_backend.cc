@@ -6,8 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/math.h"
@@ -212,28 +214,14 @@ class CpuBackend final : public KernelBackend {
 
 }  // namespace
 
-bool Avx2IsSupported() {
-#if defined(__x86_64__)
-  return Avx2Kernels() != nullptr && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-#else
-  return false;
-#endif
-}
-
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCpuBackend(const CpuOptions& options) {
   constexpr int kMaxThreads = 1024;
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", options.threads, ": it must be from 1 to ", kMaxThreads));
   }
-  if (options.isa == Isa::kAvx2 && !Avx2IsSupported()) {
-    return absl::FailedPreconditionError(
-        "this machine does not have AVX2, FMA and F16C: ask for the portable form or the best one");
-  }
-  const bool avx2 = options.isa != Isa::kPortable && Avx2IsSupported();
-  const KernelTable& kernels = avx2 ? *Avx2Kernels() : PortableKernels();
-  return std::make_unique<CpuBackend>(kernels, options);
+  ASSIGN_OR_RETURN(const KernelTable* kernels, ChooseKernels(options.isa, DetectCpu()));
+  return std::make_unique<CpuBackend>(*kernels, options);
 }
 
 }  // namespace tidepool::kernels

@@ -10,8 +10,9 @@
 
 namespace tidepool::kernels {
 
-// Instruction sets with a form of their own. kBest: the fastest that this machine has.
-enum class Isa : uint8_t { kPortable, kAvx2, kBest };
+// Instruction sets with a form of their own, each with all that the ones before it have. kBest: the
+// fastest that this machine has.
+enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Vnni, kBest };
 
 struct CpuOptions {
   int threads = 1;  // counts the calling thread

@@ -95,9 +95,10 @@ struct KernelTable {
 
 const KernelTable& PortableKernels();
 
-// Null where the build's architecture has none. Whether the machine runs it: Avx2IsSupported.
+// Null where the build's architecture has none. isa.h says which of them the machine runs.
 const KernelTable* Avx2Kernels();
-bool Avx2IsSupported();
+const KernelTable* Avx512Kernels();
+const KernelTable* Avx512VnniKernels();
 
 }  // namespace tidepool::kernels
 

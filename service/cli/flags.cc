@@ -124,9 +124,13 @@ absl::Status SetIsa(absl::string_view value, Config* config) {
     config->isa = Isa::kPortable;
   } else if (value == "avx2") {
     config->isa = Isa::kAvx2;
+  } else if (value == "avx512") {
+    config->isa = Isa::kAvx512;
+  } else if (value == "avx512vnni") {
+    config->isa = Isa::kAvx512Vnni;
   } else {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", value, "\" is not auto, portable or avx2"));
+        absl::StrCat("\"", value, "\" is not auto, portable, avx2, avx512 or avx512vnni"));
   }
   return absl::OkStatus();
 }
@@ -289,8 +293,8 @@ constexpr FlagSpec kFlags[] = {
     {"exact", 0, kModel, "", "off", "float32 activations, accumulation and KV: the slow truth",
      kRunning, kSwitch, SetExact},
     {"isa", 0, kModel, "ISA", "auto",
-     "instruction set: auto, portable, avx2; results do not depend on it", kRunning, kValue,
-     SetIsa},
+     "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
+     kRunning, kValue, SetIsa},
     {"device", 0, kModel, "DEVICE", "cpu", "where the model runs: cpu", kRunning, kValue,
      SetDevice},
 

@@ -31,11 +31,12 @@ std::unique_ptr<KernelBackend> Make(int threads, Precision precision, Isa isa) {
 }
 
 constexpr Precision kPrecisions[] = {Precision::kFast, Precision::kExact};
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
 // Two threads of every ISA that this machine has, in both precisions.
 std::vector<std::unique_ptr<KernelBackend>> AllBackends() {
   std::vector<std::unique_ptr<KernelBackend>> backends;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kBest}) {
+  for (const Isa isa : kIsas) {
     for (const Precision precision : kPrecisions) {
       auto backend = Make(2, precision, isa);
       if (backend != nullptr) backends.push_back(std::move(backend));
@@ -48,9 +49,8 @@ TEST(BitsTest, EqualOverIsasAndThreads) {
   for (const Precision precision : kPrecisions) {
     const auto base = Make(1, precision, Isa::kPortable);
     std::vector<std::unique_ptr<KernelBackend>> others;
-    others.push_back(Make(2, precision, Isa::kPortable));
-    others.push_back(Make(1, precision, Isa::kAvx2));
-    others.push_back(Make(2, precision, Isa::kAvx2));
+    for (const Isa isa : kIsas) others.push_back(Make(1, precision, isa));
+    for (const Isa isa : kIsas) others.push_back(Make(2, precision, isa));
     others.push_back(Make(5, precision, Isa::kBest));
     for (const OpCase& test_case : OpCases(precision)) {
       const OpResult expected = test_case.run(*base);

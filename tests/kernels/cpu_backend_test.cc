@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
@@ -30,7 +33,7 @@ TEST(CpuBackendTest, SaysWhatItIs) {
   ASSERT_TRUE(backend.ok());
   EXPECT_EQ((*backend)->Description(), "cpu portable, 1 thread");
   EXPECT_EQ((*backend)->precision(), Precision::kFast);
-  if (!Avx2IsSupported()) GTEST_SKIP() << "no AVX2 here";
+  if (!DetectCpu().avx2) GTEST_SKIP() << "no AVX2 here";
   const auto fast =
       MakeCpuBackend({.threads = 2, .precision = Precision::kExact, .isa = Isa::kAvx2});
   ASSERT_TRUE(fast.ok());
@@ -38,12 +41,51 @@ TEST(CpuBackendTest, SaysWhatItIs) {
   EXPECT_EQ((*fast)->precision(), Precision::kExact);
 }
 
+// A machine gets the best form that it can run, and a clear no to any other.
+TEST(CpuBackendTest, IsaIsWhatTheMachineHas) {
+  const CpuFeatures none;
+  const CpuFeatures avx2 = {.avx2 = true};
+  const CpuFeatures avx512 = {.avx2 = true, .avx512 = true};
+  const CpuFeatures all = {.avx2 = true, .avx512 = true, .avx512_vnni = true};
+  // AVX-512 without AVX2, or VNNI without AVX-512, is a masked processor: what lies below is gone.
+  const CpuFeatures odd = {.avx512 = true, .avx512_vnni = true};
+  const auto refusal = [](Isa isa, const CpuFeatures& features) {
+    const auto kernels = ChooseKernels(isa, features);
+    EXPECT_EQ(kernels.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(kernels.status().message());
+  };
+  for (const CpuFeatures& features : {none, avx2, avx512, all, odd}) {
+    EXPECT_EQ(*ChooseKernels(Isa::kPortable, features), &PortableKernels());
+  }
+  EXPECT_EQ(*ChooseKernels(Isa::kBest, none), &PortableKernels());
+  EXPECT_EQ(*ChooseKernels(Isa::kBest, odd), &PortableKernels());
+  EXPECT_THAT(refusal(Isa::kAvx2, none), testing::HasSubstr("AVX2, FMA and F16C"));
+  EXPECT_THAT(refusal(Isa::kAvx512, avx2), testing::HasSubstr("AVX-512 F, BW, VL and DQ"));
+  EXPECT_THAT(refusal(Isa::kAvx512, odd), testing::HasSubstr("ask for the portable form"));
+  EXPECT_THAT(refusal(Isa::kAvx512Vnni, avx512), testing::HasSubstr("VNNI"));
+  EXPECT_THAT(refusal(Isa::kAvx512Vnni, odd), testing::HasSubstr("VNNI"));
+  if (Avx2Kernels() == nullptr) return;  // another architecture
+  EXPECT_EQ(*ChooseKernels(Isa::kBest, avx2), Avx2Kernels());
+  EXPECT_EQ(*ChooseKernels(Isa::kBest, avx512), Avx512Kernels());
+  EXPECT_EQ(*ChooseKernels(Isa::kBest, all), Avx512VnniKernels());
+  EXPECT_EQ(*ChooseKernels(Isa::kAvx2, all), Avx2Kernels());
+  EXPECT_EQ(*ChooseKernels(Isa::kAvx512, all), Avx512Kernels());
+}
+
+// Those that this machine runs.
+std::vector<const KernelTable*> AllKernels() {
+  std::vector<const KernelTable*> result;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
+    const auto kernels = ChooseKernels(isa, DetectCpu());
+    if (kernels.ok()) result.push_back(*kernels);
+  }
+  return result;
+}
+
 // The vector exp is the scalar one, bit for bit, over the whole range and past it: shares of a
 // softmax over {0, x} with x <= 0 show exp(x) itself once divided by 1 + exp(x).
 TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
-  const KernelTable* tables[] = {&PortableKernels(), Avx2IsSupported() ? Avx2Kernels() : nullptr};
-  for (const KernelTable* table : tables) {
-    if (table == nullptr) continue;
+  for (const KernelTable* table : AllKernels()) {
     std::vector<float> gate;
     for (uint32_t bits = 0; bits <= 0x7f800000; bits += 40009) {
       gate.push_back(FloatFromBits(bits));
@@ -67,14 +109,12 @@ TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
 
 // Halves in both directions are math.h's, bit for bit, NaNs apart.
 TEST(CpuBackendTest, KvConversionIsTheScalarOne) {
-  const KernelTable* tables[] = {&PortableKernels(), Avx2IsSupported() ? Avx2Kernels() : nullptr};
   std::vector<float> x;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 60013) {
     x.push_back(FloatFromBits(static_cast<uint32_t>(bits)));
   }
   const int64_t n = static_cast<int64_t>(x.size());
-  for (const KernelTable* table : tables) {
-    if (table == nullptr) continue;
+  for (const KernelTable* table : AllKernels()) {
     for (const DType dtype : {DType::kF16, DType::kBF16}) {
       std::vector<uint16_t> halves(n);
       std::vector<float> back(n);

@@ -35,8 +35,11 @@ TEST_P(OpsTest, AgreeWithTheReference) {
 
 std::string NameOf(const testing::TestParamInfo<CpuOptions>& info) {
   const CpuOptions& options = info.param;
-  return std::string(options.isa == Isa::kPortable ? "Portable" : "Avx2") +
-         (options.precision == Precision::kFast ? "Fast" : "Exact") +
+  const char* const isa = options.isa == Isa::kPortable ? "Portable"
+                          : options.isa == Isa::kAvx2   ? "Avx2"
+                          : options.isa == Isa::kAvx512 ? "Avx512"
+                                                        : "Avx512Vnni";
+  return isa + std::string(options.precision == Precision::kFast ? "Fast" : "Exact") +
          std::to_string(options.threads);
 }
 
@@ -46,7 +49,12 @@ INSTANTIATE_TEST_SUITE_P(Forms, OpsTest,
                                          CpuOptions{1, Precision::kFast, Isa::kAvx2},
                                          CpuOptions{2, Precision::kFast, Isa::kAvx2},
                                          CpuOptions{1, Precision::kExact, Isa::kAvx2},
-                                         CpuOptions{3, Precision::kExact, Isa::kAvx2}),
+                                         CpuOptions{3, Precision::kExact, Isa::kAvx2},
+                                         CpuOptions{1, Precision::kFast, Isa::kAvx512},
+                                         CpuOptions{2, Precision::kExact, Isa::kAvx512},
+                                         CpuOptions{1, Precision::kFast, Isa::kAvx512Vnni},
+                                         CpuOptions{3, Precision::kFast, Isa::kAvx512Vnni},
+                                         CpuOptions{1, Precision::kExact, Isa::kAvx512Vnni}),
                          NameOf);
 
 }  // namespace

@@ -72,9 +72,12 @@ TEST_P(BitsTest, AnyThreadsAndIsaGiveTheSameBits) {
     options.threads = threads;
     options.isa = Isa::kPortable;
     EXPECT_TRUE(SameBits(Logits(options, ids), expected)) << "portable, threads " << threads;
-    if (!kernels::MakeCpuBackend({.isa = Isa::kAvx2}).ok()) continue;
-    options.isa = Isa::kAvx2;
-    EXPECT_TRUE(SameBits(Logits(options, ids), expected)) << "AVX2, threads " << threads;
+    for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
+      const auto backend = kernels::MakeCpuBackend({.threads = threads, .isa = isa});
+      if (!backend.ok()) continue;  // this machine lacks the ISA
+      options.isa = isa;
+      EXPECT_TRUE(SameBits(Logits(options, ids), expected)) << (*backend)->Description();
+    }
   }
 }
 

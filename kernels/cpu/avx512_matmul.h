@@ -1,0 +1,76 @@
+// Integer products in AVX-512: the chains of ops.h, written once for machines with and without
+// VNNI. For the files that the build compiles for AVX-512 alone. Each brings a class of its own, in
+// an unnamed namespace, as D, so that no instance of one file is linked into another. D<kType> is
+// made from a PairBlock, and its
+//   __m512i Dot(const int8_t* x, __m512i half_sums) const
+// gives the products' integer: x points to the block's 32 quants of a row, half_sums holds the two
+// sums of their halves in every lane.
+#ifndef TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
+#define TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/avx512_block.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+
+// Four int8 of x, or the half sums of a block, in every lane.
+static inline __m512i BroadcastLane(const void* data) {
+  int32_t lane;
+  __builtin_memcpy(&lane, data, sizeof(lane));
+  return _mm512_set1_epi32(lane);
+}
+
+// All rows of the tile times the pair of panels from panel `first` on. A block of the pair is
+// unpacked once and then meets every row, with nothing but the sums in memory: a loop over any
+// number of rows is as fast as one unrolled for that number.
+template <template <DType> class D, DType kType>
+static inline void MultiplyPair(const Tile& tile, int first) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const PanelPair pair(tile.panels, tile.panel_bytes, tile.panel_count, first);
+  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied, the
+  // next one, which begins where this one ends, comes into the second-level cache in order.
+  constexpr int kAheadBytes = 2 * kFormat.record_bytes() / kFormat.blocks;
+  const std::byte* ahead = pair.panel[0] + 2 * tile.panel_bytes;
+  __m512 sums[kTileRows];
+  for (int r = 0; r < tile.rows; ++r) sums[r] = _mm512_setzero_ps();
+  for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b, ahead += kAheadBytes) {
+    for (int i = 0; i < kAheadBytes; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T1);
+    const PairBlock w = UnpackPair<kType>(pair, b);
+    const D<kType> dots(w);
+    for (int r = 0; r < tile.rows; ++r) {
+      const __m512i half_sums = BroadcastLane(tile.half_sums[r] + 2 * b);
+      const __m512 dx = _mm512_set1_ps(tile.scales[r][b]);
+      const __m512i dot = dots.Dot(tile.quants[r] + b * kQuantBlock, half_sums);
+      __m512 sum = _mm512_fmadd_ps(_mm512_mul_ps(w.step, dx), _mm512_cvtepi32_ps(dot), sums[r]);
+      if constexpr (kFormat.has_min && kFormat.halves) {
+        const __m512i weighted = _mm512_madd_epi16(half_sums, w.min_pairs);
+        sum = _mm512_fmadd_ps(_mm512_mul_ps(w.min, dx), _mm512_cvtepi32_ps(weighted), sum);
+      } else if constexpr (kFormat.has_min) {
+        sum = _mm512_fmadd_ps(w.min, _mm512_set1_ps(tile.sums[r][b]), sum);
+      }
+      sums[r] = sum;
+    }
+  }
+  for (int r = 0; r < tile.rows; ++r) {
+    float* const out = tile.out + r * kTileCols + first * kPanelRows;
+    _mm512_mask_storeu_ps(out, pair.Lanes(), sums[r]);
+  }
+}
+
+// KernelTable::multiply_int8.
+template <template <DType> class D>
+static inline void MultiplyInt8Tile(const Tile& tile) {
+  VisitQuantType(tile.dtype, [&](auto type) {
+    for (int p = 0; p < tile.panel_count; p += 2) MultiplyPair<D, type()>(tile, p);
+  });
+}
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_

@@ -1,0 +1,50 @@
+#include "kernels/cpu/isa.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::kernels {
+namespace {
+
+struct Form {
+  Isa isa;
+  const KernelTable* kernels;  // null: the build has none, or the machine cannot run them
+  const char* needs;
+};
+
+}  // namespace
+
+CpuFeatures DetectCpu() {
+  CpuFeatures features;
+#if defined(__x86_64__)
+  // These look at what the operating system saves of a thread's registers, too.
+  features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("f16c");
+  features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  features.avx512_vnni = __builtin_cpu_supports("avx512vnni");
+#endif
+  return features;
+}
+
+absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features) {
+  const bool avx512 = features.avx2 && features.avx512;
+  // The fastest first.
+  const Form forms[] = {
+      {Isa::kAvx512Vnni, avx512 && features.avx512_vnni ? Avx512VnniKernels() : nullptr,
+       "AVX-512 F, BW, VL, DQ and VNNI"},
+      {Isa::kAvx512, avx512 ? Avx512Kernels() : nullptr, "AVX-512 F, BW, VL and DQ"},
+      {Isa::kAvx2, features.avx2 ? Avx2Kernels() : nullptr, "AVX2, FMA and F16C"},
+  };
+  for (const Form& form : forms) {
+    if ((isa == form.isa || isa == Isa::kBest) && form.kernels != nullptr) return form.kernels;
+    if (isa == form.isa) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this machine does not have ", form.needs,
+                       ": ask for the portable form or the best one"));
+    }
+  }
+  return &PortableKernels();
+}
+
+}  // namespace tidepool::kernels

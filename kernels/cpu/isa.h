@@ -1,0 +1,27 @@
+// Which form of the kernels a machine runs.
+#ifndef TIDEPOOL_KERNELS_CPU_ISA_H_
+#define TIDEPOOL_KERNELS_CPU_ISA_H_
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/kernel_table.h"
+
+namespace tidepool::kernels {
+
+// What a machine's processor and operating system offer.
+struct CpuFeatures {
+  bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx512 = false;       // AVX-512 F, BW, VL and DQ
+  bool avx512_vnni = false;  // AVX-512 VNNI
+};
+
+// Those of this machine.
+CpuFeatures DetectCpu();
+
+// The kernels of `isa`, or of the best one that the build and `features` have. FAILED_PRECONDITION
+// when they lack it.
+absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features);
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_ISA_H_
