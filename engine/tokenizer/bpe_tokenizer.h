@@ -25,8 +25,9 @@ class BpeTokenizer final : public Tokenizer {
  private:
   BpeTokenizer(TokenizerSpec spec, PreTokenizerRules rules, PreTokenizer pre_tokenizer);
 
-  absl::Status EncodeText(absl::string_view text, std::vector<int32_t>* ids) const override;
-  void FillTokenBytes();
+  void FillTokenBytes() override;
+  absl::Status EncodeText(absl::string_view text, SpacePrefix prefix,
+                          std::vector<int32_t>* ids) const override;
   absl::Status FillMerges();
 
   const PreTokenizerRules rules_;

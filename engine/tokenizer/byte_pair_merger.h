@@ -9,22 +9,26 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/tokenizer/pair_merger.h"
 
 namespace tidepool::engine {
 
-// Starts from the bytes of a word and merges, again and again, the adjacent pair of the lowest rank
-// (the leftmost of equals) until no pair is left that has one. Thread-safe once filled.
+// Starts from the bytes of a word and merges as PairMerger does. Thread-safe once filled.
 class BytePairMerger {
  public:
   // `token_bytes` by id, "" where a token is not for merging; they outlive the merger. Of equal
   // tokens the lowest id counts.
   explicit BytePairMerger(absl::Span<const std::string> token_bytes);
 
-  // Gives the pair its rank: pairs added earlier merge earlier; of equal pairs the first counts.
-  void AddMerge(absl::string_view left, absl::string_view right);
+  // Gives the pair its rank: pairs added earlier merge earlier. False: the pair has one already,
+  // which stays.
+  bool AddMerge(absl::string_view left, absl::string_view right);
+
+  // After the last AddMerge: finds the tokens that their own bytes merge to, which Merge then need
+  // not merge.
+  void Finish();
 
   // Appends the ids of `word`. A merged string that is no token becomes the tokens of its bytes; a
   // byte without a token becomes nothing (the unknown token of such vocabularies is a control
@@ -32,35 +36,29 @@ class BytePairMerger {
   // memory. Requires a word below 4 GiB.
   void Merge(absl::string_view word, std::vector<int32_t>* ids) const;
 
+  // Appends the tokens of single bytes, unmerged.
+  void AppendBytes(absl::string_view bytes, std::vector<int32_t>* ids) const;
+
   // The token that is exactly `bytes`, or -1.
   int32_t Find(absl::string_view bytes) const;
 
  private:
-  // A string that words are made of on the way. Symbols below vocab_size_ are tokens; above are
-  // strings that merges speak of and the vocabulary lacks.
-  using Symbol = int32_t;
-  struct MergeRule {
-    uint32_t rank = kNoRank;
-    Symbol result = -1;
-  };
-  class Chain;
-  static constexpr uint32_t kNoRank = 0xFFFFFFFF;
+  // Symbols below vocab_size_ are tokens; above are strings that merges speak of and the vocabulary
+  // lacks.
+  using Symbol = PairMerger::Symbol;
 
-  static uint64_t PairKey(Symbol left, Symbol right) {
-    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-  }
   Symbol Intern(absl::string_view bytes);
-  MergeRule Rule(Symbol left, Symbol right) const;
-  void MergeShort(absl::string_view word, std::vector<int32_t>* ids) const;
-  void MergeLong(absl::string_view word, std::vector<int32_t>* ids) const;
-  void Emit(Symbol symbol, std::vector<int32_t>* ids) const;
+  // Calls emit(symbol) for what `word` merges to.
+  template <typename F>
+  void MergeInto(absl::string_view word, F&& emit) const;
 
   const int32_t vocab_size_;
   uint32_t next_rank_ = 0;
   std::deque<std::string> extra_;  // by symbol - vocab_size_
   absl::flat_hash_map<absl::string_view, Symbol> symbols_;
   std::array<Symbol, 256> byte_symbols_;
-  absl::flat_hash_map<uint64_t, MergeRule> rules_;  // by PairKey
+  PairMerger merger_;
+  std::vector<bool> is_whole_;  // by id: its own bytes merge to it
 };
 
 }  // namespace tidepool::engine

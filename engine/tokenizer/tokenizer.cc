@@ -7,7 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/sentencepiece_tokenizer.h"
 #include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -39,13 +41,12 @@ bool IsStopText(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
   if (spec.model == "gpt2") return BpeTokenizer::Create(std::move(spec));
-  if (spec.model == "llama") {
-    return absl::UnimplementedError(
-        "tokenizer.ggml.model 'llama' (SentencePiece) cannot be read yet; take a model whose "
-        "tokenizer is 'gpt2' (byte-level BPE: Llama 3, Qwen2, Qwen3, SmolLM2)");
+  if (spec.model == "llama" || spec.model == "gemma4") {
+    return SentencePieceTokenizer::Create(std::move(spec));
   }
-  return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model '", spec.model,
-                                               "' is not known; 'gpt2' (byte-level BPE) is"));
+  return absl::UnimplementedError(absl::StrCat(
+      "tokenizer.ggml.model '", spec.model,
+      "' is not served; 'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) and 'gemma4' are"));
 }
 
 absl::Status Tokenizer::CheckSpec() const {
@@ -85,18 +86,48 @@ absl::Status Tokenizer::Init() {
   add_bos_ = spec_.add_bos.value_or(add_bos_ && spec_.bos_id >= 0);
   add_eos_ = spec_.add_eos.value_or(add_eos_ && spec_.eos_id >= 0);
   CorrectTypes();
+  token_bytes_.resize(spec_.tokens.size());
+  FillTokenBytes();
+  FindSpecials();
+  FindStopTokens();
+  return absl::OkStatus();
+}
+
+void Tokenizer::FindSpecials() {
   id_by_text_.reserve(spec_.tokens.size());
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
     const std::string& text = spec_.tokens[id];
     id_by_text_.try_emplace(text, static_cast<int32_t>(id));
     if (text.empty()) continue;
     if (types_[id] == TokenType::kUserDefined) {
-      specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
+      specials_.Add(token_bytes_[id], static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
     } else if (IsControl(static_cast<int32_t>(id))) {
       specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kGuarded);
     }
   }
-  FindStopTokens();
+}
+
+absl::Status Tokenizer::ForEachMerge(
+    absl::FunctionRef<MergeFault(absl::string_view, absl::string_view)> add) const {
+  for (size_t rank = 0; rank < spec_.merges.size(); ++rank) {
+    const absl::string_view merge = spec_.merges[rank];
+    const auto error = [rank, merge](absl::string_view what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer.ggml.merges[", rank, "] '", merge, "' ", what));
+    };
+    const size_t space = merge.find(' ', 1);
+    if (space == absl::string_view::npos || space + 1 == merge.size()) {
+      return error("is not two strings with a space between them");
+    }
+    switch (add(merge.substr(0, space), merge.substr(space + 1))) {
+      case MergeFault::kNone:
+        break;
+      case MergeFault::kAlphabet:
+        return error("has a character outside the byte alphabet");
+      case MergeFault::kRepeated:
+        return error("stands there twice; a pair has one rank");
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -163,12 +194,16 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
     return absl::InvalidArgumentError(absl::StrCat("the text has ", text.size(), " bytes; at most ",
                                                    kMaxBytes, " can be encoded"));
   }
-  RETURN_IF_ERROR(CheckUtf8(text, "the text"));
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 4 + 2);
   if (add_bos == AddBos::kModelDefault && add_bos_) ids.push_back(spec_.bos_id);
   size_t run = 0;
   size_t plain = 0;  // where the text since the last special token begins
+  SpacePrefix prefix = add_bos == AddBos::kContinue ? SpacePrefix::kNone : SpacePrefix::kAdd;
+  const auto encode_plain = [this, text, &plain, &prefix, &ids](size_t end) {
+    if (plain == end) return absl::OkStatus();
+    return EncodeText(text.substr(plain, end - plain), prefix, &ids);
+  };
   for (size_t at = 0; at < text.size();) {
     while (runs[run].end <= at) ++run;
     const bool guarded = runs[run].origin == TextOrigin::kTemplate;
@@ -180,29 +215,47 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
       ++at;
       continue;
     }
-    RETURN_IF_ERROR(EncodeText(text.substr(plain, at - plain), &ids));
+    RETURN_IF_ERROR(encode_plain(at));
     ids.push_back(match.id);
     at += match.size;
     plain = at;
+    prefix = SpacePrefix::kAdd;
   }
-  RETURN_IF_ERROR(EncodeText(text.substr(plain), &ids));
+  RETURN_IF_ERROR(encode_plain(text.size()));
   if (add_bos == AddBos::kModelDefault && add_eos_) ids.push_back(spec_.eos_id);
   return ids;
 }
 
+absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids,
+                                                   ControlText control) const {
+  std::string text;
+  bool drop_space = add_space_prefix_;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int32_t id = ids[i];
+    if (!IsValid(id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "token id ", id, " at index ", i, " is outside the vocabulary, 0 to ", vocab_size() - 1));
+    }
+    if (IsControl(id) && control == ControlText::kSkip) continue;
+    absl::string_view bytes = TokenBytes(id);
+    const bool special = IsControl(id) || types_[id] == TokenType::kUserDefined;
+    if (drop_space && !special && !bytes.empty()) {
+      absl::ConsumePrefix(&bytes, " ");
+      drop_space = false;
+    }
+    text.append(bytes.data(), bytes.size());
+    if (special) drop_space = add_space_prefix_;
+  }
+  return text;
+}
+
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids,
                                               ControlText control) const {
-  StreamDecoder decoder(this, control);
+  ASSIGN_OR_RETURN(const std::string bytes, DecodeBytes(ids, control));
   std::string text;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!IsValid(ids[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("token id ", ids[i], " at index ", i,
-                                                     " is outside the vocabulary, 0 to ",
-                                                     vocab_size() - 1));
-    }
-    text += decoder.Feed(ids[i]);
-  }
-  return text + decoder.Flush();
+  text.reserve(bytes.size());
+  if (!AppendUtf8Lossy(bytes, &text).empty()) absl::StrAppend(&text, kReplacementCharacter);
+  return text;
 }
 
 std::string StreamDecoder::Feed(int32_t id) {

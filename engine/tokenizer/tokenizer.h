@@ -8,8 +8,10 @@
 //   for (int32_t id : ids) text += decoder.Feed(id);
 //   text += decoder.Flush();
 //
-// Ids are those of Hugging Face's tokenizers, save that text is not brought into Unicode NFC first
-// (Qwen's tokenizers do that; it matters to decomposed accents only).
+// Ids are those of Hugging Face's tokenizers and of SentencePiece, save that text is not brought
+// into Unicode NFC or NFKC first (Qwen's tokenizers do that; it matters to decomposed accents), and
+// that, as in llama.cpp, a vocabulary's space prefix also stands behind every special token.
+// Bytes that are not UTF-8 are kept, as the tokens of their values.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -42,6 +45,7 @@ enum class SpecialTokens : uint8_t {
 enum class AddBos : uint8_t {
   kNo,
   kModelDefault,  // a BOS in front (and an EOS behind) where the model is trained with one
+  kContinue,      // no: the text goes on from ordinary tokens, so that no space prefix is added
 };
 
 // How control tokens appear in decoded text.
@@ -62,9 +66,9 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`, up to 1 GiB, in time linear in it but for a logarithm. A byte that the
-  // vocabulary has no token for (SmolLM2 lacks some control characters) becomes nothing.
-  // INVALID_ARGUMENT: `text` is not UTF-8 (the message has the byte offset).
+  // Ids of `text`, which may be any bytes, up to 1 GiB, in time linear in it but for a logarithm. A
+  // byte that the vocabulary has no token for (SmolLM2 lacks some control characters) becomes
+  // nothing. INVALID_ARGUMENT: a longer text.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, SpecialTokens special,
                                               AddBos add_bos) const;
 
@@ -74,8 +78,13 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> EncodePieces(absl::Span<const TextPiece> pieces,
                                                     AddBos add_bos) const;
 
-  // Text of `ids`; what is not UTF-8 becomes U+FFFD. INVALID_ARGUMENT: an id outside the
-  // vocabulary.
+  // The bytes of the text that begins with `ids`: what Encode got, if each of its bytes has a token
+  // and it had no "▁" (U+2581) for a SentencePiece vocabulary, which reads that as a space. The
+  // space prefix goes: one space at the beginning, and one behind each special token whose name
+  // stands in the text. INVALID_ARGUMENT: an id outside the vocabulary.
+  absl::StatusOr<std::string> DecodeBytes(absl::Span<const int32_t> ids, ControlText control) const;
+
+  // The same as text: what is not UTF-8 becomes U+FFFD.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, ControlText control) const;
 
   int vocab_size() const { return static_cast<int>(token_bytes_.size()); }
@@ -115,12 +124,26 @@ class Tokenizer {
  protected:
   explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
 
-  // Fills everything below but token_bytes_ and the defaults of add_bos_ and add_eos_, which the
-  // kind of tokenizer sets first.
+  // Whether a space prefix may stand in front of a text.
+  enum class SpacePrefix : uint8_t { kAdd, kNone };
+  // What is wrong with a merge.
+  enum class MergeFault : uint8_t { kNone, kAlphabet, kRepeated };
+
+  // Checks the spec and fills everything below; the kind of tokenizer sets the defaults of
+  // add_bos_ and add_eos_ first.
   absl::Status Init();
 
-  // Appends the ids of `text`, which is valid UTF-8 without special tokens.
-  virtual absl::Status EncodeText(absl::string_view text, std::vector<int32_t>* ids) const = 0;
+  // Fills token_bytes_, which has its size, by types_.
+  virtual void FillTokenBytes() = 0;
+
+  // Appends the ids of `text`, which has no special tokens and is not empty.
+  virtual absl::Status EncodeText(absl::string_view text, SpacePrefix prefix,
+                                  std::vector<int32_t>* ids) const = 0;
+
+  // Calls `add` with both sides of each merge in order. INVALID_ARGUMENT names the first that is
+  // not a pair of strings or that `add` finds fault with.
+  absl::Status ForEachMerge(
+      absl::FunctionRef<MergeFault(absl::string_view, absl::string_view)> add) const;
 
   TokenizerSpec spec_;
   std::vector<TokenType> types_;          // by id, corrected where a file is known to be wrong
@@ -129,6 +152,7 @@ class Tokenizer {
   std::vector<int32_t> stop_ids_;
   bool add_bos_ = false;
   bool add_eos_ = false;
+  bool add_space_prefix_ = false;
 
  private:
   // A stretch of one origin, up to `end` bytes of the whole text.
@@ -139,6 +163,7 @@ class Tokenizer {
 
   absl::Status CheckSpec() const;
   void CorrectTypes();
+  void FindSpecials();
   void FindStopTokens();
   absl::StatusOr<std::vector<int32_t>> EncodeRuns(absl::string_view text,
                                                   absl::Span<const Run> runs, AddBos add_bos) const;
@@ -147,7 +172,8 @@ class Tokenizer {
   absl::flat_hash_map<absl::string_view, int32_t> id_by_text_;  // views into spec_.tokens
 };
 
-// Turns tokens, one by one, into text of whole characters. Thread-compatible. Copyable plain data:
+// Turns tokens, one by one, into text of whole characters, every space as it is: the text goes on
+// from what stands before it. Thread-compatible. Copyable plain data:
 // a copy taken anywhere goes on from there, and a generation is resumed by feeding its earlier
 // tokens. The tokenizer outlives it.
 class StreamDecoder {

@@ -58,6 +58,8 @@ absl::Status ReadFlags(const GgufFile& file, TokenizerSpec* spec) {
     if (!file.HasKey(key)) continue;
     ASSIGN_OR_RETURN(*target, file.Bool(key));
   }
+  ASSIGN_OR_RETURN(spec->remove_extra_spaces,
+                   file.BoolOr("tokenizer.ggml.remove_extra_whitespaces", false));
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@ enum class TokenType : uint8_t {
 };
 
 struct TokenizerSpec {
-  std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece
+  std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
   std::string pre;                     // name of the pre-tokenizer; empty: not said
   std::vector<std::string> tokens;     // by id, in the vocabulary's own writing (" the": "Ġthe")
   std::vector<TokenType> token_types;  // by id; empty: all normal
@@ -42,6 +42,7 @@ struct TokenizerSpec {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
+  bool remove_extra_spaces = false;                    // SentencePiece only
   std::string chat_template;                           // Jinja; empty: none
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };

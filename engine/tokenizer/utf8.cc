@@ -48,17 +48,26 @@ Utf8Char NextUtf8Char(absl::string_view bytes) {
   return {Kind::kWhole, lead.size, code_point};
 }
 
-absl::Status CheckUtf8(absl::string_view text, absl::string_view what) {
-  for (size_t offset = 0; offset < text.size();) {
-    const Utf8Char next = NextUtf8Char(text.substr(offset));
-    if (next.kind != Utf8Char::Kind::kWhole) {
-      return absl::InvalidArgumentError(absl::StrFormat("%s is not UTF-8: byte 0x%02X at offset %d",
-                                                        what, static_cast<uint8_t>(text[offset]),
-                                                        offset));
+size_t ValidUtf8Prefix(absl::string_view text) {
+  size_t size = 0;
+  while (size < text.size()) {
+    if (static_cast<uint8_t>(text[size]) < 0x80) {
+      ++size;
+      continue;
     }
-    offset += next.size;
+    const Utf8Char next = NextUtf8Char(text.substr(size));
+    if (next.kind != Utf8Char::Kind::kWhole) break;
+    size += next.size;
   }
-  return absl::OkStatus();
+  return size;
+}
+
+absl::Status CheckUtf8(absl::string_view text, absl::string_view what) {
+  const size_t offset = ValidUtf8Prefix(text);
+  if (offset == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("%s is not UTF-8: byte 0x%02X at offset %d",
+                                                    what, static_cast<uint8_t>(text[offset]),
+                                                    offset));
 }
 
 std::string AppendUtf8Lossy(absl::string_view bytes, std::string* out) {

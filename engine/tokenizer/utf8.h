@@ -27,6 +27,9 @@ struct Utf8Char {
 // invalid (Unicode 15, table 3-7).
 Utf8Char NextUtf8Char(absl::string_view bytes);
 
+// How many bytes at the front are UTF-8, up to the first that are not.
+size_t ValidUtf8Prefix(absl::string_view text);
+
 // INVALID_ARGUMENT "WHAT is not UTF-8: byte 0x.. at offset N".
 absl::Status CheckUtf8(absl::string_view text, absl::string_view what);
 

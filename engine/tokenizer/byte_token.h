@@ -1,0 +1,17 @@
+// Byte tokens: tokens such as "<0x0A>" that stand for one byte.
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_BYTE_TOKEN_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_BYTE_TOKEN_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
+namespace tidepool::engine {
+
+// The byte that "<0x0A>" names; empty for anything of another form.
+std::optional<uint8_t> ParseByteToken(absl::string_view text);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_BYTE_TOKEN_H_

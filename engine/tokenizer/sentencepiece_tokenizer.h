@@ -1,0 +1,52 @@
+// SentencePieceTokenizer: vocabularies of characters and bytes (tokenizer.ggml.model = "llama" and
+// "gemma4").
+#ifndef TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
+#define TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/tokenizer/piece_merger.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace tidepool::engine {
+
+// Thread-safe: immutable after Create. Made by Tokenizer::Create.
+//
+// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of what they become.
+// (GGUF has no name of its own for SentencePiece's unigram models; they come as "t5", which is
+// refused.) "gemma4" merges characters by a list, within lines. In both a space is written "▁" in
+// the file, and what no piece covers becomes the tokens of its bytes.
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
+
+ private:
+  explicit SentencePieceTokenizer(TokenizerSpec spec);
+
+  void FillTokenBytes() override;
+  absl::Status EncodeText(absl::string_view text, SpacePrefix prefix,
+                          std::vector<int32_t>* ids) const override;
+
+  bool is_gemma4() const { return spec_.model == "gemma4"; }
+  void InferTypes();
+  absl::Status FillMerger();
+  absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
+  absl::Status AddScores();
+  absl::Status AddMerges();
+  void EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const;
+
+  std::vector<std::string> pieces_;    // by id, with spaces for "▁"; "" for the others: a control
+                                       // token never comes out of merges
+  std::optional<PieceMerger> merger_;  // set by FillMerger
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_

@@ -1,0 +1,78 @@
+"""llama.cpp's side of make_tokenizers.py: vocabulary-only GGUF files, and the lines through them."""
+
+import tempfile
+
+import gguf
+import llama_cpp
+
+import golden_common as common
+import tokenizer_lines
+
+# Sets where llama.cpp gives other ids, with the reason; ours are the reference's.
+DIFFERENT = {
+    "spm_unused": "llama.cpp writes unused pieces, SentencePiece takes them apart again",
+    "spm_phrases": None,  # llama.cpp ends the process: a character without a token and no byte tokens
+    "tekken": "its pattern leaves combining marks out of words and knows the case of ASCII alone",
+    "gpt-4o": "the same",
+    "kimi-k2": "the same, in code",
+    "deepseek-llm": "it does not count U+1680, U+180E and U+202F as the library does",
+    "deepseek-coder": "the same",
+    "youtu": "its matcher reads the two cases otherwise",
+}
+
+
+def _write(path, fields):
+    """A file with nothing but the tokenizer's keys."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, value in fields.items():
+        kind = gguf.GGUFValueType.get_type(value)
+        inner = None
+        if isinstance(value, list):
+            inner = {"token_type": gguf.GGUFValueType.INT32, "scores": gguf.GGUFValueType.FLOAT32}.get(
+                key.rpartition(".")[2], gguf.GGUFValueType.STRING)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            kind = gguf.GGUFValueType.UINT32
+        writer.add_key_value(key, value, kind, inner)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def write_bpe(path, tokens, merges, controls):
+    """Byte-level BPE; the rule is chosen by whoever opens it."""
+    types = [3 if token in controls else 1 for token in tokens]
+    _write(path, {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": [" ".join(pair) for pair in merges],
+        "tokenizer.ggml.bos_token_id": tokens.index("<|endoftext|>"),
+        "tokenizer.ggml.eos_token_id": tokens.index("<|im_end|>"), "tokenizer.ggml.add_bos_token": False})
+
+
+def encoder(path, pre, special=False):
+    """Line -> ids of llama.cpp, nothing put in front."""
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as copy:
+        fields = {key: value for key, value in common.read_gguf(path)[0].items() if key.startswith("tokenizer.")}
+        if pre is not None:
+            fields["tokenizer.ggml.pre"] = pre
+        _write(copy.name, fields)
+        model = llama_cpp.Llama(copy.name, vocab_only=True, verbose=False)
+    return lambda line: model.tokenize(line.encode(), add_bos=False, special=special)
+
+
+def check(folder, sets, lines):
+    """Whether llama.cpp gives the reference's ids wherever DIFFERENT does not say otherwise."""
+    texts = [line.decode() for line in lines if tokenizer_lines.is_utf8(line)]
+    good = True
+    for name, vocabulary, pre, encode in sets:
+        reason = DIFFERENT.get(name, "")
+        if reason is None or name.endswith("_parse"):
+            continue
+        theirs, compared, other = encoder(folder / vocabulary, pre), 0, 0
+        for text in texts:
+            numbers = encode(text)
+            if numbers is not None:
+                compared += 1
+                other += numbers[numbers.index(-1) + 1 if -1 in numbers else 0:] != theirs(text)
+        good &= other == 0 or reason != ""
+        print(f"{name:24} llama.cpp gives other ids on {other} of {compared} lines {reason and '(' + reason + ')'}")
+    return good
