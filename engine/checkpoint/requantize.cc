@@ -44,44 +44,12 @@ GgmlType FittingType(GgmlType wanted, int64_t columns) {
   return divides(smaller_blocks) ? smaller_blocks : GgmlType::kF16;
 }
 
-// The number that llama.cpp's files use for "mostly this type".
-uint32_t FileType(GgmlType type) {
-  switch (type) {
-    case GgmlType::kF32:
-      return 0;
-    case GgmlType::kF16:
-      return 1;
-    case GgmlType::kQ4_0:
-      return 2;
-    case GgmlType::kQ4_1:
-      return 3;
-    case GgmlType::kQ8_0:
-      return 7;
-    case GgmlType::kQ5_0:
-      return 8;
-    case GgmlType::kQ5_1:
-      return 9;
-    case GgmlType::kQ4_K:
-      return 14;
-    case GgmlType::kQ5_K:
-      return 16;
-    case GgmlType::kQ6_K:
-      return 18;
-    case GgmlType::kIQ4_NL:
-      return 25;
-    case GgmlType::kBF16:
-      return 32;
-    default:
-      return 38;  // MXFP4
-  }
-}
-
 GgufMetadata MetadataFor(const GgufFile& file, GgmlType type) {
   GgufMetadata metadata;
   for (const GgufEntry& entry : file.metadata()) {
     if (!absl::StartsWith(entry.key, "split.")) metadata.Copy(entry);
   }
-  metadata.SetU32("general.file_type", FileType(type));
+  metadata.SetU32("general.file_type", FileTypeNumber(type));
   metadata.SetU32("general.quantization_version", 2);
   return metadata;
 }
@@ -187,6 +155,37 @@ absl::Status CheckReadable(const GgufFile& file) {
 
 GgmlType DefaultHeadType(GgmlType type) {
   return BitsPerElement(type) < BitsPerElement(GgmlType::kQ6_K) ? GgmlType::kQ6_K : type;
+}
+
+uint32_t FileTypeNumber(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF32:
+      return 0;
+    case GgmlType::kF16:
+      return 1;
+    case GgmlType::kQ4_0:
+      return 2;
+    case GgmlType::kQ4_1:
+      return 3;
+    case GgmlType::kQ8_0:
+      return 7;
+    case GgmlType::kQ5_0:
+      return 8;
+    case GgmlType::kQ5_1:
+      return 9;
+    case GgmlType::kQ4_K:
+      return 14;
+    case GgmlType::kQ5_K:
+      return 16;
+    case GgmlType::kQ6_K:
+      return 18;
+    case GgmlType::kIQ4_NL:
+      return 25;
+    case GgmlType::kBF16:
+      return 32;
+    default:
+      return 38;  // MXFP4
+  }
 }
 
 std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options) {

@@ -54,6 +54,10 @@ struct RequantizeReport {
 // Q6_K for types of fewer bits, since errors of the head reach the logits undamped; else `type`.
 GgmlType DefaultHeadType(GgmlType type);
 
+// general.file_type of a file whose matrices are mostly of a type that CanQuantize accepts:
+// llama.cpp's numbers.
+uint32_t FileTypeNumber(GgmlType type);
+
 // What becomes of each tensor: matrices named "...weight" take the type wanted; norms, routers,
 // biases and everything else of one dimension stay. Where rows are no multiple of 256, Q4_K becomes
 // Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0; where they are no multiple of 32, F16.

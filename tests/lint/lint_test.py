@@ -25,6 +25,7 @@ ALLOWED = {
     "service/front": ["service", "engine", "moe", "kernels/base", "tidepool"],
     "service/cli": ["service", "engine", "moe", "kernels", "tidepool"],
     "service": ["service", "engine", "moe", "kernels", "tidepool"],
+    "tools": ["tools", "engine", "kernels"],
     "tests": [""],
 }
 

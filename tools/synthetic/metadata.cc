@@ -1,0 +1,109 @@
+#include "tools/synthetic/metadata.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::tools {
+namespace {
+
+using engine::GgufMetadata;
+
+// Pairs in the order of their rank; each part is a byte or an earlier pair, "_" is the space.
+constexpr absl::string_view kMerges =
+    "_ t|h e|i n|_ a|r e|o n|e r|_t he|_ s|a t|_ w|e n|o r|i s|_ c|_ b|a n|o u|e s|_ f|in g|e d|"
+    "_ o|_ p|a l|_a n|_an d|i t|_o f|l l|_ h|i c|_ m|a r|_t o|r o|_ i|e l|i on|_ l|s t|_ d|_i s";
+
+constexpr absl::string_view kChatTemplate =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+constexpr int32_t kNormal = 1;
+constexpr int32_t kControl = 3;
+constexpr int32_t kUnused = 5;
+
+// A code point below U+0800 in UTF-8.
+std::string Utf8(int code) {
+  if (code < 0x80) return std::string(1, static_cast<char>(code));
+  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+// GPT-2's printable stand-in for each byte: itself where it prints, else one from U+0100 on.
+std::vector<std::string> ByteTokens() {
+  std::vector<std::string> tokens;
+  int spare = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool prints = (byte >= 33 && byte < 127) || (byte >= 161 && byte < 173) || byte >= 174;
+    tokens.push_back(Utf8(prints ? byte : spare++));
+  }
+  return tokens;
+}
+
+void SetTokenizer(int64_t vocabulary, GgufMetadata* metadata) {
+  std::vector<std::string> tokens = ByteTokens();
+  const std::string space = tokens[' '];
+  std::vector<std::string> merges;
+  for (absl::string_view pair : absl::StrSplit(kMerges, '|')) {
+    const std::string merge = absl::StrJoin(absl::StrSplit(pair, '_'), space);
+    merges.push_back(merge);
+    tokens.push_back(absl::StrJoin(absl::StrSplit(merge, ' '), ""));
+  }
+  std::vector<int32_t> types(tokens.size(), kNormal);
+  const uint32_t end_of_text = static_cast<uint32_t>(tokens.size());
+  for (absl::string_view name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
+    tokens.emplace_back(name);
+    types.push_back(kControl);
+  }
+  while (static_cast<int64_t>(tokens.size()) < vocabulary) {
+    tokens.push_back(absl::StrCat("[UNUSED", tokens.size(), "]"));
+    types.push_back(kUnused);
+  }
+  metadata->SetString("tokenizer.ggml.model", "gpt2").SetString("tokenizer.ggml.pre", "gpt-2");
+  metadata->SetStrings("tokenizer.ggml.tokens", tokens);
+  metadata->SetI32s("tokenizer.ggml.token_type", types);
+  metadata->SetStrings("tokenizer.ggml.merges", merges);
+  metadata->SetU32("tokenizer.ggml.bos_token_id", end_of_text);
+  metadata->SetU32("tokenizer.ggml.eos_token_id", end_of_text + 2);
+  metadata->SetU32("tokenizer.ggml.padding_token_id", end_of_text);
+  metadata->SetBool("tokenizer.ggml.add_bos_token", false);
+  metadata->SetString("tokenizer.chat_template", kChatTemplate);
+}
+
+}  // namespace
+
+GgufMetadata MakeMetadata(const Shape& shape, int64_t layers) {
+  GgufMetadata metadata;
+  metadata.SetString("general.architecture", shape.architecture);
+  metadata.SetString("general.name", absl::StrCat("synthetic ", shape.name));
+  const auto set = [&](absl::string_view key, int64_t value) {
+    metadata.SetU32(absl::StrCat(shape.architecture, ".", key), static_cast<uint32_t>(value));
+  };
+  set("context_length", shape.context);
+  set("embedding_length", shape.hidden);
+  set("block_count", layers);
+  set("feed_forward_length", shape.ffn_width);
+  set("attention.head_count", shape.heads);
+  set("attention.head_count_kv", shape.kv_heads);
+  set("attention.key_length", shape.head_dim);
+  set("attention.value_length", shape.head_dim);
+  set("rope.dimension_count", shape.head_dim);
+  set("vocab_size", shape.vocabulary);
+  if (shape.experts > 0) {
+    set("expert_count", shape.experts);
+    set("expert_used_count", shape.experts_used);
+    if (shape.architecture != "llama") set("expert_feed_forward_length", shape.expert_width);
+  }
+  metadata.SetF32(absl::StrCat(shape.architecture, ".rope.freq_base"), shape.rope_base);
+  metadata.SetF32(absl::StrCat(shape.architecture, ".attention.layer_norm_rms_epsilon"),
+                  shape.norm_eps);
+  metadata.SetU32("general.quantization_version", 2);
+  SetTokenizer(shape.vocabulary, &metadata);
+  return metadata;
+}
+
+}  // namespace tidepool::tools

@@ -1,0 +1,18 @@
+// The metadata of a synthetic model: its architecture's keys, and a small tokenizer.
+#ifndef TIDEPOOL_TOOLS_SYNTHETIC_METADATA_H_
+#define TIDEPOOL_TOOLS_SYNTHETIC_METADATA_H_
+
+#include <cstdint>
+
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::tools {
+
+// `layers` instead of the shape's own. The tokenizer is byte-level BPE with a few dozen merges and
+// ChatML, and fillers up to the shape's vocabulary, which no text becomes.
+engine::GgufMetadata MakeMetadata(const Shape& shape, int64_t layers);
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_SYNTHETIC_METADATA_H_

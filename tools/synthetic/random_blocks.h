@@ -1,0 +1,45 @@
+// RandomBlocks: quantised weights of a bell-shaped distribution, made as fast as memory is written.
+#ifndef TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
+#define TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/checkpoint/ggml_type.h"
+
+namespace tidepool::tools {
+
+// splitmix64: a stream of numbers for each seed. Thread-compatible.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next();
+  // About normal, mean 0, spread 1: a sum of uniform numbers, the same on every machine.
+  float Bell();
+
+ private:
+  uint64_t state_;
+};
+
+// A few thousand pieces of quantised weights, from which rows are put together in random order: no
+// two rows are alike, and no weight is quantised more than once. Immutable, thread-safe.
+class RandomBlocks {
+ public:
+  // Weights of this standard deviation. Requires: the columns of the rows wanted are a multiple of
+  // 32, and of 256 for types whose blocks have 256 elements.
+  RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed);
+
+  size_t row_bytes() const { return pieces_per_row_ * piece_bytes_; }
+  // Writes one row; equal seeds give equal rows.
+  void FillRow(uint64_t seed, std::byte* out) const;
+
+ private:
+  int64_t pieces_per_row_;
+  size_t piece_bytes_;
+  std::vector<std::byte> pieces_;
+};
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_

@@ -1,0 +1,40 @@
+// The sizes of models that tools/make_synthetic can write.
+#ifndef TIDEPOOL_TOOLS_SYNTHETIC_SHAPE_H_
+#define TIDEPOOL_TOOLS_SYNTHETIC_SHAPE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tidepool::tools {
+
+// As the published model of that name has them.
+struct Shape {
+  absl::string_view name;
+  absl::string_view architecture;  // llama, qwen3 or qwen3moe
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn_width = 0;  // of dense layers
+  int64_t experts = 0;    // 0: a dense model
+  int64_t experts_used = 0;
+  int64_t expert_width = 0;
+  int64_t vocabulary = 0;
+  int64_t context = 0;
+  float rope_base = 0;
+  float norm_eps = 0;
+  bool tied = false;     // the embedding is the output head
+  bool qk_norm = false;  // norms of q and k in each head
+};
+
+absl::Span<const Shape> Shapes();
+// Null for an unknown name.
+const Shape* FindShape(absl::string_view name);
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_SYNTHETIC_SHAPE_H_
