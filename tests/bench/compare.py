@@ -1,82 +1,140 @@
-"""Prompt and generation speed beside llama.cpp, on one model file, in alternating pairs.
+"""Speed beside other engines on the same model files, in alternating rounds.
 
-Usage: compare.py MODEL.gguf [--pairs 9] [--threads 2] [--prompt 512] [--generate 128] [--json]
-  (tools/setup --peers first; builds nothing: give --bench if model_bench lies elsewhere)
+Usage: compare.py MODEL.gguf... [--rounds 9] [--threads 2] [--prompt 512] [--generate 128]
+                  [--batch 1,8,32] [--peer-threads 1,2] [--llama-bench FILE]... [--json]
+  (tools/setup --peers and a build of //service:tidepool first; builds nothing itself)
 
-Both sides run as fresh processes in turn, A B A B ..., so that a machine whose speed drifts moves
-both. The table gives the median and the quartiles of each side in tokens per second, and those of the
-ratio pair by pair.
+Peers are llama.cpp through llama-cpp-python, with flash attention as it chooses and switched on, and
+every --llama-bench (that of ik_llama.cpp, for example; one on PATH is found), each with every thread
+count of --peer-threads (default: --threads). One round runs Tidepool and then each peer, all as fresh
+processes, so that a machine whose speed drifts moves all of them. The table gives, by test, median and
+quartiles of Tidepool and of the peer whose median is best in that test, in tokens per second, and those
+of the ratio round by round.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+OURS = "tidepool"
 
 
 def run(command):
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(result.stdout.strip().splitlines()[-1])
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if result.returncode != 0:
+        raise SystemExit(f"compare: {command[0]} failed:\n{result.stderr.strip()}")
+    return json.loads(result.stdout)
+
+
+def tidepool_speeds(report):
+    return {row["test"]: row["tokens_per_s"]["median"] for row in report["results"]}
+
+
+def llama_bench_speeds(report):
+    speeds = {}
+    for row in report:
+        name = f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}"
+        speeds[name] = row["avg_ts"]
+    return speeds
+
+
+def make_sides(model, args):
+    """{name: function that gives {test: tokens per second}}, ours first."""
+    python_shape = ["--prompt", args.prompt, "--generate", args.generate, "--batch", args.batch]
+    bench_shape = ["-p", args.prompt, "-n", args.generate]
+    ours = [args.tidepool, "bench", "--json", "-m", model, "-r", 1, "-t", args.threads, *bench_shape,
+            "-b", args.batch]
+    sides = {OURS: lambda: tidepool_speeds(run(ours))}
+    for threads in args.peer_threads or [args.threads]:
+        for flash in ("auto", "on"):
+            peer = [args.python, HERE / "llama_peer.py", model, *python_shape, "--threads", threads,
+                    "--flash-attn", flash]
+            sides[f"llama.cpp, flash {flash}, {threads} threads"] = lambda peer=peer: run(peer)
+        for binary in args.llama_bench:
+            peer = [binary, "-m", model, "-t", threads, "-r", 1, "-o", "json", "-ngl", 0, *bench_shape]
+            name = f"{pathlib.Path(binary).parent.name}/llama-bench, {threads} threads"
+            sides[name] = lambda peer=peer: llama_bench_speeds(run(peer))
+    return sides
 
 
 def spread(values):
+    """First quartile, median, third quartile."""
     if len(values) == 1:
         return values * 3
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return [low, middle, high]
+    return statistics.quantiles(values, n=4, method="inclusive")
 
 
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "unknown"
+def compare(model, args):
+    sides = make_sides(model, args)
+    rounds = []
+    for index in range(args.rounds):
+        print(f"{model}: round {index + 1} of {args.rounds}", file=sys.stderr)
+        rounds.append({name: measure() for name, measure in sides.items()})
+    results = []
+    for test in rounds[0][OURS]:
+        speeds = {name: [entry[name][test] for entry in rounds]
+                  for name in sides if test in rounds[0][name]}
+        peers = [name for name in speeds if name != OURS]
+        best = max(peers, key=lambda name: statistics.median(speeds[name]))
+        ratios = [mine / other for mine, other in zip(speeds[OURS], speeds[best])]
+        results.append({"test": test, "tidepool": spread(speeds[OURS]), "best_peer": best,
+                        "peer": spread(speeds[best]), "ratio": spread(ratios),
+                        "all_peers": {name: spread(speeds[name]) for name in peers}})
+    return {"model": pathlib.Path(model).name, "results": results}
+
+
+def cell(quartiles, digits):
+    low, middle, high = (f"{value:.{digits}f}" for value in quartiles)
+    return f"{middle} ({low}-{high})"
+
+
+def print_table(report):
+    print(f"{report['machine']}, {report['rounds']} rounds; tokens/s: median (quartiles)")
+    for model in report["models"]:
+        print(f"\n{model['model']}\n{'test':>10}  {'tidepool':24}{'best peer':24}{'ratio':20}which")
+        for row in model["results"]:
+            digits = 1 if row["peer"][1] < 100 else 0
+            print(f"{row['test']:>10}  {cell(row['tidepool'], digits):24}"
+                  f"{cell(row['peer'], digits):24}{cell(row['ratio'], 2):20}{row['best_peer']}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+", metavar="MODEL.gguf")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--peer-threads", type=lambda text: [int(n) for n in text.split(",")])
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--generate", type=int, default=128)
+    parser.add_argument("--batch", default="1,8,32")
+    parser.add_argument("--tidepool", default=ROOT / ".cache/bazel-bin/service/tidepool")
+    parser.add_argument("--python", default=ROOT / ".cache/venv/bin/python")
+    parser.add_argument("--llama-bench", action="append", default=[], metavar="FILE")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    found = shutil.which("llama-bench")
+    if found and not args.llama_bench:
+        args.llama_bench.append(found)
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--generate", type=int, default=128)
-    parser.add_argument("--bench", default=str(ROOT / ".cache/bazel-bin/tests/bench/model_bench"))
-    parser.add_argument("--python", default=str(ROOT / ".cache/venv/bin/python"))
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-
-    shape = ["--prompt", str(args.prompt), "--generate", str(args.generate),
-             "--threads", str(args.threads)]
-    ours = [args.bench, args.model] + shape
-    peer = [args.python, str(HERE / "llama_peer.py"), args.model] + shape
-    pairs = []
-    for index in range(args.pairs):
-        print(f"pair {index + 1} of {args.pairs}", file=sys.stderr)
-        pairs.append((run(ours), run(peer)))
-
-    report = {"machine": cpu_name(), "threads": args.threads, "model": pathlib.Path(args.model).name,
-              "pairs": args.pairs, "results": []}
-    for test in (f"pp{args.prompt}", f"tg{args.generate}"):
-        report["results"].append({
-            "test": test,
-            "tidepool": spread([pair[0][test] for pair in pairs]),
-            "llama.cpp": spread([pair[1][test] for pair in pairs]),
-            "ratio": spread([pair[0][test] / pair[1][test] for pair in pairs]),
-        })
+    args = parse_arguments()
+    models = [compare(model, args) for model in args.models]
+    machine = run([args.tidepool, "bench", "--json", "-m", args.models[0], "-p", 1, "-n", 0, "-r", 1,
+                   "-t", args.threads])["machine"]
+    report = {"machine": machine, "threads": args.threads, "rounds": args.rounds, "models": models}
     if args.json:
         print(json.dumps(report))
-        return
-    print(f"{report['machine']}, {args.threads} threads, {report['model']}, {args.pairs} pairs; "
-          "tokens/s: median (quartiles)")
-    for row in report["results"]:
-        cells = [f"{name} {row[name][1]:.{digits}f} ({row[name][0]:.{digits}f}-{row[name][2]:.{digits}f})"
-                 for name, digits in (("tidepool", 0), ("llama.cpp", 0), ("ratio", 2))]
-        print(f"{row['test']:>6}  " + "   ".join(cells))
+    else:
+        print_table(report)
 
 
 if __name__ == "__main__":

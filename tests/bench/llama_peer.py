@@ -1,9 +1,11 @@
 """Times llama.cpp (llama-cpp-python) on one model: the peer side of compare.py.
 
-Usage: llama_peer.py MODEL.gguf --prompt 512 --generate 128 --threads 2
-Prints one JSON object: {"pp512": tokens per second, "tg128": tokens per second}.
+Usage: llama_peer.py MODEL.gguf --prompt 512 --generate 128 --batch 1,8 --threads 2 --flash-attn auto
+Prints one JSON object of tokens per second: {"pp512": 299.1, "tg128": 110.9, "tg128@8": 405.0}.
 
 Calls llama_decode directly, so Python's share is a few microseconds a step; one warm-up comes first.
+Each test has a context of its own, as large as it needs: prefill in one batch, decode with one row of
+every sequence in a batch, logits for each, every sequence with KV cells of its own.
 """
 
 import argparse
@@ -12,24 +14,41 @@ import time
 
 import llama_cpp
 
+FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+WARM_UP_STEPS = 8
 
-def open_context(path, context_length, batch, threads):
-    llama_cpp.llama_backend_init()
-    model_params = llama_cpp.llama_model_default_params()
-    model_params.n_gpu_layers = 0
-    model = llama_cpp.llama_model_load_from_file(path.encode(), model_params)
+
+def open_context(model, sequences, tokens, batch, args):
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = context_length
-    params.n_batch = batch
-    params.n_ubatch = batch
-    params.n_threads = threads
-    params.n_threads_batch = threads
-    return model, llama_cpp.llama_init_from_model(model, params)
+    params.n_seq_max = sequences
+    # Cells are given out in blocks of 256 to each sequence.
+    params.n_ctx = sequences * -(-tokens // 256) * 256
+    params.n_batch = params.n_ubatch = batch
+    params.n_threads = params.n_threads_batch = args.threads
+    params.flash_attn_type = FLASH_ATTENTION[args.flash_attn]
+    params.kv_unified = False
+    context = llama_cpp.llama_init_from_model(model, params)
+    if not context:
+        raise RuntimeError("llama_init_from_model failed")
+    return context
 
 
-def decode(context, tokens):
-    array = (llama_cpp.llama_token * len(tokens))(*tokens)
-    batch = llama_cpp.llama_batch_get_one(array, len(tokens))
+def token_at(sequence, position):
+    return (7 * position + 977 * sequence + 100) % 4096
+
+
+def fill(batch, rows, last_only):
+    """rows: (token, position, sequence) in order."""
+    batch.n_tokens = len(rows)
+    for index, (token, position, sequence) in enumerate(rows):
+        batch.token[index] = token
+        batch.pos[index] = position
+        batch.n_seq_id[index] = 1
+        batch.seq_id[index][0] = sequence
+        batch.logits[index] = not last_only or index == len(rows) - 1
+
+
+def decode(context, batch):
     if llama_cpp.llama_decode(context, batch) != 0:
         raise RuntimeError("llama_decode failed")
 
@@ -38,20 +57,44 @@ def forget(context):
     llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
 
 
-def seconds_to_decode(context, batches):
+def seconds_of(context, batch, steps, rows_of_step, last_only):
+    """Runs steps batches from an empty cache."""
+    forget(context)
     start = time.perf_counter()
-    for tokens in batches:
-        decode(context, tokens)
+    for step in range(steps):
+        fill(batch, rows_of_step(step), last_only)
+        decode(context, batch)
     llama_cpp.llama_synchronize(context)
     return time.perf_counter() - start
 
 
+def measure(model, args, sequences, tokens, prefill):
+    """Tokens per second of one test."""
+    rows = tokens if prefill else sequences
+    context = open_context(model, sequences, tokens, rows, args)
+    batch = llama_cpp.llama_batch_init(rows, 0, 1)
+
+    def rows_of_step(step):
+        if prefill:
+            return [(token_at(0, i), i, 0) for i in range(tokens)]
+        return [(token_at(s, step), step, s) for s in range(sequences)]
+
+    steps = 1 if prefill else tokens
+    seconds_of(context, batch, min(steps, WARM_UP_STEPS), rows_of_step, prefill)
+    seconds = seconds_of(context, batch, steps, rows_of_step, prefill)
+    llama_cpp.llama_batch_free(batch)
+    llama_cpp.llama_free(context)
+    return tokens * sequences / seconds
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--generate", type=int, default=128)
+    parser.add_argument("--batch", default="1", help="sequences at once, such as 1,8,32")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--flash-attn", choices=FLASH_ATTENTION, default="auto")
     args = parser.parse_args()
 
     @llama_cpp.llama_log_callback
@@ -59,19 +102,19 @@ def main():
         pass
 
     llama_cpp.llama_log_set(silent, None)
-    size = max(args.prompt, args.generate) + 8
-    model, context = open_context(args.model, size, args.prompt, args.threads)
-    prompt = [(7 * i + 100) % 4096 for i in range(args.prompt)]
-    single = [[(13 * i + 100) % 4096] for i in range(args.generate)]
+    llama_cpp.llama_backend_init()
+    model_params = llama_cpp.llama_model_default_params()
+    model_params.n_gpu_layers = 0
+    model = llama_cpp.llama_model_load_from_file(args.model.encode(), model_params)
+    if not model:
+        raise SystemExit(f"llama_peer: llama.cpp cannot load {args.model}")
     results = {}
-    for warm in (True, False):
-        forget(context)
-        results[f"pp{args.prompt}"] = args.prompt / seconds_to_decode(context, [prompt])
-        forget(context)
-        results[f"tg{args.generate}"] = args.generate / seconds_to_decode(
-            context, single[:8] if warm else single)
+    if args.prompt:
+        results[f"pp{args.prompt}"] = measure(model, args, 1, args.prompt, True)
+    for sequences in map(int, args.batch.split(",") if args.generate else []):
+        name = f"tg{args.generate}" + ("" if sequences == 1 else f"@{sequences}")
+        results[name] = measure(model, args, sequences, args.generate, False)
     print(json.dumps(results))
-    llama_cpp.llama_free(context)
     llama_cpp.llama_model_free(model)
 
 

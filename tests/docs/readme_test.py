@@ -20,6 +20,7 @@ import unittest
 RUNFILES = pathlib.Path.cwd()
 README = RUNFILES / "README.md"
 TIDEPOOL = RUNFILES / "service" / "tidepool"
+MAKE_SYNTHETIC = RUNFILES / "tools" / "synthetic" / "make_synthetic"
 MODEL = pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
 PYTHON = os.environ["TIDEPOOL_PYTHON"]
 GRPCURL = os.environ["TIDEPOOL_GRPCURL"]
@@ -90,7 +91,8 @@ class ReadmeTest(unittest.TestCase):
     @classmethod
     def localise(cls, line):
         words = shlex.split(line, comments=True)
-        programs = {"tidepool": [str(TIDEPOOL)], "grpcurl": [GRPCURL], "python": [PYTHON]}
+        programs = {"tidepool": [str(TIDEPOOL)], "grpcurl": [GRPCURL], "python": [PYTHON],
+                    "tools/make_synthetic": [str(MAKE_SYNTHETIC)]}
         replaced = list(programs[words[0]])
         for word in words[1:]:
             word = word.replace("/tmp/", f"{cls.folder}/").replace(MODEL_IN_README, str(MODEL))
@@ -98,6 +100,8 @@ class ReadmeTest(unittest.TestCase):
                 word = word.replace(ADDRESS, cls.address)
             if word.startswith(("-Iproto", "proto/")):
                 word = word.replace("proto", str(RUNFILES / "proto"), 1)
+            if word.startswith("tests/golden/"):
+                word = str(RUNFILES / word)
             replaced.append(word)
         return replaced
 
@@ -114,7 +118,8 @@ class ReadmeTest(unittest.TestCase):
                     command = shlex.split(line, comments=True)
                     if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
                         continue
-                    self.assertIn(command[0], ("tidepool", "grpcurl", "python"), f"unknown command: {line}")
+                    self.assertIn(command[0], ("tidepool", "grpcurl", "python", "tools/make_synthetic"),
+                                  f"unknown command: {line}")
                     if command[1:2] == ["tests/bench/compare.py"]:
                         continue  # a benchmark against an engine that plain tests do not install
                     result = self.run_line(line)

@@ -1,0 +1,103 @@
+// Perplexity of SmolLM2-135M-Instruct Q4_1 over tests/golden/perplexity.txt beside llama.cpp's,
+// which tests/golden/make_perplexity.py measured.
+#include "engine/perplexity.h"
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "engine/model_bundle.h"
+#include "gtest/gtest.h"
+#include "tests/engine/model/golden_data.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr char kReference[] = "tests/golden/perplexity.json";
+
+std::unique_ptr<ModelBundle> LoadReal(kernels::Precision precision) {
+  auto bundle = LoadModel(RealModelPath(), {.threads = 2, .precision = precision});
+  EXPECT_TRUE(bundle.ok()) << bundle.status();
+  return *std::move(bundle);
+}
+
+std::string Text() {
+  std::stringstream text;
+  text << std::ifstream("tests/golden/perplexity.txt").rdbuf();
+  return text.str();
+}
+
+std::vector<int32_t> Tokens(const ModelBundle& bundle) {
+  const auto ids = bundle.tokenizer->Encode(Text(), SpecialTokens::kAsText, AddBos::kModelDefault);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return *ids;
+}
+
+TEST(PerplexityTest, TheDefaultModeIsNoFartherFromTheTruthThanLlamaCpp) {
+  const nlohmann::json reference = ReadJson(kReference);
+  const std::unique_ptr<ModelBundle> bundle = LoadReal(kernels::Precision::kFast);
+  const std::vector<int32_t> ids = Tokens(*bundle);
+  ASSERT_EQ(ids.size(), reference["as_it_is"]["tokens"].get<size_t>());
+  int64_t seen = 0;
+  const auto result =
+      ComputePerplexity(bundle->model.get(), ids, {.progress = [&](int64_t done, int64_t chunks) {
+                          EXPECT_EQ(done, ++seen);
+                          EXPECT_EQ(chunks, reference["as_it_is"]["chunks"].get<int64_t>());
+                        }});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->chunks, seen);
+  EXPECT_EQ(result->tokens, reference["as_it_is"]["scored"].get<int64_t>());
+  const double truth = reference["as_float32"]["perplexity"];
+  const double theirs = reference["as_it_is"]["perplexity"];
+  EXPECT_LE(std::abs(result->perplexity - truth), std::abs(theirs - truth));
+  EXPECT_NEAR(result->standard_error, reference["as_float32"]["standard_error"].get<double>(),
+              0.02);
+}
+
+TEST(PerplexityTest, ExactModeAgreesWithLlamaCppInFloat32) {
+  constexpr int kChunks = 2;
+  const nlohmann::json reference = ReadJson(kReference)["as_float32"];
+  const std::unique_ptr<ModelBundle> bundle = LoadReal(kernels::Precision::kExact);
+  const auto result = ComputePerplexity(bundle->model.get(), Tokens(*bundle), {.chunks = kChunks});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto losses = reference["chunk_losses"].get<std::vector<double>>();
+  const double mean = std::accumulate(losses.begin(), losses.begin() + kChunks, 0.0) / kChunks;
+  EXPECT_NEAR(result->perplexity / std::exp(mean), 1, 0.0002);
+  EXPECT_EQ(result->chunks, kChunks);
+}
+
+TEST(PerplexityTest, TheFirstTokenOfAChunkIsReplaced) {
+  const auto bundle = LoadModel("tests/golden/tiny/llama_f32.gguf", {.threads = 1});
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  std::vector<int32_t> ids(32);
+  std::iota(ids.begin(), ids.end(), 40);
+  const auto of = [&](std::optional<int32_t> first) {
+    const auto result =
+        ComputePerplexity((*bundle)->model.get(), ids, {.context = 8, .first_token = first});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result->perplexity;
+  };
+  const double plain = of(std::nullopt);
+  const double with_bos = of(3);
+  EXPECT_NE(plain, with_bos);
+  for (size_t i = 0; i < ids.size(); i += 8) ids[i] = 3;
+  EXPECT_EQ(of(std::nullopt), with_bos);
+}
+
+TEST(PerplexityTest, ShortTextsAndLongChunksAreRefused) {
+  const auto bundle = LoadModel("tests/golden/tiny/llama_f32.gguf", {.threads = 1});
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  const std::vector<int32_t> ids(63, 5);
+  for (const int64_t context : {3, 32, 100000}) {
+    EXPECT_EQ(ComputePerplexity((*bundle)->model.get(), ids, {.context = context}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::engine
