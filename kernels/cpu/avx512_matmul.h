@@ -33,10 +33,13 @@ template <template <DType> class D, DType kType>
 static inline void MultiplyPair(const Tile& tile, int first) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const PanelPair pair(tile.panels, tile.panel_bytes, tile.panel_count, first);
-  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied, the
-  // next one, which begins where this one ends, comes into the second-level cache in order.
+  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied, what
+  // comes after it, one ascending stream, is brought into the second-level cache: the next pair, or
+  // as far ahead as memory needs where pairs are short.
+  constexpr int64_t kLeastAhead = 16384;
   constexpr int kAheadBytes = 2 * kFormat.record_bytes() / kFormat.blocks;
-  const std::byte* ahead = pair.panel[0] + 2 * tile.panel_bytes;
+  const int64_t pair_bytes = 2 * tile.panel_bytes;
+  const std::byte* ahead = pair.panel[0] + (pair_bytes > kLeastAhead ? pair_bytes : kLeastAhead);
   __m512 sums[kTileRows];
   for (int r = 0; r < tile.rows; ++r) sums[r] = _mm512_setzero_ps();
   for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b, ahead += kAheadBytes) {
@@ -63,9 +66,11 @@ static inline void MultiplyPair(const Tile& tile, int first) {
   }
 }
 
-// KernelTable::multiply_int8.
+// KernelTable::multiply_int8. A single row waits for memory alone: AVX2's kernel, which takes one
+// panel after the other, reads it fastest.
 template <template <DType> class D>
 static inline void MultiplyInt8Tile(const Tile& tile) {
+  if (tile.rows == 1) return Avx2Kernels()->multiply_int8(tile);
   VisitQuantType(tile.dtype, [&](auto type) {
     for (int p = 0; p < tile.panel_count; p += 2) MultiplyPair<D, type()>(tile, p);
   });

@@ -60,6 +60,16 @@ void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
   }
 }
 
+// Asks for the memory that rows [0, rows) of a tile will be stored to, `cols` floats from `column` on:
+// it comes while the tile is computed, so that no store waits for it.
+void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t cols) {
+  constexpr int64_t kLineFloats = kAlignment / sizeof(float);
+  for (int64_t r = row; r < row + rows; ++r) {
+    const float* const first = out.Row(r) + column;
+    for (int64_t c = 0; c < cols; c += kLineFloats) __builtin_prefetch(first + c, /*rw=*/1);
+  }
+}
+
 // One row of a tile, which it may change, into its place: bias after the chain, then the store.
 void StoreRow(const CpuContext& context, const MatMulTarget& target, int64_t column, int64_t cols,
               float* tile, float* out) {
@@ -78,6 +88,7 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   const int64_t cols = GroupCols(target.weight, group);
   alignas(kAlignment) float tile[kTileRows * kTileCols];
   ForRowTiles(begin, end, [&](int64_t first, int rows) {
+    PrefetchRows(target.out, first, rows, column, cols);
     ComputeTile(context, target.weight, group, {x}, first, rows, tile);
     for (int r = 0; r < rows; ++r) {
       StoreRow(context, target, column, cols, tile + r * kTileCols,
@@ -97,6 +108,7 @@ void SwiGluGroup(const CpuContext& context, const RowSource& source, const Packe
   alignas(kAlignment) float gates[kTileRows * kTileCols];
   alignas(kAlignment) float ups[kTileRows * kTileCols];
   ForRowTiles(begin, end, [&](int64_t first, int rows) {
+    PrefetchRows(out.values, offset + first, rows, column, cols);
     ComputeTile(context, gate, group, source, first, rows, gates);
     ComputeTile(context, up, group, source, first, rows, ups);
     for (int r = 0; r < rows; ++r) {
