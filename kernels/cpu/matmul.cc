@@ -60,8 +60,8 @@ void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
   }
 }
 
-// Asks for the memory that rows [0, rows) of a tile will be stored to, `cols` floats from `column` on:
-// it comes while the tile is computed, so that no store waits for it.
+// Asks for the memory that rows [0, rows) of a tile will be stored to, `cols` floats from `column`
+// on: it comes while the tile is computed, so that no store waits for it.
 void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t cols) {
   constexpr int64_t kLineFloats = kAlignment / sizeof(float);
   for (int64_t r = row; r < row + rows; ++r) {
