@@ -94,14 +94,15 @@ template <DType kType, int R, int P>
               HasSignedQuants(kType)
                   ? _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(four, q))
                   : _mm256_maddubs_epi16(q, four);
-          pairs[r()][p()] = Pin(i() == 0 ? sums : _mm256_add_epi16(pairs[r()][p()], sums));
+          pairs[r()][p()] =
+              kGroups == 1 ? sums : Pin(i() == 0 ? sums : _mm256_add_epi16(pairs[r()][p()], sums));
         });
       });
     });
     Repeat<R>([&](auto r) [[gnu::always_inline]] {
       Repeat<P>([&](auto p) [[gnu::always_inline]] {
         const __m256i sums = _mm256_madd_epi16(pairs[r()][p()], w[p()].factors[kFirst / 4]);
-        dots[r()][p()] = kFirst == 0 ? sums : _mm256_add_epi32(dots[r()][p()], sums);
+        dots[r()][p()] = Pin(kFirst == 0 ? sums : _mm256_add_epi32(dots[r()][p()], sums));
       });
     });
   });
@@ -201,8 +202,11 @@ void Avx2MultiplyInt8(const Tile& tile) {
   constexpr int kFewRows = 4;
   VisitQuantType(tile.dtype, [&](auto type) {
     int p = 0;
-    if (tile.rows > kFewRows) {
-      for (; p + 2 <= tile.panel_count; p += 2) MultiplyManyRows<type()>(tile, p);
+    // Signed quants keep so many registers busy that a second panel costs more than it saves.
+    if constexpr (!HasSignedQuants(type())) {
+      if (tile.rows > kFewRows) {
+        for (; p + 2 <= tile.panel_count; p += 2) MultiplyManyRows<type()>(tile, p);
+      }
     }
     for (; p < tile.panel_count; ++p) MultiplyPanel<type(), kFewRows>(tile, 0, p);
   });

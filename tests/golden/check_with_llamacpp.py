@@ -20,7 +20,8 @@ import golden_common as common
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Largest mean |difference| that llama.cpp may show, by the type of the weights.
-LIMITS = {"f32": 1e-4, "f16": 0.05, "bf16": 0.2, "q8_0": 0.3, "q4_0": 0.5, "q4_1": 0.5}
+LIMITS = {"f32": 1e-4, "f16": 0.05, "bf16": 0.2, "q8_0": 0.3, "q4_0": 0.5, "q4_1": 0.5,
+          "quants": 0.5}
 
 
 def llamacpp_logits(path, prompts):

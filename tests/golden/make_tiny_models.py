@@ -48,6 +48,9 @@ class Spec:
 
 MOE = {"num_hidden_layers": 2}
 EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+# Blocks of 256 need this hidden size; heads of 16 keep the files small.
+QUANTS = {"num_hidden_layers": 2, "hidden_size": 256, "head_dim": 16, "intermediate_size": 96,
+          "tie_word_embeddings": False}
 SERVE = {"max_position_embeddings": 4096, "tie_word_embeddings": False}
 SPECS = (
     Spec("llama_f32", "Llama", n_vocab=283, n_merges=24, config={"tie_word_embeddings": False}),
@@ -70,6 +73,9 @@ SPECS = (
     Spec("qwen3moe_q4_1", "Qwen3Moe", "q4_1", config=MOE | EXPERTS | {
         "norm_topk_prob": True, "head_dim": 32, "num_experts_per_tok": 2,
         "tie_word_embeddings": False}),
+    Spec("llama_quants", "Llama", "quants", config=QUANTS),
+    Spec("qwen3moe_quants", "Qwen3Moe", "quants", config=EXPERTS | QUANTS | {
+        "norm_topk_prob": True, "head_dim": 32}),
     Spec("serving_llama_f32", "Llama", n_vocab=300, n_merges=41, serving=True, config=SERVE),
     Spec("serving_qwen3moe_f16", "Qwen3Moe", "f16", n_vocab=300, n_merges=41, serving=True,
          config=MOE | EXPERTS | SERVE | {"norm_topk_prob": True, "head_dim": 32}),
@@ -108,7 +114,8 @@ def random_state(model, seed):
         elif name == "model.embed_tokens.weight":
             values = rng.normal(0.0, 0.4 if tied else 1.0, shape)
         elif name == "lm_head.weight":
-            values = state["model.embed_tokens.weight"] if tied else rng.normal(0.0, 3 / 8, shape)
+            values = (state["model.embed_tokens.weight"] if tied else
+                      rng.normal(0.0, 3 / np.sqrt(fan_in), shape))
         else:
             gain = 2.0 if name.endswith("mlp.gate.weight") else 1.3
             values = rng.normal(0.0, gain / np.sqrt(fan_in), shape)

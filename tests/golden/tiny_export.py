@@ -1,14 +1,24 @@
 """Writes a tiny transformers model as a GGUF file: tensors, keys, tokenizer."""
 
+import ctypes
 import pathlib
 
 import gguf
+import llama_cpp
 import numpy as np
 
 import golden_common as common
 
 Q = gguf.GGMLQuantizationType
 TYPES = {"f32": Q.F32, "f16": Q.F16, "bf16": Q.BF16, "q8_0": Q.Q8_0, "q4_0": Q.Q4_0, "q4_1": Q.Q4_1}
+# The weights "quants": every other quantised type in one file, two layers in turn. Blocks of 256
+# need rows of hidden size 256; what has shorter rows takes the types with blocks of 32.
+QUANTS = {
+    "embed_tokens": (Q.Q6_K,), "lm_head": (Q.Q4_K,),
+    "q_proj": (Q.Q4_K, Q.Q2_K), "k_proj": (Q.Q5_K, Q.IQ4_XS), "v_proj": (Q.Q6_K, Q.Q3_K),
+    "o_proj": (Q.Q5_0, Q.IQ4_NL), "gate_proj": (Q.Q2_K, Q.Q5_K), "up_proj": (Q.IQ4_XS, Q.Q4_K),
+    "experts.gate_up_proj": (Q.Q3_K, Q.Q6_K), "down_proj": (Q.Q5_1, Q.MXFP4),
+}
 ARCHS = {"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2",
          "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -65,43 +75,77 @@ def is_matrix(name):
     return not name.endswith(("mlp.gate.weight", "shared_expert_gate.weight"))
 
 
-def encode(values, ftype):
+def type_of(name, ftype):
+    """The type that a matrix of the transformers state is stored in."""
+    if ftype != "quants":
+        return TYPES[ftype]
+    module = name.removesuffix(".weight")
+    types = next(types for key, types in QUANTS.items() if module.endswith(key))
+    layer = int(name.split(".")[2]) if name.startswith("model.layers.") else 0
+    return types[layer % len(types)]
+
+
+def quantize_with_ggml(values, kind):
+    """Rows in the types that the gguf package reads but does not write."""
+    folder = pathlib.Path(llama_cpp.__file__).parent / "lib"
+    quantize = ctypes.CDLL(str(folder / "libggml-base.so")).ggml_quantize_chunk
+    quantize.restype = ctypes.c_size_t
+    quantize.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + 3 * [ctypes.c_int64] + [
+        ctypes.c_void_p]
+    block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    columns = values.shape[-1]
+    if columns % block:
+        raise SystemExit(f"{kind.name}: rows of {columns} are not whole blocks of {block}")
+    rows = values.size // columns
+    source = np.ascontiguousarray(values, np.float32)
+    out = np.zeros((*values.shape[:-1], columns // block * block_bytes), np.uint8)
+    written = quantize(int(kind), source.ctypes.data, out.ctypes.data, 0, rows, columns, None)
+    if written != out.size:
+        raise SystemExit(f"{kind.name}: {written} bytes, expected {out.size}")
+    return out
+
+
+def encode(values, kind):
     """The stored bytes of float32 rows, in the shape that GGUFWriter wants."""
-    return values if ftype == "f32" else gguf.quants.quantize(values, TYPES[ftype])
+    if kind == Q.F32:
+        return values
+    try:
+        return gguf.quants.quantize(values, kind)
+    except NotImplementedError:
+        return quantize_with_ggml(values, kind)
 
 
 def rounded(state, ftype):
     """The truth's weights: each matrix of state through the file's weight type and back."""
-    if ftype == "f32":
-        return dict(state)
     out = {}
     for name, values in state.items():
         if is_matrix(name):
-            values = gguf.quants.dequantize(encode(values, ftype), TYPES[ftype])
+            kind = type_of(name, ftype)
+            values = gguf.quants.dequantize(encode(values, kind), kind)
         out[name] = np.array(values, dtype=np.float32).reshape(state[name].shape)
     return out
 
 
 def gguf_tensors(state, config):
-    """Yields (GGUF name, float32 array, takes the weight type?) from a transformers state."""
+    """Yields (GGUF name, float32 array, name whose weight type it takes or None) from a state."""
     llama_rows = ARCHS[config.model_type] == "llama"
     for name, values in state.items():
         if name == "model.embed_tokens.weight":
-            yield "token_embd.weight", values, True
+            yield "token_embd.weight", values, name
         elif name == "model.norm.weight":
-            yield "output_norm.weight", values, False
+            yield "output_norm.weight", values, None
         elif name == "lm_head.weight":
             if not config.tie_word_embeddings:
-                yield "output.weight", values, True
+                yield "output.weight", values, name
         else:
             layer, inner = name.removeprefix("model.layers.").split(".", 1)
             blk = f"blk.{layer}."
             if inner == "mlp.experts.gate_up_proj":
                 half = values.shape[1] // 2
-                yield blk + "ffn_gate_exps.weight", np.ascontiguousarray(values[:, :half]), True
-                yield blk + "ffn_up_exps.weight", np.ascontiguousarray(values[:, half:]), True
+                yield blk + "ffn_gate_exps.weight", np.ascontiguousarray(values[:, :half]), name
+                yield blk + "ffn_up_exps.weight", np.ascontiguousarray(values[:, half:]), name
             elif inner == "mlp.experts.down_proj":
-                yield blk + "ffn_down_exps.weight", values, True
+                yield blk + "ffn_down_exps.weight", values, name
             else:
                 module, kind = inner.rsplit(".", 1)
                 if llama_rows and module.endswith("q_proj"):
@@ -110,7 +154,7 @@ def gguf_tensors(state, config):
                     values = common.permute_qk(values, config.num_key_value_heads)
                 elif module.endswith("shared_expert_gate"):
                     values = values.reshape(-1)
-                yield f"{blk}{LAYER_NAMES[module]}.{kind}", values, is_matrix(name)
+                yield f"{blk}{LAYER_NAMES[module]}.{kind}", values, name if is_matrix(name) else None
 
 
 def head_dim_of(config):
@@ -174,18 +218,20 @@ def add_tokenizer(writer, n_vocab, n_merges):
 
 
 def write_gguf(path, config, state, ftype, n_merges):
-    """state holds the weights before rounding; ftype names the type of every matrix."""
+    """state holds the weights before rounding; ftype names the type of the matrices."""
     writer = gguf.GGUFWriter(path, ARCHS[config.model_type])
     add_keys(writer, config, f"tiny {pathlib.Path(path).stem}")
-    writer.add_file_type(int(gguf.LlamaFileType.ALL_F32) if ftype == "f32" else
-                         int(getattr(gguf.LlamaFileType, "MOSTLY_" + ftype.upper())))
+    kinds = {"f32": "ALL_F32", "quants": "MOSTLY_Q4_K_M"}
+    writer.add_file_type(
+        int(getattr(gguf.LlamaFileType, kinds.get(ftype, "MOSTLY_" + ftype.upper()))))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_tokenizer(writer, config.vocab_size, n_merges)
-    for tensor, values, typed in gguf_tensors(state, config):
-        if typed and ftype != "f32":
-            writer.add_tensor(tensor, encode(values, ftype), raw_dtype=TYPES[ftype])
-        else:
+    for tensor, values, name in gguf_tensors(state, config):
+        kind = type_of(name, ftype) if name else Q.F32
+        if kind == Q.F32:
             writer.add_tensor(tensor, values)
+        else:
+            writer.add_tensor(tensor, encode(values, kind), raw_dtype=kind)
     divisors = llama3_divisors(config)
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)

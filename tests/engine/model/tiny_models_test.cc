@@ -86,12 +86,15 @@ TEST_P(TinyModelTest, DefaultModeStaysClose) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, TinyModelTest,
-    testing::Values("llama_f32", "llama3_rope_f16", "mistral_bf16", "mixtral_f32", "mixtral_q4_0",
-                    "qwen2_f32", "qwen2_q8_0", "qwen3_f32", "qwen2moe_f32", "qwen3moe_f32",
-                    "qwen3moe_q4_1", "serving_llama_f32", "serving_qwen3moe_f16"),
-    [](const testing::TestParamInfo<const char*>& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(All, TinyModelTest,
+                         testing::Values("llama_f32", "llama3_rope_f16", "mistral_bf16",
+                                         "mixtral_f32", "mixtral_q4_0", "qwen2_f32", "qwen2_q8_0",
+                                         "qwen3_f32", "qwen2moe_f32", "qwen3moe_f32",
+                                         "qwen3moe_q4_1", "llama_quants", "qwen3moe_quants",
+                                         "serving_llama_f32", "serving_qwen3moe_f16"),
+                         [](const testing::TestParamInfo<const char*>& test) {
+                           return std::string(test.param);
+                         });
 
 }  // namespace
 }  // namespace tidepool::engine
