@@ -24,6 +24,9 @@ using kernels::PackedMatrix;
 // that the float32 scratch of a dequantised type stays in a cache.
 constexpr int64_t kChunkBytes = 256 << 10;
 
+// Bytes of a tensor that are in memory twice, in the file's pages and packed, at any time.
+constexpr int64_t kPieceBytes = 16 << 20;
+
 constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
 
 template <typename T>
@@ -230,9 +233,17 @@ absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int
   matrix.cols = tensor.dims[0];
   kernels::Buffer buffer(PackedBytes(matrix.dtype, rows, matrix.cols));
   RowPacker packer(tensor, first_row, rows, buffer.data());
-  pool_.ParallelFor(packer.panels(), packer.grain(),
-                    [&](int64_t begin, int64_t end, int) { packer.Pack(begin, end); });
-  file_.DropPages(tensor.data + first_row * tensor.row_bytes(), rows * tensor.row_bytes());
+  const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
+  for (int64_t first = 0; first < packer.panels(); first += piece) {
+    const int64_t count = std::min(piece, packer.panels() - first);
+    pool_.ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
+      packer.Pack(first + begin, first + end);
+    });
+    // Up to here, so that the page that two pieces share goes with the second.
+    file_.DropPages(tensor.data + first_row * tensor.row_bytes(),
+                    std::min((first + count) * kPanelRows, rows) * tensor.row_bytes());
+  }
   if (packer.bad_row() != kNoBadRow) {
     return file_.Error(
         tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),

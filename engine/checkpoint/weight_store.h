@@ -6,8 +6,8 @@
 //                                                   .rows = 576, .cols = 576}));
 //
 // F32, F16, BF16 and every quantised type but NVFP4 keep their type (kernels/tensor.h lists them);
-// the others are dequantised, exactly, to F32. The re-laid copy replaces the mapped one: a tensor's file pages are dropped once it is
-// packed.
+// the others are dequantised, exactly, to F32. The re-laid copy replaces the mapped one: a
+// tensor's file pages are dropped as it is packed, and never are more than 16 MiB of it there twice.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
