@@ -21,11 +21,17 @@ static inline uint8_t U8At(const std::byte* data, int index) {
   return static_cast<uint8_t>(data[index]);
 }
 
+static inline uint64_t LongAt(const std::byte* data, int index) {
+  uint64_t word;
+  __builtin_memcpy(&word, data + 8 * index, sizeof(word));
+  return word;
+}
+
 // One row's lane of a record under construction.
+template <DType kType>
 class RecordLane {
  public:
-  RecordLane(const QuantFormat& format, std::byte* record, int row)
-      : format_(format), record_(record), row_(row) {}
+  RecordLane(std::byte* record, int row) : record_(record), row_(row) {}
 
   // The f16 at `source` as number `index` (0: d, 1: dmin or m) of the head, or of a record without
   // one.
@@ -41,53 +47,67 @@ class RecordLane {
     Block(block)[2 * row_] = static_cast<std::byte>(first);
     Block(block)[2 * row_ + 1] = static_cast<std::byte>(second);
   }
-  // Word of vector `index` of a block's codes, or of its extra bits.
+  // Word of vector `index` of a block's codes, or of its extra bits; the 64-bit forms set two
+  // vectors in turn, low half first.
   void SetCodes(int block, int index, uint32_t word) {
-    SetWord(Block(block) + format_.codes() + index * kVectorBytes, word);
+    SetWord(Block(block) + kFormat.codes() + index * kVectorBytes, word);
+  }
+  void SetTwoCodes(int block, int index, uint64_t words) {
+    SetCodes(block, index, static_cast<uint32_t>(words));
+    SetCodes(block, index + 1, static_cast<uint32_t>(words >> 32));
   }
   void SetExtra(int block, int index, uint32_t word) {
-    SetWord(Block(block) + format_.extra() + index * kVectorBytes, word);
+    SetWord(Block(block) + kFormat.extra() + index * kVectorBytes, word);
+  }
+  void SetTwoExtra(int block, uint64_t words) {
+    SetExtra(block, 0, static_cast<uint32_t>(words));
+    SetExtra(block, 1, static_cast<uint32_t>(words >> 32));
   }
 
  private:
-  std::byte* Block(int block) { return record_ + format_.head + block * format_.block_bytes(); }
+  static constexpr QuantFormat kFormat = FormatOf(kType);
+
+  std::byte* Block(int block) { return record_ + kFormat.head + block * kFormat.block_bytes(); }
   void SetWord(std::byte* vector, uint32_t word) {
     __builtin_memcpy(vector + 4 * row_, &word, sizeof(word));
   }
 
-  const QuantFormat format_;
   std::byte* const record_;
   const int row_;
 };
 
 // 16 bytes whose low nibbles are columns 0 to 15 and high nibbles columns 16 to 31: as panels have.
-static inline void PackNibbles(const std::byte* codes, int block, RecordLane* lane) {
+template <typename Lane>
+static inline void PackNibbles(const std::byte* codes, int block, Lane* lane) {
   for (int g = 0; g < 4; ++g) lane->SetCodes(block, g, WordAt(codes, g));
 }
 
-// 32 bytes with one nibble of each column of a block at bit `shift`.
-static inline void PackNibblePlane(const std::byte* plane, int shift, int block, RecordLane* lane) {
-  for (int g = 0; g < 4; ++g) {
-    const uint32_t low = WordAt(plane, g) >> shift & 0x0f0f0f0f;
-    const uint32_t high = WordAt(plane, g + 4) >> shift & 0x0f0f0f0f;
-    lane->SetCodes(block, g, low | high << 4);
+// 32 bytes with one nibble of each column of a block at bit `shift`. A 64-bit word is two groups.
+template <typename Lane>
+static inline void PackNibblePlane(const std::byte* plane, int shift, int block, Lane* lane) {
+  constexpr uint64_t kMask = 0x0f0f0f0f0f0f0f0f;
+  for (int g = 0; g < 4; g += 2) {
+    const uint64_t low = LongAt(plane, g / 2) >> shift & kMask;
+    const uint64_t high = LongAt(plane, g / 2 + 2) >> shift & kMask;
+    lane->SetTwoCodes(block, g, low | high << 4);
   }
 }
 
-// 32 bytes with two bits of each column at bit `shift`, as panels have pairs.
-static inline uint32_t GatherPairs(const std::byte* plane, int shift, int vector) {
-  uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) {
-    word |= (WordAt(plane, 2 * i + vector) >> shift & 0x03030303) << (2 * i);
-  }
-  return word;
+// 32 bytes with two bits of each column at bit `shift`, as panels have pairs: even groups in the
+// low half, odd ones in the high half.
+static inline uint64_t GatherPairs(const std::byte* plane, int shift) {
+  constexpr uint64_t kMask = 0x0303030303030303;
+  return (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
+         (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
 }
 
 // 32 bytes with one bit of each column at bit `shift`, as panels have one bit.
 static inline uint32_t GatherBits(const std::byte* plane, int shift) {
-  uint32_t word = 0;
-  for (int g = 0; g < 8; ++g) word |= (WordAt(plane, g) >> shift & 0x01010101) << g;
-  return word;
+  constexpr uint64_t kMask = 0x0101010101010101;
+  const uint64_t words =
+      (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
+      (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
+  return static_cast<uint32_t>(words | words >> 31);  // odd groups between the even ones
 }
 
 // The bits of columns 0 to 31 in one word, as panels have them.
@@ -102,7 +122,8 @@ static inline uint32_t SpreadBits(uint32_t bits) {
 }
 
 // Six-bit scale and minimum of sub-block b of Q4_K and Q5_K.
-static inline void PackKScales(const std::byte* scales, RecordLane* lane) {
+template <typename Lane>
+static inline void PackKScales(const std::byte* scales, Lane* lane) {
   for (int b = 0; b < 8; ++b) {
     const int at = b % 4;
     const int low = U8At(scales, at);
@@ -113,13 +134,14 @@ static inline void PackKScales(const std::byte* scales, RecordLane* lane) {
   }
 }
 
-static inline void PackQ2_K(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackQ2_K(const std::byte* in, Lane* lane) {
   lane->SetF16(0, in + 80);
   lane->SetF16(1, in + 82);
   for (int b = 0; b < 8; ++b) {
     lane->SetHalves(b, U8At(in, 2 * b), U8At(in, 2 * b + 1));
     const std::byte* plane = in + 16 + 32 * (b / 4);
-    for (int v = 0; v < 2; ++v) lane->SetCodes(b, v, GatherPairs(plane, 2 * (b % 4), v));
+    lane->SetTwoCodes(b, 0, GatherPairs(plane, 2 * (b % 4)));
   }
 }
 
@@ -130,25 +152,28 @@ static inline int Q3Scale(const std::byte* scales, int k) {
   return (low | high << 4) - 32;
 }
 
-static inline void PackQ3_K(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackQ3_K(const std::byte* in, Lane* lane) {
   const std::byte* scales = in + 96;
   lane->SetF16(0, in + 108);
   for (int b = 0; b < 8; ++b) {
     lane->SetHalves(b, Q3Scale(scales, 2 * b), Q3Scale(scales, 2 * b + 1));
     lane->SetExtra(b, 0, GatherBits(in, b));
     const std::byte* plane = in + 32 + 32 * (b / 4);
-    for (int v = 0; v < 2; ++v) lane->SetCodes(b, v, GatherPairs(plane, 2 * (b % 4), v));
+    lane->SetTwoCodes(b, 0, GatherPairs(plane, 2 * (b % 4)));
   }
 }
 
-static inline void PackQ4_K(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackQ4_K(const std::byte* in, Lane* lane) {
   lane->SetF16(0, in);
   lane->SetF16(1, in + 2);
   PackKScales(in + 4, lane);
   for (int b = 0; b < 8; ++b) PackNibblePlane(in + 16 + 32 * (b / 2), 4 * (b % 2), b, lane);
 }
 
-static inline void PackQ5_K(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackQ5_K(const std::byte* in, Lane* lane) {
   lane->SetF16(0, in);
   lane->SetF16(1, in + 2);
   PackKScales(in + 4, lane);
@@ -158,18 +183,20 @@ static inline void PackQ5_K(const std::byte* in, RecordLane* lane) {
   }
 }
 
-static inline void PackQ6_K(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackQ6_K(const std::byte* in, Lane* lane) {
   lane->SetF16(0, in + 208);
   for (int b = 0; b < 8; ++b) {
     const int n = b / 4;
     const int g = b % 4;
     lane->SetHalves(b, U8At(in, 192 + 2 * b), U8At(in, 192 + 2 * b + 1));
-    for (int v = 0; v < 2; ++v) lane->SetExtra(b, v, GatherPairs(in + 128 + 32 * n, 2 * g, v));
+    lane->SetTwoExtra(b, GatherPairs(in + 128 + 32 * n, 2 * g));
     PackNibblePlane(in + 64 * n + 32 * (g & 1), g < 2 ? 0 : 4, b, lane);
   }
 }
 
-static inline void PackIQ4_XS(const std::byte* in, RecordLane* lane) {
+template <typename Lane>
+static inline void PackIQ4_XS(const std::byte* in, Lane* lane) {
   const int high = U8At(in, 2) | U8At(in, 3) << 8;
   lane->SetF16(0, in);
   for (int b = 0; b < 8; ++b) {
@@ -181,7 +208,7 @@ static inline void PackIQ4_XS(const std::byte* in, RecordLane* lane) {
 
 // A block of 32 columns: its f16 scales, the bits beyond nibbles, the codes.
 template <DType kType>
-static inline void PackFlat(const std::byte* in, RecordLane* lane) {
+static inline void PackFlat(const std::byte* in, RecordLane<kType>* lane) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   if constexpr (kType == DType::kMXFP4) {
     lane->SetByte(0, 0, U8At(in, 0));
@@ -200,7 +227,7 @@ static inline void PackFlat(const std::byte* in, RecordLane* lane) {
 
 template <DType kType>
 static inline void PackBlock(const std::byte* in, int row, std::byte* record) {
-  RecordLane lane(FormatOf(kType), record, row);
+  RecordLane<kType> lane(record, row);
   if constexpr (kType == DType::kQ2_K) {
     PackQ2_K(in, &lane);
   } else if constexpr (kType == DType::kQ3_K) {

@@ -4,7 +4,7 @@
 //
 // Decode cases walk over copies of the weight that exceed the last-level cache, as a model's layers
 // do, and report bytes/s and `share` of a plain reading loop's bandwidth on the same threads.
-// Prefill cases report multiply-adds per second.
+// Prefill cases report multiply-adds per second, Pack cases bytes/s of the file's layout.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -98,6 +98,21 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   }
 }
 
+// Re-laying one matrix, in and out of memory beyond the caches, as loading a model does.
+void BenchPack(benchmark::State& state, DType dtype) {
+  const int64_t cols = WholeBlocks(dtype, 2048);
+  const int64_t row_bytes = cols / BlockElements(dtype) * BlockBytes(dtype);
+  const int64_t rows = (int64_t{64} << 20) / row_bytes / kPanelRows * kPanelRows;
+  Buffer source(rows * row_bytes);
+  std::memset(source.data(), 0x11, source.size());
+  Buffer packed(PackedBytes(dtype, rows, cols));
+  for (auto _ : state) {
+    Pack(dtype, rows, cols, source.data(), packed.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * source.size()));
+}
+
 // An empty loop over two ranges: what starting and joining the threads costs.
 void BenchFork(benchmark::State& state, int threads) {
   base::ThreadPool pool(threads);
@@ -107,6 +122,9 @@ void BenchFork(benchmark::State& state, int threads) {
 }
 
 void Register(const std::vector<int>& thread_counts) {
+  for (const DType dtype : kAllDTypes) {
+    benchmark::RegisterBenchmark(absl::StrCat("Pack/", DTypeName(dtype)).c_str(), BenchPack, dtype);
+  }
   const std::pair<int64_t, int64_t> shapes[] = {{576, 576}, {576, 1536}, {1536, 576}};
   for (const int threads : thread_counts) {
     const double bandwidth = ReadBandwidth(threads, kBandwidthProbeBytes, base::Clock::Real());
@@ -123,8 +141,9 @@ void Register(const std::vector<int>& thread_counts) {
       add("Prefill", {DType::kQ4_1, out, in, 512, threads});
     }
     for (const DType dtype : kAllDTypes) {
-      add("Decode", {dtype, 1536, 576, 1, threads});
-      add("Prefill", {dtype, 1536, 576, 512, threads});
+      const int64_t in = WholeBlocks(dtype, 576);
+      add("Decode", {dtype, 1536, in, 1, threads});
+      add("Prefill", {dtype, 1536, in, 512, threads});
     }
     add("Decode", {DType::kQ8_0, 49152, 576, 1, threads});
     add("Decode", {DType::kQ4_1, 1536, 576, 4, threads});
