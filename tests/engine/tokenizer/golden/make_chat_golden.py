@@ -2,8 +2,9 @@
 
     python make_chat_golden.py
 
-Needs transformers with jinja2. The templates have the shape of published ones (ChatML, Llama 3 and 3.1,
-Qwen2.5, Qwen3, Mistral) in our own words.
+Needs transformers with jinja2. The templates have the shape of published ones, their constructs and whitespace, in our
+own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss, Granite 3, Hermes (tool use), LLaDA, Llama 2,
+3 and 3.1, Mistral, Mistral Nemo (tools), Mixtral, Phi-3 and Phi-4-mini, Qwen2.5, Qwen3, SmolLM3, Zephyr.
 """
 
 import json
@@ -19,6 +20,25 @@ TOOL = {"type": "function", "function": {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer",
                    "default": 1, "maximum": 7.5}}, "required": ["city"], "additionalProperties": False}}}
 CALL = {"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Z\u00fcrich", "days": 2}}}
+
+# Types as templates render them: lists, choices, unions, nested objects, defaults.
+SEARCH = {"type": "function", "function": {
+    "name": "search", "description": "Search the library.", "parameters": {"type": "object", "properties": {
+        "query": {"type": "string", "description": "What to look for"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "sizes": {"type": "array", "items": {"type": "integer"}, "nullable": True},
+        "boxes": {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}},
+        "order": {"type": "string", "enum": ["asc", "desc"], "default": "asc"},
+        "limit": {"type": ["integer", "string"], "default": None},
+        "where": {"type": "object", "properties": {"shelf": {"type": "number"}}, "required": ["shelf"]},
+        "extra": {"type": "object", "additionalProperties": {"type": "string"}},
+        "one": {"oneOf": [{"type": "string", "description": "a name"}, {"type": "number", "default": 3}]},
+        "free": {}}, "required": ["query", "tags"]}, "return": {"type": "string", "description": "The hits."}}}
+PING = {"type": "function", "function": {"name": "ping", "description": "No arguments",
+        "parameters": {"type": "object", "properties": {}}}}
+DEEP_CALL = {"id": "abcdef123", "type": "function", "function": {"name": "search", "arguments": {
+    "query": "caf\u00e9 \"x\" <b>", "tags": ["a", "b"], "where": {"shelf": 1.5}, "limit": None}}}
+TEXT_CALL = {"id": "123456789", "type": "function", "function": {"name": "ping", "arguments": "{\"a\": 1}"}}
 
 U, A, S, T = "user", "assistant", "system", "tool"
 
@@ -47,6 +67,29 @@ CONVERSATIONS = [
     {"messages": chat((U, "a"), (U, "b"))},
     {"messages": chat((S, "s"), (A, "a"))},
     {"messages": []},
+    {"messages": chat((U, "Find it.")), "tools": [SEARCH, PING]},
+    {"messages": chat((S, "Help."), (U, "Find it.")) + [{"role": A, "content": None, "tool_calls": [DEEP_CALL]},
+     {"role": T, "content": "3 hits", "tool_call_id": "abcdef123", "name": "search"}], "tools": [SEARCH]},
+    {"messages": chat((U, "Find it.")) + [{"role": A, "content": "", "tool_calls": [DEEP_CALL, TEXT_CALL]},
+     {"role": T, "content": "3 hits", "tool_call_id": "abcdef123"}, {"role": T, "content": "pong", "tool_call_id": "123456789"}]
+     + chat((A, "Found."), (U, "More?")), "tools": [SEARCH, PING]},
+    {"messages": chat((U, "Find it.")) + [{"role": A, "content": "", "thinking": "Hm.", "tool_calls": [CALL]},
+     {"role": T, "content": [{"output": "1"}, "2"]}], "add_generation_prompt": False},
+    {"messages": chat((S, "Be kind. /no_think"), (U, "Hi"), (A, "\n\nHello"), (U, "Bye"))},
+    {"messages": chat((S, "Only this. /system_override"), (U, "Hi"))},
+    {"messages": chat((U, "Hi"), (A, "<think>a</think>b</think>\nc"), (U, "x /nothink")), "template_kwargs":
+     {"enable_thinking": False, "model_identity": "You are T.", "reasoning_effort": "high", "thinking": True}},
+    {"messages": chat((U, "Cite")), "template_kwargs": {"documents": [{"title": "t", "text": "One"}, {"text": "Two"}],
+     "controls": {"citations": True}}, "tools": []},
+    {"messages": [{"role": S, "content": "s", "tools": "[{}]"}, {"role": U, "content": ""}]},
+    {"messages": [{"role": S, "content": [{"type": "text", "text": "sys"}]},
+                  {"role": U, "content": [{"type": "image"}, {"type": "text", "text": " see "}]}]},
+    {"messages": [{"role": U}]},
+    {"messages": [{"role": "critic", "content": "unknown role"}]},
+    {"messages": [{"content": "no role"}]},
+    {"messages": [{"role": U, "content": 5}, {"role": A, "content": True}]},
+    {"messages": chat((A, "first"), (A, "second")), "add_generation_prompt": False},
+    {"messages": chat((T, "nobody asked"))},
 ]
 
 VARIABLES = {
@@ -140,7 +183,8 @@ def render(source, variables):
     """The text, or null where rendering fails."""
     try:
         return compile_template(source).render(**variables)
-    except (jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError):
+    except (jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
+            RecursionError):
         return None
 
 
@@ -157,20 +201,29 @@ def split_snippets():
 
 def main():
     cases = []
+    conversations = [{"tools": None, "template_kwargs": {}, "add_generation_prompt": True} | conversation
+                     for conversation in CONVERSATIONS]
     for path in sorted((HERE / "templates").glob("*.jinja")):
-        for conversation in CONVERSATIONS:
-            inputs = {"tools": None, "template_kwargs": {}, "add_generation_prompt": True} | conversation
+        for number, inputs in enumerate(conversations):
             variables = {key: inputs[key] for key in ("messages", "tools", "add_generation_prompt")}
             variables |= {"documents": None, "bos_token": "<s>", "eos_token": "</s>"} | inputs["template_kwargs"]
-            cases.append({"template": path.name, "inputs": inputs,
+            cases.append({"template": path.name, "conversation": number,
                           "text": render(path.read_text(), variables)})
     snippets = [{"source": source, "text": render(source, VARIABLES)}
                 for source in split_snippets() + LAYOUTS]
-    golden = {"cases": cases, "variables": VARIABLES, "snippets": snippets}
-    (HERE / "chat_golden.json").write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n")
+    golden = {"conversations": conversations, "cases": cases, "variables": VARIABLES, "snippets": snippets}
+    parts = []
+    for key, value in golden.items():  # one item on a line
+        items = value.items() if isinstance(value, dict) else [(None, item) for item in value]
+        lines = [(json.dumps(name) + ": " if name else "") + json.dumps(item, ensure_ascii=False) for name, item in items]
+        marks = "{}" if isinstance(value, dict) else "[]"
+        parts.append(json.dumps(key) + ": " + marks[0] + "\n" + ",\n".join(lines) + "\n" + marks[1])
+    (HERE / "chat_golden.json").write_text("{" + ",\n".join(parts) + "}\n")
     failures = [snippet["source"] for snippet in snippets if snippet["text"] is None]
     print(len(cases), "cases,", len(snippets), "snippets; these fail, as they should:", *failures, sep="\n")
-    print(sum(case["text"] is None for case in cases), "cases fail")
+    for path in sorted((HERE / "templates").glob("*.jinja")):
+        own = [case["text"] for case in cases if case["template"] == path.name]
+        print(path.name, sum(text is None for text in own), "of", len(own), "fail")
 
 
 if __name__ == "__main__":
