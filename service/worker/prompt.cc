@@ -120,6 +120,16 @@ bool SameHistory(absl::string_view log_text, absl::string_view rendered, const S
   return content.empty() ? logged.empty() : absl::StartsWith(logged, content);
 }
 
+absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& model) {
+  for (const int32_t id : ids) {
+    if (model.tokenizer->IsValid(id)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("token id ", id,
+                                                   " is outside the vocabulary of ",
+                                                   model.tokenizer->vocab_size(), " tokens"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                                   const PrepareContext& context) {
   const WorkerModel& model = *context.model;
@@ -140,6 +150,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
 
   const auto& log = request.session().token_ids();
   const std::vector<int32_t> log_ids(log.begin(), log.end());
+  RETURN_IF_ERROR(CheckVocabulary(log_ids, model));
   if (stored > 0 && !log_ids.empty()) {
     const bool ended = tokenizer.IsEndOfGeneration(log_ids.back());
     ASSIGN_OR_RETURN(const std::string log_text,
@@ -197,12 +208,7 @@ size_t TextBytes(const v1::GenerateRequest& request) {
 
 absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerModel& model) {
   const int64_t tokens = prompt.token_ids.size();
-  for (const int32_t id : prompt.token_ids) {
-    if (model.tokenizer->IsValid(id)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("token id ", id,
-                                                   " is outside the vocabulary of ",
-                                                   model.tokenizer->vocab_size(), " tokens"));
-  }
+  RETURN_IF_ERROR(CheckVocabulary(prompt.token_ids, model));
   if (tokens == 0) return absl::InvalidArgumentError("the prompt is empty");
   if (tokens < model.context_length) return absl::OkStatus();
   if (log_length > 0) {

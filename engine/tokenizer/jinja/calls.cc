@@ -122,9 +122,7 @@ absl::Status RaiseException(const Arguments& arguments, Budget* budget) {
   const Value* message = arguments.Find(0, "message");
   if (message == nullptr) return absl::InvalidArgumentError("raise_exception needs a message");
   RETURN_IF_ERROR(budget->Visit(*message));
-  // One line, whatever the template or a message of the conversation put into it.
-  return absl::InvalidArgumentError(
-      absl::StrReplaceAll(ToText(*message).bytes(), {{"\n", " "}, {"\r", " "}}));
+  return absl::InvalidArgumentError(ToText(*message).bytes());
 }
 
 Result Strftime(const Arguments& arguments, absl::Time now, Budget* budget) {

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/jinja/lexer.h"
+#include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
@@ -19,11 +20,28 @@ Value Function(Callable::Kind kind) {
   return Value(std::make_shared<const Callable>(Callable{kind}));
 }
 
+// What a template or a conversation puts into a message: a line of it.
+std::string OneLine(absl::string_view message) {
+  constexpr size_t kMaxMessage = 500;
+  std::string line;
+  for (size_t at = 0; at < message.size();) {
+    const Utf8Char next = NextUtf8Char(message.substr(at));
+    if (line.size() + next.size > kMaxMessage) return absl::StrCat(line, "...");
+    if (next.code_point < 0x20 || next.code_point == 0x7F) {
+      line.push_back(' ');
+    } else {
+      absl::StrAppend(&line, message.substr(at, next.size));
+    }
+    at += next.size;
+  }
+  return line;
+}
+
 // The innermost place of an error is the one that is told.
 absl::Status AtLine(const absl::Status& status, int line) {
   if (status.ok() || absl::StartsWith(status.message(), "chat template, line ")) return status;
   return absl::Status(status.code(),
-                      absl::StrCat("chat template, line ", line, ": ", status.message()));
+                      absl::StrCat("chat template, line ", line, ": ", OneLine(status.message())));
 }
 
 absl::Status TooDeep() {

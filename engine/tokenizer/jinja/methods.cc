@@ -1,5 +1,7 @@
 // Methods by the type of what they belong to; those of strings stand in text_methods.cc.
 #include <algorithm>
+#include <iterator>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/jinja/functions.h"
@@ -81,6 +83,9 @@ constexpr absl::string_view kChanging[] = {"append",  "extend",     "insert", "r
                                            "reverse", "pop",        "clear",  "update", "popitem",
                                            "add",     "setdefault", "discard"};
 
+// Those that Python's strings have and ours do not.
+constexpr absl::string_view kUnsupported[] = {"casefold", "encode", "maketrans", "translate"};
+
 absl::Span<const NamedFunction> MethodsOf(const Value& value) {
   if (value.AsText() != nullptr) return TextMethods();
   if (value.AsDict() != nullptr) return kDictMethods;
@@ -108,8 +113,15 @@ Result CallMethod(absl::string_view name, const Call& call) {
                                                    TypeName(call.self),
                                                    "; make a new one, or use a namespace"));
   }
-  return absl::UnimplementedError(absl::StrCat("the method '", name, "' of a value of type ",
-                                               TypeName(call.self), " is not supported"));
+  if (call.self.IsUndefined()) return absl::InvalidArgumentError(*call.self.As<Undefined>()->what);
+  const std::string what =
+      absl::StrCat("the method '", name, "' of a value of type ", TypeName(call.self));
+  const bool known =
+      std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported);
+  if (known && call.self.AsText() != nullptr) {
+    return absl::UnimplementedError(absl::StrCat(what, " is not supported"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no ", what.substr(4)));
 }
 
 }  // namespace tidepool::engine::jinja

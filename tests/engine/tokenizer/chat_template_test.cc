@@ -103,6 +103,7 @@ TEST(ChatTemplateTest, ErrorsNameConstructAndLine) {
       {"{{ messages | random }}", "the filter 'random' is not supported: the same messages"},
       {"{{ messages is nope }}", "the test 'nope' is not supported"},
       {"{{ 'a'.encode() }}", "the method 'encode' of a value of type str"},
+      {"{{ messages.strip() }}", "INVALID_ARGUMENT: chat template, line 1: there is no method "},
       {"{{ messages.append(1) }}", "the method 'append' would change a list"},
       {"{{ '%d' % 'x' }}", "a value of type str cannot be formatted as 'd'"},
       {"{{ '{x}'.format(y=1) }}", "format has no argument 'x'"},
@@ -129,6 +130,9 @@ TEST(ChatTemplateTest, ErrorsNameConstructAndLine) {
       {"{{ foo.bar }}", "line 1: 'foo' is undefined"},
       {"{{ messages[0].foo.bar }}", "has no attribute 'foo'"},
       {"\n{{ raise_exception('no such role') }}", "line 2: no such role"},
+      {"{{ raise_exception('a\\nb\\x01c') }}", "line 1: a b c"},
+      {"{{ 'x' | map('no\\nfilter') | list }}", "the filter 'no filter' is not supported"},
+      {"{{ raise_exception('x' * 9999) }}", "xxx..."},
       {"\xFF", "the chat template is not UTF-8"},
   };
   for (const auto& [source, expected] : cases) {

@@ -171,6 +171,12 @@ TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
   const absl::Status outside = Prepare().status();
   EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(outside.message(), "vocabulary")) << outside;
+  // A session's log may come from another model.
+  Ask("hi");
+  Answered("x", {fakes::kByteVocabSize});
+  const absl::Status foreign = Prepare().status();
+  EXPECT_EQ(foreign.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(foreign.message(), "vocabulary")) << foreign;
   EXPECT_TRUE(CheckTextFits(engine_.worker, 1000).ok());
   EXPECT_FALSE(CheckTextFits(engine_.worker, 1 << 20).ok());
 }
