@@ -39,16 +39,16 @@ Layout MakeLayout(const std::vector<KvSpec>& layers) {
       layout.specs.push_back(spec);
       group_bytes.push_back(0);
     }
-    const size_t element = kernels::BlockBytes(spec.dtype);
     kernels::KvLayer layer;
     layer.dtype = spec.dtype;
     layer.kv_heads = spec.kv_heads;
     layer.k_dim = spec.k_dim;
     layer.v_dim = spec.v_dim;
     layer.k_offset = group_bytes[group];
-    layer.v_offset = AlignUp(layer.k_offset + spec.kv_heads * spec.k_dim * kBlockTokens * element);
+    layer.v_offset =
+        AlignUp(layer.k_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
     group_bytes[group] =
-        AlignUp(layer.v_offset + spec.kv_heads * spec.v_dim * kBlockTokens * element);
+        AlignUp(layer.v_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
     layout.view.layers.push_back(layer);
     layout.view.group_of_layer.push_back(static_cast<int>(group));
   }

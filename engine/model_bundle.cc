@@ -45,9 +45,9 @@ absl::Status LoadOptions::Validate() const {
                                                    ", or 0 for as many as this process may use"));
   }
   if (!kv_dtype.has_value()) return absl::OkStatus();
-  if (*kv_dtype != DType::kF32 && *kv_dtype != DType::kF16 && *kv_dtype != DType::kBF16) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the KV type is ", DTypeName(*kv_dtype), ", expected F32, F16 or BF16"));
+  if (!kernels::IsKvType(*kv_dtype, 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("the KV type is ", DTypeName(*kv_dtype),
+                                                   ", expected F32, F16, BF16 or Q8_0"));
   }
   if (precision == Precision::kExact && *kv_dtype != DType::kF32) {
     return absl::InvalidArgumentError(
@@ -68,6 +68,11 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   // The cheap parts first, so that a file of no use is refused before its weights are read.
   ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
+  if (!kernels::IsKvType(bundle->kv_dtype, bundle->config.head_dim)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "KV of type ", DTypeName(bundle->kv_dtype), " needs heads of a multiple of 32 dimensions; ",
+        path, " has heads of ", bundle->config.head_dim, ": take f16 or bf16"));
+  }
   bundle->name = bundle->config.name;
   bundle->digest = file.Digest();
   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));

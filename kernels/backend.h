@@ -48,12 +48,18 @@ enum class RopeStyle : uint8_t { kInterleaved, kHalves };
 
 // Tokens of one KV block, and of one segment of attention's fold. Part of the numerics.
 inline constexpr int kKvBlockTokens = 32;
+inline constexpr int kKvSegmentTokens = 128;
 
 // One layer's share of a paged KV arena. Block b of the arena begins at arena + b * block_bytes.
 // In it, at k_offset, keys [kv_heads][k_dim][kKvBlockTokens] (lanes hold tokens), and at v_offset,
 // values [kv_heads][kKvBlockTokens][v_dim].
+//
+// kQ8_0 keeps, instead of each head's elements, scales in float16 and then the elements as int8 in
+// the same order; an element is scale * quant. 32 dimensions of a token share a scale, so that a
+// token's quants depend on that token alone: keys have scales [k_dim / 32][kKvBlockTokens], values
+// [kKvBlockTokens][v_dim / 32]. Quants are those of ops.h, their scale rounded to float16.
 struct KvLayer {
-  DType dtype = DType::kF16;  // kF32, kF16 or kBF16
+  DType dtype = DType::kF16;  // see IsKvType
   int kv_heads = 0;
   int k_dim = 0;
   int v_dim = 0;
@@ -62,6 +68,18 @@ struct KvLayer {
   size_t k_offset = 0;
   size_t v_offset = 0;
 };
+
+// Whether KV can be kept in this type: kF32, kF16, kBF16, and kQ8_0 where dimensions are multiples
+// of 32.
+inline bool IsKvType(DType dtype, int head_dim) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
+         (dtype == DType::kQ8_0 && head_dim % BlockElements(dtype) == 0);
+}
+
+// Bytes of one block's keys, or values, of one KV head.
+inline size_t KvHeadBytes(DType dtype, int head_dim) {
+  return size_t{kKvBlockTokens} * head_dim / BlockElements(dtype) * BlockBytes(dtype);
+}
 
 // Which keys a query row sees: those up to itself, or all up to the end of its own span.
 enum class Mask : uint8_t { kCausal, kBidirectional };
@@ -145,8 +163,9 @@ class KernelBackend {
                        absl::Span<const KvSpan> spans) = 0;
 
   // Softmax attention with grouped queries over the stored KV; StoreKv of the same spans comes
-  // first. q: [rows, heads * k_dim]; result: [rows, heads * v_dim]. Each row folds its KV in
-  // segments of kKvBlockTokens at absolute slots, merged in ascending order.
+  // first. q: [rows, heads * k_dim]; result: [rows, heads * v_dim]. Each row takes its KV in
+  // segments of kKvSegmentTokens at absolute slots: a softmax and a chain over each segment, merged
+  // in ascending order.
   virtual Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
                             absl::Span<const KvSpan> spans, Arena* arena) = 0;
 

@@ -9,9 +9,10 @@ namespace tidepool::kernels {
 namespace {
 
 void CheckSpans(int64_t rows, const KvLayer& layer, absl::Span<const KvSpan> spans) {
-  CHECK(layer.dtype == DType::kF32 || layer.dtype == DType::kF16 || layer.dtype == DType::kBF16)
-      << "KV of type " << DTypeName(layer.dtype);
   CHECK(layer.kv_heads > 0 && layer.k_dim > 0 && layer.v_dim > 0 && layer.arena != nullptr);
+  CHECK(IsKvType(layer.dtype, layer.k_dim) && IsKvType(layer.dtype, layer.v_dim))
+      << "KV of type " << DTypeName(layer.dtype) << " and dimensions " << layer.k_dim << ", "
+      << layer.v_dim;
   for (const KvSpan& span : spans) {
     CHECK(span.rows >= 0 && span.first_row >= 0 && span.first_row + span.rows <= rows)
         << "span of rows " << span.first_row << " + " << span.rows << " in a batch of " << rows;
@@ -55,12 +56,17 @@ size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
 }
 
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads) {
-  // Per thread: one segment's keys and values as float32, and a tile's running folds.
   const int64_t dims = layer.k_dim + layer.v_dim;
-  const int64_t scratch = dims * kKvBlockTokens + 64 * (layer.v_dim + kKvBlockTokens + 8);
-  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) +
-         threads * (scratch * sizeof(float) + 8 * kAlignment) +
-         (spans + rows) * 8 * sizeof(int64_t) + 2 * kAlignment;
+  // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
+  const int64_t fold = layer.v_dim + 32;
+  // Per thread: one block's keys and values as float32 and their scales; a task's scores and folds.
+  const int64_t scratch = dims * (kKvBlockTokens + 2) + 64 * (kKvSegmentTokens + 2 * fold);
+  // Per thread: folds that several tasks work on, and the segments that wait to be merged.
+  const int64_t shared = kAttendPartsPerThread * fold * 2;
+  // What is shared out: groups of 24 query vectors, at least one for each span and KV head.
+  const int64_t jobs = rows * heads / 24 + spans * layer.kv_heads;
+  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * 2 * kAlignment +
+         threads * ((scratch + shared) * sizeof(float) + 64 * kAlignment) + 8 * kAlignment;
 }
 
 SlotRange VisibleSlots(const KvSpan& span, int64_t row) {

@@ -13,18 +13,16 @@ using kernels::kKvBlockTokens;
 // Lays the layers of a block one after the other, each part aligned; returns the block's bytes.
 size_t LayOut(const std::vector<KvSpec>& specs, std::vector<kernels::KvLayer>* layers) {
   size_t at = 0;
-  const auto take = [&at](int64_t elements, kernels::DType dtype) {
+  const auto take = [&at](size_t bytes) {
     const size_t begin = at;
-    const size_t bytes = elements * kernels::BlockBytes(dtype);
     at += (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
     return begin;
   };
   for (const KvSpec& spec : specs) {
-    const int64_t head_tokens = int64_t{spec.kv_heads} * kKvBlockTokens;
     kernels::KvLayer layer = {
         .dtype = spec.dtype, .kv_heads = spec.kv_heads, .k_dim = spec.k_dim, .v_dim = spec.v_dim};
-    layer.k_offset = take(head_tokens * spec.k_dim, spec.dtype);
-    layer.v_offset = take(head_tokens * spec.v_dim, spec.dtype);
+    layer.k_offset = take(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
+    layer.v_offset = take(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
     layers->push_back(layer);
   }
   return at;

@@ -38,7 +38,7 @@ namespace tidepool::engine {
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 struct TransformerOptions {
-  kernels::DType kv_dtype = kernels::DType::kF16;  // kF32, kF16 or kBF16
+  kernels::DType kv_dtype = kernels::DType::kF16;  // IsKvType of head_dim
   LoadProgress progress;
 };
 

@@ -1,268 +1,207 @@
+// How attention is shared out. A job folds a few query vectors of one span and KV head over all
+// that they see. Where jobs are few (decoding), a job's segments go to several threads: each leaves
+// what its segments add, and whoever is last merges them in order, so that the bits are those of
+// one thread. These parts have a bounded place: longer jobs take several rounds.
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
-#include <limits>
+#include <atomic>
+#include <new>
 
-#include "kernels/ops.h"
+#include "kernels/cpu/attention_fold.h"
+#include "kernels/panel.h"
 
 namespace tidepool::kernels {
 namespace {
 
-// Query vectors (a row's heads that share a KV head, row by row) that one task folds together: each
-// segment of keys and values is converted to float32 once for all of them.
-constexpr int kTaskVectors = 24;
+// Tasks per thread that long jobs are cut for.
+constexpr int64_t kTasksPerThread = 4;
 
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+// Work below which another thread would come too late to help, in the units of Job::cost (some 100
+// ns each).
+constexpr int64_t kLeastShared = 12;
 
-int64_t ElementBytes(const KvLayer& layer) { return BlockBytes(layer.dtype); }
+// A job whose segments are shared out.
+struct SplitJob {
+  Folds folds;
+  Folds parts;    // [segments of a round][job.count]
+  int64_t begin;  // the round's segments
+  int64_t end;
+  std::atomic<int64_t> left;  // of them, to be computed
+};
 
-std::byte* KvBlock(const KvLayer& layer, const KvSpan& span, int64_t block) {
-  return layer.arena + span.blocks[block] * layer.block_bytes;
+struct Job {
+  FoldJob fold;
+  SplitJob* split;  // null: one task does it all
+  int64_t cost;     // passes over a block of 64 and 64 dimensions, one more for converting it
+};
+
+// Segments [begin, end) of a job.
+struct Task {
+  const Job* job;
+  int64_t begin;
+  int64_t end;
+};
+
+struct Jobs {
+  Job* data;
+  int64_t count;
+  int64_t cost;
+  int64_t split_vectors;
+};
+
+int64_t JobsOf(const AttendOp& op, const KvSpan& span) {
+  const int64_t vectors = span.rows * op.HeadsPerKv();
+  return (vectors + kFoldVectors - 1) / kFoldVectors * op.layer.kv_heads;
 }
 
-// One KV head's keys [k_dim][kKvBlockTokens] and values [kKvBlockTokens][v_dim] of a block.
-std::byte* KeysOf(const KvLayer& layer, std::byte* block, int head) {
-  return block + layer.k_offset +
-         int64_t{head} * layer.k_dim * kKvBlockTokens * ElementBytes(layer);
-}
-std::byte* ValuesOf(const KvLayer& layer, std::byte* block, int head) {
-  return block + layer.v_offset +
-         int64_t{head} * layer.v_dim * kKvBlockTokens * ElementBytes(layer);
-}
-
-// One row's keys of one head into token `token`'s column of the block.
-void StoreKeys(const CpuContext& context, const KvLayer& layer, const float* keys, int64_t token,
-               std::byte* out) {
-  constexpr int kPiece = 64;
-  alignas(kAlignment) std::byte piece[kPiece * sizeof(float)];
-  const int64_t bytes = ElementBytes(layer);
-  for (int d = 0; d < layer.k_dim; d += kPiece) {
-    const int n = std::min(kPiece, layer.k_dim - d);
-    context.kernels->store_kv(layer.dtype, keys + d, n, piece);
-    for (int i = 0; i < n; ++i) {
-      std::byte* to = out + ((d + int64_t{i}) * kKvBlockTokens + token) * bytes;
-      std::copy_n(piece + i * bytes, bytes, to);
-    }
-  }
-}
-
-// The rows of a span that fall into its block `block`.
-void StoreBlock(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
-                const KvLayer& layer, const KvSpan& span, int64_t block) {
-  const int64_t begin = std::max(span.first_slot, block * kKvBlockTokens);
-  const int64_t end = std::min(span.first_slot + span.rows, (block + 1) * kKvBlockTokens);
-  std::byte* base = KvBlock(layer, span, block);
-  for (int64_t slot = begin; slot < end; ++slot) {
-    const int64_t row = span.first_row + slot - span.first_slot;
-    const int64_t token = slot % kKvBlockTokens;
-    for (int h = 0; h < layer.kv_heads; ++h) {
-      StoreKeys(context, layer, k.Row(row) + int64_t{h} * layer.k_dim, token,
-                KeysOf(layer, base, h));
-      context.kernels->store_kv(
-          layer.dtype, v.Row(row) + int64_t{h} * layer.v_dim, layer.v_dim,
-          ValuesOf(layer, base, h) + token * layer.v_dim * ElementBytes(layer));
-    }
-  }
-}
-
-// Blocks that a span writes: [first, first + count).
-struct BlockRange {
-  int64_t first = 0;
+Jobs MakeJobs(const AttendOp& op, absl::Span<const KvSpan> spans, Arena* arena) {
   int64_t count = 0;
-};
-BlockRange WrittenBlocks(const KvSpan& span) {
-  if (span.rows == 0) return {};
-  const int64_t first = span.first_slot / kKvBlockTokens;
-  return {first, (span.first_slot + span.rows - 1) / kKvBlockTokens - first + 1};
-}
-
-// One worker's memory.
-struct Scratch {
-  float* keys;           // [k_dim][kKvBlockTokens]
-  float* values;         // [kKvBlockTokens][v_dim] and 8 more
-  float* scores;         // [kAttendVectors][kKvBlockTokens]
-  float* folds;          // [kTaskVectors][fold_stride]
-  SoftmaxState* states;  // [kTaskVectors]
-};
-
-struct AttendOp {
-  const CpuContext& context;
-  ConstMatrixView q;
-  int heads;
-  float scale;
-  const KvLayer& layer;
-  MatrixView out;
-
-  int HeadsPerKv() const { return heads / layer.kv_heads; }
-  int64_t FoldStride() const { return RoundUp(layer.v_dim, 8); }
-};
-
-// Query vectors [first, first + count) of a span's rows, for one KV head.
-struct AttendTask {
-  const AttendOp& op;
-  const KvSpan& span;
-  int kv_head;
-  int64_t first;
-  int count;
-  Scratch scratch;
-
-  int64_t RowOf(int i) const { return (first + i) / op.HeadsPerKv(); }
-  int64_t HeadOf(int i) const {
-    return int64_t{kv_head} * op.HeadsPerKv() + (first + i) % op.HeadsPerKv();
-  }
-  const float* Query(int i) const {
-    return op.q.Row(span.first_row + RowOf(i)) + HeadOf(i) * op.layer.k_dim;
-  }
-  // The tokens of `segment` that vector i sees, relative to its first; empty: begin >= end.
-  SlotRange Visible(int i, int64_t segment) const {
-    const SlotRange slots = VisibleSlots(span, RowOf(i));
-    const int64_t base = segment * kKvBlockTokens;
-    return {std::max<int64_t>(0, slots.begin - base),
-            std::min<int64_t>(kKvBlockTokens, slots.end - base)};
-  }
-};
-
-// Adds a segment's values to the folds of vectors [i, i + n), whose shares are in the scores.
-void FoldVectors(const AttendTask& task, int i, int n, const SlotRange& visible,
-                 const float* scores) {
-  FoldTile tile;
-  tile.vectors = n;
-  tile.begin = static_cast<int>(visible.begin);
-  tile.end = static_cast<int>(visible.end);
-  tile.values = task.scratch.values;
-  tile.v_dim = task.op.layer.v_dim;
-  for (int r = 0; r < n; ++r) {
-    const SoftmaxState& state = task.scratch.states[i + r];
-    tile.shares[r] = scores + r * kKvBlockTokens;
-    tile.folds[r] = task.scratch.folds + (i + r) * task.op.FoldStride();
-    tile.keep[r] = state.keep;
-    tile.take[r] = state.take;
-  }
-  task.op.context.kernels->fold(tile);
-}
-
-// One segment, whose keys and values are in the scratch, for vectors [i, i + n), n <=
-// kAttendVectors.
-void AddSegment(const AttendTask& task, int64_t segment, int i, int n) {
-  const KernelTable& kernels = *task.op.context.kernels;
-  const float* queries[kAttendVectors];
-  float* scores[kAttendVectors];
-  SlotRange visible[kAttendVectors];
-  bool any = false;
-  bool same = true;
-  for (int r = 0; r < n; ++r) {
-    queries[r] = task.Query(i + r);
-    scores[r] = task.scratch.scores + r * kKvBlockTokens;
-    visible[r] = task.Visible(i + r, segment);
-    any = any || visible[r].begin < visible[r].end;
-    same = same && visible[r].begin == visible[0].begin && visible[r].end == visible[0].end;
-  }
-  if (!any) return;
-  kernels.score(queries, n, task.scratch.keys, task.op.layer.k_dim, scores);
-  for (int r = 0; r < n; ++r) {
-    if (visible[r].begin >= visible[r].end) continue;
-    kernels.segment_softmax(scores[r], static_cast<int>(visible[r].begin),
-                            static_cast<int>(visible[r].end), task.op.scale,
-                            &task.scratch.states[i + r]);
-    // Vectors that see different tokens fold apart: a token that one of them does not see must not
-    // reach it even as zero times its value, which may be anything.
-    if (!same) FoldVectors(task, i + r, 1, visible[r], scores[r]);
-  }
-  if (same) FoldVectors(task, i, n, visible[0], scores[0]);
-}
-
-void RunTask(const AttendTask& task) {
-  const AttendOp& op = task.op;
-  const KvLayer& layer = op.layer;
-  const KernelTable& kernels = *op.context.kernels;
-  std::fill_n(task.scratch.folds, task.count * op.FoldStride(), 0.0f);
-  const float lowest = -std::numeric_limits<float>::infinity();
-  std::fill_n(task.scratch.states, task.count, SoftmaxState{lowest, 0, 0, 0});
-
-  const int64_t begin = VisibleSlots(task.span, task.RowOf(0)).begin;
-  const int64_t end = VisibleSlots(task.span, task.RowOf(task.count - 1)).end;
-  for (int64_t segment = begin / kKvBlockTokens; segment * kKvBlockTokens < end; ++segment) {
-    std::byte* block = KvBlock(layer, task.span, segment);
-    kernels.load_kv(layer.dtype, KeysOf(layer, block, task.kv_head),
-                    int64_t{layer.k_dim} * kKvBlockTokens, task.scratch.keys);
-    kernels.load_kv(layer.dtype, ValuesOf(layer, block, task.kv_head),
-                    int64_t{layer.v_dim} * kKvBlockTokens, task.scratch.values);
-    for (int i = 0; i < task.count; i += kAttendVectors) {
-      AddSegment(task, segment, i, std::min(kAttendVectors, task.count - i));
+  for (const KvSpan& span : spans) count += JobsOf(op, span);
+  Jobs jobs = {arena->Allocate<Job>(count), 0, 0, 0};
+  const int together = op.context.kernels->attention.vectors;
+  const int64_t width = std::max(1, (op.layer.k_dim + op.layer.v_dim) / 128);
+  for (const KvSpan& span : spans) {
+    for (int64_t first = 0; first < span.rows * op.HeadsPerKv(); first += kFoldVectors) {
+      for (int head = 0; head < op.layer.kv_heads; ++head) {
+        Job& job = jobs.data[jobs.count++];
+        job.fold = MakeFoldJob(op, span, head, first);
+        job.split = nullptr;
+        const int passes = (job.fold.count + together - 1) / together;
+        job.cost = job.fold.blocks * (1 + passes) * width;
+        jobs.cost += job.cost;
+      }
     }
   }
+  return jobs;
+}
 
-  for (int i = 0; i < task.count; ++i) {
-    const float* fold = task.scratch.folds + i * op.FoldStride();
-    float* out = op.out.Row(task.span.first_row + task.RowOf(i)) + task.HeadOf(i) * layer.v_dim;
-    const float sum = task.scratch.states[i].sum;
-    for (int d = 0; d < layer.v_dim; ++d) out[d] = fold[d] / sum;
+// Jobs that would keep one thread at work while others have none left are split.
+void SplitLongJobs(const AttendOp& op, int64_t task_cost, Jobs* jobs, Arena* arena) {
+  if (op.context.pool->threads() == 1) return;
+  for (Job* job = jobs->data; job != jobs->data + jobs->count; ++job) {
+    if (job->cost <= 2 * task_cost || job->fold.end - job->fold.begin < 2) continue;
+    job->split = new (arena->Allocate<SplitJob>(1)) SplitJob;
+    job->split->folds = AllocateFolds(op, job->fold.count, arena);
+    ClearFolds(op, job->fold.count, job->split->folds);
+    jobs->split_vectors += job->fold.count;
   }
 }
 
-Scratch AllocateScratch(const KvLayer& layer, int64_t fold_stride, Arena* arena) {
-  const int64_t values = int64_t{layer.v_dim} * kKvBlockTokens;
-  Scratch scratch;
-  scratch.keys = arena->Allocate<float>(int64_t{layer.k_dim} * kKvBlockTokens);
-  scratch.values = arena->Allocate<float>(values + 8);
-  // A vector that straddles the last row reads these; its lanes past v_dim are never used.
-  std::fill_n(scratch.values + values, 8, 0.0f);
-  scratch.scores = arena->Allocate<float>(kAttendVectors * kKvBlockTokens);
-  scratch.folds = arena->Allocate<float>(kTaskVectors * fold_stride);
-  scratch.states = arena->Allocate<SoftmaxState>(kTaskVectors);
-  return scratch;
+void RunWhole(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch) {
+  ClearFolds(op, job.count, scratch.folds);
+  for (int64_t segment = job.begin; segment < job.end; ++segment) {
+    ComputeSegment(op, job, segment, scratch, scratch.segment);
+    MergeSegment(op, job.count, scratch.segment, scratch.folds);
+  }
+  FinishFolds(op, job, scratch.folds);
+}
+
+Folds PartOf(const AttendOp& op, const Job& job, int64_t segment) {
+  const int64_t at = (segment - job.split->begin) * job.fold.count;
+  return {job.split->parts.states + at, job.split->parts.sums + at * op.FoldStride()};
+}
+
+void RunTask(const AttendOp& op, const Task& task, const FoldScratch& scratch) {
+  const Job& job = *task.job;
+  SplitJob* split = job.split;
+  BeginJob(op, job.fold, scratch);
+  if (split == nullptr) return RunWhole(op, job.fold, scratch);
+  for (int64_t segment = task.begin; segment < task.end; ++segment) {
+    ComputeSegment(op, job.fold, segment, scratch, PartOf(op, job, segment));
+  }
+  const int64_t computed = task.end - task.begin;
+  if (split->left.fetch_sub(computed, std::memory_order_acq_rel) != computed) return;
+  for (int64_t segment = split->begin; segment < split->end; ++segment) {
+    MergeSegment(op, job.fold.count, PartOf(op, job, segment), split->folds);
+  }
+  if (split->end == job.fold.end) FinishFolds(op, job.fold, split->folds);
+}
+
+// A round's tasks: in the first, all jobs that are not split, and of each split one the segments
+// [round, round + 1) * round_segments, counted from its first.
+struct Rounds {
+  const AttendOp& op;
+  const Jobs& jobs;
+  int64_t task_cost;
+  int64_t round_segments;
+  Folds parts;  // of all split jobs in a round
+  Task* tasks;  // the round's
+
+  int64_t Plan(int64_t round) const {
+    int64_t count = 0;
+    int64_t used = 0;  // vectors of `parts`
+    // The last jobs of a span see most: they go first, so that no long one is left at the end.
+    for (const Job* job = jobs.data + jobs.count - 1; job >= jobs.data; --job) {
+      SplitJob* split = job->split;
+      if (split == nullptr) {
+        if (round == 0) tasks[count++] = {job, job->fold.begin, job->fold.end};
+        continue;
+      }
+      split->begin = std::min(job->fold.end, job->fold.begin + round * round_segments);
+      split->end = std::min(job->fold.end, split->begin + round_segments);
+      split->left.store(split->end - split->begin, std::memory_order_relaxed);
+      split->parts = {parts.states + used, parts.sums + used * op.FoldStride()};
+      used += (split->end - split->begin) * job->fold.count;
+      const int64_t segment_cost = job->cost / (job->fold.end - job->fold.begin) + 1;
+      const int64_t step = std::max<int64_t>(1, task_cost / segment_cost);
+      for (int64_t at = split->begin; at < split->end; at += step) {
+        tasks[count++] = {job, at, std::min(split->end, at + step)};
+      }
+    }
+    return count;
+  }
+};
+
+// An upper bound of the tasks of a round.
+int64_t MostTasks(const Jobs& jobs, int64_t task_cost) {
+  return jobs.count * 2 + 2 * jobs.cost / task_cost;
 }
 
 }  // namespace
 
-void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
-                 const KvLayer& layer, absl::Span<const KvSpan> spans) {
-  int64_t tasks = 0;
-  for (const KvSpan& span : spans) tasks += WrittenBlocks(span).count;
-  context.pool->ParallelFor(tasks, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t task = begin; task < end; ++task) {
-      int64_t at = task;
-      const KvSpan* span = spans.data();
-      for (; at >= WrittenBlocks(*span).count; ++span) at -= WrittenBlocks(*span).count;
-      StoreBlock(context, k, v, layer, *span, WrittenBlocks(*span).first + at);
-    }
-  });
-}
-
 void AttendRows(const CpuContext& context, ConstMatrixView q, int heads, float scale,
-                const KvLayer& layer, absl::Span<const KvSpan> spans, MatrixView out,
+                const KvLayer& layer, absl::Span<const KvSpan> spans, const ActivationBuffer& out,
                 Arena* arena) {
-  const AttendOp op{context, q, heads, scale, layer, out};
-  const size_t mark = arena->used();
-  int64_t* ends = arena->Allocate<int64_t>(spans.size());  // tasks of spans up to and with each
-  int64_t tasks = 0;
   int64_t covered = 0;
-  for (size_t s = 0; s < spans.size(); ++s) {
-    const int64_t vectors = spans[s].rows * op.HeadsPerKv();
-    tasks += (vectors + kTaskVectors - 1) / kTaskVectors * layer.kv_heads;
-    ends[s] = tasks;
-    covered += spans[s].rows;
-  }
+  for (const KvSpan& span : spans) covered += span.rows;
+  const bool quantises =
+      out.quants != nullptr && layer.v_dim % kQuantBlock == 0 && covered == q.rows;
+  const AttendOp op{context, q, heads, scale, layer, out, quantises};
   if (covered < q.rows) {
-    for (int64_t i = 0; i < out.rows; ++i) std::fill_n(out.Row(i), out.cols, 0.0f);
+    for (int64_t i = 0; i < q.rows; ++i) std::fill_n(out.values.Row(i), out.values.cols, 0.0f);
   }
+  const size_t mark = arena->used();
   const int threads = context.pool->threads();
-  Scratch* scratch = arena->Allocate<Scratch>(threads);
-  for (int t = 0; t < threads; ++t) {
-    scratch[t] = AllocateScratch(layer, op.FoldStride(), arena);
+  Jobs jobs = MakeJobs(op, spans, arena);
+  const int64_t task_cost = std::max<int64_t>(1, jobs.cost / (kTasksPerThread * threads));
+  SplitLongJobs(op, task_cost, &jobs, arena);
+
+  FoldScratch* scratch = arena->Allocate<FoldScratch>(threads);
+  for (int t = 0; t < threads; ++t) scratch[t] = AllocateFoldScratch(op, arena);
+  const int64_t capacity = kAttendPartsPerThread * threads;
+  const bool splits = jobs.split_vectors > 0;
+  const Rounds rounds = {op,
+                         jobs,
+                         task_cost,
+                         splits ? capacity / jobs.split_vectors : 0,
+                         AllocateFolds(op, splits ? capacity : 0, arena),
+                         arena->Allocate<Task>(MostTasks(jobs, task_cost))};
+  int64_t longest = 0;  // of the split jobs, in segments
+  for (const Job* job = jobs.data; job != jobs.data + jobs.count; ++job) {
+    if (job->split != nullptr) longest = std::max(longest, job->fold.end - job->fold.begin);
   }
-  context.pool->ParallelFor(tasks, 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t task = begin; task < end; ++task) {
-      const size_t s = std::upper_bound(ends, ends + spans.size(), task) - ends;
-      const int64_t at = task - (s == 0 ? 0 : ends[s - 1]);
-      const int64_t first = at / layer.kv_heads * kTaskVectors;
-      const int64_t vectors = spans[s].rows * op.HeadsPerKv();
-      RunTask({op, spans[s], static_cast<int>(at % layer.kv_heads), first,
-               static_cast<int>(std::min<int64_t>(kTaskVectors, vectors - first)),
-               scratch[worker]});
-    }
-  });
+  int64_t round = 0;
+  do {
+    const int64_t tasks = rounds.Plan(round);
+    const int64_t grain = jobs.cost <= kLeastShared ? std::max<int64_t>(1, tasks) : 1;
+    context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t at = begin; at < end; ++at) RunTask(op, rounds.tasks[at], scratch[worker]);
+    });
+    ++round;
+  } while (round * rounds.round_segments < longest);
   arena->ResetTo(mark);
+  if (!quantises) QuantizeRows(context, out.values, out);
 }
 
 }  // namespace tidepool::kernels

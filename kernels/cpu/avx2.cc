@@ -88,6 +88,31 @@ struct Avx2Vector {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
   }
 
+  // The same where x <= 0 or NaN: 2^n is normal, and so is its product with p.
+  static F ExpBelowZero(F x) {
+    const F low = Set(kExpMin);
+    const F shift = Set(kRoundingShift);
+    const F clamped = _mm256_max_ps(low, x);  // a NaN stays
+    const F shifted = Add(Mul(clamped, Set(kExpLog2E)), shift);
+    const F n = Sub(shifted, shift);
+    const F r =
+        _mm256_fnmadd_ps(n, Set(kExpLn2Low), _mm256_fnmadd_ps(n, Set(kExpLn2High), clamped));
+    F p = Fma(Set(kExpC5), r, Set(kExpC4));
+    p = Fma(p, r, Set(kExpC3));
+    p = Fma(p, r, Set(kExpC2));
+    p = Fma(p, r, Set(kExpC1));
+    p = Fma(p, r, Set(kExpC0));
+    p = Add(Fma(p, Mul(r, r), r), Set(1.0f));
+    // The low bits of `shifted` are n; all others fall out.
+    const F power = PowerOfTwo(_mm256_castps_si256(shifted));
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, low, _CMP_LT_OQ), Mul(p, power));
+  }
+
+  static F LoadI8(const int8_t* x) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  }
+
   // Four pairs (a, b): even lanes a cos - b sin, odd lanes b cos + a sin.
   static void RotatePairs(float* x, const float* cos, const float* sin) {
     const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);

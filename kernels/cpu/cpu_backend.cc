@@ -128,8 +128,7 @@ class CpuBackend final : public KernelBackend {
     CheckAttend(q, heads, layer, spans);
     const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
                                                        precision(), ActivationParts::kAll, arena);
-    AttendRows(context_, q, heads, scale, layer, spans, result.values, arena);
-    QuantizeRows(context_, result.values, result);
+    AttendRows(context_, q, heads, scale, layer, spans, result, arena);
     return result.View();
   }
 

@@ -4,14 +4,16 @@
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
 // Max(a, b) = a > b ? a : b, MaxLanes, SumLanes (the tree of ops.h), Exp (math.h's), LoadF16,
-// LoadBf16, StoreF16, StoreBf16, RotatePairs, and UnpackQuants(dtype, panel, b, out), which writes
-// block b of a quantised panel as [32][8] floats: exactly GGUF's dequantisation.
+// LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b, out), which writes
+// block b of a quantised panel as [32][8] floats, exactly GGUF's dequantisation, and what
+// attention_inner.h names.
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/attention_inner.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/math.h"
 #include "kernels/panel.h"
@@ -156,143 +158,6 @@ struct Inner {
     }
   }
 
-  static void LoadKv(DType dtype, const std::byte* source, int64_t n, float* out) {
-    const float* floats = reinterpret_cast<const float*>(source);
-    const uint16_t* halves = reinterpret_cast<const uint16_t*>(source);
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      V::Store(out + i, dtype == DType::kF32   ? V::Load(floats + i)
-                        : dtype == DType::kF16 ? V::LoadF16(halves + i)
-                                               : V::LoadBf16(halves + i));
-    }
-    for (; i < n; ++i) {
-      out[i] = dtype == DType::kF32   ? floats[i]
-               : dtype == DType::kF16 ? F16ToF32(halves[i])
-                                      : BF16ToF32(halves[i]);
-    }
-  }
-
-  static void StoreKv(DType dtype, const float* source, int64_t n, std::byte* out) {
-    float* floats = reinterpret_cast<float*>(out);
-    uint16_t* halves = reinterpret_cast<uint16_t*>(out);
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      const F v = V::Load(source + i);
-      if (dtype == DType::kF32) {
-        V::Store(floats + i, v);
-      } else if (dtype == DType::kF16) {
-        V::StoreF16(halves + i, v);
-      } else {
-        V::StoreBf16(halves + i, v);
-      }
-    }
-    for (; i < n; ++i) {
-      if (dtype == DType::kF32) {
-        floats[i] = source[i];
-      } else {
-        halves[i] = dtype == DType::kF16 ? F32ToF16(source[i]) : F32ToBF16(source[i]);
-      }
-    }
-  }
-
-  template <int R>
-  static void ScoreRows(const float* const* q, const float* keys, int k_dim, float* const* scores) {
-    constexpr int kVectors = kKvBlockTokens / kLanes;
-    F sums[R][kVectors];
-    for (int r = 0; r < R; ++r) {
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = V::Set(0.0f);
-    }
-    for (int d = 0; d < k_dim; ++d) {
-      const float* key = keys + int64_t{d} * kKvBlockTokens;
-      F query[R];
-      for (int r = 0; r < R; ++r) query[r] = V::Set(q[r][d]);
-      for (int v = 0; v < kVectors; ++v) {
-        const F k = V::Load(key + v * kLanes);
-        for (int r = 0; r < R; ++r) sums[r][v] = V::Fma(query[r], k, sums[r][v]);
-      }
-    }
-    for (int r = 0; r < R; ++r) {
-      for (int v = 0; v < kVectors; ++v) V::Store(scores[r] + v * kLanes, sums[r][v]);
-    }
-  }
-
-  static void Score(const float* const* q, int vectors, const float* keys, int k_dim,
-                    float* const* scores) {
-    static_assert(kAttendVectors == 3);
-    if (vectors == 1) return ScoreRows<1>(q, keys, k_dim, scores);
-    if (vectors == 2) return ScoreRows<2>(q, keys, k_dim, scores);
-    ScoreRows<3>(q, keys, k_dim, scores);
-  }
-
-  static void SegmentSoftmax(float* scores, int begin, int end, float scale, SoftmaxState* state) {
-    constexpr int kVectors = kKvBlockTokens / kLanes;
-    // exp(-infinity - max) is exactly zero; a negative scale could turn it round, so it goes in
-    // after.
-    F v[kVectors];
-    for (int i = 0; i < kVectors; ++i) v[i] = V::Mul(V::Load(scores + i * kLanes), V::Set(scale));
-    if (begin > 0 || end < kKvBlockTokens) {
-      for (int i = 0; i < kVectors; ++i) V::Store(scores + i * kLanes, v[i]);
-      for (int t = 0; t < begin; ++t) scores[t] = -__builtin_inff();
-      for (int t = end; t < kKvBlockTokens; ++t) scores[t] = -__builtin_inff();
-      for (int i = 0; i < kVectors; ++i) v[i] = V::Load(scores + i * kLanes);
-    }
-    F largest = V::Set(-__builtin_inff());
-    for (int i = 0; i < kVectors; ++i) largest = V::Max(v[i], largest);
-    const float max = V::MaxLanes(largest);
-    F total = V::Set(0.0f);
-    for (int i = 0; i < kVectors; ++i) {
-      const F share = V::Exp(V::Sub(v[i], V::Set(max)));
-      V::Store(scores + i * kLanes, share);
-      total = V::Add(total, share);
-    }
-    const float joint = max > state->max ? max : state->max;
-    float factors[kLanes] = {state->max - joint, max - joint, 0, 0, 0, 0, 0, 0};
-    V::Store(factors, V::Exp(V::Load(factors)));
-    state->keep = factors[0];
-    state->take = factors[1];
-    state->sum = __builtin_fmaf(V::SumLanes(total), factors[1], state->sum * factors[0]);
-    state->max = joint;
-  }
-
-  // N vectors of v_dim, from `at` on, for R query vectors.
-  template <int R, int N>
-  static void FoldColumns(const FoldTile& tile, int at) {
-    F sums[R][N];
-    for (int r = 0; r < R; ++r) {
-      for (int n = 0; n < N; ++n) sums[r][n] = V::Set(0.0f);
-    }
-    for (int t = tile.begin; t < tile.end; ++t) {
-      const float* value = tile.values + int64_t{t} * tile.v_dim + at;
-      F share[R];
-      for (int r = 0; r < R; ++r) share[r] = V::Set(tile.shares[r][t]);
-      for (int n = 0; n < N; ++n) {
-        const F v = V::Load(value + n * kLanes);
-        for (int r = 0; r < R; ++r) sums[r][n] = V::Fma(share[r], v, sums[r][n]);
-      }
-    }
-    for (int r = 0; r < R; ++r) {
-      const F keep = V::Set(tile.keep[r]);
-      const F take = V::Set(tile.take[r]);
-      for (int n = 0; n < N; ++n) {
-        float* fold = tile.folds[r] + at + n * kLanes;
-        V::Store(fold, V::Fma(sums[r][n], take, V::Mul(V::Load(fold), keep)));
-      }
-    }
-  }
-
-  template <int R>
-  static void FoldRows(const FoldTile& tile) {
-    int at = 0;
-    for (; at + 4 * kLanes <= tile.v_dim; at += 4 * kLanes) FoldColumns<R, 4>(tile, at);
-    for (; at < tile.v_dim; at += kLanes) FoldColumns<R, 1>(tile, at);
-  }
-
-  static void Fold(const FoldTile& tile) {
-    if (tile.vectors == 1) return FoldRows<1>(tile);
-    if (tile.vectors == 2) return FoldRows<2>(tile);
-    FoldRows<3>(tile);
-  }
-
   // Column `k` of a panel of float type.
   template <DType kType>
   static F LoadColumn(const std::byte* panel, int64_t k) {
@@ -402,11 +267,7 @@ struct Inner {
         .add_scaled = AddScaled,
         .softmax = Softmax,
         .rope = Rope,
-        .load_kv = LoadKv,
-        .store_kv = StoreKv,
-        .score = Score,
-        .segment_softmax = SegmentSoftmax,
-        .fold = Fold,
+        .attention = AttentionInner<V>::template Kernels<3>(),
     };
   }
 };

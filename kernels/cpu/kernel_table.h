@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/attention_kernels.h"
 
 namespace tidepool::kernels {
 
@@ -16,9 +17,6 @@ namespace tidepool::kernels {
 inline constexpr int kTileRows = 24;
 inline constexpr int kTilePanels = 4;
 inline constexpr int kTileCols = kTilePanels * kPanelRows;
-
-// Query vectors that share one pass over a KV segment's keys, and over its values.
-inline constexpr int kAttendVectors = 3;
 
 struct Tile {
   DType dtype = DType::kF32;
@@ -33,29 +31,6 @@ struct Tile {
   const float* sums[kTileRows];
   const int16_t* half_sums[kTileRows];
   float* out = nullptr;  // [rows][kTileCols]
-};
-
-// One segment's part in the fold of `vectors` query vectors that see the same tokens [begin, end).
-struct FoldTile {
-  int vectors = 0;
-  int begin = 0;
-  int end = 0;
-  const float* values = nullptr;  // [kKvBlockTokens][v_dim], with 8 floats readable past the end
-  int v_dim = 0;
-  const float* shares[kAttendVectors];  // [kKvBlockTokens]
-  float* folds[kAttendVectors];         // [v_dim rounded up to 8]
-  float keep[kAttendVectors];           // fold = fold * keep + (segment's sum) * take
-  float take[kAttendVectors];
-};
-
-// A query vector's online softmax: the largest score so far and the sum of exp(score - max). Adding
-// a segment to it also says how to add the segment's values: fold = fold * keep + (their sum) *
-// take.
-struct SoftmaxState {
-  float max;
-  float sum;
-  float keep;
-  float take;
 };
 
 struct KernelTable {
@@ -81,16 +56,7 @@ struct KernelTable {
   // Rotates `pairs` pairs at the start of each of `heads` heads.
   void (*rope)(float* row, int heads, int head_dim, int pairs, RopeStyle style, const float* cos,
                const float* sin);
-  // n elements of type F32, F16 or BF16 to float32, and back (to nearest even).
-  void (*load_kv)(DType dtype, const std::byte* source, int64_t n, float* out);
-  void (*store_kv)(DType dtype, const float* source, int64_t n, std::byte* out);
-  // scores[v][t] = chain over d of q[v][d] * keys[d][t], for all kKvBlockTokens tokens.
-  void (*score)(const float* const* q, int vectors, const float* keys, int k_dim,
-                float* const* scores);
-  // Turns the scores of tokens [begin, end) into exp(score * scale - segment's max), the others
-  // into zero, and adds that segment to `state`. Requires: begin < end.
-  void (*segment_softmax)(float* scores, int begin, int end, float scale, SoftmaxState* state);
-  void (*fold)(const FoldTile& tile);
+  AttentionKernels attention;
 };
 
 const KernelTable& PortableKernels();

@@ -63,6 +63,10 @@ struct PortableVector {
   static F Exp(const F& a) {
     return Each([&](int i) { return kernels::Exp(a.lane[i]); });
   }
+  static F ExpBelowZero(const F& a) { return Exp(a); }
+  static F LoadI8(const int8_t* x) {
+    return Each([&](int i) { return static_cast<float>(x[i]); });
+  }
   static F LoadF16(const uint16_t* x) {
     return Each([&](int i) { return F16ToF32(x[i]); });
   }

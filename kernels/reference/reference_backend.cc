@@ -77,42 +77,89 @@ double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) 
   return sum;
 }
 
-float LoadKv(const std::byte* data, int64_t index, DType dtype) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, data + 4 * index, 4);
-    return value;
-  }
-  uint16_t half;
-  std::memcpy(&half, data + 2 * index, 2);
-  return dtype == DType::kF16 ? F16ToF32(half) : BF16ToF32(half);
-}
-
-void StoreKvElement(float value, std::byte* data, int64_t index, DType dtype) {
-  if (dtype == DType::kF32) {
-    std::memcpy(data + 4 * index, &value, 4);
-    return;
-  }
-  const uint16_t half = dtype == DType::kF16 ? F32ToF16(value) : F32ToBF16(value);
-  std::memcpy(data + 2 * index, &half, 2);
-}
-
-// Places of a slot's elements: the block's base and the index of element d from there.
+// One token's keys or values of one head: the places of its elements, in order.
 struct KvPlace {
-  KvPlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int kv_head)
-      : block(layer.arena + span.blocks[slot / kKvBlockTokens] * layer.block_bytes),
-        token(slot % kKvBlockTokens),
-        head(kv_head) {}
-  int64_t KeyIndex(const KvLayer& layer, int d) const {
-    return (int64_t{head} * layer.k_dim + d) * kKvBlockTokens + token;
+  // `base`: the head's elements in the block; they are `stride` apart.
+  KvPlace(DType type, std::byte* base, int dims, int64_t at, int64_t step)
+      : dtype(type), dim(dims), first(at), stride(step), scales(base), elements(base) {
+    if (dtype == DType::kQ8_0) elements += sizeof(uint16_t) * dim * kKvBlockTokens / kQuantBlock;
   }
-  int64_t ValueIndex(const KvLayer& layer, int d) const {
-    return (int64_t{head} * kKvBlockTokens + token) * layer.v_dim + d;
+
+  int64_t Index(int d) const { return first + d * stride; }
+  // Scales have the elements' order, with one dimension for 32.
+  std::byte* Scale(int d) const {
+    const int64_t at =
+        stride == 1 ? first / kQuantBlock + d / kQuantBlock : first + d / kQuantBlock * stride;
+    return scales + sizeof(uint16_t) * at;
   }
-  std::byte* block;
-  int64_t token;
-  int head;
+
+  float Load(int d) const {
+    if (dtype == DType::kF32) {
+      float value;
+      std::memcpy(&value, elements + 4 * Index(d), 4);
+      return value;
+    }
+    uint16_t half;
+    std::memcpy(&half, dtype == DType::kQ8_0 ? Scale(d) : elements + 2 * Index(d), 2);
+    if (dtype == DType::kBF16) return BF16ToF32(half);
+    if (dtype == DType::kF16) return F16ToF32(half);
+    return F16ToF32(half) * static_cast<float>(static_cast<int8_t>(elements[Index(d)]));
+  }
+
+  void Store(const float* values) const {
+    if (dtype == DType::kQ8_0) return StoreQuants(values);
+    for (int d = 0; d < dim; ++d) {
+      if (dtype == DType::kF32) {
+        std::memcpy(elements + 4 * Index(d), &values[d], 4);
+        continue;
+      }
+      const uint16_t half = dtype == DType::kF16 ? F32ToF16(values[d]) : F32ToBF16(values[d]);
+      std::memcpy(elements + 2 * Index(d), &half, 2);
+    }
+  }
+
+  void StoreQuants(const float* values) const {
+    std::vector<int8_t> quants(dim);
+    std::vector<float> floats(dim / kQuantBlock);
+    std::vector<float> sums(dim / kQuantBlock);
+    std::vector<int32_t> quant_sums(dim / kQuantBlock);
+    ActivationBuffer out;
+    out.values.cols = dim;
+    out.quants = quants.data();
+    out.scales = floats.data();
+    out.sums = sums.data();
+    out.quant_sums = quant_sums.data();
+    for (int b = 0; b < dim / kQuantBlock; ++b) QuantizeBlock(values + b * kQuantBlock, b, out, 0);
+    for (int d = 0; d < dim; ++d) {
+      elements[Index(d)] = static_cast<std::byte>(quants[d]);
+      const uint16_t scale = F32ToF16(floats[d / kQuantBlock]);
+      std::memcpy(Scale(d), &scale, 2);
+    }
+  }
+
+  DType dtype;
+  int dim;
+  int64_t first;
+  int64_t stride;
+  std::byte* scales;
+  std::byte* elements;
 };
+
+std::byte* BlockOf(const KvLayer& layer, const KvSpan& span, int64_t slot) {
+  return layer.arena + span.blocks[slot / kKvBlockTokens] * layer.block_bytes;
+}
+
+KvPlace KeyPlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int head) {
+  std::byte* base = BlockOf(layer, span, slot) + layer.k_offset;
+  return KvPlace(layer.dtype, base + head * KvHeadBytes(layer.dtype, layer.k_dim), layer.k_dim,
+                 slot % kKvBlockTokens, kKvBlockTokens);
+}
+
+KvPlace ValuePlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int head) {
+  std::byte* base = BlockOf(layer, span, slot) + layer.v_offset;
+  return KvPlace(layer.dtype, base + head * KvHeadBytes(layer.dtype, layer.v_dim), layer.v_dim,
+                 slot % kKvBlockTokens * layer.v_dim, 1);
+}
 
 class ReferenceBackend final : public KernelBackend {
  public:
@@ -231,17 +278,10 @@ class ReferenceBackend final : public KernelBackend {
     for (const KvSpan& span : spans) {
       for (int64_t i = 0; i < span.rows; ++i) {
         for (int h = 0; h < layer.kv_heads; ++h) {
-          const KvPlace place(layer, span, span.first_slot + i, h);
-          const float* key = k.Row(span.first_row + i) + int64_t{h} * layer.k_dim;
-          const float* value = v.Row(span.first_row + i) + int64_t{h} * layer.v_dim;
-          for (int d = 0; d < layer.k_dim; ++d) {
-            StoreKvElement(key[d], place.block + layer.k_offset, place.KeyIndex(layer, d),
-                           layer.dtype);
-          }
-          for (int d = 0; d < layer.v_dim; ++d) {
-            StoreKvElement(value[d], place.block + layer.v_offset, place.ValueIndex(layer, d),
-                           layer.dtype);
-          }
+          const int64_t slot = span.first_slot + i;
+          const int64_t row = span.first_row + i;
+          KeyPlace(layer, span, slot, h).Store(k.Row(row) + int64_t{h} * layer.k_dim);
+          ValuePlace(layer, span, slot, h).Store(v.Row(row) + int64_t{h} * layer.v_dim);
         }
       }
     }
@@ -324,12 +364,9 @@ class ReferenceBackend final : public KernelBackend {
                          const KvSpan& span, SlotRange visible, float* out) {
     std::vector<double> scores;
     for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
-      const KvPlace place(layer, span, slot, kv_head);
+      const KvPlace key = KeyPlace(layer, span, slot, kv_head);
       double score = 0;
-      for (int d = 0; d < layer.k_dim; ++d) {
-        score += static_cast<double>(q[d]) *
-                 LoadKv(place.block + layer.k_offset, place.KeyIndex(layer, d), layer.dtype);
-      }
+      for (int d = 0; d < layer.k_dim; ++d) score += static_cast<double>(q[d]) * key.Load(d);
       scores.push_back(score * scale);
     }
     const double max = *std::max_element(scores.begin(), scores.end());
@@ -338,9 +375,7 @@ class ReferenceBackend final : public KernelBackend {
     for (int d = 0; d < layer.v_dim; ++d) {
       double sum = 0;
       for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
-        const KvPlace place(layer, span, slot, kv_head);
-        sum += scores[slot - visible.begin] *
-               LoadKv(place.block + layer.v_offset, place.ValueIndex(layer, d), layer.dtype);
+        sum += scores[slot - visible.begin] * ValuePlace(layer, span, slot, kv_head).Load(d);
       }
       out[d] = static_cast<float>(sum / total);
     }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -97,18 +98,15 @@ absl::Status SetKvMemory(absl::string_view value, Config* config) {
 }
 
 absl::Status SetKvType(absl::string_view value, Config* config) {
-  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
-    if (value == kernels::DTypeName(type) || value == (type == DType::kF32   ? "f32"
-                                                       : type == DType::kF16 ? "f16"
-                                                                             : "bf16")) {
+  const std::pair<absl::string_view, DType> types[] = {
+      {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0}};
+  for (const auto& [name, type] : types) {
+    if (absl::EqualsIgnoreCase(value, name)) {
       config->kv_type = type;
       return absl::OkStatus();
     }
   }
-  if (value == "q8_0") {
-    return absl::UnimplementedError("q8_0 is not available yet; take f32, f16 or bf16");
-  }
-  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not f32, f16 or bf16"));
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not f32, f16, bf16 or q8_0"));
 }
 
 absl::Status SetExact(absl::string_view value, Config* config) {
@@ -289,7 +287,7 @@ constexpr FlagSpec kFlags[] = {
     {"kv-memory", 0, kModel, "SIZE", "1GiB", "memory for the KV cache of all sequences", kEngine,
      kValue, SetKvMemory},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
-     "element type of the KV cache: f32, f16, bf16", kRunning, kValue, SetKvType},
+     "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
     {"exact", 0, kModel, "", "off", "float32 activations, accumulation and KV: the slow truth",
      kRunning, kSwitch, SetExact},
     {"isa", 0, kModel, "ISA", "auto",

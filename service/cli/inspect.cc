@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +15,7 @@
 #include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
+#include "kernels/backend.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/commands.h"
 #include "service/cli/machine.h"
@@ -88,18 +90,30 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["shared_expert_width"] = config.moe.shared_width;
 }
 
-// KV bytes of one token, at `element_bytes` each.
-int64_t KvBytesPerToken(const engine::ModelConfig& config, int64_t element_bytes) {
-  int64_t elements = 0;
+// KV bytes of one token.
+int64_t KvBytesPerToken(const engine::ModelConfig& config, kernels::DType dtype) {
+  int64_t bytes = 0;
   for (const engine::LayerConfig& layer : config.layers) {
-    elements += int64_t{2} * layer.kv_heads * config.head_dim;
+    bytes += int64_t{2} * layer.kv_heads * kernels::KvHeadBytes(dtype, config.head_dim) /
+             kernels::kKvBlockTokens;
   }
-  return elements * element_bytes;
+  return bytes;
+}
+
+// By each type that --kv-type takes.
+Json KvBytesByType(const engine::ModelConfig& config) {
+  using kernels::DType;
+  Json json;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+    if (!kernels::IsKvType(dtype, config.head_dim)) continue;
+    json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] = KvBytesPerToken(config, dtype);
+  }
+  return json;
 }
 
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   const int64_t available = AvailableMemoryBytes();
-  const int64_t f16 = KvBytesPerToken(config, 2);
+  const int64_t f16 = KvBytesPerToken(config, kernels::DType::kF16);
   const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
   const int64_t need = totals.resident_bytes + (int64_t{1} << 30);
   Json json;
@@ -111,7 +125,7 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
                     [](const engine::LayerConfig& l) { return l.ffn == engine::FfnKind::kMoe; });
   const int64_t experts = moe_layers * config.moe.experts;
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
-  json["kv_bytes_per_token"] = {{"f16", f16}, {"f32", f16 * 2}};
+  json["kv_bytes_per_token"] = KvBytesByType(config);
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
   json["full_context_kv_bytes_f16"] = f16 * config.context_length;
   json["available_bytes"] = available;
@@ -171,9 +185,11 @@ std::string MemoryText(const Json& json) {
     absl::StrAppendFormat(&text, "    of them experts %s, %s each\n", Bytes(memory["expert_bytes"]),
                           Bytes(memory["bytes_per_expert"]));
   }
-  absl::StrAppendFormat(&text, "  KV of one token   %s in f16, %s in f32\n",
-                        Bytes(memory["kv_bytes_per_token"]["f16"]),
-                        Bytes(memory["kv_bytes_per_token"]["f32"]));
+  std::vector<std::string> kinds;
+  for (const auto& [type, bytes] : memory["kv_bytes_per_token"].items()) {
+    kinds.push_back(absl::StrCat(Bytes(bytes), " in ", type));
+  }
+  absl::StrAppendFormat(&text, "  KV of one token   %s\n", absl::StrJoin(kinds, ", "));
   absl::StrAppendFormat(&text, "  1 GiB of f16 KV   %d tokens\n",
                         memory["kv_tokens_per_gib_f16"].get<int64_t>());
   absl::StrAppendFormat(&text, "  KV of the whole context in f16: %s\n",

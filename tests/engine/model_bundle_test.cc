@@ -68,6 +68,17 @@ TEST(ModelBundleTest, NumericsIdNamesWhatChangesBitsAlone) {
   EXPECT_NE(exact, f32);
 }
 
+// The tiny qwen3moe has heads of 32 dimensions, the tiny llama of 8.
+TEST(ModelBundleTest, QuantisedKvNeedsWholeBlocks) {
+  const auto bundle = MustLoad(kModel, {.kv_dtype = DType::kQ8_0});
+  EXPECT_EQ(bundle->model->kv_specs()[0].dtype, DType::kQ8_0);
+  const std::string path = "tests/golden/tiny/llama_f32.gguf";
+  const absl::Status status = LoadModel(path, {.kv_dtype = DType::kQ8_0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "a multiple of 32 dimensions")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), path)) << status;
+}
+
 TEST(ModelBundleTest, DigestsTellFilesApart) {
   EXPECT_NE(MustLoad(kModel, {})->digest,
             MustLoad("tests/golden/tiny/qwen3moe_f32.gguf", {})->digest);
@@ -90,7 +101,7 @@ void ExpectError(const std::string& path, const LoadOptions& options, absl::Stat
 TEST(ModelBundleTest, BadOptionsAreNamed) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   ExpectError(kModel, {.threads = -1}, invalid, "threads is -1");
-  ExpectError(kModel, {.kv_dtype = DType::kQ8_0}, invalid, "the KV type is Q8_0");
+  ExpectError(kModel, {.kv_dtype = DType::kQ4_0}, invalid, "the KV type is Q4_0");
   ExpectError(kModel, {.precision = Precision::kExact, .kv_dtype = DType::kF16}, invalid,
               "the KV type is F16, expected F32 in exact mode");
 }

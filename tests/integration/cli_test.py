@@ -66,7 +66,7 @@ class CommandLineTest(CommandTest):
         for arguments in (["serve", *MODEL, "--http", "127.0.0.1:0"],
                           ["serve", *MODEL, "--expert-memory", "2GiB"],
                           ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
-                          ["serve", *MODEL, "--kv-type", "q8_0"], ["pack", *MODEL],
+                          ["pack", *MODEL],
                           ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):
             self.refuse(*arguments, named="not available yet")
 

@@ -119,8 +119,8 @@ TEST(CpuBackendTest, KvConversionIsTheScalarOne) {
       std::vector<uint16_t> halves(n);
       std::vector<float> back(n);
       std::byte* bytes = reinterpret_cast<std::byte*>(halves.data());
-      table->store_kv(dtype, x.data(), n, bytes);
-      table->load_kv(dtype, bytes, n, back.data());
+      table->attention.store(dtype, x.data(), n, bytes);
+      table->attention.load(dtype, bytes, n, back.data());
       for (int64_t i = 0; i < n; ++i) {
         const bool f16 = dtype == DType::kF16;
         if (std::isnan(x[i])) {

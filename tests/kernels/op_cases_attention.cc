@@ -43,7 +43,9 @@ class AttentionFixture {
   OpResult Attend(KernelBackend& backend) const {
     Memory memory(*this);
     memory.Store(backend);
-    Arena arena(4 << 20);
+    Arena arena(AttendBytes(rows_, static_cast<int64_t>(memory.spans.size()), heads_.heads,
+                            memory.layer, backend.threads()) +
+                2 * kAlignment);
     Spoil(&arena);
     return ResultOf(backend.Attend({queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
                                    heads_.heads, Scale(), memory.layer, memory.spans, &arena),
@@ -64,15 +66,15 @@ class AttentionFixture {
   // twice (the maximum has it too), into a relative error of the share, beside exp's own 2 ulp and
   // the merges' 4 roundings per segment. Shares that are off by a relative error d, normalised,
   // move a mean of values below 1 by at most 2 d; the chain over the tokens of a segment adds
-  // kKvBlockTokens roundings.
+  // kKvSegmentTokens roundings.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {
-      segments = std::max(segments, (shape.first_slot + shape.rows) / kKvBlockTokens + 1);
+      segments = std::max(segments, (shape.first_slot + shape.rows) / kKvSegmentTokens + 1);
     }
     const double score = (heads_.k_dim + 2) * kRoundoff * heads_.k_dim * Scale();
     const double share = 2 * score + (4 + 4.0 * segments + 2 * heads_.k_dim * Scale()) * kRoundoff;
-    return 2 * share + (kKvBlockTokens + 4) * kRoundoff;
+    return 2 * share + (kKvSegmentTokens + 4) * kRoundoff;
   }
 
  private:
@@ -84,11 +86,9 @@ class AttentionFixture {
       layer.kv_heads = f.heads_.kv_heads;
       layer.k_dim = f.heads_.k_dim;
       layer.v_dim = f.heads_.v_dim;
-      const size_t element = BlockBytes(f.dtype_);
       layer.k_offset = 64;
-      layer.v_offset = 64 + element * kKvBlockTokens * layer.kv_heads * layer.k_dim;
-      layer.block_bytes =
-          layer.v_offset + element * kKvBlockTokens * layer.kv_heads * layer.v_dim + 64;
+      layer.v_offset = 64 + layer.kv_heads * KvHeadBytes(f.dtype_, layer.k_dim);
+      layer.block_bytes = layer.v_offset + layer.kv_heads * KvHeadBytes(f.dtype_, layer.v_dim) + 64;
       int32_t total = 0;
       for (const SpanShape& shape : f.shapes_) {
         tables.emplace_back((shape.first_slot + shape.rows) / kKvBlockTokens + 2);
@@ -164,21 +164,31 @@ void AddCase(DType dtype, const Heads& heads, const std::vector<SpanShape>& shap
 
 void AddAttentionCases(Precision, std::vector<OpCase>* cases) {
   const Heads kSmol = {9, 3, 64, 64};
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
     AddCase(dtype, kSmol, {{0, 1}}, "first token", cases);
-    AddCase(dtype, kSmol, {{77, 1}, {31, 1}, {32, 1}, {0, 0}, {95, 1}}, "decode", cases);
-    AddCase(dtype, kSmol, {{0, 70}}, "prefill", cases);
-    AddCase(dtype, kSmol, {{45, 40}, {5, 3}}, "chunks", cases);
+    AddCase(dtype, kSmol, {{77, 1}, {31, 1}, {32, 1}, {0, 0}, {127, 1}, {128, 1}, {95, 1}},
+            "decode", cases);
+    AddCase(dtype, kSmol, {{700, 1}, {3, 1}}, "long and short", cases);
+    AddCase(dtype, kSmol, {{45, 40}, {5, 3}, {250, 20}}, "chunks", cases);
+    AddCase(dtype, kSmol, {{300, 9, Mask::kCausal, 33}, {400, 1, Mask::kCausal, 200}}, "window",
+            cases);
+  }
+  for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
+    AddCase(dtype, kSmol, {{0, 150}}, "prefill", cases);
+    AddCase(dtype, {4, 4, 32, 32}, {{0, 40}, {70, 2}, {300, 1}}, "no groups", cases);
+    AddCase(dtype, {8, 2, 128, 128}, {{0, 20}, {130, 2}, {260, 1}}, "groups of four", cases);
+    AddCase(dtype, {16, 2, 96, 64}, {{0, 10}, {128, 1}, {190, 3}}, "groups of eight", cases);
+    AddCase(dtype, {2, 1, 256, 256}, {{120, 20}, {300, 1}}, "large heads", cases);
   }
   const DType f16 = DType::kF16;
-  AddCase(f16, {4, 4, 32, 32}, {{0, 40}, {70, 2}}, "no groups", cases);
   AddCase(f16, {5, 1, 16, 24}, {{3, 40}}, "one KV head", cases);
   AddCase(f16, {26, 1, 8, 8}, {{40, 3}}, "a group larger than a task", cases);
-  AddCase(f16, {4, 2, 20, 12}, {{33, 5}}, "odd dims", cases);
-  AddCase(f16, {2, 2, 7, 5}, {{0, 35}}, "odder dims", cases);
-  AddCase(f16, kSmol, {{90, 9, Mask::kCausal, 33}, {10, 5, Mask::kCausal, 1}}, "window", cases);
-  AddCase(f16, kSmol, {{20, 100, Mask::kCausal, 40}}, "window in prefill", cases);
-  AddCase(f16, kSmol, {{37, 50, Mask::kBidirectional}}, "bidirectional", cases);
+  AddCase(f16, {24, 1, 8, 8}, {{14000, 1}}, "more segments than wait at once", cases);
+  AddCase(f16, {4, 2, 20, 12}, {{33, 5}, {256, 1}}, "odd dims", cases);
+  AddCase(f16, {2, 2, 7, 5}, {{0, 35}, {140, 1}}, "odder dims", cases);
+  AddCase(f16, kSmol, {{90, 9, Mask::kCausal, 33}, {10, 5, Mask::kCausal, 1}}, "windows", cases);
+  AddCase(f16, kSmol, {{20, 200, Mask::kCausal, 140}}, "window in prefill", cases);
+  AddCase(f16, kSmol, {{37, 150, Mask::kBidirectional}}, "bidirectional", cases);
   AddCase(f16, kSmol, {{37, 50, Mask::kBidirectional, 30}}, "bidirectional window", cases);
 }
 

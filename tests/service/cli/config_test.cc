@@ -87,8 +87,9 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
   EXPECT_THAT(Complaint({"serve", "--model=m", "--drain-timeout", "30"}),
               HasSubstr("--drain-timeout"));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--threads", "0"}), HasSubstr("from 1 to 1024"));
-  EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-type", "q8_0"}),
-              HasSubstr("not available yet"));
+  EXPECT_EQ(Good({"serve", "--model=m", "--kv-type", "q8_0"}).kv_type, kernels::DType::kQ8_0);
+  EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-type", "q4_0"}),
+              HasSubstr("not f32, f16, bf16 or q8_0"));
 }
 
 TEST(ParseConfigTest, UnknownNamesGetTheNearest) {

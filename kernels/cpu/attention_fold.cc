@@ -1,0 +1,226 @@
+#include "kernels/cpu/attention_fold.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/kv_block.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels {
+namespace {
+
+constexpr int kSegmentBlocks = kKvSegmentTokens / kKvBlockTokens;
+static_assert(kKvSegmentTokens % kKvBlockTokens == 0 && kKvBlockTokens % kFoldUnit == 0);
+
+const AttentionKernels& KernelsOf(const AttendOp& op) { return op.context.kernels->attention; }
+
+// A job with one of its segments.
+struct SegmentFold {
+  const AttendOp& op;
+  const FoldJob& job;
+  int64_t segment;
+  const FoldScratch& scratch;
+  const Folds& part;
+
+  float* Scores(int i) const { return scratch.scores + i * kKvSegmentTokens; }
+  float* Sums(int i) const { return part.sums + i * op.FoldStride(); }
+  // Tokens [begin, end) of `count` from token `base` of the segment that vector i sees, counted
+  // from `base`; empty: begin >= end.
+  SlotRange Visible(int i, int base, int count) const {
+    const SlotRange& slots = scratch.visible[i];
+    const int64_t first = segment * kKvSegmentTokens + base;
+    return {std::max<int64_t>(0, slots.begin - first), std::min<int64_t>(count, slots.end - first)};
+  }
+  // Whether a vector sees anything of block `b` of the segment.
+  bool AnySees(int b) const {
+    const int64_t first = segment * kKvSegmentTokens + b * kKvBlockTokens;
+    return first < scratch.visible[job.count - 1].end &&
+           first + kKvBlockTokens > scratch.visible[0].begin;
+  }
+  int32_t Block(int b) const { return job.span->blocks[segment * kSegmentBlocks + b]; }
+  // Elements that few vectors read are converted as they are read, those of many once for all.
+  bool ReadsStored() const {
+    return job.count <= KernelsOf(op).vectors || op.layer.dtype == DType::kF32;
+  }
+};
+
+void ScoreBlock(const SegmentFold& fold, int b) {
+  const AttentionKernels& kernels = KernelsOf(fold.op);
+  const int k_dim = fold.op.layer.k_dim;
+  const KvHeadBlock stored = KeysOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
+  ScoreTile tile;
+  tile.keys = {stored.dtype, stored.elements, fold.scratch.key_scales};
+  tile.k_dim = k_dim;
+  if (stored.scales != nullptr) {
+    kernels.load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), k_dim,
+                 fold.scratch.key_scales);
+  }
+  if (!fold.ReadsStored()) {
+    kernels.load_keys(tile.keys, k_dim, fold.scratch.keys);
+    tile.keys = {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.keys), nullptr};
+  }
+  for (int i = 0; i < fold.job.count; i += tile.vectors) {
+    tile.vectors = std::min(kernels.vectors, fold.job.count - i);
+    bool any = false;
+    for (int r = 0; r < tile.vectors; ++r) {
+      tile.queries[r] = fold.scratch.queries[i + r];
+      tile.scores[r] = fold.Scores(i + r) + b * kKvBlockTokens;
+      const SlotRange visible = fold.Visible(i + r, b * kKvBlockTokens, kKvBlockTokens);
+      any = any || visible.begin < visible.end;
+    }
+    if (any) kernels.score(tile);
+  }
+}
+
+// Vectors [i, i + n), n <= kernels.vectors, with the values of block b.
+void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
+  const AttentionKernels& kernels = KernelsOf(fold.op);
+  SlotRange visible[kMaxAttendVectors];
+  bool same = true;
+  for (int r = 0; r < n; ++r) {
+    visible[r] = fold.Visible(i + r, b * kKvBlockTokens, kKvBlockTokens);
+    same = same && visible[r].begin == visible[0].begin && visible[r].end == visible[0].end;
+  }
+  // Vectors that see different tokens fold apart: a token that one of them does not see must not
+  // reach it even as zero times its value, which may be anything.
+  const int step = same ? n : 1;
+  for (int first = 0; first < n; first += step) {
+    if (visible[first].begin >= visible[first].end) continue;
+    tile->begin = static_cast<int>(visible[first].begin);
+    tile->end = static_cast<int>(visible[first].end);
+    tile->vectors = step;
+    for (int r = 0; r < step; ++r) {
+      tile->shares[r] = fold.Scores(i + first + r) + b * kKvBlockTokens;
+      tile->sums[r] = fold.Sums(i + first + r);
+    }
+    kernels.fold(*tile);
+  }
+}
+
+void FoldBlock(const SegmentFold& fold, int b) {
+  const AttentionKernels& kernels = KernelsOf(fold.op);
+  const int v_dim = fold.op.layer.v_dim;
+  const KvHeadBlock stored = ValuesOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
+  FoldTile tile;
+  tile.values = {stored.dtype, stored.elements, fold.scratch.value_scales};
+  tile.v_dim = v_dim;
+  if (stored.scales != nullptr) {
+    kernels.load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), v_dim,
+                 fold.scratch.value_scales);
+  }
+  // A last vector that is not whole reads past the block, where memory may end.
+  if (!fold.ReadsStored() || v_dim % kernels.lanes != 0) {
+    kernels.load_values(tile.values, v_dim, fold.scratch.values);
+    tile.values = {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
+  }
+  for (int i = 0; i < fold.job.count; i += kernels.vectors) {
+    FoldVectors(fold, b, i, std::min(kernels.vectors, fold.job.count - i), &tile);
+  }
+}
+
+}  // namespace
+
+Folds AllocateFolds(const AttendOp& op, int64_t vectors, Arena* arena) {
+  return {arena->Allocate<SoftmaxState>(vectors),
+          arena->Allocate<float>(vectors * op.FoldStride())};
+}
+
+FoldScratch AllocateFoldScratch(const AttendOp& op, Arena* arena) {
+  const KvLayer& layer = op.layer;
+  const int64_t values = int64_t{layer.v_dim} * kKvBlockTokens;
+  FoldScratch scratch;
+  scratch.keys = arena->Allocate<float>(int64_t{layer.k_dim} * kKvBlockTokens);
+  scratch.values = arena->Allocate<float>(values + kFoldUnit);
+  // A vector that straddles the last row reads these; its lanes past v_dim are never used.
+  std::fill_n(scratch.values + values, kFoldUnit, 0.0f);
+  scratch.key_scales = arena->Allocate<float>(layer.k_dim);
+  scratch.value_scales = arena->Allocate<float>(layer.v_dim);
+  scratch.scores = arena->Allocate<float>(kFoldVectors * kKvSegmentTokens);
+  scratch.segment = AllocateFolds(op, kFoldVectors, arena);
+  scratch.folds = AllocateFolds(op, kFoldVectors, arena);
+  scratch.queries = arena->Allocate<const float*>(kFoldVectors);
+  scratch.visible = arena->Allocate<SlotRange>(kFoldVectors);
+  return scratch;
+}
+
+FoldJob MakeFoldJob(const AttendOp& op, const KvSpan& span, int kv_head, int64_t first) {
+  FoldJob job;
+  job.span = &span;
+  job.kv_head = kv_head;
+  job.count =
+      static_cast<int>(std::min<int64_t>(kFoldVectors, span.rows * op.HeadsPerKv() - first));
+  job.first = first;
+  const int64_t begin = VisibleSlots(span, first / op.HeadsPerKv()).begin;
+  const int64_t end = VisibleSlots(span, (first + job.count - 1) / op.HeadsPerKv()).end;
+  job.begin = begin / kKvSegmentTokens;
+  job.end = (end + kKvSegmentTokens - 1) / kKvSegmentTokens;
+  job.blocks = (end + kKvBlockTokens - 1) / kKvBlockTokens - begin / kKvBlockTokens;
+  return job;
+}
+
+void BeginJob(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch) {
+  const int group = op.HeadsPerKv();
+  int64_t row = job.first / group;
+  int member = static_cast<int>(job.first % group);
+  for (int i = 0; i < job.count; ++i) {
+    const int64_t head = int64_t{job.kv_head} * group + member;
+    scratch.queries[i] = op.q.Row(job.span->first_row + row) + head * op.layer.k_dim;
+    scratch.visible[i] = VisibleSlots(*job.span, row);
+    if (++member < group) continue;
+    member = 0;
+    ++row;
+  }
+}
+
+void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
+                    const FoldScratch& scratch, const Folds& part) {
+  const SegmentFold fold{op, job, segment, scratch, part};
+  const AttentionKernels& kernels = KernelsOf(op);
+  for (int b = 0; b < kSegmentBlocks; ++b) {
+    if (fold.AnySees(b)) ScoreBlock(fold, b);
+  }
+  for (int i = 0; i < job.count; ++i) {
+    const SlotRange visible = fold.Visible(i, 0, kKvSegmentTokens);
+    part.states[i] = {0, -1};
+    if (visible.begin >= visible.end) continue;
+    part.states[i] = kernels.softmax(fold.Scores(i), static_cast<int>(visible.begin),
+                                     static_cast<int>(visible.end), op.scale);
+  }
+  std::fill_n(part.sums, job.count * op.FoldStride(), 0.0f);
+  for (int b = 0; b < kSegmentBlocks; ++b) {
+    if (fold.AnySees(b)) FoldBlock(fold, b);
+  }
+}
+
+void ClearFolds(const AttendOp& op, int vectors, const Folds& folds) {
+  std::fill_n(folds.sums, vectors * op.FoldStride(), 0.0f);
+  std::fill_n(folds.states, vectors, SoftmaxState{-std::numeric_limits<float>::infinity(), 0});
+}
+
+void MergeSegment(const AttendOp& op, int vectors, const Folds& part, const Folds& folds) {
+  for (int i = 0; i < vectors; ++i) {
+    if (part.states[i].sum < 0) continue;
+    const int64_t at = i * op.FoldStride();
+    KernelsOf(op).merge(part.states[i], part.sums + at, op.layer.v_dim, &folds.states[i],
+                        folds.sums + at);
+  }
+}
+
+void FinishFolds(const AttendOp& op, const FoldJob& job, const Folds& folds) {
+  const int v_dim = op.layer.v_dim;
+  const ActivationBuffer& out = op.out;
+  for (int i = 0; i < job.count; ++i) {
+    const int64_t row = job.span->first_row + (job.first + i) / op.HeadsPerKv();
+    const int64_t head = int64_t{job.kv_head} * op.HeadsPerKv() + (job.first + i) % op.HeadsPerKv();
+    const float* sums = folds.sums + i * op.FoldStride();
+    float* values = out.values.Row(row) + head * v_dim;
+    for (int d = 0; d < v_dim; ++d) values[d] = sums[d] / folds.states[i].sum;
+    if (!op.quantises) continue;
+    const int64_t at = row * out.values.cols + head * v_dim;
+    const int64_t block = at / kQuantBlock;
+    op.context.kernels->quantize(values, v_dim / kQuantBlock, out.quants + at, out.scales + block,
+                                 out.sums + block, out.quant_sums + block);
+  }
+}
+
+}  // namespace tidepool::kernels

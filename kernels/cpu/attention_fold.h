@@ -1,0 +1,83 @@
+// The fold of a few query vectors over segments of KV: what one thread does of attention.
+#ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_FOLD_H_
+#define TIDEPOOL_KERNELS_CPU_ATTENTION_FOLD_H_
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/ops.h"
+
+namespace tidepool::kernels {
+
+// Query vectors (a row's heads that share a KV head, row by row) that are folded together: each
+// block of keys and values is converted to float32 once for all of them.
+inline constexpr int kFoldVectors = 24;
+
+// One call of Attend.
+struct AttendOp {
+  const CpuContext& context;
+  ConstMatrixView q;
+  int heads;
+  float scale;
+  const KvLayer& layer;
+  const ActivationBuffer& out;
+  bool quantises;  // whether folds write the int8 form of their part of `out` too
+
+  int HeadsPerKv() const { return heads / layer.kv_heads; }
+  // Floats from one fold, or part of one, to the next.
+  int64_t FoldStride() const { return (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit; }
+};
+
+// Folds of query vectors, or what a segment adds to them.
+struct Folds {
+  SoftmaxState* states;  // [vectors]; for a segment: sum < 0 where a vector sees none of it
+  float* sums;           // [vectors][fold stride]
+};
+
+// Query vectors [first, first + count) of a span's rows, for one KV head.
+struct FoldJob {
+  const KvSpan* span = nullptr;
+  int kv_head = 0;
+  int count = 0;  // at most kFoldVectors
+  int64_t first = 0;
+  int64_t begin = 0;  // the segments that they see, [begin, end)
+  int64_t end = 0;
+  int64_t blocks = 0;  // that they see
+};
+FoldJob MakeFoldJob(const AttendOp& op, const KvSpan& span, int kv_head, int64_t first);
+
+// One thread's memory.
+struct FoldScratch {
+  float* keys;        // [k_dim][kKvBlockTokens]
+  float* values;      // [kKvBlockTokens][v_dim] and kFoldUnit more
+  float* key_scales;  // kQ8_0's of a block, as float32
+  float* value_scales;
+  float* scores;  // [kFoldVectors][kKvSegmentTokens]
+  Folds segment;
+  Folds folds;
+  // Of the job in work, by vector.
+  const float** queries;  // [kFoldVectors]
+  SlotRange* visible;     // [kFoldVectors]
+};
+FoldScratch AllocateFoldScratch(const AttendOp& op, Arena* arena);
+Folds AllocateFolds(const AttendOp& op, int64_t vectors, Arena* arena);
+
+// Makes `job` the one in work.
+void BeginJob(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch);
+
+// What `segment` adds to the folds of the job in work.
+void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
+                    const FoldScratch& scratch, const Folds& part);
+
+void ClearFolds(const AttendOp& op, int vectors, const Folds& folds);
+
+// Adds a segment to the folds of those before it.
+void MergeSegment(const AttendOp& op, int vectors, const Folds& part, const Folds& folds);
+
+// Writes the job's rows of the output.
+void FinishFolds(const AttendOp& op, const FoldJob& job, const Folds& folds);
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_ATTENTION_FOLD_H_
