@@ -46,8 +46,8 @@ absl::Status LoadOptions::Validate() const {
   }
   if (!kv_dtype.has_value()) return absl::OkStatus();
   if (!kernels::IsKvType(*kv_dtype, 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("the KV type is ", DTypeName(*kv_dtype),
-                                                   ", expected F32, F16, BF16 or Q8_0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the KV type is ", DTypeName(*kv_dtype), ", expected F32, F16, BF16 or Q8_0"));
   }
   if (precision == Precision::kExact && *kv_dtype != DType::kF32) {
     return absl::InvalidArgumentError(

@@ -20,6 +20,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
+// Of more candidates than these, a heap is slower than sorting all.
+constexpr size_t kHeapCandidates = 512;
+// Candidates among which top_p's mass mostly lies.
+constexpr size_t kFewCandidates = 64;
+
 // Natural logarithm of a positive, normal number within 1e-14: built of IEEE operations only,
 // because libm's last bit varies with the CPU. x = 2^e m, and ln m by the series of
 // atanh((m-1)/(m+1)).
@@ -151,11 +156,53 @@ absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const Sa
   return adjusted_;
 }
 
+// Sorts candidates_ from `first` on in the order of Better. A radix sort: where a distribution is
+// flat, tens of thousands must be in order, and comparing them takes longer than computing their
+// logits.
+void Sampler::SortFrom(size_t first) {
+  constexpr int kBits = 11;
+  constexpr uint32_t kBuckets = 1 << kBits;
+  // Integers that order as the floats do, the largest first. Adding zero makes -0 the 0 it equals.
+  const auto key = [](const Candidate& candidate) {
+    const uint32_t bits = std::bit_cast<uint32_t>(candidate.value + 0.0f);
+    return ~(bits ^ (bits >> 31 != 0 ? 0xffffffff : 0x80000000));
+  };
+  sorted_.resize(candidates_.size());
+  for (int shift = 0; shift < 32; shift += kBits) {
+    size_t ends[kBuckets + 1] = {};
+    for (size_t i = first; i < candidates_.size(); ++i) {
+      ++ends[(key(candidates_[i]) >> shift & (kBuckets - 1)) + 1];
+    }
+    for (uint32_t bucket = 0; bucket < kBuckets; ++bucket) ends[bucket + 1] += ends[bucket];
+    for (size_t i = first; i < candidates_.size(); ++i) {
+      const uint32_t bucket = key(candidates_[i]) >> shift & (kBuckets - 1);
+      sorted_[first + ends[bucket]++] = candidates_[i];
+    }
+    std::copy(sorted_.begin() + first, sorted_.end(), candidates_.begin() + first);
+  }
+  for (auto begin = candidates_.begin() + first; begin != candidates_.end();) {
+    const float value = begin->value;
+    auto end = begin + 1;
+    while (end != candidates_.end() && end->value == value) ++end;
+    // Mostly the ids ascended before, and the sort kept their order.
+    if (!std::is_sorted(begin, end, Better)) std::sort(begin, end, Better);
+    begin = end;
+  }
+}
+
 // The `count` best logits, in order, in candidates_.
 void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
   candidates_.clear();
   count = std::min(count, logits.size());
   if (count == 0) return;
+  if (count > kHeapCandidates) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+    }
+    SortFrom(0);
+    candidates_.resize(count);
+    return;
+  }
   // A heap whose front is the worst kept: most logits cost one comparison. Ids ascend, so of equal
   // logits the lower id is kept.
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -180,19 +227,24 @@ void Sampler::KeepTopP(double top_p) {
   const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
   std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
   double mass = 0;
-  auto sorted = candidates_.begin();
-  // Sorts no further than needed: the mass mostly lies in a few candidates.
-  for (ptrdiff_t piece = 64; sorted != candidates_.end(); piece *= 8) {
-    const auto end = sorted + std::min(piece, candidates_.end() - sorted);
-    if (end != candidates_.end()) std::nth_element(sorted, end, candidates_.end(), Better);
-    std::sort(sorted, end, Better);
-    for (; sorted != end; ++sorted) {
-      mass += sorted->value;
+  const auto reached = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      mass += candidates_[i].value;
       if (mass < top_p * total) continue;
-      candidates_.erase(sorted + 1, candidates_.end());
-      return;
+      candidates_.resize(i + 1);
+      return true;
     }
+    return false;
+  };
+  // The mass mostly lies in a few candidates; else all of them are sorted at once.
+  size_t few = 0;
+  if (candidates_.size() > kFewCandidates) {
+    few = kFewCandidates;
+    std::partial_sort(candidates_.begin(), candidates_.begin() + few, candidates_.end(), Better);
+    if (reached(0, few)) return;
   }
+  SortFrom(few);
+  reached(few, candidates_.size());
 }
 
 int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleInput& input) {

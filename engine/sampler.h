@@ -70,11 +70,13 @@ class Sampler {
   absl::Span<const float> Adjust(absl::Span<const float> logits, const SampleInput& input);
   void SelectTop(absl::Span<const float> logits, size_t count);
   void KeepTopP(double top_p);
+  void SortFrom(size_t first);
   int32_t Draw(absl::Span<const float> logits, float best, const SampleInput& input);
   TokenLogprob Logprob(absl::Span<const float> logits, int32_t token, int32_t top);
 
   std::vector<float> adjusted_;
   std::vector<Candidate> candidates_;
+  std::vector<Candidate> sorted_;
   std::vector<float> weights_;
 };
 

@@ -21,8 +21,8 @@ struct QuantPiece {
 QuantPiece Quantise(const CpuContext& context, const float* x, int n) {
   QuantPiece piece;
   float sums[kPiece / kQuantBlock];
-  int32_t quant_sums[kPiece / kQuantBlock];
-  context.kernels->quantize(x, n / kQuantBlock, piece.quants, piece.scales, sums, quant_sums);
+  int16_t half_sums[2 * kPiece / kQuantBlock];
+  context.kernels->quantize(x, n / kQuantBlock, piece.quants, piece.scales, sums, half_sums);
   return piece;
 }
 

@@ -122,13 +122,13 @@ struct KvPlace {
     std::vector<int8_t> quants(dim);
     std::vector<float> floats(dim / kQuantBlock);
     std::vector<float> sums(dim / kQuantBlock);
-    std::vector<int32_t> quant_sums(dim / kQuantBlock);
+    std::vector<int16_t> half_sums(2 * dim / kQuantBlock);
     ActivationBuffer out;
     out.values.cols = dim;
     out.quants = quants.data();
     out.scales = floats.data();
     out.sums = sums.data();
-    out.quant_sums = quant_sums.data();
+    out.half_sums = half_sums.data();
     for (int b = 0; b < dim / kQuantBlock; ++b) QuantizeBlock(values + b * kQuantBlock, b, out, 0);
     for (int d = 0; d < dim; ++d) {
       elements[Index(d)] = static_cast<std::byte>(quants[d]);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -148,6 +149,37 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
   c.params.top_k = 2;
   c.params.top_p = 0.6f;
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1}));
+}
+
+// The whole of the sampler's definition over candidates that all must be in order, and many of
+// which are equal: sorted by value, ties by id.
+TEST(SamplerTest, ManyCandidatesAreInOrder) {
+  std::vector<float> logits(20000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7919 % 401) / 200;
+  std::vector<std::pair<double, int32_t>> order;
+  for (size_t i = 0; i < logits.size(); ++i) order.emplace_back(-logits[i], i);
+  std::sort(order.begin(), order.end());
+  for (const auto& [top_k, top_p] : {std::pair(0, 0.9f), {15000, 1.0f}, {700, 0.8f}}) {
+    Case c;
+    c.params.temperature = 1;
+    c.params.top_k = top_k;
+    c.params.top_p = top_p;
+    std::vector<double> sums;
+    const size_t count = top_k > 0 ? top_k : order.size();
+    for (size_t i = 0; i < count; ++i) {
+      sums.push_back((i > 0 ? sums.back() : 0) + std::exp(-order[i].first));
+    }
+    const double mass = top_p * sums.back();
+    const size_t kept = std::lower_bound(sums.begin(), sums.end(), mass) - sums.begin() + 1;
+    sums.resize(std::min(kept, sums.size()));
+    for (int64_t position = 0; position < 50; ++position) {
+      const auto random = Philox4x32({static_cast<uint32_t>(position), 0, 0, 0}, {0, 0});
+      const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
+      const double target = static_cast<double>(bits) * 0x1p-53 * sums.back();
+      const size_t place = std::upper_bound(sums.begin(), sums.end(), target) - sums.begin();
+      EXPECT_EQ(c.Token(logits, position), order[place].second) << top_k << ", " << top_p;
+    }
+  }
 }
 
 TEST(SamplerTest, TopPReachesFarIntoFlatDistributions) {
