@@ -26,15 +26,24 @@ class AutoregressiveDecoder final : public Decoder {
     span.first_slot = sequence.lease.slots();
     const auto begin = sequence.tokens.begin() + span.first_slot;
     span.token_ids.assign(begin, begin + rows);
-    if (rows == PendingRows(sequence)) span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
+    if (rows < PendingRows(sequence)) return span;
+    span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
+    const GenerationRequest& request = sequence.request;
+    if (NeedsOnlyBest(request.sampling) && !request.logprobs) span.best_of = vocab_size_;
     return span;
   }
 
   absl::StatusOr<std::vector<SampledToken>> Accept(const Sequence& sequence, const Span& span,
-                                                   kernels::ConstMatrixView logits) override {
+                                                   OutputCursor* output) override {
     std::vector<SampledToken> tokens;
     if (span.logit_rows.empty()) return tokens;
-    CHECK(logits.rows == 1 && logits.cols >= vocab_size_) << logits.rows << " x " << logits.cols;
+    if (span.best_of > 0) {
+      ASSIGN_OR_RETURN(const int32_t best, BestToken(output->NextBest()));
+      tokens.push_back({best, std::nullopt});
+      return tokens;
+    }
+    const absl::Span<const float> logits = output->NextLogits();
+    CHECK_GE(logits.size(), static_cast<size_t>(vocab_size_));
     const GenerationRequest& request = sequence.request;
     const SampleInput input = {
         .params = &request.sampling,
@@ -44,8 +53,7 @@ class AutoregressiveDecoder final : public Decoder {
         .top_logprobs =
             request.logprobs ? std::optional<int32_t>(request.top_logprobs) : std::nullopt,
     };
-    ASSIGN_OR_RETURN(SampledToken token,
-                     sampler_.Sample(absl::MakeConstSpan(logits.Row(0), vocab_size_), input));
+    ASSIGN_OR_RETURN(SampledToken token, sampler_.Sample(logits.first(vocab_size_), input));
     tokens.push_back(std::move(token));
     return tokens;
   }

@@ -8,12 +8,31 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/model/batch.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
+#include "kernels/backend.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
+
+// Walks through a step's output, span by span.
+class OutputCursor {
+ public:
+  explicit OutputCursor(const StepOutput& output) : output_(output) {}
+
+  // The next row of logits, or the next best.
+  absl::Span<const float> NextLogits() {
+    return absl::MakeConstSpan(output_.logits.Row(logit_row_++), output_.logits.cols);
+  }
+  const kernels::Best& NextBest() { return output_.best[best_row_++]; }
+
+ private:
+  const StepOutput output_;
+  int64_t logit_row_ = 0;
+  size_t best_row_ = 0;
+};
 
 // Engine thread only.
 class Decoder {
@@ -26,11 +45,11 @@ class Decoder {
   // The next rows, at most `max_rows` of them, without block tables. Requires: max_rows >= 1.
   virtual Span NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
 
-  // The tokens that follow from `logits` [span.logit_rows.size(), vocab_size]; none when the span
+  // The tokens that follow from what the span wanted, which comes next in `output`; none when it
   // wanted no rows. Does not change the sequence. Errors are the Sampler's.
   virtual absl::StatusOr<std::vector<SampledToken>> Accept(const Sequence& sequence,
                                                            const Span& span,
-                                                           kernels::ConstMatrixView logits) = 0;
+                                                           OutputCursor* output) = 0;
 };
 
 // One token per forward pass. Tokens are drawn from the first `vocab_size` logits.

@@ -271,17 +271,14 @@ void EngineImpl::NoteStarted(const StepPlan& plan) {
 std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
                                             const absl::StatusOr<StepOutput>& output) {
   std::vector<DrawnTokens> drawn;
-  int64_t row = 0;
+  drawn.reserve(plan.items.size());
+  OutputCursor cursor(output.ok() ? *output : StepOutput());
   for (size_t i = 0; i < plan.items.size(); ++i) {
     if (!output.ok()) {
       drawn.push_back(absl::InternalError(output.status().message()));
       continue;
     }
-    const Span& span = plan.batch.spans[i];
-    const int64_t rows = span.logit_rows.size();
-    drawn.push_back(
-        decoder_->Accept(*plan.items[i].sequence, span, output->logits.RowRange(row, rows)));
-    row += rows;
+    drawn.push_back(decoder_->Accept(*plan.items[i].sequence, plan.batch.spans[i], &cursor));
   }
   return drawn;
 }

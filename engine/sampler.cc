@@ -88,27 +88,24 @@ double Uniform(uint64_t seed, int32_t choice, int64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-struct Best {
-  int32_t id = 0;
-  float value = -kInfinity;
-};
-
-absl::StatusOr<Best> FindBest(absl::Span<const float> logits) {
-  Best best;
+kernels::Best FindBest(absl::Span<const float> logits) {
+  kernels::Best best;
+  best.value = -kInfinity;
   bool sound = true;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float value = logits[i];
     sound &= value < kInfinity;  // false for NaN too
-    if (value > best.value) best = {static_cast<int32_t>(i), value};
+    if (value > best.value) {
+      best.index = static_cast<int32_t>(i);
+      best.value = value;
+    }
   }
-  if (sound && best.value > -kInfinity) return best;
-  for (size_t i = 0; i < logits.size(); ++i) {
+  for (size_t i = 0; !sound && best.unsound < 0; ++i) {
     if (logits[i] < kInfinity) continue;
-    return absl::InternalError(absl::StrCat("the model's logit of token ", i, " is ",
-                                            std::isnan(logits[i]) ? "NaN" : "infinite",
-                                            ": its weights or arithmetic are broken"));
+    best.unsound = static_cast<int32_t>(i);
+    best.unsound_value = logits[i];
   }
-  return absl::InternalError("the model's logits are all -infinity");
+  return best;
 }
 
 }  // namespace
@@ -118,13 +115,28 @@ bool NeedsTokenCounts(const SamplingParams& params) {
          params.presence_penalty != 0;
 }
 
+bool NeedsOnlyBest(const SamplingParams& params) {
+  return params.temperature == 0 && params.logit_bias.empty() && !NeedsTokenCounts(params);
+}
+
+absl::StatusOr<int32_t> BestToken(const kernels::Best& best) {
+  if (best.unsound >= 0) {
+    return absl::InternalError(absl::StrCat("the model's logit of token ", best.unsound, " is ",
+                                            std::isnan(best.unsound_value) ? "NaN" : "infinite",
+                                            ": its weights or arithmetic are broken"));
+  }
+  if (best.index >= 0) return best.index;
+  return absl::InternalError("the model's logits are all -infinity");
+}
+
 absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
                                              const SampleInput& input) {
   CHECK(!logits.empty());
   const absl::Span<const float> adjusted = Adjust(logits, input);
-  ASSIGN_OR_RETURN(const Best best, FindBest(adjusted));
+  const kernels::Best best = FindBest(adjusted);
   SampledToken token;
-  token.token_id = input.params->temperature == 0 ? best.id : Draw(adjusted, best.value, input);
+  ASSIGN_OR_RETURN(token.token_id, BestToken(best));
+  if (input.params->temperature > 0) token.token_id = Draw(adjusted, best.value, input);
   if (input.top_logprobs.has_value()) {
     token.logprob = Logprob(logits, token.token_id, *input.top_logprobs);
   }

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/request.h"
+#include "kernels/backend.h"
 
 namespace tidepool::engine {
 
@@ -50,6 +51,13 @@ struct SampledToken {
 
 // Whether penalties are on, so that counts must be kept.
 bool NeedsTokenCounts(const SamplingParams& params);
+
+// Whether the token is the best of the model's own logits, whatever the others are.
+bool NeedsOnlyBest(const SamplingParams& params);
+
+// The token of NeedsOnlyBest's params, from the best of the logits in place of all. Errors are
+// Sampler::Sample's.
+absl::StatusOr<int32_t> BestToken(const kernels::Best& best);
 
 // Thread-compatible: holds scratch of a few vocabularies.
 class Sampler {

@@ -43,6 +43,28 @@ struct MatMulTarget {
   Store store = Store::kReplace;
 };
 
+// What a greedy choice needs of one row of a product: the largest output and, of equal ones, the
+// lowest index. NaN is larger than nothing.
+struct Best {
+  int32_t index = -1;  // -1: all are -infinity or NaN
+  float value = 0;
+  int32_t unsound = -1;  // the first output that is NaN or +infinity, and which; -1: none
+  float unsound_value = 0;
+};
+
+// A product whose rows are wanted whole or only for their best: those of `out` first, then those of
+// `best`. Row r of it is the sum of the products of x's rows r, r + rows, ... (`terms` of them).
+struct HeadTarget {
+  PackedMatrix weight;
+  absl::Span<const float> bias;  // [weight.rows], or empty; added after the sum
+  int terms = 1;
+  MatrixView out;          // [rows, weight.rows]
+  absl::Span<Best> best;   // over the outputs [0, best_of)
+  int64_t best_of = 0;
+
+  int64_t rows() const { return out.rows + static_cast<int64_t>(best.size()); }
+};
+
 // How RoPE pairs the rotated elements of a head: (2i, 2i+1), or (i, i + n_rot/2).
 enum class RopeStyle : uint8_t { kInterleaved, kHalves };
 
@@ -144,6 +166,9 @@ class KernelBackend {
 
   // One product per target, all with the same x.
   virtual void MatMul(const Activation& x, absl::Span<const MatMulTarget> targets) = 0;
+
+  // The last product of a model. Requires: x.rows = target.terms * target.rows().
+  virtual void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) = 0;
 
   // silu(x gate^T) * (x up^T): [x.rows, gate.rows].
   virtual Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate,

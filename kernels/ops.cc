@@ -50,6 +50,21 @@ size_t ActivationBytes(int64_t rows, int64_t cols) {
   return rows * (cols * (sizeof(float) + 1) + blocks * 3 * sizeof(float)) + 5 * kAlignment;
 }
 
+size_t HeadBytes(int64_t best, int threads) { return threads * best * sizeof(Best) + kAlignment; }
+
+void MergeBest(const Best& other, Best* best) {
+  if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
+    best->unsound = other.unsound;
+    best->unsound_value = other.unsound_value;
+  }
+  if (other.index < 0) return;
+  const bool wins = best->index < 0 || other.value > best->value ||
+                    (other.value == best->value && other.index < best->index);
+  if (!wins) return;
+  best->index = other.index;
+  best->value = other.value;
+}
+
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
   return ActivationBytes(rows, width) + (groups + 1) * 2 * sizeof(int64_t) +
          rows * sizeof(float) * width + 3 * kAlignment;
@@ -58,15 +73,17 @@ size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads) {
   const int64_t dims = layer.k_dim + layer.v_dim;
   // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
-  const int64_t fold = layer.v_dim + 32;
-  // Per thread: one block's keys and values as float32 and their scales; a task's scores and folds.
-  const int64_t scratch = dims * (kKvBlockTokens + 2) + 64 * (kKvSegmentTokens + 2 * fold);
-  // Per thread: folds that several tasks work on, and the segments that wait to be merged.
-  const int64_t shared = kAttendPartsPerThread * fold * 2;
+  const int64_t fold = (layer.v_dim + 15) / 16 * 16 + 2;
+  // Per thread: one block's keys and values as float32 and their scales; the scores, running folds
+  // and a segment's parts of 24 query vectors; the folds that several threads work on, and the
+  // parts that wait to be merged.
+  const int64_t scratch = dims * (kKvBlockTokens + 1) + 16 +
+                          24 * (kKvSegmentTokens + 2 * fold + 8) +
+                          (kAttendPartsPerThread + 64) * fold;
   // What is shared out: groups of 24 query vectors, at least one for each span and KV head.
   const int64_t jobs = rows * heads / 24 + spans * layer.kv_heads;
   return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * 2 * kAlignment +
-         threads * ((scratch + shared) * sizeof(float) + 64 * kAlignment) + 8 * kAlignment;
+         threads * (scratch * sizeof(float) + 48 * kAlignment) + 8 * kAlignment;
 }
 
 SlotRange VisibleSlots(const KvSpan& span, int64_t row) {
@@ -89,6 +106,16 @@ void CheckTarget(const Activation& x, const MatMulTarget& target, Precision prec
   CHECK_EQ(target.out.rows, x.values.rows);
   CHECK_EQ(target.out.cols, target.weight.rows);
   CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
+}
+
+void CheckHead(const Activation& x, const HeadTarget& target, Precision precision) {
+  CheckMatMul(x, target.weight, precision);
+  CHECK(target.terms >= 1 && x.values.rows == target.terms * target.rows())
+      << x.values.rows << " rows for " << target.terms << " terms of " << target.rows();
+  CHECK(target.out.rows == 0 || target.out.cols == target.weight.rows);
+  CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
+  CHECK(target.best.empty() || (target.best_of >= 1 && target.best_of <= target.weight.rows))
+      << "the best of " << target.best_of;
 }
 
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,

@@ -58,11 +58,29 @@ ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precis
 // An upper bound of the arena bytes that one Activation takes, alignment included.
 size_t ActivationBytes(int64_t rows, int64_t cols);
 
+// An upper bound of the arena bytes that MatMulHead takes for `best` rows whose best is wanted.
+size_t HeadBytes(int64_t best, int threads);
+
+// Takes output `index` of a row into account. In ascending order of the index.
+inline void AddToBest(int32_t index, float value, Best* best) {
+  if (!(value < __builtin_inff()) && best->unsound < 0) {
+    best->unsound = index;
+    best->unsound_value = value;
+  }
+  if (value > (best->index < 0 ? -__builtin_inff() : best->value)) {
+    best->index = index;
+    best->value = value;
+  }
+}
+
+// Joins what two sets of outputs of one row gave.
+void MergeBest(const Best& other, Best* best);
+
 // An upper bound of the arena bytes that GroupedFfn takes for `rows` rows in all its `groups`.
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);
 
 // Parts of folds that Attend keeps at most, per thread, before it merges them.
-inline constexpr int64_t kAttendPartsPerThread = 1024;
+inline constexpr int64_t kAttendPartsPerThread = 512;
 
 // An upper bound of the arena bytes that Attend takes for a batch of `rows` rows in `spans` spans,
 // its result included. `threads` is the backend's.
@@ -78,6 +96,7 @@ SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 // Each ends the process when the arguments of the op of that name contradict each other.
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
+void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans);
 void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer,

@@ -1,5 +1,5 @@
-// Batch of Spans: what one forward pass computes. Prefill, a chunk of it, decode, verify, denoise and
-// image rows differ only in what a Span holds.
+// Batch of Spans: what one forward pass computes. Prefill, a chunk of it, decode, verify, denoise
+// and image rows differ only in what a Span holds.
 #ifndef TIDEPOOL_ENGINE_MODEL_BATCH_H_
 #define TIDEPOOL_ENGINE_MODEL_BATCH_H_
 
@@ -24,8 +24,11 @@ struct Span {
   std::vector<int64_t> positions;
   kernels::Mask mask = kernels::Mask::kCausal;
   KvWrite kv = KvWrite::kAppend;
-  // Rows of this span, ascending, whose logits are wanted.
+  // Rows of this span, ascending, whose logits are wanted,
   std::vector<int32_t> logit_rows;
+  // or, where this is above 0, only the best among those of token ids [0, best_of). The same for
+  // all spans of a batch where it is not 0.
+  int32_t best_of = 0;
   // Block table of each KV group; covers slots [0, first_slot + rows). Borrowed from a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
 
@@ -40,9 +43,16 @@ struct Batch {
     for (const Span& span : spans) total += span.rows();
     return total;
   }
-  int64_t logit_rows() const {
+  // Of spans that want whole rows of logits, and of those that want the best alone.
+  int64_t logit_rows() const { return WantedRows(/*best=*/false); }
+  int64_t best_rows() const { return WantedRows(/*best=*/true); }
+
+ private:
+  int64_t WantedRows(bool best) const {
     int64_t total = 0;
-    for (const Span& span : spans) total += static_cast<int64_t>(span.logit_rows.size());
+    for (const Span& span : spans) {
+      if ((span.best_of > 0) == best) total += static_cast<int64_t>(span.logit_rows.size());
+    }
     return total;
   }
 };
@@ -51,7 +61,10 @@ struct Batch {
 struct StepOutput {
   // [batch.logit_rows(), vocab_size]: spans in order, wanted rows of each in order.
   kernels::ConstMatrixView logits;
-  // [batch.logit_rows(), hidden_size]: the same rows after the final norm.
+  // [batch.best_rows()], in the same order.
+  absl::Span<const kernels::Best> best;
+  // [logits.rows + best.size(), hidden_size]: the rows of logits and then those of best after the
+  // final norm.
   kernels::ConstMatrixView hidden;
 };
 

@@ -86,26 +86,29 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
                      arena,
                      arena->AllocateMatrix(rows, config_.hidden_size),
                      arena->AllocateMatrix(rows, pairs),
-                     arena->AllocateMatrix(rows, pairs)};
-  std::vector<int32_t> ids;
-  std::vector<int64_t> positions;
-  ids.reserve(rows);
-  positions.reserve(rows);
+                     arena->AllocateMatrix(rows, pairs),
+                     arena->Allocate<KvSpan>(static_cast<int64_t>(batch.spans.size()))};
+  const size_t mark = arena->used();
+  int32_t* ids = arena->Allocate<int32_t>(rows);
+  int64_t* positions = arena->Allocate<int64_t>(rows);
+  int64_t at = 0;
   for (const Span& span : batch.spans) {
-    ids.insert(ids.end(), span.token_ids.begin(), span.token_ids.end());
-    for (int64_t i = 0; i < span.rows(); ++i) {
-      positions.push_back(span.positions.empty() ? span.first_slot + i : span.positions[i]);
+    for (int64_t i = 0; i < span.rows(); ++i, ++at) {
+      ids[at] = span.token_ids[i];
+      positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
     }
   }
-  backend_->Embed(weights_.embedding, ids, pass.x);
-  backend_->RopeTable(positions, inv_freq_, config_.rope.scale, pass.cos, pass.sin);
+  backend_->Embed(weights_.embedding, absl::MakeConstSpan(ids, rows), pass.x);
+  backend_->RopeTable(absl::MakeConstSpan(positions, rows), inv_freq_, config_.rope.scale, pass.cos,
+                      pass.sin);
+  arena->ResetTo(mark);
   return pass;
 }
 
 void TransformerModel::Attention(int layer, const Pass& pass) {
   const LayerWeights& w = weights_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];
-  const std::vector<KvSpan> spans = SpansOf(layer, pass);
+  const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   const int head_dim = config_.head_dim;
   const auto style = config_.rope.style;
 
@@ -167,24 +170,36 @@ void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation&
   backend_->AddGated(out, absl::MakeConstSpan(gate.data, gate.rows), pass.x);
 }
 
-// Only of the rows that want logits.
+// Only of the rows that want logits, or the best of them.
 StepOutput TransformerModel::Head(const Pass& pass) {
-  const int64_t wanted = pass.batch.logit_rows();
+  const int64_t logits = pass.batch.logit_rows();
+  const int64_t wanted = logits + pass.batch.best_rows();
   const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
-  int64_t to = 0;
+  int64_t next[] = {0, logits};  // of rows that want logits, and of those that want the best
   int64_t first_row = 0;
+  kernels::HeadTarget target;
   for (const Span& span : pass.batch.spans) {
     for (const int32_t row : span.logit_rows) {
-      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(to++));
+      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.best_of > 0]++));
     }
+    target.best_of = std::max<int64_t>(target.best_of, span.best_of);
     first_row += span.rows();
   }
   const Activation hidden = backend_->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
   Observe("norm", hidden.values);
-  if (HeadHasTwoTerms()) return {TwoTermLogits(hidden, pass.arena), hidden.values};
-  const MatrixView logits = pass.arena->AllocateMatrix(wanted, config_.vocab_size);
-  Multiply(backend_, hidden, {weights_.head.Into(logits)});
-  return {logits, hidden.values};
+  if (wanted == 0) return {};
+  target.weight = weights_.head.weight;
+  target.bias = weights_.head.bias;
+  target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
+  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::Best>(wanted - logits),
+                               static_cast<size_t>(wanted - logits));
+  if (HeadHasTwoTerms()) {
+    target.terms = 2;
+    backend_->MatMulHead(TwoTerms(hidden, pass.arena), target, pass.arena);
+  } else {
+    backend_->MatMulHead(hidden, target, pass.arena);
+  }
+  return {target.out, target.best, hidden.values};
 }
 
 bool TransformerModel::HeadHasTwoTerms() const {
@@ -196,7 +211,7 @@ bool TransformerModel::HeadHasTwoTerms() const {
 // in any other product (a third of the KL to the truth). Each row goes in as two instead, itself
 // and what its int8 form leaves over; both meet a weight while it is in registers, which in
 // decoding, bound by reading weights, is close to free.
-MatrixView TransformerModel::TwoTermLogits(const Activation& hidden, Arena* arena) {
+Activation TransformerModel::TwoTerms(const Activation& hidden, Arena* arena) {
   const int64_t rows = hidden.values.rows;
   const int64_t cols = hidden.values.cols;
   const int64_t blocks = cols / kernels::kQuantBlock;
@@ -210,14 +225,7 @@ MatrixView TransformerModel::TwoTermLogits(const Activation& hidden, Arena* aren
       left[k] = x[k] - scale * static_cast<float>(hidden.quants[i * cols + k]);
     }
   }
-  const MatrixView logits = arena->AllocateMatrix(2 * rows, config_.vocab_size);
-  Multiply(backend_, backend_->Quantize(terms, arena), {weights_.head.Into(logits)});
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* left = logits.Row(rows + i);
-    float* sum = logits.Row(i);
-    for (int64_t j = 0; j < logits.cols; ++j) sum[j] += left[j];
-  }
-  return logits.RowRange(0, rows);
+  return backend_->Quantize(terms, arena);
 }
 
 void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
@@ -225,7 +233,11 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
         kv.group_of_layer.size() == config_.layers.size())
       << "the KV view has " << kv.layers.size() << " layers, the model " << config_.layers.size();
   CHECK(!batch.spans.empty());
+  int32_t best_of = 0;
   for (const Span& span : batch.spans) {
+    CHECK(span.best_of == 0 || best_of == 0 || span.best_of == best_of)
+        << "the best of " << best_of << " and of " << span.best_of;
+    best_of = std::max(best_of, span.best_of);
     CHECK(span.rows() > 0 && span.first_slot >= 0) << "a span without rows";
     CHECK(span.positions.empty() || static_cast<int64_t>(span.positions.size()) == span.rows());
     for (const int32_t id : span.token_ids) {
@@ -239,22 +251,21 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
   }
 }
 
-std::vector<KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) const {
+absl::Span<const KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) const {
   const size_t group = pass.kv.group_of_layer[layer];
-  std::vector<KvSpan> spans;
-  spans.reserve(pass.batch.spans.size());
   int64_t first_row = 0;
+  KvSpan* next = pass.spans;
   for (const Span& span : pass.batch.spans) {
     CHECK_LT(group, span.blocks.size());
-    spans.push_back({.first_row = first_row,
-                     .rows = span.rows(),
-                     .first_slot = span.first_slot,
-                     .blocks = span.blocks[group],
-                     .mask = span.mask,
-                     .window = config_.layers[layer].sliding_window});
+    *next++ = {.first_row = first_row,
+               .rows = span.rows(),
+               .first_slot = span.first_slot,
+               .blocks = span.blocks[group],
+               .mask = span.mask,
+               .window = config_.layers[layer].sliding_window};
     first_row += span.rows();
   }
-  return spans;
+  return absl::MakeConstSpan(pass.spans, pass.batch.spans.size());
 }
 
 void TransformerModel::Observe(absl::string_view name, kernels::ConstMatrixView rows) const {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
@@ -74,6 +75,7 @@ class TransformerModel final : public Model {
     kernels::MatrixView x;    // [rows, hidden], the residual stream
     kernels::MatrixView cos;  // [rows, rope.dims / 2]
     kernels::MatrixView sin;
+    kernels::KvSpan* spans;  // [batch.spans.size()], those of the layer in work
   };
 
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
@@ -86,10 +88,10 @@ class TransformerModel final : public Model {
   void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
   StepOutput Head(const Pass& pass);
   bool HeadHasTwoTerms() const;
-  kernels::MatrixView TwoTermLogits(const kernels::Activation& hidden, kernels::Arena* arena);
+  kernels::Activation TwoTerms(const kernels::Activation& hidden, kernels::Arena* arena);
 
   void CheckBatch(const Batch& batch, const KvView& kv) const;
-  std::vector<kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;
+  absl::Span<const kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;
   void Observe(absl::string_view name, kernels::ConstMatrixView rows) const;
 
   const ModelConfig config_;

@@ -19,11 +19,15 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t rows = limits.rows;
   const int64_t hidden = config_.hidden_size;
   const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
-  const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs);
+  // Each span has at least one row. What Begin needs beside this is less than an attention's rows.
+  const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs) +
+                        rows * sizeof(kernels::KvSpan) + kernels::kAlignment;
 
   const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
-                WordBytes(terms * limits.logit_rows * config_.vocab_size);
+                WordBytes(limits.logit_rows * config_.vocab_size) +
+                limits.logit_rows * sizeof(kernels::Best) +
+                kernels::HeadBytes(limits.logit_rows, backend_->threads());
   if (HeadHasTwoTerms()) most += ActivationBytes(terms * limits.logit_rows, hidden);
   for (size_t i = 0; i < config_.layers.size(); ++i) {
     const LayerConfig& layer = config_.layers[i];
@@ -33,7 +37,6 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
                                  .kv_heads = layer.kv_heads,
                                  .k_dim = config_.head_dim,
                                  .v_dim = config_.head_dim};
-    // Each span has at least one row.
     const size_t attention = ActivationBytes(rows, hidden) + WordBytes(rows * q_cols) +
                              2 * WordBytes(rows * kv_cols) +
                              AttendBytes(rows, rows, layer.heads, kv, backend_->threads());

@@ -89,13 +89,14 @@ struct ThreadPool::State {
     }
   }
 
-  // The current loop. Written only while the gate is shut and nobody is inside.
+  alignas(64) std::atomic<int64_t> next{0};
+  alignas(64) std::atomic<uint64_t> gate{0};
+  // The current loop. Written only while the gate is shut and nobody is inside; a worker that joins
+  // gets it with the gate's cache line.
   const Body* body = nullptr;
   int64_t count = 0;
   int64_t grain = 1;
-  alignas(64) std::atomic<int64_t> next{0};
-  alignas(64) std::atomic<uint64_t> gate{0};
-  std::atomic<int> sleepers{0};
+  alignas(64) std::atomic<int> sleepers{0};
   std::atomic<bool> stopping{false};
   Mutex mutex;
   CondVar wake;

@@ -185,7 +185,7 @@ void AttendRows(const CpuContext& context, ConstMatrixView q, int heads, float s
                          jobs,
                          task_cost,
                          splits ? capacity / jobs.split_vectors : 0,
-                         AllocateFolds(op, splits ? capacity : 0, arena),
+                         AllocateFolds(op, capacity, arena),
                          arena->Allocate<Task>(MostTasks(jobs, task_cost))};
   int64_t longest = 0;  // of the split jobs, in segments
   for (const Job* job = jobs.data; job != jobs.data + jobs.count; ++job) {

@@ -72,6 +72,9 @@ struct AttentionKernels {
                 float* fold);
 };
 
+// The form for AVX-512 F, BW, VL and DQ; null where the build's architecture has none.
+const AttentionKernels* Avx512Attention();
+
 }  // namespace tidepool::kernels
 
 #endif  // TIDEPOOL_KERNELS_CPU_ATTENTION_KERNELS_H_

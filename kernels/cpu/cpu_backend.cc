@@ -83,6 +83,11 @@ class CpuBackend final : public KernelBackend {
     MultiplyTargets(context_, x, targets);
   }
 
+  void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) override {
+    CheckHead(x, target, precision());
+    MultiplyHead(context_, x, target, arena);
+  }
+
   Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
                           Arena* arena) override {
     CheckMatMul(x, gate, precision());

@@ -11,47 +11,6 @@ namespace {
 // while the panels pass, many enough that a panel is read seldom.
 constexpr int64_t kRowChunk = 96;
 
-// Rows of an activation: all in order, or those that `ids` names.
-struct RowSource {
-  const Activation& x;
-  const int32_t* ids = nullptr;
-
-  int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
-};
-
-int64_t GroupCount(int64_t rows) { return (rows + kTileCols - 1) / kTileCols; }
-
-// Columns of the output that panel group `group` fills.
-int64_t GroupCols(const PackedMatrix& weight, int64_t group) {
-  return std::min<int64_t>(kTileCols, weight.rows - group * kTileCols);
-}
-
-// Rows [first, first + rows) of `source` times the panels of `group`, into out [rows][kTileCols].
-void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t group,
-                 const RowSource& source, int64_t first, int rows, float* out) {
-  Tile tile;
-  tile.dtype = weight.dtype;
-  tile.panel_bytes = PanelBytes(weight.dtype, weight.cols);
-  tile.panels = weight.data + group * kTilePanels * tile.panel_bytes;
-  tile.panel_count = static_cast<int>(PanelCount(GroupCols(weight, group)));
-  tile.cols = weight.cols;
-  tile.rows = rows;
-  tile.out = out;
-  const Activation& x = source.x;
-  const bool int8 = context.precision == Precision::kFast && IsQuantised(weight.dtype);
-  const int64_t blocks = weight.cols / kQuantBlock;
-  for (int r = 0; r < rows; ++r) {
-    const int64_t row = source.At(first + r);
-    tile.values[r] = x.values.data + row * x.values.stride;
-    if (!int8) continue;
-    tile.quants[r] = x.quants + row * weight.cols;
-    tile.scales[r] = x.scales + row * blocks;
-    tile.sums[r] = x.sums + row * blocks;
-    tile.half_sums[r] = x.half_sums + 2 * row * blocks;
-  }
-  (int8 ? context.kernels->multiply_int8 : context.kernels->multiply_float)(tile);
-}
-
 // Calls visit(first, rows) for row tiles that cover [begin, end).
 template <typename Visit>
 void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
@@ -127,8 +86,41 @@ void SwiGluGroup(const CpuContext& context, const RowSource& source, const Packe
 
 static_assert(kTileCols == kQuantBlock, "a group of panels fills one int8 block of its output");
 
-int64_t TaskGrain(const CpuContext& context, int64_t tasks) {
+int64_t GroupCount(int64_t rows) { return (rows + kTileCols - 1) / kTileCols; }
+
+int64_t GroupCols(const PackedMatrix& weight, int64_t group) {
+  return std::min<int64_t>(kTileCols, weight.rows - group * kTileCols);
+}
+
+void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t group,
+                 const RowSource& source, int64_t first, int rows, float* out) {
+  Tile tile;
+  tile.dtype = weight.dtype;
+  tile.panel_bytes = PanelBytes(weight.dtype, weight.cols);
+  tile.panels = weight.data + group * kTilePanels * tile.panel_bytes;
+  tile.panel_count = static_cast<int>(PanelCount(GroupCols(weight, group)));
+  tile.cols = weight.cols;
+  tile.rows = rows;
+  tile.out = out;
+  const Activation& x = source.x;
+  const bool int8 = context.precision == Precision::kFast && IsQuantised(weight.dtype);
+  const int64_t blocks = weight.cols / kQuantBlock;
+  for (int r = 0; r < rows; ++r) {
+    const int64_t row = source.At(first + r);
+    tile.values[r] = x.values.data + row * x.values.stride;
+    if (!int8) continue;
+    tile.quants[r] = x.quants + row * weight.cols;
+    tile.scales[r] = x.scales + row * blocks;
+    tile.sums[r] = x.sums + row * blocks;
+    tile.half_sums[r] = x.half_sums + 2 * row * blocks;
+  }
+  (int8 ? context.kernels->multiply_int8 : context.kernels->multiply_float)(tile);
+}
+
+int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs) {
+  constexpr int64_t kLeastShared = 1 << 15;  // a microsecond or two of one thread
   constexpr int64_t kRangesPerThread = 8;
+  if (macs < kLeastShared) return std::max<int64_t>(1, tasks);
   return std::clamp<int64_t>(tasks / (kRangesPerThread * context.pool->threads()), 1, 16);
 }
 
@@ -147,10 +139,16 @@ void QuantizeRows(const CpuContext& context, ConstMatrixView values, const Activ
 void MultiplyTargets(const CpuContext& context, const Activation& x,
                      absl::Span<const MatMulTarget> targets) {
   int64_t groups = 0;
-  for (const MatMulTarget& target : targets) groups += GroupCount(target.weight.rows);
+  int64_t outputs = 0;
+  for (const MatMulTarget& target : targets) {
+    groups += GroupCount(target.weight.rows);
+    outputs += target.weight.rows;
+  }
+  const int64_t macs = x.values.rows * x.values.cols * outputs;
   const int64_t chunks = (x.values.rows + kRowChunk - 1) / kRowChunk;
   const int64_t tasks = chunks * groups;
-  context.pool->ParallelFor(tasks, TaskGrain(context, tasks), [&](int64_t begin, int64_t end, int) {
+  const int64_t grain = TaskGrain(context, tasks, macs);
+  context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / groups * kRowChunk;
       int64_t group = task % groups;
@@ -170,7 +168,8 @@ void MultiplySwiGlu(const CpuContext& context, const Activation& x, const Packed
   const int64_t groups = GroupCount(gate.rows);
   const int64_t chunks = (x.values.rows + kRowChunk - 1) / kRowChunk;
   const int64_t tasks = chunks * groups;
-  context.pool->ParallelFor(tasks, TaskGrain(context, tasks), [&](int64_t begin, int64_t end, int) {
+  const int64_t grain = TaskGrain(context, tasks, 2 * x.values.rows * gate.rows * gate.cols);
+  context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / groups * kRowChunk;
       SwiGluGroup(context, {x}, gate, up, task % groups, row,
@@ -195,8 +194,10 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
 
   const int64_t inner = GroupCount(width);
   const int64_t inner_tasks = inner * groups.size();
+  const int64_t down_macs = total * width * out.cols;
   context.pool->ParallelFor(
-      inner_tasks, TaskGrain(context, inner_tasks), [&](int64_t begin, int64_t end, int) {
+      inner_tasks, TaskGrain(context, inner_tasks, 2 * total * width * x.values.cols),
+      [&](int64_t begin, int64_t end, int) {
         for (int64_t task = begin; task < end; ++task) {
           const ExpertGroup& group = groups[task / inner];
           const int64_t rows = static_cast<int64_t>(group.rows.size());
@@ -209,7 +210,8 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
   const int64_t outer = GroupCount(out.cols);
   const int64_t outer_tasks = outer * groups.size();
   context.pool->ParallelFor(
-      outer_tasks, TaskGrain(context, outer_tasks), [&](int64_t begin, int64_t end, int) {
+      outer_tasks, TaskGrain(context, outer_tasks, down_macs),
+      [&](int64_t begin, int64_t end, int) {
         alignas(kAlignment) float tile[kTileRows * kTileCols];
         for (int64_t task = begin; task < end; ++task) {
           const ExpertGroup& group = groups[task / outer];

@@ -220,6 +220,25 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
+  void MatMulHead(const Activation& x, const HeadTarget& target, Arena*) override {
+    CheckHead(x, target, precision_);
+    for (int64_t i = 0; i < target.rows(); ++i) {
+      std::vector<double> sums(target.weight.rows, 0.0);
+      for (int term = 0; term < target.terms; ++term) {
+        const std::vector<double> row =
+            RowFor(x, i + term * target.rows(), target.weight.dtype, precision_);
+        for (int64_t r = 0; r < target.weight.rows; ++r) sums[r] += Dot(target.weight, r, row);
+      }
+      Best best;
+      for (int64_t r = 0; r < target.weight.rows; ++r) {
+        const float value = static_cast<float>(sums[r] + (target.bias.empty() ? 0 : target.bias[r]));
+        if (i < target.out.rows) target.out.Row(i)[r] = value;
+        if (r < target.best_of) AddToBest(static_cast<int32_t>(r), value, &best);
+      }
+      if (i >= target.out.rows) target.best[i - target.out.rows] = best;
+    }
+  }
+
   Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
                           Arena* arena) override {
     CheckMatMul(x, gate, precision_);

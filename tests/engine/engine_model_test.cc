@@ -56,7 +56,7 @@ std::vector<GenerationRequest> MixedRequests(int count, int vocab_size) {
     GenerationRequest request = MakeRequest(prompt, 5 + i * 31 % 95);
     request.sampling.temperature = i % 2 == 0 ? 0 : 0.8f;
     request.sampling.seed = i;
-    request.logprobs = true;
+    request.logprobs = i % 3 != 0;
     requests.push_back(request);
   }
   return requests;
@@ -101,6 +101,31 @@ TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
     ExpectEqual(ReadAll(tight_streams[i].get()), solo);
   }
   EXPECT_GT(squeezed.engine->Stats().preemptions, 0);
+}
+
+// Greedy requests that report no log-probabilities get the head's best token, the others their rows
+// of logits: together in one batch, both choose the same.
+TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
+  EngineOptions options = MakeOptions();
+  options.context_length = 160;
+  options.kv_memory_bytes = 64 << 20;
+  RealEngine engine(GetParam(), options);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (GenerationRequest request : MixedRequests(12, engine.tokenizer->vocab_size())) {
+    request.sampling.temperature = 0;
+    for (const bool logprobs : {false, true}) {
+      request.logprobs = logprobs;
+      streams.push_back(engine.Submit(request));
+    }
+  }
+  for (size_t i = 0; i < streams.size(); i += 2) {
+    const Answer best = ReadAll(streams[i].get());
+    const Answer whole = ReadAll(streams[i + 1].get());
+    EXPECT_TRUE(best.logprobs.empty());
+    EXPECT_EQ(whole.logprobs.size(), whole.tokens.size());
+    EXPECT_EQ(best.tokens, whole.tokens) << i;
+    EXPECT_EQ(best.text, whole.text) << i;
+  }
 }
 
 // A block given out again holds what its last owner left there; at worst, not even numbers.

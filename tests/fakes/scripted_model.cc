@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/ops.h"
 
 namespace tidepool::fakes {
 namespace {
@@ -128,7 +129,8 @@ int64_t ScriptedModel::most_spans() const {
 }
 
 size_t ScriptedModel::WorkspaceBytes(const engine::BatchLimits& limits) const {
-  return (limits.logit_rows * (options_.vocab_size + 1) + 2 * kernels::kAlignment) * sizeof(float);
+  return limits.logit_rows * ((options_.vocab_size + 1) * sizeof(float) + sizeof(kernels::Best)) +
+         4 * kernels::kAlignment;
 }
 
 absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
@@ -155,25 +157,38 @@ absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& b
   engine::StepOutput output;
   if (begin.ok()) {
     for (const engine::Span& span : batch.spans) Write(span, kv);
-    const kernels::MatrixView logits =
-        workspace->AllocateMatrix(batch.logit_rows(), options_.vocab_size);
-    int64_t next = 0;
-    for (const engine::Span& span : batch.spans) {
-      for (const int32_t row : span.logit_rows) {
-        Answer(span, row, kv, absl::MakeSpan(logits.Row(next++), options_.vocab_size));
-      }
-    }
-    output.logits = logits;
-    output.hidden = workspace->AllocateMatrix(batch.logit_rows(), 1);
+    Answer(batch, kv, workspace, &output);
   }
   End();
   RETURN_IF_ERROR(begin);
   return output;
 }
 
+void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels::Arena* workspace,
+                           engine::StepOutput* output) {
+  const int64_t wanted = batch.logit_rows() + batch.best_rows();
+  const kernels::MatrixView logits = workspace->AllocateMatrix(wanted, options_.vocab_size);
+  kernels::Best* best = workspace->Allocate<kernels::Best>(batch.best_rows());
+  int64_t next[] = {0, batch.logit_rows()};
+  for (const engine::Span& span : batch.spans) {
+    for (const int32_t row : span.logit_rows) {
+      const int64_t at = next[span.best_of > 0]++;
+      AnswerRow(span, row, kv, absl::MakeSpan(logits.Row(at), options_.vocab_size));
+      if (span.best_of == 0) continue;
+      kernels::Best& found = best[at - batch.logit_rows()] = kernels::Best();
+      for (int32_t id = 0; id < span.best_of; ++id) {
+        kernels::AddToBest(id, logits.Row(at)[id], &found);
+      }
+    }
+  }
+  output->logits = logits.RowRange(0, batch.logit_rows());
+  output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.best_rows()));
+  output->hidden = workspace->AllocateMatrix(wanted, 1);
+}
+
 // Reads back all that the row sees, in every layer.
-void ScriptedModel::Answer(const engine::Span& span, int64_t row, const KvView& kv,
-                           absl::Span<float> logits) {
+void ScriptedModel::AnswerRow(const engine::Span& span, int64_t row, const KvView& kv,
+                              absl::Span<float> logits) {
   const int64_t last = span.first_slot + row;
   std::vector<int32_t> history;
   uint64_t hash = 1;

@@ -63,8 +63,10 @@ class ScriptedModel final : public engine::Model {
 
  private:
   absl::Status Begin(const engine::Batch& batch);
-  void Answer(const engine::Span& span, int64_t row, const engine::KvView& kv,
-              absl::Span<float> logits);
+  void Answer(const engine::Batch& batch, const engine::KvView& kv, kernels::Arena* workspace,
+              engine::StepOutput* output);
+  void AnswerRow(const engine::Span& span, int64_t row, const engine::KvView& kv,
+                 absl::Span<float> logits);
   void End();
 
   const ScriptedModelOptions options_;

@@ -91,19 +91,23 @@ def measure(data, truth, logits):
     }
 
 
-def run_llamacpp(path, ids, text):
-    """(float32 logits [n, vocab], settings): stock but for n_ctx and logits of all positions."""
-    llama = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=N_BATCH, logits_all=True, verbose=False)
+def run_llamacpp(path, ids, text, kv_cache="f16"):
+    """(float32 logits [n, vocab], settings): stock but for n_ctx, logits of all positions and the
+    type of the KV cache, which for q8_0 needs flash attention."""
+    flash = kv_cache != "f16"
+    kv_type = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[kv_cache]
+    llama = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=N_BATCH, logits_all=True, verbose=False,
+                            flash_attn=flash, type_k=kv_type, type_v=kv_type)
     theirs = llama.tokenize(text.encode(), add_bos=False, special=False)
     if theirs != ids:
         raise SystemExit("llama.cpp and tokenizers disagree about the token ids of the text")
     llama.eval(ids)
-    settings = {"n_ctx": 1024, "n_batch": N_BATCH, "kv_cache": "f16", "flash_attn": False,
+    settings = {"n_ctx": 1024, "n_batch": N_BATCH, "kv_cache": kv_cache, "flash_attn": flash,
                 "system": llama_cpp.llama_print_system_info().decode().strip(" |")}
     return np.array(llama.scores[: len(ids)], dtype=np.float32), settings
 
 
-def write(out, model_name, ids, data, llamacpp):
+def write(out, model_name, ids, data, llamacpp, llamacpp_q8_0_kv):
     """Everything a test reads; the sample goes to shards of ROWS_PER_SHARD positions."""
     out.mkdir(parents=True, exist_ok=True)
     shards = []
@@ -115,7 +119,8 @@ def write(out, model_name, ids, data, llamacpp):
     common.save_json(out / "golden.json", {
         "model": model_name, "versions": common.versions(), "text": "text800.txt", "ids": ids,
         "sample": shards, "columns": "columns.npy", "top_ids": "top_ids.npy",
-        "top_values": "top_values.npy", "logsumexp": "logsumexp.npy", "llamacpp": llamacpp})
+        "top_values": "top_values.npy", "logsumexp": "logsumexp.npy", "llamacpp": llamacpp,
+        "llamacpp_q8_0_kv": llamacpp_q8_0_kv})
 
 
 def main():
@@ -139,8 +144,10 @@ def main():
         return
     logits, settings = run_llamacpp(args.model, ids, text)
     llamacpp = measure(data, truth, logits) | {"settings": settings}
-    write(args.out, args.model.name, ids, data, llamacpp)
-    print(len(ids), "tokens;", llamacpp)
+    logits, settings = run_llamacpp(args.model, ids, text, kv_cache="q8_0")
+    quantised_kv = measure(data, truth, logits) | {"settings": settings}
+    write(args.out, args.model.name, ids, data, llamacpp, quantised_kv)
+    print(len(ids), "tokens;", llamacpp, "\nKV in q8_0:", quantised_kv)
     covered = np.exp(data["top_values"].astype(np.float64) - data["logsumexp"][:, None]).sum(axis=1)
     print("truth's mass in the top", TOP, ": mean", covered.mean(), "smallest", covered.min())
 

@@ -1,0 +1,101 @@
+// KernelBackend::MatMulHead. Where only the best output of a row is wanted, no row of a whole
+// vocabulary is written, read and searched: each thread keeps its best so far.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/matmul.h"
+
+namespace tidepool::kernels {
+namespace {
+
+using Quad = float __attribute__((vector_size(16)));
+
+// Outputs [column, column + count) of a row. Most tiles hold nothing new, which four lanes at a
+// time show.
+void AddTileToBest(const float* values, int64_t column, int64_t count, Best* best) {
+  const float bound = best->index < 0 ? -std::numeric_limits<float>::infinity() : best->value;
+  int64_t i = 0;
+  if (best->index >= 0) {
+    auto news = Quad{} != Quad{};
+    for (; i + 4 <= count; i += 4) {
+      Quad v;
+      __builtin_memcpy(&v, values + i, sizeof(v));
+      // True for what is larger, for +infinity and for NaN; equal ones come too late.
+      news |= ~(v <= bound);
+    }
+    bool any = (news[0] | news[1] | news[2] | news[3]) != 0;
+    for (; i < count; ++i) any = any || !(values[i] <= bound);
+    if (!any) return;
+  }
+  for (i = 0; i < count; ++i) AddToBest(static_cast<int32_t>(column + i), values[i], best);
+}
+
+// Rows [first, first + rows) of the product with one group of panels, all terms: [rows][kTileCols].
+void SumTerms(const CpuContext& context, const Activation& x, const HeadTarget& target,
+              int64_t group, int64_t first, int rows, float* tile) {
+  int32_t ids[kTileRows];
+  for (int i = 0; i < rows * target.terms; ++i) {
+    ids[i] = static_cast<int32_t>(first + i % rows + i / rows * target.rows());
+  }
+  ComputeTile(context, target.weight, group, {x, ids}, 0, rows * target.terms, tile);
+  for (int term = 1; term < target.terms; ++term) {
+    context.kernels->add(tile + term * rows * kTileCols, rows * kTileCols, tile);
+  }
+  const int64_t column = group * kTileCols;
+  if (target.bias.empty()) return;
+  for (int r = 0; r < rows; ++r) {
+    context.kernels->add(target.bias.data() + column, GroupCols(target.weight, group),
+                         tile + r * kTileCols);
+  }
+}
+
+void MultiplyHeadGroup(const CpuContext& context, const Activation& x, const HeadTarget& target,
+                       int64_t group, Best* best) {
+  const int64_t column = group * kTileCols;
+  const int64_t cols = GroupCols(target.weight, group);
+  const int step = kTileRows / target.terms;
+  alignas(kAlignment) float tile[kTileRows * kTileCols];
+  for (int64_t first = 0; first < target.rows(); first += step) {
+    const int rows = static_cast<int>(std::min<int64_t>(step, target.rows() - first));
+    SumTerms(context, x, target, group, first, rows, tile);
+    for (int r = 0; r < rows; ++r) {
+      const float* values = tile + r * kTileCols;
+      const int64_t row = first + r;
+      if (row < target.out.rows) {
+        std::copy_n(values, cols, target.out.Row(row) + column);
+      } else {
+        AddTileToBest(values, column, std::min(cols, target.best_of - column),
+                      best + row - target.out.rows);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarget& target,
+                  Arena* arena) {
+  CHECK_LE(target.terms, kTileRows);
+  const size_t mark = arena->used();
+  const int threads = context.pool->threads();
+  const int64_t rows = static_cast<int64_t>(target.best.size());
+  Best* best = arena->Allocate<Best>(threads * rows);  // [threads][rows]
+  std::fill_n(best, threads * rows, Best());
+  // Outputs that nobody asks for are not computed.
+  const int64_t groups =
+      GroupCount(target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.best_of));
+  const int64_t macs = x.values.rows * x.values.cols * groups * kTileCols;
+  context.pool->ParallelFor(groups, TaskGrain(context, groups, macs),
+                            [&](int64_t begin, int64_t end, int worker) {
+                              for (int64_t group = begin; group < end; ++group) {
+                                MultiplyHeadGroup(context, x, target, group, best + worker * rows);
+                              }
+                            });
+  for (int64_t i = 0; i < rows; ++i) {
+    target.best[i] = Best();
+    for (int t = 0; t < threads; ++t) MergeBest(best[t * rows + i], &target.best[i]);
+  }
+  arena->ResetTo(mark);
+}
+
+}  // namespace tidepool::kernels

@@ -1,0 +1,155 @@
+// What a step of the engine costs beside the arithmetic: tokens of a model of real depth whose
+// products are next to nothing (hidden size 32, 30 layers, 259 tokens), one sequence, greedy.
+//
+//   step_bench [THREADS...]        default 1 2
+//
+// Prints, for each number of threads, microseconds a token through the engine (plan, forward,
+// sample, commit, delivery; nobody reads the stream meanwhile) and of the forward pass alone: the
+// least and the median of 20 runs of 500 tokens each.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/engine.h"
+#include "engine/model/contiguous_kv.h"
+#include "engine/model/transformer.h"
+#include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/engine/checkpoint/gguf_writer.h"
+#include "tests/fakes/byte_tokenizer.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int kLayers = 30;
+constexpr uint64_t kHidden = 32;
+constexpr int kTokens = 500;
+constexpr int kRuns = 20;
+
+std::string ModelFile() {
+  GgufWriter writer;
+  writer.String("general.architecture", "llama")
+      .U32("llama.block_count", kLayers)
+      .U32("llama.context_length", 2048)
+      .U32("llama.embedding_length", kHidden)
+      .U32("llama.feed_forward_length", kHidden)
+      .U32("llama.attention.head_count", 2)
+      .U32("llama.attention.head_count_kv", 1)
+      .U32("llama.rope.dimension_count", kHidden / 2)
+      .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .U32("llama.vocab_size", fakes::kByteVocabSize);
+  uint32_t state = 1;
+  const auto add = [&](const std::string& name, const std::vector<uint64_t>& dims) {
+    uint64_t count = 1;
+    for (const uint64_t dim : dims) count *= dim;
+    std::vector<float> values(count);
+    for (float& value : values) {
+      state = state * 1664525 + 1013904223;
+      value = static_cast<float>(state >> 8) * 0x1p-24f - 0.4f;
+    }
+    writer.F32Tensor(name, dims, values);
+  };
+  add("token_embd.weight", {kHidden, fakes::kByteVocabSize});
+  add("output_norm.weight", {kHidden});
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string prefix = absl::StrCat("blk.", layer, ".");
+    for (const char* norm : {"attn_norm", "ffn_norm"}) {
+      add(absl::StrCat(prefix, norm, ".weight"), {kHidden});
+    }
+    for (const char* square : {"attn_q", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
+      add(absl::StrCat(prefix, square, ".weight"), {kHidden, kHidden});
+    }
+    for (const char* half : {"attn_k", "attn_v"}) {
+      add(absl::StrCat(prefix, half, ".weight"), {kHidden, kHidden / 2});
+    }
+  }
+  return WriteTempFile("step_bench.gguf", writer.Build());
+}
+
+struct Figures {
+  std::vector<double> microseconds;  // a token, by run
+
+  void Print(const char* what, int threads) {
+    std::sort(microseconds.begin(), microseconds.end());
+    std::printf("%d threads, %s: %.1f us a token at best, median %.1f\n", threads, what,
+                microseconds.front(), microseconds[microseconds.size() / 2]);
+  }
+};
+
+template <typename Run>
+void Measure(Figures* figures, Run run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  figures->microseconds.push_back(taken.count() * 1e6 / kTokens);
+}
+
+Figures MeasureEngine(TransformerModel* model) {
+  const std::unique_ptr<Tokenizer> tokenizer = fakes::MakeByteTokenizer();
+  EngineOptions options;
+  options.context_length = 1024;
+  options.kv_memory_bytes = 64 << 20;
+  auto engine = *Engine::Create(model, tokenizer.get(), &base::Clock::Real(), options);
+  Figures figures;
+  for (int run = 0; run < kRuns; ++run) {
+    GenerationRequest request;
+    request.token_ids = {1};
+    request.prompt_length = 1;
+    request.stopping.max_tokens = kTokens;
+    request.stopping.ignore_eos = true;
+    request.credit = kTokens;
+    Measure(&figures, [&] {
+      const auto stream = *engine->Submit(std::move(request));
+      CHECK(engine->WaitIdle(absl::Minutes(1)));
+    });
+  }
+  return figures;
+}
+
+Figures MeasureForward(TransformerModel* model) {
+  const ContiguousKv kv(model->kv_specs(), 1, kTokens);
+  kernels::Arena workspace(model->WorkspaceBytes({.rows = 1, .logit_rows = 1}));
+  Batch batch;
+  batch.spans.resize(1);
+  batch.spans[0].token_ids = {1};
+  batch.spans[0].logit_rows = {0};
+  batch.spans[0].best_of = model->vocab_size();
+  batch.spans[0].blocks = kv.blocks(0);
+  Figures figures;
+  for (int run = 0; run < kRuns; ++run) {
+    Measure(&figures, [&] {
+      for (int i = 0; i < kTokens; ++i) {
+        batch.spans[0].first_slot = i;
+        CHECK_OK(model->Forward(batch, kv.view(), &workspace).status());
+      }
+    });
+  }
+  return figures;
+}
+
+void Run(int threads) {
+  auto file = *GgufFile::Open(ModelFile());
+  const ModelConfig config = *ModelConfig::Parse(file);
+  const auto store = *WeightStore::Create(std::move(file), {.threads = 1});
+  const auto backend = *kernels::MakeCpuBackend({.threads = threads});
+  const auto model = *TransformerModel::Create(config, store.get(), backend.get(), {});
+  MeasureEngine(model.get()).Print("the whole step", threads);
+  MeasureForward(model.get()).Print("the forward pass", threads);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
+
+int main(int argc, char** argv) {
+  std::vector<int> counts;
+  for (int i = 1; i < argc; ++i) counts.push_back(std::max(1, std::atoi(argv[i])));
+  if (counts.empty()) counts = {1, 2};
+  for (const int threads : counts) tidepool::engine::Run(threads);
+}

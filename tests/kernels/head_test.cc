@@ -1,0 +1,152 @@
+// MatMulHead: rows of logits are MatMul's, and the best of a row is what its logits say.
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/math.h"
+#include "kernels/ops.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/test_data.h"
+
+namespace tidepool::kernels {
+namespace {
+
+constexpr int64_t kCols = 64;
+constexpr int64_t kOutputs = 205;
+
+void ExpectSame(const Best& actual, const Best& expected) {
+  EXPECT_EQ(actual.index, expected.index);
+  if (expected.index >= 0) {
+    EXPECT_EQ(FloatBits(actual.value), FloatBits(expected.value));
+  }
+  EXPECT_EQ(actual.unsound, expected.unsound);
+  if (expected.unsound >= 0) {
+    EXPECT_EQ(std::isnan(actual.unsound_value), std::isnan(expected.unsound_value));
+  }
+}
+
+struct Form {
+  int threads;
+  Isa isa;
+  DType dtype;
+};
+
+class HeadTest : public testing::TestWithParam<Form> {
+ protected:
+  // The sum of MatMul over the terms of `rows` rows.
+  static std::vector<float> Logits(KernelBackend& backend, const Activation& x, int terms,
+                                   const PackedMatrix& weight, const std::vector<float>& bias) {
+    const int64_t rows = x.values.rows / terms;
+    std::vector<float> products(x.values.rows * kOutputs);
+    const MatMulTarget target = {.weight = weight,
+                                 .out = {products.data(), x.values.rows, kOutputs}};
+    backend.MatMul(x, {&target, 1});
+    for (int64_t i = 0; i < rows * kOutputs; ++i) {
+      for (int term = 1; term < terms; ++term) {
+        products[i] += products[i + term * rows * kOutputs];
+      }
+      if (!bias.empty()) products[i] += bias[i % kOutputs];
+    }
+    products.resize(rows * kOutputs);
+    return products;
+  }
+};
+
+TEST_P(HeadTest, IsMatMulAndItsBest) {
+  const auto backend = *MakeCpuBackend({GetParam().threads, Precision::kFast, GetParam().isa});
+  const Weight weight(GetParam().dtype, kOutputs, kCols, 5);
+  // Biases that make outputs infinite and NaN, in rows that all share them.
+  std::vector<float> bias(kOutputs, 0);
+  bias[150] = NAN;
+  bias[60] = -INFINITY;
+  bias[190] = INFINITY;
+  Arena arena(1 << 20);
+  for (const int terms : {1, 2}) {
+    for (const int64_t rows : {1, 5, 31}) {
+      const std::vector<float> values = Noise(rows).Floats(terms * rows * kCols);
+      for (const bool biased : {false, true}) {
+        for (const int64_t best_of : {kOutputs, int64_t{100}, int64_t{1}}) {
+          arena.Reset();
+          Spoil(&arena);
+          const std::vector<float> added = biased ? bias : std::vector<float>();
+          const Activation x = backend->Quantize({values.data(), terms * rows, kCols}, &arena);
+          const std::vector<float> logits = Logits(*backend, x, terms, weight.matrix(), added);
+          const int64_t whole = rows / 2;
+          std::vector<float> out(whole * kOutputs, NAN);
+          std::vector<Best> best(rows - whole);
+          backend->MatMulHead(x,
+                              {.weight = weight.matrix(),
+                               .bias = added,
+                               .terms = terms,
+                               .out = {out.data(), whole, kOutputs},
+                               .best = absl::MakeSpan(best),
+                               .best_of = best_of},
+                              &arena);
+          for (size_t i = 0; i < out.size(); ++i) {
+            ASSERT_TRUE(FloatBits(out[i]) == FloatBits(logits[i]) ||
+                        (std::isnan(out[i]) && std::isnan(logits[i])))
+                << i;
+          }
+          for (int64_t row = whole; row < rows; ++row) {
+            SCOPED_TRACE(row);
+            Best expected;
+            for (int64_t i = 0; i < best_of; ++i) {
+              AddToBest(static_cast<int32_t>(i), logits[row * kOutputs + i], &expected);
+            }
+            ExpectSame(best[row - whole], expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, HeadTest,
+                         testing::Values(Form{1, Isa::kPortable, DType::kQ4_1},
+                                         Form{1, Isa::kBest, DType::kQ8_0},
+                                         Form{3, Isa::kBest, DType::kQ4_1},
+                                         Form{3, Isa::kBest, DType::kF16}));
+
+// A row that is all zero has equal outputs: the lowest index wins, whichever thread had it.
+TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
+  const auto backend = *MakeCpuBackend({4, Precision::kFast, Isa::kBest});
+  const Weight weight(DType::kQ8_0, 5000, kCols, 5);
+  const std::vector<float> zeros(kCols, 0);
+  Arena arena(1 << 20);
+  const Activation x = backend->Quantize({zeros.data(), 1, kCols}, &arena);
+  std::vector<float> bias(5000, 0);
+  for (const int first : {0, 1, 31, 32, 2600, 4999}) {
+    for (int i = 0; i < 5000; ++i) bias[i] = i == first || i % 17 == 16 ? 3.0f : 2.0f;
+    std::vector<Best> best(1);
+    backend->MatMulHead(
+        x, {.weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .best_of = 5000},
+        &arena);
+    EXPECT_EQ(best[0].index, std::min(first, 16));
+  }
+}
+
+// The reference's own: exactly known numbers.
+TEST(HeadReferenceTest, FindsBestAndUnsound) {
+  const auto backend = MakeReferenceBackend(Precision::kExact);
+  const Weight weight(DType::kF32, 4, kCols, 5);
+  const std::vector<float> zeros(kCols, 0);
+  const std::vector<float> bias = {-INFINITY, 4, NAN, 4};
+  Arena arena(1 << 16);
+  std::vector<Best> best(1);
+  HeadTarget target = {
+      .weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .best_of = 4};
+  const Activation x = {.values = {zeros.data(), 1, kCols}};
+  backend->MatMulHead(x, target, &arena);
+  EXPECT_EQ(best[0].index, 1);
+  EXPECT_EQ(best[0].value, 4);
+  EXPECT_EQ(best[0].unsound, 2);
+  target.best_of = 1;
+  backend->MatMulHead(x, target, &arena);
+  EXPECT_EQ(best[0].index, -1);
+  EXPECT_EQ(best[0].unsound, -1);
+}
+
+}  // namespace
+}  // namespace tidepool::kernels
