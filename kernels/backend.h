@@ -58,8 +58,8 @@ struct HeadTarget {
   PackedMatrix weight;
   absl::Span<const float> bias;  // [weight.rows], or empty; added after the sum
   int terms = 1;
-  MatrixView out;          // [rows, weight.rows]
-  absl::Span<Best> best;   // over the outputs [0, best_of)
+  MatrixView out;         // [rows, weight.rows]
+  absl::Span<Best> best;  // over the outputs [0, best_of)
   int64_t best_of = 0;
 
   int64_t rows() const { return out.rows + static_cast<int64_t>(best.size()); }

@@ -82,7 +82,7 @@ size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer,
                           (kAttendPartsPerThread + 64) * fold;
   // What is shared out: groups of 24 query vectors, at least one for each span and KV head.
   const int64_t jobs = rows * heads / 24 + spans * layer.kv_heads;
-  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * 2 * kAlignment +
+  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * 11 * sizeof(int64_t) +
          threads * (scratch * sizeof(float) + 48 * kAlignment) + 8 * kAlignment;
 }
 

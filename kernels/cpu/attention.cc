@@ -155,7 +155,7 @@ struct Rounds {
 
 // An upper bound of the tasks of a round.
 int64_t MostTasks(const Jobs& jobs, int64_t task_cost) {
-  return jobs.count * 2 + 2 * jobs.cost / task_cost;
+  return jobs.count + 3 * jobs.cost / task_cost;
 }
 
 }  // namespace

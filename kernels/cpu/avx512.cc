@@ -150,6 +150,7 @@ const KernelTable* Avx512Kernels() {
     result.multiply_float = MultiplyFloatTile;
     result.quantize = Quantize;
     result.swiglu = SwiGlu;
+    result.attention = *Avx512Attention();
     return result;
   }();
   return &table;

@@ -180,17 +180,16 @@ TEST_F(SmolLm2Test, DefaultModeIsAsCloseAsLlamaCpp) {
 // What KV in q8_0 costs, beside what it costs llama.cpp (which quantises the query too).
 TEST_F(SmolLm2Test, QuantisedKvIsAsCloseAsLlamaCpp) {
   const TextTruth truth;
-  const LoadedModel loaded =
-      Load(RealModelPath(), {.kv_dtype = DType::kQ8_0, .threads = kThreads});
+  const LoadedModel loaded = Load(RealModelPath(), {.kv_dtype = DType::kQ8_0, .threads = kThreads});
   const TextMetrics exact = Measure(truth, loaded.model.get());
   std::printf("q8_0 KV alone: mean |error| %.5f, mean KL %.7f\n", exact.error, exact.kl);
   // Beside float32 arithmetic the KV's rounding stands alone: well below that of the activations.
   EXPECT_LE(exact.error, 0.5 * truth.golden["llamacpp"]["sample_mean_abs_error"].get<double>());
   EXPECT_LE(exact.kl, 0.5 * truth.golden["llamacpp"]["bucket_mean_kl"].get<double>());
 
-  const LoadedModel fast = Load(RealModelPath(), {.precision = Precision::kFast,
-                                                  .kv_dtype = DType::kQ8_0,
-                                                  .threads = kThreads});
+  const LoadedModel fast =
+      Load(RealModelPath(),
+           {.precision = Precision::kFast, .kv_dtype = DType::kQ8_0, .threads = kThreads});
   const TextMetrics ours = Measure(truth, fast.model.get());
   const nlohmann::json theirs = truth.golden["llamacpp_q8_0_kv"];
   std::printf("default mode with q8_0 KV: mean |error| %.5f, mean KL %.7f\n", ours.error, ours.kl);
