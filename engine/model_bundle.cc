@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/available_cpus.h"
 #include "engine/checkpoint/gguf.h"
-#include "engine/tokenizer/tokenizer_spec.h"
+#include "engine/tokenizer/load_tokenizer.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -75,8 +75,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   }
   bundle->name = bundle->config.name;
   bundle->digest = file.Digest();
-  ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
-  ASSIGN_OR_RETURN(bundle->tokenizer, Tokenizer::Create(std::move(spec)));
+  ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));
   bundle->chat_template = ParseChatTemplate(*bundle);
   ASSIGN_OR_RETURN(bundle->backend, kernels::MakeCpuBackend({.threads = bundle->threads,
                                                              .precision = options.precision,

@@ -1,7 +1,6 @@
 // The tidepool binary.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -52,18 +51,15 @@ absl::Status Run(const Config& config, Console* console) {
 
 // One plain line, whatever the message held.
 int Fail(const absl::Status& status, int code, Console* console) {
-  std::string line(status.message());
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-  console->Note(absl::StrCat("tidepool: ", line, "\n"));
+  console->Note(absl::StrCat("tidepool: ", OneLine(status.message()), "\n"));
   return code;
 }
 
 int Main(const std::vector<std::string>& args) {
   // A reader that goes away is an error of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // gRPC's own lines would stand beside ours. Who wants those of a client sets the variable; servers
-  // drop them all.
+  // gRPC's own lines would stand beside ours. Who wants those of a client sets the variable;
+  // servers drop them all.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const absl::StatusOr<ParsedConfig> parsed =

@@ -33,6 +33,9 @@ constexpr uint64_t kMinInfoBytes = 8 + 1 + 4 + 4 + 8;
 
 constexpr uint64_t kDefaultAlignment = 32;
 
+// Padding that may follow the last tensor, beside what the alignment explains.
+constexpr uint64_t kMaxPadding = 4096;
+
 // How much of a key or a tensor name a message shows.
 constexpr size_t kMaxSubjectBytes = 120;
 
@@ -78,6 +81,7 @@ class Parser {
     RETURN_IF_ERROR(ReadInfos());
     RETURN_IF_ERROR(PlaceTensors());
     RETURN_IF_ERROR(CheckOverlap());
+    RETURN_IF_ERROR(CheckEnd());
     return std::move(contents_);
   }
 
@@ -102,6 +106,7 @@ class Parser {
   absl::Status ReadDims(GgufTensor* tensor);
   absl::Status PlaceTensors();
   absl::Status CheckOverlap();
+  absl::Status CheckEnd() const;
 
   const std::string& path_;
   absl::Span<const std::byte> bytes_;
@@ -333,6 +338,23 @@ absl::Status Parser::CheckOverlap() {
     }
   }
   return absl::OkStatus();
+}
+
+// More data than the tensors take means that a tensor's description was lost, and where the data
+// begins with it.
+absl::Status Parser::CheckEnd() const {
+  uint64_t end = contents_.data_start;
+  absl::string_view last = "header";
+  for (const GgufTensor& tensor : contents_.tensors) {
+    if (tensor.file_offset + tensor.bytes <= end) continue;
+    end = tensor.file_offset + tensor.bytes;
+    last = tensor.name;
+  }
+  const uint64_t left = bytes_.size() - end;
+  if (left <= std::max(alignment_, kMaxPadding)) return absl::OkStatus();
+  return Error(last, absl::StrCat("the last of ", contents_.tensors.size(), " tensors, but ", left,
+                                  " bytes follow, expected at most padding: the header's counts "
+                                  "or the file's end are wrong"));
 }
 
 }  // namespace

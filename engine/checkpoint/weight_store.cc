@@ -184,11 +184,14 @@ absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
   const int threads = options.threads > 0
                           ? options.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::unique_ptr<WeightStore>(new WeightStore(std::move(file), threads));
+  return std::unique_ptr<WeightStore>(new WeightStore(std::move(file), threads, options.contents));
 }
 
-WeightStore::WeightStore(GgufFile file, int threads)
-    : file_(std::move(file)), pool_(threads), used_(file_.tensors().size(), false) {}
+WeightStore::WeightStore(GgufFile file, int threads, WeightContents contents)
+    : file_(std::move(file)),
+      contents_(contents),
+      pool_(threads),
+      used_(file_.tensors().size(), false) {}
 
 absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
                                                        absl::string_view shape) {
@@ -231,6 +234,7 @@ absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int
   matrix.dtype = NativeDType(tensor.type).value_or(DType::kF32);
   matrix.rows = rows;
   matrix.cols = tensor.dims[0];
+  if (contents_ == WeightContents::kShapesOnly) return matrix;
   kernels::Buffer buffer(PackedBytes(matrix.dtype, rows, matrix.cols));
   RowPacker packer(tensor, first_row, rows, buffer.data());
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();

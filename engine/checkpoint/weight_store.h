@@ -40,8 +40,14 @@ struct MatrixRef {
   int64_t slabs = 1;        // experts in the tensor
 };
 
+enum class WeightContents : uint8_t {
+  kPacked,
+  kShapesOnly,  // matrices are checked by name, shape and type, and come without data
+};
+
 struct WeightStoreOptions {
   int threads = 0;  // that check and pack; 0: as many as the machine has
+  WeightContents contents = WeightContents::kPacked;
 };
 
 // Thread-compatible. Weights handed out live as long as the store and never move.
@@ -72,13 +78,14 @@ class WeightStore {
   // Tensor index, first row counted over all slabs, rows.
   using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
 
-  WeightStore(GgufFile file, int threads);
+  WeightStore(GgufFile file, int threads, WeightContents contents);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
   absl::StatusOr<kernels::PackedMatrix> PackRows(const GgufTensor& tensor, int64_t first_row,
                                                  int64_t rows);
 
   GgufFile file_;
+  const WeightContents contents_;
   base::ThreadPool pool_;
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
   absl::flat_hash_map<size_t, std::vector<float>> vectors_;

@@ -3,8 +3,9 @@
 #ifndef TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 #define TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxVocabulary = 1 << 24;
 inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxContext = 1 << 30;
+// Factors of YaRN and its kin on cos and sin; real ones are below 2.
+inline constexpr double kMaxRopeScale = 1000;
 
 // Reads the keys of one file under its architecture's prefix, with ranges.
 class Keys {
@@ -59,13 +62,18 @@ class Keys {
     if (!Has(suffix)) return fallback;
     return Int(suffix, low, high);
   }
-  // A finite number above `above`.
-  absl::StatusOr<double> FloatOr(absl::string_view suffix, double fallback, double above) const {
+  // A finite number above `above` and up to `most`.
+  absl::StatusOr<double> FloatOr(absl::string_view suffix, double fallback, double above,
+                                 double most = std::numeric_limits<double>::max()) const {
     ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
-    if (std::isfinite(value) && value > above) return value;
-    return Invalid(suffix, absl::StrCat(value, ", expected a finite number above ", above));
+    if (value > above && value <= most) return value;
+    return Invalid(suffix, absl::StrCat(value, ", expected a finite number above ", above,
+                                        most < std::numeric_limits<double>::max()
+                                            ? absl::StrCat(" and at most ", most)
+                                            : ""));
   }
-  // One value per layer, from a scalar or an array.
+  // One value per layer, from a scalar or an array. A scalar is at least 1: only an array can mean
+  // that some layers have none.
   absl::StatusOr<std::vector<int64_t>> PerLayer(absl::string_view suffix, int64_t layers,
                                                 int64_t low, int64_t high) const {
     const GgufEntry* entry = file_.Find(Name(suffix));
@@ -73,7 +81,7 @@ class Keys {
     if (entry != nullptr && entry->is_array) {
       ASSIGN_OR_RETURN(values, file_.Ints(Name(suffix)));
     } else {
-      ASSIGN_OR_RETURN(const int64_t value, file_.Int(Name(suffix)));
+      ASSIGN_OR_RETURN(const int64_t value, Int(suffix, std::max<int64_t>(low, 1), high));
       values.assign(layers, value);
     }
     if (static_cast<int64_t>(values.size()) != layers) {

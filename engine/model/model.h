@@ -19,8 +19,8 @@ struct BatchLimits {
   int64_t logit_rows = 64;
 };
 
-// Experts computed by one forward, summed over layers: (layer, expert) pairs that were ready when the
-// routing became known, and those that had to be fetched.
+// Experts computed by one forward, summed over layers: (layer, expert) pairs that were ready when
+// the routing became known, and those that had to be fetched.
 struct ExpertCounts {
   int64_t hits = 0;
   int64_t misses = 0;

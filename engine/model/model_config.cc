@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/model/config_keys.h"
+#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -84,9 +86,10 @@ constexpr ForeignKey kForeignKeys[] = {
 absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
   ASSIGN_OR_RETURN(const absl::string_view kind, file.StringOr("general.type", "model"));
   if (kind != "model") {
-    return file.Error(
-        "general.type",
-        absl::StrCat(GgufFile::FormatValue(*file.Find("general.type")), ", expected \"model\""));
+    return absl::UnimplementedError(
+        file.Error("general.type", absl::StrCat(GgufFile::FormatValue(*file.Find("general.type")),
+                                                " is not supported, expected \"model\""))
+            .message());
   }
   ASSIGN_OR_RETURN(const absl::string_view name, file.String("general.architecture"));
   std::string known;
@@ -141,10 +144,20 @@ absl::Status RejectForeignKeys(const GgufFile& file, const Keys& keys) {
   return absl::OkStatus();
 }
 
-std::string NameFromPath(absl::string_view path) {
+absl::string_view NameFromPath(absl::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
-  return std::string(absl::StripSuffix(path, ".gguf"));
+  return absl::StripSuffix(path, ".gguf");
+}
+
+// As people see it: one line of UTF-8.
+std::string DisplayName(absl::string_view raw) {
+  constexpr size_t kMaxBytes = 200;
+  std::string name;
+  AppendUtf8Lossy(raw.substr(0, kMaxBytes), &name);
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
+  return name;
 }
 
 // Rows of the embedding, which is what the model can put out. The tokenizer may name fewer: files
@@ -318,7 +331,7 @@ absl::StatusOr<ModelConfig> ModelConfig::Parse(const GgufFile& file) {
   ModelConfig config;
   config.architecture = std::string(family->name);
   ASSIGN_OR_RETURN(const absl::string_view name, file.StringOr("general.name", ""));
-  config.name = name.empty() ? NameFromPath(file.path()) : std::string(name);
+  config.name = DisplayName(name.empty() ? NameFromPath(file.path()) : name);
   ASSIGN_OR_RETURN(config.hidden_size, keys.Int("embedding_length", 1, kMaxWidth));
   ASSIGN_OR_RETURN(config.context_length, keys.Int("context_length", 1, kMaxContext));
   // Epsilon has no default: a missing one is an error.

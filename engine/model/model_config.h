@@ -30,6 +30,9 @@ struct MoeConfig {
   bool normalize_weights = false;  // divide the chosen weights by their sum
 };
 
+// Angles of rotary positions within the context stay below it; kernels take no sin or cos of more.
+inline constexpr double kMaxRopeAngle = 0x1p30;
+
 struct RopeConfig {
   kernels::RopeStyle style = kernels::RopeStyle::kInterleaved;
   int dims = 0;  // rotated elements of each head
@@ -46,7 +49,7 @@ struct ModelConfig {
   static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
 
   std::string architecture;
-  std::string name;    // general.name, or the file's own name
+  std::string name;    // general.name, or the file's own name: one line of UTF-8
   int vocab_size = 0;  // rows of the embedding; the tokenizer may name fewer tokens
   int hidden_size = 0;
   int head_dim = 0;

@@ -18,7 +18,8 @@ absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig
   ASSIGN_OR_RETURN(const double fast, keys.FloatOr("rope.scaling.yarn_beta_fast", 32, 0));
   ASSIGN_OR_RETURN(const double slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1, 0));
   ASSIGN_OR_RETURN(const double extrapolation, keys.FloatOr("rope.scaling.yarn_ext_factor", 1, -2));
-  ASSIGN_OR_RETURN(const double attention, keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0));
+  ASSIGN_OR_RETURN(const double attention,
+                   keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0, kMaxRopeScale));
   // Writers put -1 for the default.
   if (extrapolation != 1 && extrapolation != -1) {
     return keys.Unsupported("rope.scaling.yarn_ext_factor",
@@ -50,7 +51,8 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* confi
     return keys.Invalid("rope.dimension_count", absl::StrCat(dims, ", expected an even number"));
   }
   ASSIGN_OR_RETURN(const double base, keys.FloatOr("rope.freq_base", 10000, 1));
-  ASSIGN_OR_RETURN(const double attention, keys.FloatOr("rope.scaling.attn_factor", 1, 0));
+  ASSIGN_OR_RETURN(const double attention,
+                   keys.FloatOr("rope.scaling.attn_factor", 1, 0, kMaxRopeScale));
   rope.dims = static_cast<int>(dims);
   rope.scale = static_cast<float>(attention);
   rope.inv_freq.resize(dims / 2);
@@ -64,8 +66,12 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* confi
       keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
   ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
   const double factor = raw_factor == 0 ? 1 : raw_factor;
-  if (!std::isfinite(factor) || factor < 0) {
-    return keys.Invalid(factor_key, absl::StrCat(raw_factor, ", expected a positive number"));
+  // Below 1 it speeds the fastest pair up, whose frequency is 1.
+  const double least = static_cast<double>(config->context_length) / kMaxRopeAngle;
+  if (!std::isfinite(factor) || factor < least) {
+    return keys.Invalid(factor_key,
+                        absl::StrCat(raw_factor, ", expected a positive number (at least ", least,
+                                     " for ", config->context_length, " positions)"));
   }
   if (type == "none") return absl::OkStatus();
   if (type == "linear") {

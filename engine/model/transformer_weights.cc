@@ -195,10 +195,13 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& con
   if (store->Has("rope_freqs.weight")) {
     ASSIGN_OR_RETURN(weights.rope_divisors,
                      store->Vector("rope_freqs.weight", config.rope.dims / 2));
-    for (const float divisor : weights.rope_divisors) {
-      if (divisor > 0) continue;
+    for (size_t i = 0; i < weights.rope_divisors.size(); ++i) {
+      const double least =
+          config.rope.inv_freq[i] * static_cast<double>(config.context_length) / kMaxRopeAngle;
+      const float divisor = weights.rope_divisors[i];
+      if (divisor > 0 && divisor >= least) continue;
       return store->file().Error("rope_freqs.weight",
-                                 absl::StrCat("holds ", divisor, ", expected numbers above 0"));
+                                 absl::StrCat("holds ", divisor, ", expected at least ", least));
     }
   }
   if (progress) progress(1 / parts);

@@ -17,6 +17,14 @@ absl::StatusOr<std::vector<std::string>> ReadStrings(const GgufFile& file, absl:
   return std::vector<std::string>(views.begin(), views.end());
 }
 
+// An array beside the tokens, where there is one.
+absl::Status CheckCount(const GgufFile& file, absl::string_view key, size_t tokens) {
+  const GgufEntry* entry = file.Find(key);
+  if (entry == nullptr || !entry->is_array || entry->count == tokens) return absl::OkStatus();
+  return file.Error(key, absl::StrCat(entry->count, " entries; expected one for each of the ",
+                                      tokens, " tokens"));
+}
+
 absl::Status ReadTypes(const GgufFile& file, TokenizerSpec* spec) {
   constexpr absl::string_view kKey = "tokenizer.ggml.token_type";
   if (!file.HasKey(kKey)) return absl::OkStatus();
@@ -85,13 +93,9 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
   spec.model = std::string(model);
   spec.pre = std::string(pre);
   ASSIGN_OR_RETURN(spec.tokens, ReadStrings(file, "tokenizer.ggml.tokens"));
+  RETURN_IF_ERROR(CheckCount(file, "tokenizer.ggml.token_type", spec.tokens.size()));
+  RETURN_IF_ERROR(CheckCount(file, "tokenizer.ggml.scores", spec.tokens.size()));
   RETURN_IF_ERROR(ReadTypes(file, &spec));
-  if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
-    return file.Error(
-        "tokenizer.ggml.token_type",
-        absl::StrCat(spec.token_types.size(), " entries; expected one for each of the ",
-                     spec.tokens.size(), " tokens"));
-  }
   if (file.HasKey("tokenizer.ggml.merges")) {
     ASSIGN_OR_RETURN(spec.merges, ReadStrings(file, "tokenizer.ggml.merges"));
   }

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace tidepool::service {
@@ -24,6 +26,13 @@ bool WriteAll(int fd, absl::string_view text) {
 
 std::string ToLine(const Json& json) {
   return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string OneLine(absl::string_view text) {
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
+  return line;
 }
 
 void Console::Print(absl::string_view text) {

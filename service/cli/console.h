@@ -15,6 +15,10 @@ using Json = nlohmann::ordered_json;
 // One line; bytes that are not UTF-8 become U+FFFD.
 std::string ToLine(const Json& json);
 
+// `text` without control characters, which become blanks: what a file or a peer wrote must not
+// command a terminal.
+std::string OneLine(absl::string_view text);
+
 // Thread-compatible.
 class Console {
  public:

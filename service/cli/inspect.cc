@@ -11,10 +11,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/weight_store.h"
 #include "engine/model/model_config.h"
+#include "engine/model/transformer_weights.h"
 #include "engine/tokenizer/chat_template.h"
+#include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/tokenizer_spec.h"
 #include "kernels/backend.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/commands.h"
@@ -134,27 +136,19 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   return json;
 }
 
-Json DescribeTokenizer(const GgufFile& file) {
-  absl::StatusOr<engine::TokenizerSpec> spec = engine::ReadTokenizerSpec(file);
-  if (!spec.ok()) return {{"supported", false}, {"reason", std::string(spec.status().message())}};
+Json DescribeTokenizer(const engine::Tokenizer& t) {
+  const engine::TokenizerSpec& spec = t.spec();
   Json json;
-  json["model"] = spec->model;
-  json["pre"] = spec->pre;
-  json["tokens"] = spec->tokens.size();
-  if (spec->chat_template.empty()) {
+  json["supported"] = true;
+  json["model"] = spec.model;
+  json["pre"] = spec.pre;
+  json["tokens"] = spec.tokens.size();
+  if (spec.chat_template.empty()) {
     json["chat_template"] = "none";
   } else {
-    const absl::Status status = engine::ChatTemplate::Parse(spec->chat_template).status();
+    const absl::Status status = engine::ChatTemplate::Parse(spec.chat_template).status();
     json["chat_template"] = status.ok() ? "yes" : absl::StrCat("not served: ", status.message());
   }
-  absl::StatusOr<std::unique_ptr<engine::Tokenizer>> tokenizer =
-      engine::Tokenizer::Create(*std::move(spec));
-  json["supported"] = tokenizer.ok();
-  if (!tokenizer.ok()) {
-    json["reason"] = std::string(tokenizer.status().message());
-    return json;
-  }
-  const engine::Tokenizer& t = **tokenizer;
   json["bos_id"] = t.bos_id();
   json["eos_id"] = t.eos_id();
   json["adds_bos"] = t.adds_bos();
@@ -173,6 +167,12 @@ Json DescribeTensors(const GgufFile& file) {
                        {"bytes", tensor.bytes}});
   }
   return tensors;
+}
+
+// For a terminal: what a file calls things may hold anything.
+std::string Shown(const Json& json) {
+  if (!json.is_string()) return ToLine(json);
+  return OneLine(json.get<std::string>());
 }
 
 std::string Bytes(const Json& json) { return FormatBytes(json.get<double>()); }
@@ -203,7 +203,7 @@ std::string MemoryText(const Json& json) {
 
 std::string ModelText(const Json& json) {
   if (!json["supported"].get<bool>()) {
-    return absl::StrCat("Model\n  not served: ", json["reason"].get<std::string>(), "\n");
+    return absl::StrCat("Model\n  not served: ", Shown(json["reason"]), "\n");
   }
   std::string text = "Model\n";
   for (absl::string_view key : {"architecture", "name", "layers", "hidden_size", "heads",
@@ -213,8 +213,7 @@ std::string ModelText(const Json& json) {
     if (value.is_number() && value.get<int64_t>() == 0) continue;
     std::string label(key);
     std::replace(label.begin(), label.end(), '_', ' ');
-    absl::StrAppendFormat(&text, "  %-18s%s\n", label,
-                          value.is_string() ? value.get<std::string>() : value.dump());
+    absl::StrAppendFormat(&text, "  %-18s%s\n", label, Shown(value));
   }
   return text;
 }
@@ -225,8 +224,7 @@ std::string TokenizerText(const Json& json) {
   for (const auto& [key, value] : tokenizer.items()) {
     std::string label = key;
     std::replace(label.begin(), label.end(), '_', ' ');
-    absl::StrAppendFormat(&text, "  %-18s%s\n", label,
-                          value.is_string() ? value.get<std::string>() : ToLine(value));
+    absl::StrAppendFormat(&text, "  %-18s%s\n", label, Shown(value));
   }
   return text;
 }
@@ -245,29 +243,53 @@ std::string Text(const Json& json) {
   if (json.contains("memory")) absl::StrAppend(&text, MemoryText(json), "\n");
   absl::StrAppend(&text, "Tensors\n");
   for (const Json& tensor : json["tensors"]) {
-    absl::StrAppendFormat(&text, "  %-40s %-8s %-22s %12s\n", tensor["name"].get<std::string>(),
+    absl::StrAppendFormat(&text, "  %-40s %-8s %-22s %12s\n", Shown(tensor["name"]),
                           tensor["type"].get<std::string>(), ToLine(tensor["shape"]),
                           Bytes(tensor["bytes"]));
   }
   return text;
 }
 
+// What the file holds but this version does not serve is described; what contradicts itself is an
+// error.
+bool IsUnserved(const absl::Status& status) { return absl::IsUnimplemented(status); }
+
+Json Unserved(const absl::Status& status) {
+  return {{"supported", false}, {"reason", std::string(status.message())}};
+}
+
+// Whether the tensors are those that the model needs, without reading them.
+absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<engine::WeightStore> store,
+      engine::WeightStore::Create(std::move(file),
+                                  {.threads = 1, .contents = engine::WeightContents::kShapesOnly}));
+  return engine::LoadTransformerWeights(config, store.get(), {}).status();
+}
+
 }  // namespace
 
 absl::Status RunInspect(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(config.model));
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(config.model));
   const Totals totals = Add(file);
   Json json = DescribeFile(file, totals);
   const absl::StatusOr<engine::ModelConfig> model = engine::ModelConfig::Parse(file);
-  json["supported"] = model.ok();
+  const absl::StatusOr<std::unique_ptr<engine::Tokenizer>> tokenizer = engine::LoadTokenizer(file);
+  if (!model.ok() && !IsUnserved(model.status())) return model.status();
+  // A design of another kind may need no tokenizer of ours.
+  if (model.ok() && !tokenizer.ok() && !IsUnserved(tokenizer.status())) return tokenizer.status();
+  Json tensors = DescribeTensors(file);
   if (model.ok()) {
+    RETURN_IF_ERROR(CheckTensors(*model, std::move(file)));
+    json["supported"] = true;
     DescribeModel(*model, &json);
     json["memory"] = DescribeMemory(*model, totals);
   } else {
-    json["reason"] = std::string(model.status().message());
+    json.update(Unserved(model.status()));
   }
-  json["tokenizer"] = DescribeTokenizer(file);
-  json["tensors"] = DescribeTensors(file);
+  json["tokenizer"] =
+      tokenizer.ok() ? DescribeTokenizer(**tokenizer) : Unserved(tokenizer.status());
+  json["tensors"] = std::move(tensors);
   if (config.output == OutputFormat::kJson) {
     console->PrintJson(json);
   } else {

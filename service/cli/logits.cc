@@ -2,6 +2,7 @@
 #include "engine/logits.h"
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -53,6 +54,16 @@ class PartDump {
   std::map<std::string, std::unique_ptr<NpyWriter>> files_;
 };
 
+absl::Status CheckFinite(absl::string_view file, int64_t position, absl::Span<const float> logits) {
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (std::isfinite(logits[id])) continue;
+    return absl::InternalError(absl::StrCat(file, ": the logit of token ", id, " at position ",
+                                            position, " is ", logits[id],
+                                            ": the model's weights or arithmetic are broken"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunLogits(const Config& config, Console* console) {
@@ -73,10 +84,13 @@ absl::Status RunLogits(const Config& config, Console* console) {
       return dump.Add(name, rows);
     };
   }
-  RETURN_IF_ERROR(engine::ComputeLogits(
-      bundle->model.get(), config.tokens, options, [&](int64_t, absl::Span<const float> logits) {
-        return out == nullptr ? absl::OkStatus() : out->Append(logits);
-      }));
+  absl::Status sound;
+  RETURN_IF_ERROR(engine::ComputeLogits(bundle->model.get(), config.tokens, options,
+                                        [&](int64_t position, absl::Span<const float> logits) {
+                                          sound.Update(CheckFinite(config.model, position, logits));
+                                          return out == nullptr ? absl::OkStatus()
+                                                                : out->Append(logits);
+                                        }));
   if (out != nullptr) RETURN_IF_ERROR(out->Finish());
   RETURN_IF_ERROR(dump.Finish());
   if (config.output == OutputFormat::kJson) {
@@ -86,6 +100,8 @@ absl::Status RunLogits(const Config& config, Console* console) {
                         {"dump", config.dump},
                         {"dump_files", dump.files()}});
   }
+  // Last, because whoever looks for the cause wants the files.
+  RETURN_IF_ERROR(sound);
   return console->out_status();
 }
 

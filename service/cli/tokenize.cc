@@ -1,13 +1,12 @@
 // tokenize and detokenize: the tokenizer of a model file, without its weights.
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/commands.h"
 #include "service/cli/files.h"
@@ -17,8 +16,7 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<engine::Tokenizer>> OpenTokenizer(const std::string& model) {
   ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(model));
-  ASSIGN_OR_RETURN(engine::TokenizerSpec spec, engine::ReadTokenizerSpec(file));
-  return engine::Tokenizer::Create(std::move(spec));
+  return engine::LoadTokenizer(file);
 }
 
 }  // namespace

@@ -164,6 +164,15 @@ TEST(HostileGguf, BadFieldsAreNamed) {
   }
 }
 
+TEST(HostileGguf, DataWithoutATensorIsRefused) {
+  const std::string bytes = Victim().Build();
+  EXPECT_TRUE(Parse(bytes + std::string(4096, '\0')).ok());
+  const absl::Status status = Parse(bytes + std::string(5000, '\0')).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("q8: the last of 4 tensors, but 5026 bytes follow"));
+}
+
 TEST(HostileGguf, HugeArrayCountsAreRefused) {
   GgufWriter writer = Victim();
   const std::string bytes = writer.Build();

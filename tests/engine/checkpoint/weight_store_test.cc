@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -200,6 +201,25 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
 
   const auto store = Store(GgufWriter().F32Tensor("v", {2}, {1.0f, kNan}));
   EXPECT_THAT(std::string(store->Vector("v", 2).status().message()), HasSubstr("v: holds a NaN"));
+}
+
+TEST(WeightStore, ShapesOnlyChecksAllButTheNumbersOfMatrices) {
+  GgufWriter writer;
+  writer.F32Tensor("nan", {32, 1}, std::vector<float>(32, std::nanf("")))
+      .Tensor("q8_k", GgmlType::kQ8_K, {256, 1}, std::string(292, '\0'))
+      .F32Tensor("norm", {2}, {std::nanf(""), 1});
+  auto file = GgufFile::Open(WriteTempFile("shapes.gguf", writer.Build()));
+  ASSERT_TRUE(file.ok());
+  const auto store = WeightStore::Create(*std::move(file),
+                                         {.threads = 1, .contents = WeightContents::kShapesOnly});
+  ASSERT_TRUE(store.ok());
+  const auto matrix = (*store)->Matrix({.name = "nan", .rows = 1, .cols = 32});
+  ASSERT_TRUE(matrix.ok()) << matrix.status();
+  EXPECT_EQ(matrix->data, nullptr);
+  EXPECT_EQ((*store)->weight_bytes(), 0u);
+  EXPECT_FALSE((*store)->Matrix({.name = "nan", .rows = 2, .cols = 16}).ok());
+  EXPECT_FALSE((*store)->Matrix({.name = "q8_k", .rows = 1, .cols = 256}).ok());
+  EXPECT_FALSE((*store)->Vector("norm", 2).ok());
 }
 
 TEST(WeightStore, ListsWhatWasNeverAskedFor) {

@@ -319,8 +319,8 @@ TEST(ModelConfig, OtherDesignsAreUnimplementedByKey) {
   ExpectComplaints({
       {"architecture", "gemma3", [](GgufWriter*) {}, kUnimplemented,
        "general.architecture: \"gemma3\" is not supported, expected one of llama, qwen2"},
-      {"adapter", "llama", [](GgufWriter* w) { w->String("general.type", "adapter"); }, kInvalid,
-       "general.type: \"adapter\", expected \"model\""},
+      {"adapter", "llama", [](GgufWriter* w) { w->String("general.type", "adapter"); },
+       kUnimplemented, "general.type: \"adapter\" is not supported, expected \"model\""},
       {"softcap", "llama", [](GgufWriter* w) { w->F32("llama.attn_logit_softcapping", 50); },
        kUnimplemented, "llama.attn_logit_softcapping: 50 is not supported, expected 0"},
       {"final softcap", "llama", [](GgufWriter* w) { w->F32("llama.final_logit_softcapping", 30); },

@@ -1,0 +1,43 @@
+#include "engine/tokenizer/load_tokenizer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/tokenizer_spec.h"
+#include "engine/tokenizer/utf8.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+// Create knows no file, and its messages quote what the file says.
+absl::Status InFile(const GgufFile& file, const absl::Status& status) {
+  constexpr size_t kMaxBytes = 1000;
+  const absl::string_view message(status.message().data(), status.message().size());
+  std::string line;
+  AppendUtf8Lossy(message.substr(0, kMaxBytes), &line);
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
+  return absl::Status(status.code(), absl::StrCat(file.path(), ": ", line,
+                                                  message.size() > kMaxBytes ? "..." : ""));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
+  constexpr absl::string_view kMerges = "tokenizer.ggml.merges";
+  ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
+  if (spec.model == "gpt2" && !file.HasKey(kMerges)) {
+    return file.Error(kMerges,
+                      "missing, expected the merges of the byte-level BPE: convert the "
+                      "model again");
+  }
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(std::move(spec));
+  if (!tokenizer.ok()) return InFile(file, tokenizer.status());
+  return tokenizer;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,166 @@
+"""Damaged and hostile model files, each through every command that reads one: a plain refusal or a
+normal end, never a signal, a hang, or memory out of proportion."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import tempfile
+import threading
+import unittest
+
+import damaged_files
+import damaged_models
+import gguf_bytes
+import harness
+
+ARGUMENTS = {
+    "tokenize": ("--text", "a low tide"),
+    "inspect": (),
+    "generate": ("--prompt", "a", "--max-tokens", "2", "--temperature", "0", "--threads", "1",
+                 "--kv-memory", "16MiB"),
+    "logits": ("--tokens", "1,2", "--threads", "1"),
+}
+# Of a file of at most two MiB.
+CPU_SECONDS = 10
+PEAK_BYTES = 1 << 30
+ADDRESS_BYTES = 4 << 30
+HANG_SECONDS = 120  # of a machine that may be busy
+SCRATCH = harness.scratch_folder()
+# Sanitizers slow programs down and reserve terabytes.
+SANITIZED = "TIDEPOOL_SANITIZER" in os.environ
+
+
+class Outcome:
+    """How one command ended on one file."""
+
+    def __init__(self, command, path, flags=None):
+        arguments = [str(harness.BINARY), command, "--model", str(path),
+                     *(ARGUMENTS[command] if flags is None else flags)]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
+                tempfile.NamedTemporaryFile(suffix=".npy", dir=path.parent) as logits:
+            if command == "logits":
+                arguments += ["--out", logits.name]
+            process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                       env=harness.clean_environment())
+            guard = threading.Timer(HANG_SECONDS, process.kill)
+            guard.start()
+            _, status, used = os.wait4(process.pid, 0)
+            guard.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.code = process.returncode
+            self.cpu_seconds = used.ru_utime + used.ru_stime
+            self.peak_bytes = used.ru_maxrss * 1024
+            out.seek(0)
+            err.seek(0)
+            self.out, self.err = out.read(), err.read().decode(errors="replace")
+
+
+def json_complaint(path):
+    """What is wrong with inspect --json of a file that inspect takes."""
+    result = harness.run_tidepool("inspect", "--json", "--model", path)
+    try:
+        return "" if json.loads(result.stdout)["tensors"] else "no tensors"
+    except (KeyError, ValueError) as error:
+        return f"{error!r} in its JSON"
+
+
+def complaints(outcome, wanted, folder):
+    """What is wrong with an outcome; a refusal names a file of `folder`."""
+    refusal = wanted
+    if wanted == damaged_files.EITHER:
+        refusal = damaged_files.FINE if outcome.code == 0 else damaged_files.Refused(())
+    if refusal == damaged_files.FINE:
+        if outcome.code != 0:
+            yield f"exit code {outcome.code}, expected 0"
+    else:
+        if outcome.code != refusal.code:
+            yield f"exit code {outcome.code}, expected {refusal.code}"
+        if outcome.out and refusal.code == 2:
+            yield f"{len(outcome.out)} bytes on stdout"
+        if len(outcome.err.splitlines()) != 1:
+            yield f"{len(outcome.err.splitlines())} lines on stderr"
+        for name in ("" if refusal.code == 1 else folder, *refusal.named):
+            if name not in outcome.err:
+                yield f"{name!r} is not named"
+    if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", outcome.err) or b"\x1b" in outcome.out:
+        yield "control characters reach the terminal"
+    if len(outcome.err) > 2000:
+        yield f"{len(outcome.err)} characters on stderr"
+    if not SANITIZED:
+        if outcome.cpu_seconds > CPU_SECONDS:
+            yield f"{outcome.cpu_seconds:.1f} s of processor time"
+        if outcome.peak_bytes > PEAK_BYTES:
+            yield f"{outcome.peak_bytes >> 20} MiB of memory"
+
+
+def run_case(one):
+    """Runs one case through all commands: what went wrong, and how many refused."""
+    wrong, refusals = [], 0
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        paths = [pathlib.Path(folder) / name for name in one.files]
+        for path, content in zip(paths, one.files.values()):
+            path.write_bytes(content)
+        for command, wanted in one.outcomes.items():
+            outcome = Outcome(command, paths[0])
+            refusals += outcome.code != 0
+            wrong += [f"{one.name}: {command}: {complaint}: {outcome.err[:400]!r}"
+                      for complaint in complaints(outcome, wanted, folder)]
+            if command == "inspect" and outcome.code == 0 and (problem := json_complaint(paths[0])):
+                wrong.append(f"{one.name}: inspect --json: {problem}")
+    return wrong, refusals
+
+
+class DamagedFilesTest(unittest.TestCase):
+
+    def check(self, cases):
+        names = [one.name for one in cases]
+        self.assertEqual(len(names), len(set(names)), "two cases of one name")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(run_case, cases))
+        wrong = [line for lines, _ in results for line in lines]
+        self.assertEqual(wrong, [], "\n".join(["", *wrong]))
+        return [refusals for _, refusals in results]
+
+    def setUp(self):
+        self.victim = gguf_bytes.read((harness.TINY / "mixtral_q4_0.gguf").read_bytes())
+
+    def test_the_victim_is_sound(self):
+        content = (harness.TINY / "mixtral_q4_0.gguf").read_bytes()
+        self.assertEqual(self.victim.build(), content)
+        self.check([damaged_files.case("sound", content, damaged_files.NOBODY)])
+
+    def test_structure(self):
+        self.check(list(damaged_files.structure_cases(self.victim)))
+
+    def test_what_keys_and_numbers_say(self):
+        self.check(list(damaged_models.model_cases(self.victim)))
+
+    def test_chat_templates(self):
+        path = SCRATCH / "template.gguf"
+        flags = ("--chat", "a", *ARGUMENTS["generate"][2:])
+        for name, (template, refused) in damaged_models.CHAT_TEMPLATES.items():
+            changed = self.victim.copy()
+            changed.set("tokenizer.chat_template", gguf_bytes.STRING, template)
+            path.write_bytes(changed.build())
+            outcome = Outcome("generate", path, flags)
+            wanted = damaged_files.Refused(("template",), outcome.code)
+            with self.subTest(name):
+                self.assertIn(outcome.code, (1, 2) if refused else (0,), outcome.err)
+                self.assertEqual(list(complaints(outcome, wanted, "")) if refused else [], [])
+
+    def test_random_damage(self):
+        refusals = self.check(list(damaged_models.random_damage(self.victim)))
+        # Some of it is met, and some of it does no harm.
+        self.assertGreater(sum(count > 0 for count in refusals), len(refusals) // 4)
+        self.assertGreater(sum(count == 0 for count in refusals), len(refusals) // 10)
+
+
+if __name__ == "__main__":
+    if not SANITIZED:
+        # What a file makes a command ask for ends that command, not this machine.
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
+    unittest.main(verbosity=2)
