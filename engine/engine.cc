@@ -365,7 +365,8 @@ void EngineImpl::RefreshStats() {
 void EngineImpl::PublishAndDeliver() {
   RefreshStats();
   if (retired_ > 0) shared_->PublishPrefixes(cache_->RecentPrefixes(KvCache::kRecentPrefixes));
-  shared_->Publish(stats_, std::exchange(retired_, 0));
+  shared_->PublishStats(stats_);
+  shared_->Retire(std::exchange(retired_, 0));
   for (Delivery& delivery : outbox_) {
     if (delivery.end.ok()) {
       delivery.sink->Push(std::move(delivery.chunk));

@@ -91,16 +91,15 @@ bool EngineShared::TakeWork(absl::Duration patience,
   return !stop_;
 }
 
-void EngineShared::Publish(const EngineStats& stats, int64_t retired) {
-  base::MutexLock lock(&mutex_);
-  stats_ = stats;
-  live_ -= retired;
-  delivering_ = true;
-}
-
 void EngineShared::PublishStats(const EngineStats& stats) {
   base::MutexLock lock(&mutex_);
   stats_ = stats;
+}
+
+void EngineShared::Retire(int64_t count) {
+  base::MutexLock lock(&mutex_);
+  live_ -= count;
+  delivering_ = true;
 }
 
 void EngineShared::PublishPrefixes(std::vector<uint64_t> digests) {

@@ -36,11 +36,11 @@ class EngineShared {
   // The step thread. Swaps new sequences into `incoming`, which is empty; waits up to `patience`
   // when there are none and nobody woke it. False: stop.
   bool TakeWork(absl::Duration patience, std::vector<std::unique_ptr<Sequence>>* incoming);
-  // The state after a step, of which `retired` sequences are gone, though not yet told so.
-  void Publish(const EngineStats& stats, int64_t retired);
   void PublishStats(const EngineStats& stats);
   void PublishPrefixes(std::vector<uint64_t> digests);
-  // All that Publish announced is told.
+  // After a step: `count` sequences are gone, though not yet told so.
+  void Retire(int64_t count);
+  // All are told.
   void Delivered();
 
  private:

@@ -59,6 +59,10 @@ Layout MakeLayout(const std::vector<KvSpec>& layers) {
   return layout;
 }
 
+int64_t BlocksIn(size_t memory_bytes, const Layout& layout) {
+  return std::min<int64_t>(memory_bytes / layout.block_bytes, std::numeric_limits<int32_t>::max());
+}
+
 }  // namespace
 
 KvReservation::KvReservation(KvReservation&& other) noexcept
@@ -218,6 +222,11 @@ void KvLease::Reset() {
   slots_ = 0;
 }
 
+int64_t KvCache::CapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes) {
+  const Layout layout = MakeLayout(layers);
+  return BlocksIn(memory_bytes, layout) / static_cast<int64_t>(layout.specs.size()) * kBlockTokens;
+}
+
 absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options) {
   CHECK(!layers.empty()) << "a model without layers";
@@ -229,8 +238,7 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
                      " bytes holds no KV block; this model needs at least ", least, " bytes for ",
                      kBlockTokens, " tokens"));
   }
-  const size_t blocks = std::min<size_t>(options.memory_bytes / layout.block_bytes,
-                                         std::numeric_limits<int32_t>::max());
+  const int64_t blocks = BlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;
   // Address space only: a page takes memory when it is first written.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -115,6 +115,10 @@ class KvCache {
   // INVALID_ARGUMENT names --kv-memory when not one token fits.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options);
+  // Tokens of one sequence, alone and without windows, whose KV such a cache would hold. Requires:
+  // layers is not empty.
+  static int64_t CapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes);
+
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;

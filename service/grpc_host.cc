@@ -1,7 +1,6 @@
 #include "service/grpc_host.h"
 
 #include <google/protobuf/stubs/logging.h>
-#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -33,10 +32,9 @@ absl::StatusOr<std::string> HostOf(const std::string& listen) {
   return listen.substr(0, colon);
 }
 
-// What these libraries print about a taken port or a client's broken bytes is in our statuses too,
-// in one line. Settings of the whole process, as those of health and reflection.
+// Settings of the whole process.
 void ConfigureLibraries() {
-  gpr_set_log_function([](gpr_log_func_args*) {});
+  // What it prints about a client's broken bytes is in our statuses too, in one line.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   // gRPC's own health service has no descriptor; linking ours in lets reflection describe it.

@@ -7,18 +7,55 @@
 
 namespace tidepool::service {
 
-absl::StatusOr<Connection> OpenConnection(const Config& config, Log* log, Console* console) {
+namespace {
+
+// A front answers at once where its workers refuse connections; one that hangs shows as silence.
+constexpr absl::Duration kLook = absl::Seconds(1);
+
+std::string WorkerTrouble(const Json& workers) {
+  for (const Json& worker : workers) {
+    if (worker["status_code"].get<int64_t>() == 0) return "";
+  }
+  if (workers.empty()) return "it has none";
+  return absl::StrCat(workers[0]["address"].get<std::string>(), ": ",
+                      workers[0]["status_message"].get<std::string>());
+}
+
+// Whether a request to the server can be answered, and a note where it will wait.
+absl::Status CheckServer(const Config& config, Client* client, Console* console) {
+  const absl::StatusOr<Json> stats = client->Stats(kLook);
+  std::string trouble;
+  if (absl::IsDeadlineExceeded(stats.status())) {
+    trouble = "no word of one within a second";
+  } else if (!stats.ok()) {
+    return stats.status();
+  } else if ((*stats)["front"].is_null()) {
+    return absl::UnimplementedError(absl::StrCat(config.server, ": ", kNoClientServices));
+  } else {
+    trouble = WorkerTrouble((*stats)["workers"]);
+  }
+  if (trouble.empty()) return absl::OkStatus();
+  console->Note(OneLine(absl::StrCat("waiting for a worker of ", config.server, ": ", trouble)) +
+                "\n");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console) {
   Connection connection;
   if (!config.server.empty()) {
     connection.client = Client::Connect(config.server);
+    RETURN_IF_ERROR(CheckServer(config, connection.client.get(), console));
     return connection;
   }
-  ASSIGN_OR_RETURN(connection.local, StartLocalServer(config, LocalRole::kPrivate, log, console));
+  ASSIGN_OR_RETURN(connection.local,
+                   StartLocalServer(config, LocalRole::kPrivate, /*log=*/nullptr, console));
   connection.client = Client::Over(connection.local->server().InProcessChannel(), "");
   return connection;
 }
 
-std::string Summary(const Answer& answer) {
+std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   const int64_t tokens = static_cast<int64_t>(answer.token_ids.size());
   std::string text = absl::StrFormat("%d tokens", tokens);
   const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
@@ -30,6 +67,10 @@ std::string Summary(const Answer& answer) {
       &text, "; first after %.2f s, all in %.2f s, %d messages; prompt %d tokens, %d cached",
       absl::ToDoubleSeconds(answer.first_message), absl::ToDoubleSeconds(answer.total),
       answer.messages, answer.prompt_tokens, answer.cached_tokens);
+  if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
+    absl::StrAppendFormat(&text, "; the context ended it, short of --max-tokens %d",
+                          *wanted.max_tokens);
+  }
   return text;
 }
 

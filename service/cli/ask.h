@@ -9,7 +9,6 @@
 #include "service/cli/client.h"
 #include "service/cli/console.h"
 #include "service/cli/local_server.h"
-#include "service/cli/log.h"
 #include "service/config.h"
 
 namespace tidepool::service {
@@ -21,12 +20,14 @@ struct Connection {
 };
 
 // With --server a client of it; else front and worker in this process, over an in-process channel,
-// with sessions that end with it.
-absl::StatusOr<Connection> OpenConnection(const Config& config, Log* log, Console* console);
+// with sessions that end with it. A server that does not answer, or serves no clients, is an error
+// here already; one whose workers do not answer is noted on stderr, since it makes its clients
+// wait.
+absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console);
 
 // "24 tokens, 31.0 tokens/s; first after 0.05 s, all in 0.82 s, 25 messages; prompt 9 tokens, 0
-// cached".
-std::string Summary(const Answer& answer);
+// cached", and what cut the answer short of the tokens that `wanted` asks for.
+std::string Summary(const Answer& answer, const GenerationFlags& wanted);
 
 }  // namespace tidepool::service
 

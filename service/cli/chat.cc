@@ -87,7 +87,7 @@ void Report(const Config& config, const AskResult& result, Console* console) {
   if (absl::IsCancelled(result.status)) {
     console->Note("[stopped]\n");
   } else {
-    console->Note(absl::StrCat("[", Summary(result.answer), "]\n"));
+    console->Note(absl::StrCat("[", Summary(result.answer, config.generation), "]\n"));
   }
 }
 
@@ -98,8 +98,7 @@ absl::Status RunChat(const Config& config, Console* console) {
   const SignalWatcher watcher({SIGINT}, [&](int) {
     if (!current.Cancel()) console->Note("\n[/exit or Ctrl-D ends the chat]\n> ");
   });
-  Log log(config.log_level);
-  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, &log, console));
+  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, console));
   Conversation conversation(config, connection.client.get());
   RETURN_IF_ERROR(conversation.Open());
 
@@ -111,6 +110,8 @@ absl::Status RunChat(const Config& config, Console* console) {
       if (!console->out_status().ok()) current.Cancel();
     };
   }
+  int refused = 0;
+  int answered = 0;
   std::string line;
   while (console->out_status().ok()) {
     console->Note("> ");
@@ -123,12 +124,16 @@ absl::Status RunChat(const Config& config, Console* console) {
     if (!result.status.ok() && !absl::IsCancelled(result.status)) {
       // A conversation outlives a refused message, but not a server that has gone.
       if (absl::IsUnavailable(result.status)) return result.status;
-      console->Note(absl::StrCat("tidepool: ", result.status.message(), "\n"));
+      console->Note(absl::StrCat("tidepool: ", OneLine(result.status.message()), "\n"));
+      ++refused;
       continue;
     }
+    ++answered;
     Report(config, result, console);
   }
-  return console->out_status();
+  RETURN_IF_ERROR(console->out_status());
+  if (refused > 0 && answered == 0) return absl::AbortedError("no message was answered");
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::service

@@ -115,9 +115,9 @@ class GrpcClient : public Client {
     return 0;
   }
 
-  absl::StatusOr<Json> Stats() override {
+  absl::StatusOr<Json> Stats(absl::Duration timeout) override {
     grpc::ClientContext context;
-    SetDeadline(kShortCall, &context);
+    SetDeadline(timeout, &context);
     v1::GetStatsResponse response;
     RETURN_IF_ERROR(ToStatus(admin_->GetStats(&context, v1::GetStatsRequest(), &response)));
     return ToJson(response);
@@ -135,7 +135,7 @@ class GrpcClient : public Client {
     std::string message = status.error_message();
     // What gRPC answers for a service that the server does not have.
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {
-      message = "this server does not serve clients; a worker's clients ask its front";
+      message = std::string(kNoClientServices);
     }
     return absl::Status(code, absl::StrCat(name_, name_.empty() ? "" : ": ", message));
   }

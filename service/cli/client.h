@@ -22,6 +22,10 @@ class Channel;
 
 namespace tidepool::service {
 
+// What is wrong with a server that has no Inference service.
+inline constexpr absl::string_view kNoClientServices =
+    "this server does not serve clients; a worker's clients ask its front";
+
 struct ChatLine {
   std::string role;
   std::string content;
@@ -75,8 +79,8 @@ class Client {
   virtual AskResult Ask(const Question& question, const AnswerHooks& hooks) = 0;
   // Makes the session if the server does not have it; returns the turns it has had.
   virtual absl::StatusOr<int64_t> OpenSession(const std::string& session) = 0;
-  // Admin.GetStats, with the proto's field names.
-  virtual absl::StatusOr<Json> Stats() = 0;
+  // Admin.GetStats, with the proto's field names. DEADLINE_EXCEEDED after `timeout`.
+  virtual absl::StatusOr<Json> Stats(absl::Duration timeout) = 0;
 };
 
 }  // namespace tidepool::service

@@ -89,6 +89,18 @@ absl::Status SetRepetitions(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+// Of shares and factors, for which 0 means nothing.
+template <auto member, int most>
+absl::Status SetPositiveNumber(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const float number, ParseNumber(value, 0, most));
+  if (number == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", value, "\" is not a number above 0 and up to ", most));
+  }
+  config->generation.*member = number;
+  return absl::OkStatus();
+}
+
 absl::Status SetKvMemory(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->kv_memory_bytes, ParseSize(value));
   if (config->kv_memory_bytes < (size_t{1} << 10)) {
@@ -303,14 +315,14 @@ constexpr FlagSpec kFlags[] = {
      SetGenerationInteger<&G::top_k, 0, (int64_t{1} << 31) - 1>},
     {"top-p", 0, kSampling, "P", "the model file's, else 1",
      "keep the most probable tokens up to this mass", kTalking, kValue,
-     SetGenerationNumber<&G::top_p, 0, 1>},
+     SetPositiveNumber<&G::top_p, 1>},
     {"min-p", 0, kSampling, "P", "the model file's, else 0",
      "drop tokens less probable than this share of the best", kTalking, kValue,
      SetGenerationNumber<&G::min_p, 0, 1>},
     {"seed", 0, kSampling, "N", "drawn", "equal seeds give equal tokens", kTalking, kValue,
      SetSeed},
     {"repetition-penalty", 0, kSampling, "X", "1", "divides the logits of tokens seen", kTalking,
-     kValue, SetGenerationNumber<&G::repetition_penalty, 0, 100>},
+     kValue, SetPositiveNumber<&G::repetition_penalty, 100>},
     {"frequency-penalty", 0, kSampling, "X", "0", "subtracted for each occurrence in the output",
      kTalking, kValue, SetGenerationNumber<&G::frequency_penalty, -2, 2>},
     {"presence-penalty", 0, kSampling, "X", "0", "subtracted once for any occurrence in the output",
@@ -398,7 +410,7 @@ constexpr FlagSpec kFlags[] = {
     {"config", 0, kGeneral, "FILE", "", "TOML file whose keys are these flags' names", kAll, kValue,
      nullptr},
     {"log-level", 0, kGeneral, "LEVEL", "info", "least level logged: debug, info, warn, error, off",
-     kAll, kValue, SetLogLevel},
+     kServing, kValue, SetLogLevel},
     {"help", 'h', kGeneral, "", "", "this text", kAll, kSwitch, nullptr},
 };
 

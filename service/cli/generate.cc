@@ -46,8 +46,7 @@ Json ToJson(const Answer& answer) {
 
 absl::Status RunGenerate(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const Question question, MakeQuestion(config));
-  Log log(config.log_level);
-  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, &log, console));
+  ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, console));
   if (!config.session.empty()) {
     RETURN_IF_ERROR(connection.client->OpenSession(config.session).status());
   }
@@ -65,7 +64,7 @@ absl::Status RunGenerate(const Config& config, Console* console) {
   if (config.output == OutputFormat::kText && result.answer.messages > 0) console->Print("\n");
   RETURN_IF_ERROR(result.status);
   if (config.output == OutputFormat::kJson) console->PrintJson(ToJson(result.answer));
-  console->Note(absl::StrCat(Summary(result.answer), "\n"));
+  console->Note(absl::StrCat(Summary(result.answer, config.generation), "\n"));
   return console->out_status();
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/engine.h"
+#include "engine/kv_cache.h"
 #include "engine/model_bundle.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
@@ -21,28 +22,11 @@
 namespace tidepool::service {
 namespace {
 
-// Tokens whose KV fits into `kv_memory_bytes`. Mirrors engine/kv_cache.h: layers of equal spec
-// share a block table, and a block is as large as the largest such group needs.
-int64_t KvCapacityTokens(const std::vector<engine::KvSpec>& layers, size_t kv_memory_bytes) {
-  std::vector<std::pair<engine::KvSpec, int64_t>> groups;
-  for (const engine::KvSpec& spec : layers) {
-    const int64_t bytes = int64_t{spec.kv_heads} * (spec.k_dim + spec.v_dim) *
-                          kernels::kKvBlockTokens * kernels::BlockBytes(spec.dtype);
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& entry) { return entry.first == spec; });
-    if (group == groups.end()) group = groups.insert(group, {spec, 0});
-    group->second += bytes;
-  }
-  int64_t block_bytes = 1;
-  for (const auto& [spec, bytes] : groups) block_bytes = std::max(block_bytes, bytes);
-  const int64_t blocks = static_cast<int64_t>(kv_memory_bytes) / block_bytes;
-  return blocks / std::max<int64_t>(1, groups.size()) * kernels::kKvBlockTokens;
-}
-
 // The context to serve: as asked for, or as much of the model's own as the KV memory holds.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
-  const int64_t capacity = KvCapacityTokens(bundle.model->kv_specs(), config.kv_memory_bytes);
+  const int64_t capacity =
+      engine::KvCache::CapacityTokens(bundle.model->kv_specs(), config.kv_memory_bytes);
   if (config.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
@@ -58,6 +42,32 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
   }
   return wanted;
 }
+
+// Takes back the store's file when the server that it was made for does not start. One that was
+// there before stays. Thread-compatible.
+class NewStoreFile {
+ public:
+  // Before the store is opened.
+  explicit NewStoreFile(const std::string& path) {
+    std::error_code error;
+    if (path != ":memory:" && !std::filesystem::exists(path, error) && !error) path_ = path;
+  }
+  // After the store was closed, unless it is kept.
+  ~NewStoreFile() {
+    if (path_.empty()) return;
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      std::error_code error;
+      std::filesystem::remove(path_ + suffix, error);
+    }
+  }
+  NewStoreFile(const NewStoreFile&) = delete;
+  NewStoreFile& operator=(const NewStoreFile&) = delete;
+
+  void Keep() { path_.clear(); }
+
+ private:
+  std::string path_;  // empty: nothing to take back
+};
 
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const std::string& path,
                                                         StoreDurability durability) {
@@ -81,7 +91,7 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
   ServerOptions options;
   options.listen = config.listen;
   options.worker_name = config.name;
-  options.log = [log](absl::string_view line) { log->Info(line); };
+  if (log != nullptr) options.log = [log](absl::string_view line) { log->Info(line); };
   return options;
 }
 
@@ -151,25 +161,29 @@ class LocalServerImpl : public LocalServer {
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console) {
   // A store that another front holds is told before a model is loaded for nothing.
+  const std::string path = role == LocalRole::kServe ? config.store : ":memory:";
+  NewStoreFile file(path);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {
-    ASSIGN_OR_RETURN(store, OpenStore(role == LocalRole::kPrivate ? ":memory:" : config.store,
-                                      config.durability));
+    ASSIGN_OR_RETURN(store, OpenStore(path, config.durability));
   }
   ServerOptions options = MakeServerOptions(config, log);
-  if (role == LocalRole::kPrivate) {
-    options.listen.clear();
-    options.log = nullptr;
-  }
+  if (role == LocalRole::kPrivate) options.listen.clear();
   auto server = std::make_unique<LocalServerImpl>();
   RETURN_IF_ERROR(server->Load(config, console));
   RETURN_IF_ERROR(server->Start(role, std::move(store), options));
+  file.Keep();
   return server;
 }
 
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log) {
+  NewStoreFile file(config.store);
   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store, OpenStore(config.store, config.durability));
-  return StartFrontServer(config.workers, std::move(store), MakeServerOptions(config, log));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Server> server,
+      StartFrontServer(config.workers, std::move(store), MakeServerOptions(config, log)));
+  file.Keep();
+  return server;
 }
 
 }  // namespace tidepool::service

@@ -31,7 +31,7 @@ class LocalServer {
 };
 
 // Loads the model, with progress on `console`'s stderr where that is a terminal, and starts
-// serving. `log` and `console` outlive the result.
+// serving. `log`, which may be null, and `console` outlive the result.
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console);
 

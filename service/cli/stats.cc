@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr int kRefreshMs = 1000;
+constexpr absl::Duration kPatience = absl::Seconds(30);
 
 struct Reading {
   Json stats;
@@ -89,6 +91,16 @@ std::string Text(const Reading& now, const Reading* before) {
   return text;
 }
 
+// What a script wants to know of one reading: whether anything computes.
+absl::Status CheckWorkers(const Config& config, const Json& stats) {
+  const Json& workers = stats["workers"];
+  const bool any = std::any_of(workers.begin(), workers.end(), [](const Json& worker) {
+    return worker["status_code"].get<int64_t>() == 0;
+  });
+  if (any) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(config.server, ": no worker answers"));
+}
+
 }  // namespace
 
 absl::Status RunStats(const Config& config, Console* console) {
@@ -98,7 +110,7 @@ absl::Status RunStats(const Config& config, Console* console) {
   bool first = true;
   while (true) {
     Reading now;
-    ASSIGN_OR_RETURN(now.stats, client->Stats());
+    ASSIGN_OR_RETURN(now.stats, client->Stats(kPatience));
     now.time = base::Clock::Real().Monotonic();
     if (config.output == OutputFormat::kJson) {
       console->PrintJson(now.stats);
@@ -106,7 +118,8 @@ absl::Status RunStats(const Config& config, Console* console) {
       console->Print(
           absl::StrCat(clear ? "\033[H\033[2J" : "", Text(now, first ? nullptr : &before)));
     }
-    if (config.once || !console->out_status().ok()) return console->out_status();
+    RETURN_IF_ERROR(console->out_status());
+    if (config.once) return CheckWorkers(config, now.stats);
     before = std::move(now);
     first = false;
     // Between readings, notice a reader of stdout that has gone.

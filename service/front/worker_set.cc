@@ -147,6 +147,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->heard = true;
   member->connected = true;
   member->failed = false;
+  member->told = absl::StatusCode::kOk;
   member->last_state = clock_->Monotonic();
   member->sent.clear();
   member->ended = 0;
@@ -155,12 +156,20 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
 }
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
-  if (!std::exchange(member->connected, false)) return;
+  if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
   // Whoever comes back at this address may be a new process.
   member->sessions.clear();
   log_(absl::StrCat("worker ", member->view.name, " (", member->link->address(),
                     ") is lost: ", status.message()));
   TellReadiness();
+}
+
+// Once for each reason: the link goes on trying.
+void WorkerSet::TellUnreachable(Member* member, const absl::Status& status) {
+  if (std::exchange(member->told, status.code()) == status.code()) return;
+  const absl::string_view reason =
+      absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
+  log_(absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
 }
 
 void WorkerSet::TellReadiness() {

@@ -70,9 +70,10 @@ class WorkerSet {
     std::unique_ptr<WorkerLink> link;
     WorkerView view;
     v1::Model model;
-    bool heard = false;      // of the model at least
-    bool connected = false;  // its stream of states is up
-    bool failed = false;     // since the last state
+    bool heard = false;                             // of the model at least
+    bool connected = false;                         // its stream of states is up
+    bool failed = false;                            // since the last state
+    absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
     absl::Duration last_state;
     std::map<uint64_t, int64_t> sent;  // since the last state: runs and their prompts' tokens
     int64_t ended = 0;                 // since the last state: runs that it counts
@@ -85,6 +86,7 @@ class WorkerSet {
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);
   Member* Find(const WorkerLink* link);
+  void TellUnreachable(Member* member, const absl::Status& status);
   void TellReadiness();
   void WakeWaiting();
 

@@ -67,6 +67,19 @@ TEST(KvCacheTest, RefusesMemoryForLessThanABlock) {
   EXPECT_NE(cache.status().message().find("--kv-memory"), std::string::npos);
 }
 
+TEST(KvCacheTest, CapacityIsWhatACacheOfThatSizeHolds) {
+  for (const std::vector<KvSpec>& layers :
+       {std::vector<KvSpec>{Full()}, {Full(), Full()}, {Full(), Window(64), Full()}}) {
+    for (const size_t bytes : {size_t{1} << 12, size_t{1} << 16, size_t{100000}}) {
+      const auto cache = KvCache::Create(layers, {.memory_bytes = bytes});
+      ASSERT_TRUE(cache.ok()) << cache.status();
+      EXPECT_EQ(KvCache::CapacityTokens(layers, bytes),
+                (*cache)->blocks_total() / (*cache)->groups() * kTokens);
+    }
+    EXPECT_EQ(KvCache::CapacityTokens(layers, 100), 0);
+  }
+}
+
 TEST(KvCacheTest, ReservationGivesBackUnlessKept) {
   auto cache = MakeCache({Full()}, 4);
   KvLease lease = cache->NewLease("");

@@ -76,8 +76,11 @@ class CommandLineTest(CommandTest):
                             ("--seed", "-1"), ("--threads", "0"), ("--kv-memory", "5"),
                             ("--kv-memory", "lots"), ("--context", "-5"), ("--isa", "mmx"),
                             ("--timeout", "5 parsecs"), ("--logit-bias", "5"),
-                            ("--log-level", "all")):
+                            ("--top-p", "0"), ("--repetition-penalty", "0")):
             self.refuse("generate", *MODEL, "--prompt", "a", flag, value, named=flag)
+        self.refuse("serve", *MODEL, "--log-level", "all", named="--log-level")
+        self.refuse("generate", *MODEL, "--prompt", "a", "--log-level", "info",
+                    named="--log-level")
         self.refuse("generate", *MODEL, "--tokens", "1,x", named=("--tokens", "x"))
         self.refuse("generate", *MODEL, "--tokens", "300", "--max-tokens", "1", named="300")
         self.refuse("generate", *MODEL, named="--prompt")
@@ -403,6 +406,87 @@ class ServeOutputTest(CommandTest):
         finally:
             process.kill()
             process.communicate()
+
+
+class TroubleTest(CommandTest):
+
+    def start_front(self, *workers):
+        """A front that may have no worker to serve with, and its address."""
+        flags = [flag for address in workers for flag in ("--worker", address)]
+        process = harness.Process("front", *flags, "--store", ":memory:", "--listen",
+                                  "127.0.0.1:0")
+        self.addCleanup(process.kill)
+        address = harness.wait_until(
+            lambda: re.search(r"gRPC on (127\.0\.0\.1:\d+),", process.stdout),
+            lambda: f"the front prints its endpoint: {process.stderr}").group(1)
+        return process, address
+
+    def test_a_front_without_workers(self):
+        process, address = self.start_front("127.0.0.1:1")
+        told = "worker at 127.0.0.1:1 cannot be watched"
+        harness.wait_until(lambda: told in process.stderr, "the front tells what is missing")
+        result = run_tidepool("generate", "--server", address, "--prompt", "a", "--timeout", "1s")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        waiting, end = result.stderr.splitlines()
+        self.assertIn(f"waiting for a worker of {address}: 127.0.0.1:1: ", waiting)
+        self.assertIn(address, end)
+        result = run_tidepool("stats", "--once", "--server", address)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("does not answer", result.stdout)
+        self.assertEqual(result.stderr, f"tidepool: {address}: no worker answers\n")
+        process.stop()
+        self.assertEqual(process.stderr.count(told), 1)
+
+    def test_a_worker_that_is_none(self):
+        _, other = self.start_front("127.0.0.1:1")
+        process, address = self.start_front(other)
+        told = f"worker at {other} cannot be watched: what answers there is no Tidepool worker"
+        harness.wait_until(lambda: told in process.stderr, "the front tells what is wrong")
+        self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", code=1,
+                    named="no server answers at 127.0.0.1:1")
+
+    def test_clients_of_a_worker(self):
+        worker = harness.worker()
+        self.addCleanup(worker.kill)
+        for command in (["generate", "--prompt", "a"], ["chat"]):
+            self.refuse(*command, "--server", worker.address,
+                        named=(worker.address, "ask its front"))
+
+    def test_chats_that_come_to_nothing(self):
+        # No prompt for a message that nobody would answer.
+        self.refuse("chat", "--server", "127.0.0.1:1", code=1, stdin=b"Hello\n",
+                    named="no server answers")
+        long = b"kelp " * 4096 + b"\n"
+        failed = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long)
+        self.assertEqual(failed.returncode, 1, failed.stderr)
+        self.assertIn("4096", failed.stderr)
+        mended = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long + b"Hello\n")
+        self.assertEqual(mended.returncode, 0, mended.stderr)
+
+    def test_what_does_not_start_leaves_no_store(self):
+        first = harness.serve()
+        self.addCleanup(first.kill)
+        folder = harness.scratch_folder()
+        for arguments in (["serve", *MODEL, "--listen", first.address],
+                          ["serve", "--model", folder / "none.gguf"],
+                          ["front", "--worker", "127.0.0.1:1", "--listen", first.address]):
+            result = run_tidepool(*arguments, "--store", folder / "new.db")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(sorted(folder.iterdir()), [], arguments)
+        # A store that was there stays.
+        kept = harness.serve(store=folder / "kept.db")
+        kept.stop()
+        before = sorted(folder.iterdir())
+        self.assertIn(folder / "kept.db", before)
+        run_tidepool("serve", *MODEL, "--listen", first.address, "--store", folder / "kept.db")
+        self.assertIn(folder / "kept.db", sorted(folder.iterdir()))
+
+    def test_an_answer_that_the_context_ends(self):
+        result = self.run_well("generate", *MODEL, "--prompt", "a", "--context", "16",
+                               "--max-tokens", "100")
+        self.assertIn("the context ended it, short of --max-tokens 100", result.stderr)
+        whole = self.run_well("generate", *MODEL, "--prompt", "a", "--max-tokens", "5")
+        self.assertNotIn("context", whole.stderr)
 
 
 if __name__ == "__main__":
