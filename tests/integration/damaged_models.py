@@ -197,7 +197,7 @@ def tokenizers(victim):
     yield changed("merges-dangling", "merges", STRING, [b"zq qz", b"zqqz zqqz"], NOBODY)
     yield changed("merges-in-a-ring", "merges", STRING, [b"a a", b"aa a", b"a aa", b"aa aa"],
                   NOBODY)
-    yield changed("merges-twice", "merges", STRING, merges + merges, NOBODY)
+    yield changed("merges-twice", "merges", STRING, merges + merges)
     for key, value in (("model", "banana"), ("model", ""), ("pre", "banana"),
                        ("pre", "a\nb\x1b[2J")):
         # A tokenizer that is not known is described by inspect.
