@@ -202,8 +202,10 @@ void Avx2MultiplyInt8(const Tile& tile) {
   constexpr int kFewRows = 4;
   VisitQuantType(tile.dtype, [&](auto type) {
     int p = 0;
-    // Signed quants keep so many registers busy that a second panel costs more than it saves.
-    if constexpr (!HasSignedQuants(type())) {
+    // What is cheap to unpack is unpacked again rather than kept; and signed quants keep so many
+    // registers busy that a second panel costs more than it saves.
+    constexpr bool kCheap = type() == DType::kQ4_0 || type() == DType::kQ4_1;
+    if constexpr (!kCheap && !HasSignedQuants(type())) {
       if (tile.rows > kFewRows) {
         for (; p + 2 <= tile.panel_count; p += 2) MultiplyManyRows<type()>(tile, p);
       }
