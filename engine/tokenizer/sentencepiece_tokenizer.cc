@@ -130,10 +130,9 @@ absl::StatusOr<PieceMerger::Fallback> SentencePieceTokenizer::MakeFallback() con
 }
 
 absl::Status SentencePieceTokenizer::AddScores() {
-  if (spec_.scores.size() != spec_.tokens.size()) {
+  if (spec_.scores.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer.ggml.scores has ", spec_.scores.size(),
-                     " entries; expected one for each of the ", spec_.tokens.size(), " tokens"));
+        "tokenizer.ggml.scores is missing; a SentencePiece vocabulary merges by them");
   }
   std::vector<bool> is_unused(spec_.tokens.size());
   for (size_t id = 0; id < is_unused.size(); ++id) {

@@ -17,6 +17,11 @@
 namespace tidepool::engine {
 namespace {
 
+// Far past every published vocabulary, and small enough that a bad file cannot take hours.
+constexpr size_t kMaxTokens = size_t{1} << 24;
+constexpr size_t kMaxTokenBytes = 4096;
+constexpr size_t kMaxMerges = size_t{1} << 25;
+
 // Tokens that end a generation whatever a file says of them; fill-in-the-middle marks, which lead
 // into text that no caller asked for, are among them.
 constexpr std::array<absl::string_view, 18> kStopTexts = {
@@ -49,17 +54,39 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
       "' is not served; 'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) and 'gemma4' are"));
 }
 
-absl::Status Tokenizer::CheckSpec() const {
+absl::Status Tokenizer::CheckCounts() const {
   const size_t size = spec_.tokens.size();
-  if (size == 0 || size > static_cast<size_t>(std::numeric_limits<int32_t>::max() / 2)) {
+  if (size == 0 || size > kMaxTokens) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer.ggml.tokens has ", size, " tokens; expected at least 1"));
+        absl::StrCat("tokenizer.ggml.tokens has ", size, " tokens; expected 1 to ", kMaxTokens));
+  }
+  for (size_t id = 0; id < size; ++id) {
+    if (spec_.tokens[id].size() <= kMaxTokenBytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens[", id, "] has ",
+                                                   spec_.tokens[id].size(),
+                                                   " bytes; expected at most ", kMaxTokenBytes));
   }
   if (!spec_.token_types.empty() && spec_.token_types.size() != size) {
     return absl::InvalidArgumentError(
         absl::StrCat("tokenizer.ggml.token_type has ", spec_.token_types.size(),
                      " entries; expected one for each of the ", size, " tokens"));
   }
+  if (!spec_.scores.empty() && spec_.scores.size() != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.ggml.scores has ", spec_.scores.size(),
+                     " entries; expected one for each of the ", size, " tokens"));
+  }
+  if (spec_.merges.size() > kMaxMerges) {
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.merges has ",
+                                                   spec_.merges.size(),
+                                                   " entries; expected at most ", kMaxMerges));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::CheckSpec() const {
+  RETURN_IF_ERROR(CheckCounts());
+  const size_t size = spec_.tokens.size();
   const std::pair<absl::string_view, int32_t> ids[] = {
       {"bos", spec_.bos_id}, {"eos", spec_.eos_id},         {"eot", spec_.eot_id},
       {"eom", spec_.eom_id}, {"unknown", spec_.unknown_id}, {"padding", spec_.padding_id}};
@@ -88,23 +115,29 @@ absl::Status Tokenizer::Init() {
   CorrectTypes();
   token_bytes_.resize(spec_.tokens.size());
   FillTokenBytes();
-  FindSpecials();
+  RETURN_IF_ERROR(FindSpecials());
   FindStopTokens();
   return absl::OkStatus();
 }
 
-void Tokenizer::FindSpecials() {
+absl::Status Tokenizer::FindSpecials() {
   id_by_text_.reserve(spec_.tokens.size());
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
     const std::string& text = spec_.tokens[id];
-    id_by_text_.try_emplace(text, static_cast<int32_t>(id));
-    if (text.empty()) continue;
+    const auto [it, is_new] = id_by_text_.try_emplace(text, static_cast<int32_t>(id));
+    if (text.empty()) continue;  // unused ids of some files
+    if (!is_new) {
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens[", id, "] '", text,
+                                                     "' stands there twice, first at ", it->second,
+                                                     "; every token needs a text of its own"));
+    }
     if (types_[id] == TokenType::kUserDefined) {
       specials_.Add(token_bytes_[id], static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
     } else if (IsControl(static_cast<int32_t>(id))) {
       specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kGuarded);
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status Tokenizer::ForEachMerge(
@@ -238,13 +271,12 @@ absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids
     }
     if (IsControl(id) && control == ControlText::kSkip) continue;
     absl::string_view bytes = TokenBytes(id);
-    const bool special = IsControl(id) || types_[id] == TokenType::kUserDefined;
-    if (drop_space && !special && !bytes.empty()) {
+    if (drop_space && !IsSpecial(id) && !bytes.empty()) {
       absl::ConsumePrefix(&bytes, " ");
       drop_space = false;
     }
     text.append(bytes.data(), bytes.size());
-    if (special) drop_space = add_space_prefix_;
+    if (IsSpecial(id)) drop_space = add_space_prefix_;
   }
   return text;
 }

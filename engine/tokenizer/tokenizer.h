@@ -58,8 +58,10 @@ enum class ControlText : uint8_t {
 class Tokenizer {
  public:
   // Errors: UNIMPLEMENTED names a tokenizer model or pre-tokenizer that is not known;
-  // INVALID_ARGUMENT names a broken part of the spec (an id outside the vocabulary, a merge that is
-  // not a pair, a vocabulary of 0 tokens).
+  // INVALID_ARGUMENT names a broken part of the spec: an id outside the vocabulary, no tokens or
+  // more than 2^24, a token of more than 4096 bytes or twice, scores that are missing or no
+  // numbers, a merge that is not a pair or stands there twice, more than 2^25 merges, byte tokens
+  // of which some are missing.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
 
   virtual ~Tokenizer() = default;
@@ -100,6 +102,10 @@ class Tokenizer {
   // Control and unknown tokens: no text of their own.
   bool IsControl(int32_t id) const {
     return types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown;
+  }
+  // Those and user-defined ones: tokens that stand between texts, never inside a word.
+  bool IsSpecial(int32_t id) const {
+    return IsControl(id) || types_[id] == TokenType::kUserDefined;
   }
   bool IsEndOfGeneration(int32_t id) const { return is_stop_[id]; }
 
@@ -161,9 +167,10 @@ class Tokenizer {
     TextOrigin origin;
   };
 
+  absl::Status CheckCounts() const;
   absl::Status CheckSpec() const;
   void CorrectTypes();
-  void FindSpecials();
+  absl::Status FindSpecials();
   void FindStopTokens();
   absl::StatusOr<std::vector<int32_t>> EncodeRuns(absl::string_view text,
                                                   absl::Span<const Run> runs, AddBos add_bos) const;

@@ -130,6 +130,13 @@ absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& m
   return absl::OkStatus();
 }
 
+// How text begins behind a session's log.
+AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
+  if (log.empty()) return AddBos::kModelDefault;
+  const int32_t last = log.back();
+  return tokenizer.IsValid(last) && tokenizer.IsSpecial(last) ? AddBos::kNo : AddBos::kContinue;
+}
+
 absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                                   const PrepareContext& context) {
   const WorkerModel& model = *context.model;
@@ -161,7 +168,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
     if (FindSeam(chat_template, inputs, stored - 1, rendered, &seam) &&
         SameHistory(log_text, rendered, seam)) {
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
-                       tokenizer.EncodePieces(seam.behind, AddBos::kNo));
+                       tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
       Prompt prompt = {.token_ids = log_ids, .kept = static_cast<int64_t>(log_ids.size())};
       // The model ended its turn with the token that the template would write next.
       const bool repeats = ended && !suffix.empty() && suffix.front() == log_ids.back();
@@ -190,7 +197,7 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
   const engine::Tokenizer& tokenizer = *context.model->tokenizer;
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                    tokenizer.Encode(request.request().text(), SpecialTokens::kParse,
-                                    log.empty() ? AddBos::kModelDefault : AddBos::kNo));
+                                    BehindLog(tokenizer, prompt.token_ids)));
   // A model that is trained with an EOS behind its texts would take the prompt for finished.
   if (log.empty() && tokenizer.adds_eos() && !ids.empty() && ids.back() == tokenizer.eos_id()) {
     ids.pop_back();

@@ -18,8 +18,10 @@ import zlib
 
 import golden_common as common
 import tokenizer_bpe
+import tokenizer_gemma4
 import tokenizer_lines
 import tokenizer_llamacpp
+import tokenizer_model
 import tokenizer_spm
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -63,6 +65,7 @@ def sums_of(encode, lines):
 def sets(folder):
     """Every set as (name, vocabulary file, tokenizer.ggml.pre or None, line -> numbers)."""
     yield from tokenizer_spm.sets(folder)
+    yield from tokenizer_gemma4.sets(folder)
     yield from tokenizer_bpe.sets(folder)
 
 
@@ -89,6 +92,8 @@ def main():
     corpus = tokenizer_lines.make_corpus()
     tokenizer_spm.train(args.out, corpus)
     tokenizer_bpe.train(args.out, corpus)
+    tokenizer_gemma4.train(args.out, corpus)
+    tokenizer_model.write(args.out)
     described = {}
     for name, vocabulary, pre, encode in sets(args.out):
         sums, examples = sums_of(encode, lines)

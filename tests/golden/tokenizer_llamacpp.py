@@ -21,7 +21,7 @@ DIFFERENT = {
 }
 
 
-def _write(path, fields):
+def write(path, fields):
     """A file with nothing but the tokenizer's keys."""
     writer = gguf.GGUFWriter(path, "llama")
     for key, value in fields.items():
@@ -41,7 +41,7 @@ def _write(path, fields):
 def write_bpe(path, tokens, merges, controls):
     """Byte-level BPE; the rule is chosen by whoever opens it."""
     types = [3 if token in controls else 1 for token in tokens]
-    _write(path, {
+    write(path, {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": [" ".join(pair) for pair in merges],
         "tokenizer.ggml.bos_token_id": tokens.index("<|endoftext|>"),
@@ -54,7 +54,7 @@ def encoder(path, pre, special=False):
         fields = {key: value for key, value in common.read_gguf(path)[0].items() if key.startswith("tokenizer.")}
         if pre is not None:
             fields["tokenizer.ggml.pre"] = pre
-        _write(copy.name, fields)
+        write(copy.name, fields)
         model = llama_cpp.Llama(copy.name, vocab_only=True, verbose=False)
     return lambda line: model.tokenize(line.encode(), add_bos=False, special=special)
 

@@ -334,6 +334,13 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   spec = ByteSpec({});
   spec.eos_id = 256;
   EXPECT_TRUE(absl::StrContains(error(spec), "eos_token_id is 256"));
+  spec = ByteSpec({{"ab", TokenType::kNormal}, {"ab", TokenType::kControl}});
+  EXPECT_TRUE(absl::StrContains(error(spec), "tokens[257] 'ab' stands there twice, first at 256"));
+  spec = ByteSpec({{std::string(4097, 'a'), TokenType::kNormal}});
+  EXPECT_TRUE(absl::StrContains(error(spec), "tokens[256] has 4097 bytes; expected at most 4096"));
+  spec = ByteSpec({});
+  spec.scores.resize(255);
+  EXPECT_TRUE(absl::StrContains(error(spec), "scores has 255 entries"));
   spec = ByteSpec({});
   spec.token_types.pop_back();
   EXPECT_TRUE(absl::StrContains(error(spec), "token_type has 255"));
