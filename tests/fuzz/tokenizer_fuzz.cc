@@ -1,9 +1,8 @@
 // libFuzzer target: a vocabulary and a text, both made from the input's bytes.
 //
-//   CC=clang bazel run --config=fuzz //tests/fuzz:tokenizer_fuzz -- -max_total_time=300 CORPUS
+//   tests/fuzz/run --seconds 300 tokenizer_fuzz
 //
-// CORPUS: a copy of tests/fuzz/tokenizer_corpus, inputs to start from, named in full. What it
-// demands: a vocabulary that is refused is refused in one line; any text has ids, each of the
+// What it demands: a vocabulary that is refused is refused in one line; any text has ids, each of the
 // vocabulary, none a control token; they give the text's bytes back; and SentencePiece's merges are
 // those of the plain definition.
 #include <cstddef>

@@ -9,33 +9,13 @@ import unittest
 import numpy
 
 import harness
+from command_test_case import CommandTest
 from harness import run_tidepool
 
 GOLDEN = json.loads((harness.TINY / "serving_llama_f32.json").read_text())["prompts"][0]
 TEXT, IDS = GOLDEN["text"], GOLDEN["ids"]
 TOKENS = ",".join(map(str, IDS))
 MODEL = ("--model", harness.LLAMA)
-
-
-class CommandTest(unittest.TestCase):
-
-    def run_well(self, *arguments, **more):
-        result = run_tidepool(*arguments, **more)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result
-
-    def run_json(self, *arguments, **more):
-        """stdout as the one object that it must be."""
-        return json.loads(self.run_well(*arguments, "--json", **more).stdout)
-
-    def refuse(self, *arguments, named=(), code=2, **more):
-        """One plain line on stderr that names these, nothing on stdout."""
-        result = run_tidepool(*arguments, **more)
-        self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
-        self.assertEqual(result.stdout, "", arguments)
-        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-        for name in (named,) if isinstance(named, str) else named:
-            self.assertIn(name, result.stderr)
 
 
 class CommandLineTest(CommandTest):
@@ -119,109 +99,6 @@ class CommandLineTest(CommandTest):
         self.refuse("generate", "--config", folder / "none.toml", named="none.toml")
 
 
-class BenchTest(CommandTest):
-
-    def test_json_has_every_field(self):
-        report = self.run_json("bench", *MODEL, "-p", "8,40", "-n", "4", "-b", "1,3", "-r", "2",
-                               "-t", "2", "-p", "0")
-        self.assertEqual([result["test"] for result in report["results"]],
-                         ["pp8", "pp40", "tg4", "tg4@3"])
-        self.assertEqual(report["threads"], 2)
-        self.assertIn("2 threads", report["machine"])
-        self.assertGreater(report["probe_bytes_per_s"], 1e8)
-        self.assertEqual(set(report["offload"]),
-                         {"expert_hits_total", "expert_misses_total", "weight_bytes"})
-        for result in report["results"]:
-            speed = result["tokens_per_s"]
-            self.assertTrue(0 < speed["min"] <= speed["median"] <= speed["max"], result)
-            self.assertGreater(result["bandwidth_share"], 0)
-            self.assertGreater(result["peak_rss_bytes"], 1 << 20)
-        one, three = (result["bytes_per_token"] for result in report["results"][2:])
-        # Three sequences share each reading of the weights and have a KV each.
-        weights = report["offload"]["weight_bytes"]
-        self.assertLess(three, 0.5 * one)
-        self.assertTrue(0.5 * weights < one < 1.2 * weights, (one, weights))
-
-    def test_experts_are_counted(self):
-        moe = ("--model", harness.TINY / "qwen3moe_f32.gguf")
-        report = self.run_json("bench", *moe, "-p", "0", "-n", "5", "-r", "1")
-        # 3 of 8 experts in each of the layers, for 5 tokens.
-        self.assertEqual(report["offload"]["expert_hits_total"] % 15, 0)
-        self.assertGreater(report["offload"]["expert_hits_total"], 0)
-
-    def test_a_table_for_people(self):
-        text = self.run_well("bench", *MODEL, "-p", "8", "-n", "2", "-r", "1").stdout
-        self.assertRegex(text, r"(?m)^pp8 +[\d.]+ ")
-        self.assertRegex(text, r"memory read at [\d.]+ GB/s")
-
-    def test_refusals(self):
-        self.refuse("bench", *MODEL, "-p", "0", "-n", "0", named="nothing to measure")
-        self.refuse("bench", *MODEL, "-p", "1000000", named=("pp1000000", "4096"))
-        self.refuse("bench", *MODEL, "-b", "0", named=("--batch", "0"))
-        self.refuse("bench", named="--model")
-
-
-class QuantizeTest(CommandTest):
-
-    def test_a_model_of_another_type_serves(self):
-        out = harness.scratch_folder() / "q8.gguf"
-        report = self.run_json("quantize", harness.LLAMA, out, "--type", "q8_0", "-t", "2")
-        self.assertEqual(report["type"], "Q8_0")
-        self.assertEqual(report["fallbacks"], [])
-        self.assertEqual(report["bytes_out"], out.stat().st_size)
-        self.assertLess(report["bytes_out"], 0.5 * report["bytes_in"])
-        types = self.run_json("inspect", "--model", out)["types"]
-        self.assertEqual(set(types), {"F32", "Q8_0"})
-        self.run_well("generate", "--model", out, "--prompt", "tide", "--max-tokens", "4")
-        # By name, and from what is quantised already.
-        again = harness.scratch_folder() / "f32.gguf"
-        result = self.run_well("quantize", "--out", again, "--model", out, "--type", "F32")
-        self.assertIn("quantised already", result.stderr)
-        self.assertIn("F32", result.stdout)
-
-    def test_blocks_that_do_not_fit_are_reported(self):
-        out = harness.scratch_folder() / "q4.gguf"
-        text = self.run_well("quantize", harness.LLAMA, out, "--type", "Q4_K").stdout
-        self.assertRegex(text, r"\d+ of them, \S+ first, are Q5_0")
-
-    def test_refusals(self):
-        folder = harness.scratch_folder()
-        out = folder / "out.gguf"
-        out.write_text("precious")
-        self.refuse("quantize", harness.LLAMA, out, "--type", "Q8_0", named=(str(out), "--force"))
-        self.assertEqual(out.read_text(), "precious")
-        self.run_well("quantize", harness.LLAMA, out, "--type", "Q8_0", "--force")
-        self.refuse("quantize", harness.LLAMA, folder / "a", "--type", "Q9", named=("Q9", "Q4_K"))
-        self.refuse("quantize", harness.LLAMA, folder / "a", named="--type")
-        self.refuse("quantize", harness.LLAMA, "--type", "Q8_0", named="file to write")
-        self.refuse("quantize", harness.LLAMA, folder / "a", "b", "--type", "F16", named="b")
-        self.refuse("quantize", folder / "none", folder / "a", "--type", "F16", named="none")
-        self.refuse("quantize", harness.LLAMA, folder / "none" / "a", "--type", "F16",
-                    named="none/a")
-        self.assertEqual([path.name for path in folder.iterdir()], ["out.gguf"])
-
-
-class PerplexityTest(CommandTest):
-
-    def test_chunks_and_their_second_halves(self):
-        text = harness.scratch_folder() / "text.txt"
-        text.write_text(TEXT * 9)
-        arguments = ("perplexity", *MODEL, "--file", text, "--context", "16")
-        report = self.run_json(*arguments, "--chunks", "3")
-        self.assertEqual((report["chunks"], report["tokens_scored"]), (3, 3 * 7))
-        self.assertGreater(report["perplexity"], 1)
-        self.assertGreater(report["standard_error"], 0)
-        self.assertGreater(self.run_json(*arguments)["chunks"], 3)
-        self.assertRegex(self.run_well(*arguments).stdout, r"^perplexity [\d.]+ \+/- [\d.]+ over")
-
-    def test_refusals(self):
-        text = harness.scratch_folder() / "short.txt"
-        text.write_text("few words")
-        self.refuse("perplexity", *MODEL, "--file", text, named=("tokens", "1024"))
-        self.refuse("perplexity", *MODEL, named="--file")
-        self.refuse("perplexity", *MODEL, "--file", text, "--context", "100000", named="100000")
-
-
 class FileCommandTest(CommandTest):
 
     def test_tokens_and_back(self):
@@ -237,9 +114,11 @@ class FileCommandTest(CommandTest):
         self.assertGreater(len(plain), 1)
         self.assertEqual(len(special["token_ids"]), 1)
         self.refuse("detokenize", *MODEL, "--tokens", "300", named="300")
-        # What is not UTF-8 goes through byte by byte.
-        self.assertEqual(self.run_json("tokenize", *MODEL, stdin=b"\xff\xfe"),
-                         {"token_ids": [255, 254]})
+        # Bytes that are not UTF-8 are kept; JSON shows them as U+FFFD.
+        broken = self.run_json("tokenize", *MODEL, stdin=b"a\xff\xfe")
+        self.assertEqual(broken, {"token_ids": [97, 255, 254]})
+        self.assertEqual(self.run_json("detokenize", *MODEL, "--tokens", "97,255,254"),
+                         {"text": "a\ufffd\ufffd"})
 
     def test_logits(self):
         folder = harness.scratch_folder()
@@ -390,6 +269,43 @@ class GenerateTest(CommandTest):
         table = self.run_well("stats", *self.at_server, "--once").stdout
         self.assertIn("KV blocks", table)
         self.refuse("stats", "--server", "127.0.0.1:1", "--once", code=1, named="127.0.0.1:1")
+
+
+class SentencePieceTest(CommandTest):
+    """A Mixtral with a SentencePiece vocabulary, end to end."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.TINY.parent / "tokenizers"
+        cls.golden = json.loads((folder / "mixtral_spm_q4_0.json").read_text())
+        cls.model = ("--model", folder / cls.golden["model"])
+
+    def generate(self, *source, steps):
+        return self.run_json("generate", *self.model, "--exact", *source, "--max-tokens", str(steps))
+
+    def test_tokens_and_back(self):
+        for case in self.golden["texts"]:
+            ids = self.run_json("tokenize", *self.model, "--text", case["text"])["token_ids"]
+            self.assertEqual(ids, case["ids"])
+            for front in ([], [self.golden["bos_id"]]):
+                tokens = ",".join(map(str, front + ids))
+                self.assertEqual(self.run_json("detokenize", *self.model, "--tokens", tokens),
+                                 {"text": case["text"]})
+
+    def test_golden_tokens_and_text(self):
+        for run in self.golden["runs"]:
+            answer = self.generate("--tokens", ",".join(map(str, run["ids"])),
+                                   steps=len(run["greedy"]))
+            self.assertEqual(answer["token_ids"], run["greedy"])
+            self.assertEqual(answer["text"], run["text"])
+
+    def test_a_prompt_is_its_tokens_behind_bos(self):
+        case = self.golden["texts"][0]
+        ids = [self.golden["bos_id"], *case["ids"]]
+        by_text = self.generate("--prompt", case["text"], steps=8)
+        by_ids = self.generate("--tokens", ",".join(map(str, ids)), steps=8)
+        self.assertEqual(by_text["token_ids"], by_ids["token_ids"])
+        self.assertEqual(by_text["usage"]["prompt_tokens"], len(ids))
 
 
 class ServeOutputTest(CommandTest):

@@ -170,6 +170,10 @@ Result FileSize(const Call& call) {
   const Arguments none;
   ASSIGN_OR_RETURN(const Value number, ToFloat({call.self, none, call.budget}));
   const double bytes = ToDouble(number);
+  const bool is_text = call.self.AsText() != nullptr;
+  if (!IsNumber(call.self) && !(is_text && ReadFloat(*call.self.AsText()).has_value())) {
+    return NoNumber("filesizeformat", call.self);
+  }
   const double base = binary ? 1024 : 1000;
   const auto text = [](const std::string& made) {
     return Value::MakeText(made, TextOrigin::kTemplate);

@@ -252,8 +252,14 @@ Result Join(const Call& call) {
   return Value::MakeText(std::move(joined));
 }
 
+// The items of map, select and their like, for which anything false is a sequence of none.
+absl::StatusOr<Items> ItemsIfTrue(const Call& call) {
+  if (!call.self.Truthy()) return Items();
+  return SelfItems(call);
+}
+
 Result Map(const Call& call) {
-  ASSIGN_OR_RETURN(const Items items, SelfItems(call));
+  ASSIGN_OR_RETURN(const Items items, ItemsIfTrue(call));
   RETURN_IF_ERROR(call.budget.Texts(items.size()));
   Items mapped;
   if (call.arguments.positional.empty()) {
@@ -301,7 +307,7 @@ Result Select(const Call& call) {
     test = rest.positional.front().AsText()->bytes();
     rest.positional.erase(rest.positional.begin());
   }
-  ASSIGN_OR_RETURN(const Items items, SelfItems(call));
+  ASSIGN_OR_RETURN(const Items items, ItemsIfTrue(call));
   Items kept;
   for (const Value& item : items) {
     Value value = item;

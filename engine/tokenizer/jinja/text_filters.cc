@@ -59,6 +59,10 @@ Result Indent(const Call& call) {
     RETURN_IF_ERROR(call.budget.Grow(size));
     blanks = Text(std::string(size, ' '), TextOrigin::kTemplate);
   }
+  if (call.self.AsText() == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("indent of a value of type ", TypeName(call.self), ", which is no string"));
+  }
   const bool first = call.arguments.FindFlag(1, "first");
   const bool fill_blank = call.arguments.FindFlag(2, "blank");
   ASSIGN_OR_RETURN(const Text text, SelfText(call));

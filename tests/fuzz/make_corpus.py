@@ -1,0 +1,154 @@
+"""Makes corpus/: a few inputs of every kind for each fuzz target, so that a short run begins deep inside.
+
+    python make_corpus.py
+
+Needs protoc, and the gguf package (tools/setup --peers). What is text is written here; protocol messages are
+encoded from text by protoc; the models are random, one layer, a few kilobytes.
+"""
+
+import json
+import pathlib
+import subprocess
+
+import gguf
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CORPUS = HERE / "corpus"
+
+TEMPLATES = {
+    "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}",
+    "macro": "{% macro m(a, b=2) %}[{{ a }}{{ varargs }}{{ kwargs.k }}{{ caller(a) if caller }}]{% endmacro %}"
+             "{{ m(1, 3, 4, k=5) }}{% call(x) m('q') %}{{ x }}{% endcall %}",
+    "loops": "{% for k, v in d.items() recursive %}{{ loop.index }}{{ loop.previtem }}{{ loop.cycle(1, 2) }}"
+             "{{ loop.changed(k) }}{{ loop({}) }}{% if k %}{% continue %}{% endif %}{% break %}{% else %}x{% endfor %}",
+    "blocks": "{% set ns = namespace(a=1) %}{% set ns.b | upper %}x{% endset %}{% with q = ns.b %}{{ q }}{% endwith %}"
+              "{% filter indent(2) | replace('x', 'y') %}x{% endfilter %}{% raw %}{{ }}{% endraw %}{# c #}",
+    "formats": "{{ '%5.2f|%-4s|%(k)r' % d }}{{ '{:>8}{0[k]!r}{:,}'.format(d, 1234) }}{{ '%s' | format(n) }}",
+    "filters": "{{ xs | sort(reverse=true) | map('string') | join(', ') }}{{ d | tojson(indent=2) }}{{ xs | batch(2, 0)"
+               " | list }}{{ messages | groupby('role') }}{{ messages | selectattr('role', 'eq', 'user') | first }}",
+    "strings": "{{ messages[1].content.strip().split('x', 1)[-1][::-1] | title }}{{ 'a-b'.partition('-') }}{{ 'x'.zfill(3) }}",
+    "numbers": "{{ 7 // 2 + 2 ** 3 - -7 % 3 }}{{ 0x1F }}{{ 1.5e3 | round(1) | int }}{{ '12' | int(base=8) is odd }}",
+    "raise": "{{ raise_exception('no ' ~ messages[0].role) if n > 5 and n is not none }}{{ strftime_now('%d %b') }}",
+    "given": "{{ messages[0].x[0] }}{{ tools }}{{ q }}\n---\n" + json.dumps(
+        {"messages": [{"role": "user", "x": [1.5, None]}], "tools": [{"f": True}], "template_kwargs": {"q": "\u00e9"}}),
+}
+
+CONFIGS = {
+    "serve": "serve\n--model\nm.gguf\n--threads=2\n--kv-memory\n1GiB\n--listen=127.0.0.1:0\n--log-level=warn",
+    "generate": "generate\n--model=m\n--prompt\nhi\n--temperature=0.5\n--logit-bias=1=2,3=-1\n--stop=x\n--timeout=1m30s",
+    "file": "serve\n---\nmodel = \"m.gguf\"\nthreads = 2\nlisten = \"127.0.0.1:1\" # here\nkv-memory = \"512MiB\"\n",
+    "file_lists": "front\n---\nworker = [\"a:1\", \"b:2\"]\ndrain-timeout = '5s'\nlog-level = \"\"\"debug\"\"\"\n",
+    "help": "chat\n--help",
+    "bench": "bench\n-p\n512,0\n-n\n128\n-b\n1,4\n--json",
+    "wrong": "serv\n--modle=x\n-t\n--\nx\n---\n[table]\nx = 1979-05-27\n",
+}
+
+# (message's letter in request_fuzz.cc, its type, text)
+REQUESTS = {
+    "text": ("g", "tidepool.v1.GenerateRequest", 'text: "hi" sampling {temperature: 0.5 top_k: 3 seed: 7 '
+             'logit_bias {key: 1 value: 2}} stopping {max_tokens: 3 stop: "x" stop_token_ids: 5} session_id: "a-b"'),
+    "ids": ("g", "tidepool.v1.GenerateRequest", "token_ids {ids: 1 ids: 2} n: 1 logprobs: true top_logprobs: 2"),
+    "prepare_text": ("p", "tidepool.worker.v1.PrepareRequest", 'request {text: "hello" stopping {max_tokens: 2}}'),
+    "prepare_chat": ("p", "tidepool.worker.v1.PrepareRequest", 'request {chat {messages {role: "user" content: "hi"} '
+                     'messages {role: "assistant" tool_calls_json: "[{\\"id\\": 1}]"} tools_json: "[{\\"type\\": \\"f\\"}]" '
+                     'template_kwargs_json: "{\\"extra\\": [1.5, null]}"}}'),
+    "prepare_session": ("p", "tidepool.worker.v1.PrepareRequest", 'request {chat {messages {role: "user" content: "x"}} '
+                        'session_id: "s"} session {token_ids: 257 token_ids: 104 messages {role: "user" content: "h"}}'),
+    "start": ("s", "tidepool.worker.v1.Start", "prepared {token_ids: 1 token_ids: 2 sampling {seed: 1} stopping "
+              "{max_tokens: 4}} prompt_length: 2 output_token_ids: 3 credit: 5 top_logprobs: 1"),
+    "message": ("m", "tidepool.v1.ChatMessage", 'role: "tool" content: "21" name: "f" tool_call_id: "c1"'),
+}
+
+
+def write_model(path, experts, matrix_type):
+    """A llama (or, with experts, qwen3moe) of one layer with a vocabulary of bytes."""
+    architecture = "qwen3moe" if experts else "llama"
+    hidden, heads, head_dim, feed, vocab = 32, 2, 16, 32, 261
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_context_length(64)
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(feed)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(head_dim)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(vocab)
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(feed)
+    visible = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    letters = {byte: chr(byte) for byte in visible}
+    letters |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in letters)}
+    tokens = [letters[byte] for byte in range(256)] + ["he", "ll", "<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * 258 + [3] * 3)
+    writer.add_token_merges(["h e", "l l"])
+    writer.add_bos_token_id(258)
+    writer.add_eos_token_id(260)
+    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+    rng = np.random.default_rng(7)
+
+    def add(name, *shape):
+        data = rng.normal(0, 0.1, shape).astype(np.float32)
+        if len(shape) == 1:
+            writer.add_tensor(name, data)
+            return
+        quantized = gguf.quants.quantize(data, matrix_type)
+        writer.add_tensor(name, quantized, raw_dtype=matrix_type)
+
+    add("token_embd.weight", vocab, hidden)
+    add("output_norm.weight", hidden)
+    for name, rows in (("q", heads * head_dim), ("k", head_dim), ("v", head_dim)):
+        add(f"blk.0.attn_{name}.weight", rows, hidden)
+    add("blk.0.attn_output.weight", hidden, heads * head_dim)
+    add("blk.0.attn_norm.weight", hidden)
+    add("blk.0.ffn_norm.weight", hidden)
+    if experts:
+        for name in ("q", "k"):
+            add(f"blk.0.attn_{name}_norm.weight", head_dim)
+        add("blk.0.ffn_gate_inp.weight", experts, hidden)
+        for name in ("gate", "up", "down"):
+            add(f"blk.0.ffn_{name}_exps.weight", experts, feed, hidden)
+    else:
+        for name in ("gate", "up", "down"):
+            add(f"blk.0.ffn_{name}.weight", feed, hidden)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def folder(target):
+    path = CORPUS / target
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def main():
+    for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS)):
+        for name, text in texts.items():
+            (folder(target) / name).write_text(text)
+    for name, (letter, message, text) in REQUESTS.items():
+        encoded = subprocess.run(
+            ["protoc", "-Iproto", f"--encode={message}", "proto/tidepool/worker/v1/worker.proto",
+             "proto/tidepool/v1/inference.proto"], input=text.encode(), stdout=subprocess.PIPE, check=True, cwd=ROOT)
+        (folder("request_fuzz") / name).write_bytes(letter.encode() + encoded.stdout)
+    kinds = gguf.GGMLQuantizationType
+    write_model(folder("gguf_fuzz") / "llama_q8_0", 0, kinds.Q8_0)
+    write_model(folder("gguf_fuzz") / "llama_q4_0", 0, kinds.Q4_0)
+    write_model(folder("gguf_fuzz") / "qwen3moe_q4_1", 2, kinds.Q4_1)
+    for path in sorted(CORPUS.glob("*/*")):
+        print(path.relative_to(HERE), path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

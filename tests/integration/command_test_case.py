@@ -1,0 +1,27 @@
+"""A test case that runs one command after the other."""
+
+import json
+import unittest
+
+from harness import run_tidepool
+
+
+class CommandTest(unittest.TestCase):
+
+    def run_well(self, *arguments, **more):
+        result = run_tidepool(*arguments, **more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def run_json(self, *arguments, **more):
+        """stdout as the one object that it must be."""
+        return json.loads(self.run_well(*arguments, "--json", **more).stdout)
+
+    def refuse(self, *arguments, named=(), code=2, **more):
+        """One plain line on stderr that names these, nothing on stdout."""
+        result = run_tidepool(*arguments, **more)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
+        self.assertEqual(result.stdout, "", arguments)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for name in (named,) if isinstance(named, str) else named:
+            self.assertIn(name, result.stderr)
