@@ -271,43 +271,6 @@ class GenerateTest(CommandTest):
         self.refuse("stats", "--server", "127.0.0.1:1", "--once", code=1, named="127.0.0.1:1")
 
 
-class SentencePieceTest(CommandTest):
-    """A Mixtral with a SentencePiece vocabulary, end to end."""
-
-    @classmethod
-    def setUpClass(cls):
-        folder = harness.TINY.parent / "tokenizers"
-        cls.golden = json.loads((folder / "mixtral_spm_q4_0.json").read_text())
-        cls.model = ("--model", folder / cls.golden["model"])
-
-    def generate(self, *source, steps):
-        return self.run_json("generate", *self.model, "--exact", *source, "--max-tokens", str(steps))
-
-    def test_tokens_and_back(self):
-        for case in self.golden["texts"]:
-            ids = self.run_json("tokenize", *self.model, "--text", case["text"])["token_ids"]
-            self.assertEqual(ids, case["ids"])
-            for front in ([], [self.golden["bos_id"]]):
-                tokens = ",".join(map(str, front + ids))
-                self.assertEqual(self.run_json("detokenize", *self.model, "--tokens", tokens),
-                                 {"text": case["text"]})
-
-    def test_golden_tokens_and_text(self):
-        for run in self.golden["runs"]:
-            answer = self.generate("--tokens", ",".join(map(str, run["ids"])),
-                                   steps=len(run["greedy"]))
-            self.assertEqual(answer["token_ids"], run["greedy"])
-            self.assertEqual(answer["text"], run["text"])
-
-    def test_a_prompt_is_its_tokens_behind_bos(self):
-        case = self.golden["texts"][0]
-        ids = [self.golden["bos_id"], *case["ids"]]
-        by_text = self.generate("--prompt", case["text"], steps=8)
-        by_ids = self.generate("--tokens", ",".join(map(str, ids)), steps=8)
-        self.assertEqual(by_text["token_ids"], by_ids["token_ids"])
-        self.assertEqual(by_text["usage"]["prompt_tokens"], len(ids))
-
-
 class ServeOutputTest(CommandTest):
 
     def test_json_names_the_endpoint(self):
