@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -84,8 +85,12 @@ absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& p
   const toml::parse_result parsed = toml::parse(std::string_view(text), path);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
+    // What it quotes of the file may hold line ends.
+    std::string description(error.description());
+    std::replace_if(
+        description.begin(), description.end(), [](char c) { return absl::ascii_iscntrl(c); }, ' ');
     return ErrorAt(path, static_cast<int>(error.source().begin.line),
-                   absl::StrCat("not TOML: ", std::string(error.description())));
+                   absl::StrCat("not TOML: ", description));
   }
   std::vector<ConfigFileEntry> entries;
   for (const auto& [key, node] : parsed.table()) {
