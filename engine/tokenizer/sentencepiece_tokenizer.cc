@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/byte_token.h"
@@ -89,15 +90,20 @@ void SentencePieceTokenizer::FillTokenBytes() {
   }
 }
 
+bool SentencePieceTokenizer::Merges(int32_t id) const {
+  // A name with a plain space in it is found in texts, never made by merges, which know "▁" only.
+  if (absl::StrContains(spec_.tokens[id], ' ')) return false;
+  // Nor is one that could swallow the space prefix: the same ids would stand for two texts.
+  if (types_[id] == TokenType::kUserDefined) {
+    return !(add_space_prefix_ && absl::StartsWith(token_bytes_[id], " "));
+  }
+  return types_[id] == TokenType::kNormal || types_[id] == TokenType::kUnused;
+}
+
 absl::Status SentencePieceTokenizer::FillMerger() {
   pieces_.resize(spec_.tokens.size());
   for (size_t id = 0; id < pieces_.size(); ++id) {
-    const TokenType type = types_[id];
-    // A name with a plain space in it is found in texts, never made by merges, which know "▁" only.
-    const bool merges = (type == TokenType::kNormal || type == TokenType::kUserDefined ||
-                         type == TokenType::kUnused) &&
-                        spec_.tokens[id].find(' ') == std::string::npos;
-    if (merges) pieces_[id] = token_bytes_[id];
+    if (Merges(static_cast<int32_t>(id))) pieces_[id] = token_bytes_[id];
   }
   ASSIGN_OR_RETURN(const PieceMerger::Fallback fallback, MakeFallback());
   merger_.emplace(pieces_, fallback);

@@ -36,6 +36,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   bool is_gemma4() const { return spec_.model == "gemma4"; }
   void InferTypes();
+  bool Merges(int32_t id) const;  // does it take part in merges?
   absl::Status FillMerger();
   absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
   absl::Status AddScores();

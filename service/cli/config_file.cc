@@ -54,9 +54,17 @@ size_t SkipString(absl::string_view text, size_t at) {
   return std::min(at, text.size());
 }
 
-// The line of the first character outside of ASCII that is in no string and no comment; 0: none.
-// TOML has no place for one, and toml++ 3.3 reaches what it marks as unreachable.
+// The line of the first control character, or of the first character outside of ASCII that is in no
+// string and no comment; 0: none. TOML has no place for them, and toml++ 3.3 reaches what it marks as
+// unreachable.
 int LineOfStrayCharacter(absl::string_view text) {
+  const auto is_control = [](char c) {
+    return absl::ascii_iscntrl(c) && c != '\t' && c != '\n' && c != '\r';
+  };
+  const auto control = std::find_if(text.begin(), text.end(), is_control);
+  if (control != text.end()) {
+    return 1 + static_cast<int>(std::count(text.begin(), control, '\n'));
+  }
   constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
   size_t at = text.substr(0, kByteOrderMark.size()) == kByteOrderMark ? kByteOrderMark.size() : 0;
   while (at < text.size()) {
@@ -80,7 +88,8 @@ absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& p
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (const int line = LineOfStrayCharacter(text); line > 0) {
     return ErrorAt(path, line,
-                   "not TOML: a character outside of ASCII belongs into a string or a comment");
+                   "not TOML: a control character, or a character outside of ASCII, which belongs "
+                   "into a string or a comment");
   }
   const toml::parse_result parsed = toml::parse(std::string_view(text), path);
   if (!parsed) {

@@ -169,6 +169,14 @@ TEST(SentencePieceTest, UserDefinedTokensOfSpaces) {
   EXPECT_EQ(tokenizer->TokenBytes(kPieces + 3), "   ");
 }
 
+TEST(SentencePieceTest, UserDefinedTokensLeaveTheSpacePrefixAlone) {
+  const auto tokenizer = Make(
+      Spec({{"▁", 0, TokenType::kUserDefined}, {"▁▁", 0, TokenType::kUserDefined}, {"a", -1}}));
+  for (const char* text : {"a", " a", "  a", " ", "  ", "a a", "   "}) {
+    EXPECT_EQ(*tokenizer->Decode(Encode(*tokenizer, text), ControlText::kSkip), text);
+  }
+}
+
 TEST(SentencePieceTest, ExtraSpacesGoWhereTheFileSaysSo) {
   TokenizerSpec spec = Spec(Letters());
   spec.remove_extra_spaces = true;
