@@ -88,8 +88,8 @@ absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& p
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (const int line = LineOfStrayCharacter(text); line > 0) {
     return ErrorAt(path, line,
-                   "not TOML: a control character, or a character outside of ASCII, which belongs "
-                   "into a string or a comment");
+                   "not TOML: a character outside of ASCII that is in no string and no comment, or a "
+                   "control character");
   }
   const toml::parse_result parsed = toml::parse(std::string_view(text), path);
   if (!parsed) {

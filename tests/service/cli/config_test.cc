@@ -190,6 +190,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));
   EXPECT_THAT(complaint("model = 'm'\n# \u00e9\nmodel \u00d2g = 1\n"),
               HasSubstr("line 3: not TOML: a character outside of ASCII"));
+  EXPECT_THAT(complaint("model = 'm'\n# \x01\n"), HasSubstr("line 2: not TOML"));
   // In strings of every kind they are at home: the complaint is about the key.
   EXPECT_THAT(
       complaint(
