@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
 #include "engine/checkpoint/quantize.h"
+#include "kernels/base/atomic_min.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/thread_pool.h"
 
@@ -77,7 +78,7 @@ class RowConverter {
     const bool fits = std::all_of(values.begin(), values.end(),
                                   [&](float value) { return std::abs(value) <= largest_; });
     if (!fits) {
-      LowerBadRow(row);
+      base::LowerTo(&bad_row_, row);
     } else if (from_ == to_) {
       std::copy_n(data_ + row * row_bytes_, row_bytes_, out);
     } else {
@@ -86,12 +87,6 @@ class RowConverter {
   }
 
  private:
-  void LowerBadRow(int64_t row) {
-    int64_t seen = bad_row_.load(std::memory_order_relaxed);
-    while (row < seen && !bad_row_.compare_exchange_weak(seen, row, std::memory_order_relaxed)) {
-    }
-  }
-
   const GgmlType from_;
   const GgmlType to_;
   const int64_t columns_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
+#include "kernels/base/atomic_min.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/math.h"
@@ -108,12 +109,6 @@ bool IsFloatType(GgmlType type) {
          type == GgmlType::kF64;
 }
 
-void LowerTo(std::atomic<int64_t>* target, int64_t value) {
-  int64_t seen = target->load(std::memory_order_relaxed);
-  while (value < seen && !target->compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
-}
-
 // Checks and re-lays a range of rows of a tensor, some panels at a time. Thread-safe.
 class RowPacker {
  public:
@@ -147,7 +142,7 @@ class RowPacker {
     }
     for (int64_t row = 0; row < count; ++row) {
       if (RowIsFinite(dtype_, source + row * stride, cols_)) continue;
-      LowerTo(&bad_row_, begin + row);
+      base::LowerTo(&bad_row_, begin + row);
       return;
     }
     kernels::Pack(dtype_, count, cols_, source, out_ + begin_panel * panel_bytes_);

@@ -44,6 +44,13 @@ struct SegmentFold {
   }
 };
 
+// A block's scales of one head, `dim` of them, as float32; nothing for types without.
+void LoadScales(const SegmentFold& fold, const KvHeadBlock& stored, int dim, float* scales) {
+  if (stored.scales == nullptr) return;
+  KernelsOf(fold.op).load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), dim,
+                          scales);
+}
+
 void ScoreBlock(const SegmentFold& fold, int b) {
   const AttentionKernels& kernels = KernelsOf(fold.op);
   const int k_dim = fold.op.layer.k_dim;
@@ -51,10 +58,7 @@ void ScoreBlock(const SegmentFold& fold, int b) {
   ScoreTile tile;
   tile.keys = {stored.dtype, stored.elements, fold.scratch.key_scales};
   tile.k_dim = k_dim;
-  if (stored.scales != nullptr) {
-    kernels.load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), k_dim,
-                 fold.scratch.key_scales);
-  }
+  LoadScales(fold, stored, k_dim, fold.scratch.key_scales);
   if (!fold.ReadsStored()) {
     kernels.load_keys(tile.keys, k_dim, fold.scratch.keys);
     tile.keys = {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.keys), nullptr};
@@ -104,10 +108,7 @@ void FoldBlock(const SegmentFold& fold, int b) {
   FoldTile tile;
   tile.values = {stored.dtype, stored.elements, fold.scratch.value_scales};
   tile.v_dim = v_dim;
-  if (stored.scales != nullptr) {
-    kernels.load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), v_dim,
-                 fold.scratch.value_scales);
-  }
+  LoadScales(fold, stored, v_dim, fold.scratch.value_scales);
   // A last vector that is not whole reads past the block, where memory may end.
   if (!fold.ReadsStored() || v_dim % kernels.lanes != 0) {
     kernels.load_values(tile.values, v_dim, fold.scratch.values);

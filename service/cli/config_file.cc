@@ -19,7 +19,10 @@
 namespace tidepool::service {
 namespace {
 
-absl::Status ErrorAt(absl::string_view path, int line, absl::string_view message) {
+// On one line, though `message` may quote line ends of the file.
+absl::Status ErrorAt(absl::string_view path, int line, std::string message) {
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return absl::ascii_iscntrl(c); }, ' ');
   return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": ", message));
 }
 
@@ -96,12 +99,8 @@ absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& p
   const toml::parse_result parsed = toml::parse(std::string_view(text), path);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    // What it quotes of the file may hold line ends.
-    std::string description(error.description());
-    std::replace_if(
-        description.begin(), description.end(), [](char c) { return absl::ascii_iscntrl(c); }, ' ');
     return ErrorAt(path, static_cast<int>(error.source().begin.line),
-                   absl::StrCat("not TOML: ", description));
+                   absl::StrCat("not TOML: ", std::string(error.description())));
   }
   std::vector<ConfigFileEntry> entries;
   for (const auto& [key, node] : parsed.table()) {
