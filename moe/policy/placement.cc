@@ -1,0 +1,151 @@
+#include "moe/policy/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::moe {
+
+PlacementCounters& PlacementCounters::operator+=(const PlacementCounters& other) {
+  hits += other.hits;
+  promotions += other.promotions;
+  pass_throughs += other.pass_throughs;
+  evictions += other.evictions;
+  return *this;
+}
+
+absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(const PoolShape& shape,
+                                                             const PolicyOptions& options) {
+  RETURN_IF_ERROR(shape.Validate());
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(options, shape));
+  return std::make_unique<Placement>(shape, std::move(policy));
+}
+
+Placement::Placement(const PoolShape& shape, std::unique_ptr<PlacementPolicy> policy)
+    : residency_(shape),
+      policy_(std::move(policy)),
+      counters_(shape.layers),
+      tokens_of_(shape.experts, 0) {
+  for (const ExpertRef expert : policy_->Fill(residency_)) residency_.Insert(expert);
+}
+
+std::vector<ExpertRef> Placement::residents() const {
+  std::vector<ExpertRef> residents;
+  residents.reserve(residency_.residents());
+  const std::vector<int32_t>& slot_of = residency_.slot_of();
+  for (size_t index = 0; index < slot_of.size(); ++index) {
+    if (slot_of[index] >= 0) residents.push_back(residency_.At(index));
+  }
+  return residents;
+}
+
+// Leaves the distinct experts in needs_, and in tokens_of_ zeros as it found them.
+void Placement::CountNeeds(const LayerRouting& routing) {
+  needs_.clear();
+  for (const int32_t expert : routing.ids) {
+    CHECK(expert >= 0 && expert < shape().experts) << "expert " << expert;
+    if (tokens_of_[expert]++ == 0) needs_.push_back({expert, 0});
+  }
+  std::sort(needs_.begin(), needs_.end(),
+            [](const ExpertNeed& a, const ExpertNeed& b) { return a.expert < b.expert; });
+  for (ExpertNeed& need : needs_) need.tokens = std::exchange(tokens_of_[need.expert], 0);
+}
+
+absl::Span<const Lookup> Placement::Decide(const LayerRouting& routing) {
+  CHECK(routing.layer >= 0 && routing.layer < shape().layers) << "layer " << routing.layer;
+  CHECK_EQ(routing.ids.size(), static_cast<size_t>(routing.tokens * shape().top_k));
+  CountNeeds(routing);
+  lookups_.clear();
+  for (const ExpertNeed& need : needs_) {
+    const int32_t slot = residency_.SlotOf({routing.layer, need.expert});
+    lookups_.push_back({.expert = need.expert,
+                        .tokens = need.tokens,
+                        .action = slot >= 0 ? LookupAction::kHit : LookupAction::kPassThrough,
+                        .slot = slot});
+  }
+  swaps_.clear();
+  policy_->Decide({routing, needs_}, residency_, &swaps_);
+  Apply(routing.layer);
+  PlacementCounters& counters = counters_[routing.layer];
+  for (const Lookup& lookup : lookups_) {
+    counters.hits += lookup.action == LookupAction::kHit;
+    counters.promotions += lookup.action == LookupAction::kInsert;
+    counters.pass_throughs += lookup.action == LookupAction::kPassThrough;
+  }
+  return lookups_;
+}
+
+void Placement::Apply(int layer) {
+  const auto find = [&](int32_t expert) {
+    return std::lower_bound(lookups_.begin(), lookups_.end(), expert,
+                            [](const Lookup& lookup, int32_t e) { return lookup.expert < e; });
+  };
+  for (const Swap& swap : swaps_) {
+    const auto lookup = find(swap.expert);
+    CHECK(lookup != lookups_.end() && lookup->expert == swap.expert &&
+          lookup->action == LookupAction::kPassThrough)
+        << policy_->name() << " keeps expert " << swap.expert << ", which is not missing";
+    const ExpertRef newcomer{layer, swap.expert};
+    if (swap.victim.valid()) {
+      residency_.Replace(swap.victim, newcomer);
+      ++counters_[swap.victim.layer].evictions;
+      if (swap.victim.layer == layer) {
+        const auto leaving = find(swap.victim.expert);
+        if (leaving != lookups_.end() && leaving->expert == swap.victim.expert) {
+          CHECK(leaving->action == LookupAction::kHit);
+          leaving->leaves = true;
+        }
+      }
+    } else {
+      residency_.Insert(newcomer);
+    }
+    lookup->action = LookupAction::kInsert;
+    lookup->slot = residency_.SlotOf(newcomer);
+    lookup->victim = swap.victim;
+  }
+}
+
+void Placement::Forget(ExpertRef expert) {
+  if (residency_.IsResident(expert)) residency_.Remove(expert);
+}
+
+std::vector<ExpertRef> Placement::RemoveShed(int64_t slots) {
+  std::vector<ExpertRef> evicted = policy_->Shed(residency_, slots);
+  for (const ExpertRef expert : evicted) {
+    residency_.Remove(expert);
+    ++counters_[expert.layer].evictions;
+  }
+  return evicted;
+}
+
+absl::StatusOr<PoolChange> Placement::Resize(int64_t slots) {
+  PoolShape resized = shape();
+  resized.slots = slots;
+  RETURN_IF_ERROR(resized.Validate());
+  if (residency_.pinned() > slots) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%d experts are in use, more than %d slots; try again", residency_.pinned(), slots));
+  }
+  PoolChange change;
+  change.evicted = RemoveShed(slots);
+  change.moves = residency_.Resize(slots);
+  return change;
+}
+
+absl::StatusOr<PoolChange> Placement::SetPolicy(const PolicyOptions& options) {
+  ASSIGN_OR_RETURN(policy_, MakePolicy(options, shape()));
+  PoolChange change;
+  change.evicted = RemoveShed(residency_.slots());
+  return change;
+}
+
+PlacementCounters Placement::Total() const {
+  PlacementCounters total;
+  for (const PlacementCounters& counters : counters_) total += counters;
+  return total;
+}
+
+}  // namespace tidepool::moe

@@ -1,0 +1,95 @@
+// Residency: which expert lies in which slot of a pool. One pool serves all MoE layers of a model.
+#ifndef TIDEPOOL_MOE_POLICY_RESIDENCY_H_
+#define TIDEPOOL_MOE_POLICY_RESIDENCY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tidepool::moe {
+
+struct ExpertRef {
+  int32_t layer = -1;
+  int32_t expert = -1;
+
+  bool valid() const { return layer >= 0; }
+  bool operator==(const ExpertRef&) const = default;
+  auto operator<=>(const ExpertRef&) const = default;
+};
+
+struct PoolShape {
+  int layers = 0;   // MoE layers
+  int experts = 0;  // of a layer
+  int top_k = 0;
+  int64_t slots = 0;
+  int floor = 0;  // policies leave each layer at least so many of its residents
+
+  // Largest values that are taken from outside.
+  static constexpr int kMaxLayers = 4096;
+  static constexpr int kMaxExperts = 65536;
+
+  int64_t all_experts() const { return int64_t{layers} * experts; }
+  absl::Status Validate() const;
+};
+
+// Thread-compatible.
+class Residency {
+ public:
+  // An empty pool. Requires: shape.Validate() is OK.
+  explicit Residency(const PoolShape& shape);
+
+  const PoolShape& shape() const { return shape_; }
+  int64_t slots() const { return shape_.slots; }
+  int64_t residents() const { return residents_; }
+  int64_t free_slots() const { return shape_.slots - residents_; }
+  int residents_of(int layer) const { return residents_of_[layer]; }
+
+  // Position of an expert in arrays [layers, experts].
+  int64_t IndexOf(ExpertRef ref) const { return int64_t{ref.layer} * shape_.experts + ref.expert; }
+  ExpertRef At(int64_t index) const {
+    return {static_cast<int32_t>(index / shape_.experts),
+            static_cast<int32_t>(index % shape_.experts)};
+  }
+
+  bool IsResident(ExpertRef ref) const { return slot_of_[IndexOf(ref)] >= 0; }
+  // In [0, slots()), or -1.
+  int32_t SlotOf(ExpertRef ref) const { return slot_of_[IndexOf(ref)]; }
+  // [layers, experts]: slots, or -1.
+  const std::vector<int32_t>& slot_of() const { return slot_of_; }
+
+  bool IsPinned(ExpertRef ref) const { return pins_[IndexOf(ref)] > 0; }
+  int64_t pinned() const { return pinned_; }
+
+  // Takes the lowest free slot. Requires: not resident, free_slots() > 0.
+  int32_t Insert(ExpertRef ref);
+  // Frees the slot. Requires: resident, not pinned.
+  int32_t Remove(ExpertRef ref);
+  // The newcomer takes the victim's slot. Requires: victim resident, not pinned; newcomer not
+  // resident.
+  void Replace(ExpertRef victim, ExpertRef newcomer);
+  // Pins add up. Requires: resident; for Unpin, pinned.
+  void Pin(ExpertRef ref);
+  void Unpin(ExpertRef ref);
+
+  struct Move {
+    ExpertRef expert;
+    int32_t from = -1;
+    int32_t to = -1;
+  };
+  // Requires: residents() <= slots. Residents of slots that go away move to free ones, which stay.
+  std::vector<Move> Resize(int64_t slots);
+
+ private:
+  PoolShape shape_;
+  std::vector<int32_t> slot_of_;   // [layers, experts]
+  std::vector<int32_t> pins_;      // [layers, experts]
+  std::vector<int32_t> free_;      // a heap, the lowest on top
+  std::vector<int> residents_of_;  // [layers]
+  int64_t residents_ = 0;
+  int64_t pinned_ = 0;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_RESIDENCY_H_

@@ -1,0 +1,37 @@
+// StaticPolicy: the experts that a profile saw most often, for ever.
+#ifndef TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
+#define TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "moe/policy/placement_policy.h"
+#include "moe/policy/worth.h"
+
+namespace tidepool::moe {
+
+// Thread-compatible. Ties go to the lower expert, then the lower layer, so that without a profile
+// slots are spread evenly. Slots that are free because the pool grew or a read failed are filled
+// by misses, and misses that the profile saw more often than a resident take its place.
+class StaticPolicy final : public PlacementPolicy {
+ public:
+  // profile: uses, [layers, experts], or empty.
+  StaticPolicy(const PoolShape& shape, std::vector<int64_t> profile) : uses_(std::move(profile)) {
+    uses_.resize(shape.all_experts(), 0);
+  }
+
+  absl::string_view name() const override { return "static"; }
+  std::vector<ExpertRef> Fill(const Residency& residency) override;
+  void Decide(const LayerNeeds& needs, const Residency& residency,
+              std::vector<Swap>* swaps) override;
+  std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
+
+ private:
+  std::vector<int64_t> uses_;  // [layers, experts]
+  std::vector<Ranked<int64_t>> missing_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_

@@ -1,0 +1,161 @@
+#include "moe/policy/placement.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::moe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Does what a test tells it to.
+class ScriptedPolicy final : public PlacementPolicy {
+ public:
+  ScriptedPolicy(std::vector<ExpertRef> fill, std::vector<Swap>* script)
+      : fill_(std::move(fill)), script_(script) {}
+
+  absl::string_view name() const override { return "scripted"; }
+  std::vector<ExpertRef> Fill(const Residency&) override { return fill_; }
+  void Decide(const LayerNeeds&, const Residency&, std::vector<Swap>* swaps) override {
+    *swaps = std::exchange(*script_, {});
+  }
+  std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override {
+    std::vector<ExpertRef> shed;
+    for (int64_t i = 0; residency.residents() - static_cast<int64_t>(shed.size()) > slots; ++i) {
+      if (residency.IsResident(fill_[i])) shed.push_back(fill_[i]);
+    }
+    return shed;
+  }
+
+ private:
+  const std::vector<ExpertRef> fill_;
+  std::vector<Swap>* const script_;
+};
+
+std::string Text(const Lookup& lookup) {
+  std::string text = std::to_string(lookup.expert) + "x" + std::to_string(lookup.tokens);
+  switch (lookup.action) {
+    case LookupAction::kHit:
+      text += " hit";
+      break;
+    case LookupAction::kInsert:
+      text += " insert";
+      break;
+    case LookupAction::kPassThrough:
+      text += " pass";
+      break;
+  }
+  if (lookup.slot >= 0) text += " @" + std::to_string(lookup.slot);
+  if (lookup.victim.valid()) {
+    text +=
+        " for " + std::to_string(lookup.victim.layer) + "/" + std::to_string(lookup.victim.expert);
+  }
+  if (lookup.leaves) text += " leaves";
+  return text;
+}
+
+std::vector<std::string> DecideText(Placement* placement, int layer, std::vector<int32_t> ids) {
+  const int64_t tokens = static_cast<int64_t>(ids.size()) / placement->shape().top_k;
+  std::vector<std::string> texts;
+  for (const Lookup& lookup : placement->Decide({.layer = layer, .tokens = tokens, .ids = ids})) {
+    texts.push_back(Text(lookup));
+  }
+  return texts;
+}
+
+constexpr PoolShape kShape{.layers = 2, .experts = 4, .top_k = 2, .slots = 3};
+
+TEST(PlacementTest, DoesAndCountsWhatThePolicySays) {
+  std::vector<Swap> script;
+  Placement placement(
+      kShape, std::make_unique<ScriptedPolicy>(std::vector<ExpertRef>{{0, 1}, {1, 0}}, &script));
+  EXPECT_THAT(placement.residents(), ElementsAre(ExpertRef{0, 1}, ExpertRef{1, 0}));
+
+  script = {{3, ExpertRef()}};
+  EXPECT_THAT(DecideText(&placement, 0, {3, 1, 1, 2}),
+              ElementsAre("1x2 hit @0", "2x1 pass", "3x1 insert @2"));
+  // A victim that this layer needs runs before its slot is taken.
+  script = {{0, {0, 1}}, {2, {1, 0}}};
+  EXPECT_THAT(DecideText(&placement, 0, {0, 1, 2, 3}),
+              ElementsAre("0x1 insert @0 for 0/1", "1x1 hit @0 leaves", "2x1 insert @1 for 1/0",
+                          "3x1 hit @2"));
+  EXPECT_THAT(placement.residents(),
+              ElementsAre(ExpertRef{0, 0}, ExpertRef{0, 2}, ExpertRef{0, 3}));
+  EXPECT_EQ(placement.counters()[0],
+            (PlacementCounters{.hits = 3, .promotions = 3, .pass_throughs = 1, .evictions = 1}));
+  EXPECT_EQ(placement.counters()[1], (PlacementCounters{.evictions = 1}));
+  EXPECT_EQ(placement.Total().misses(), 4);
+  EXPECT_EQ(placement.Total().lookups(), 7);
+}
+
+TEST(PlacementTest, ForgetsWhatCouldNotBeRead) {
+  std::vector<Swap> script;
+  Placement placement(kShape, std::make_unique<ScriptedPolicy>(
+                                  std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
+  placement.Forget({1, 0});
+  placement.Forget({1, 0});
+  EXPECT_EQ(placement.residency().free_slots(), 1);
+  script = {{2, ExpertRef()}};
+  EXPECT_THAT(DecideText(&placement, 1, {0, 2}), ElementsAre("0x1 pass", "2x1 insert @1"));
+}
+
+TEST(PlacementTest, ShrinksByMovingWhoStays) {
+  std::vector<Swap> script;
+  Placement placement(kShape, std::make_unique<ScriptedPolicy>(
+                                  std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
+  auto change = placement.Resize(2);
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_THAT(change->evicted, ElementsAre(ExpertRef{0, 1}));
+  ASSERT_EQ(change->moves.size(), 1u);
+  EXPECT_EQ(change->moves[0].expert, (ExpertRef{1, 1}));
+  EXPECT_EQ(change->moves[0].from, 2);
+  EXPECT_EQ(change->moves[0].to, 0);
+  EXPECT_EQ(placement.residency().SlotOf({1, 1}), 0);
+  EXPECT_EQ(placement.residency().free_slots(), 0);
+
+  change = placement.Resize(8);
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_THAT(change->evicted, IsEmpty());
+  EXPECT_EQ(placement.residency().free_slots(), 6);
+}
+
+TEST(PlacementTest, RefusesSizesThatCannotBe) {
+  std::vector<Swap> script;
+  Placement placement(kShape, std::make_unique<ScriptedPolicy>(
+                                  std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
+  EXPECT_EQ(placement.Resize(0).status().message(),
+            "0 slots; 2 layers of 4 experts can use 1 to 8");
+  EXPECT_EQ(placement.Resize(9).status().code(), absl::StatusCode::kInvalidArgument);
+  placement.Pin({0, 1});
+  placement.Pin({1, 0});
+  EXPECT_EQ(placement.Resize(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(placement.residency().residents(), 3);
+}
+
+TEST(PlacementTest, RefusesOptionsThatCannotBe) {
+  const PoolShape bad{.layers = 2, .experts = 4, .top_k = 5, .slots = 3};
+  EXPECT_EQ(Placement::Create(bad, {}).status().message(), "a top-k of 5 of 4 experts");
+  EXPECT_EQ(Placement::Create(kShape, {.refresh_interval = 0}).status().message(),
+            "a refresh interval of 0 steps; the least is 1");
+  EXPECT_TRUE(
+      absl::StrContains(Placement::Create(kShape, {.kind = PolicyKind::kStatic, .profile = {1, 2}})
+                            .status()
+                            .message(),
+                        "the profile counts 2 experts, where 2 layers of 4 are served"));
+  EXPECT_TRUE(absl::StrContains(ParsePolicyKind("fifo").status().message(),
+                                "there is no offload policy \"fifo\"; there are "));
+}
+
+}  // namespace
+}  // namespace tidepool::moe

@@ -1,0 +1,173 @@
+// Each policy against literal snapshots.
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "moe/policy/placement.h"
+
+namespace tidepool::moe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr PoolShape kShape{.layers = 2, .experts = 6, .top_k = 2, .slots = 6};
+
+std::unique_ptr<Placement> Make(const PoolShape& shape, const PolicyOptions& options) {
+  auto placement = Placement::Create(shape, options);
+  CHECK_OK(placement.status());
+  return *std::move(placement);
+}
+
+// Experts that a layer has resident.
+std::vector<int> Of(const Placement& placement, int layer) {
+  std::vector<int> experts;
+  for (const ExpertRef expert : placement.residents()) {
+    if (expert.layer == layer) experts.push_back(expert.expert);
+  }
+  return experts;
+}
+
+void Step(Placement* placement, int64_t step, int layer, std::vector<int32_t> ids) {
+  const int64_t tokens = static_cast<int64_t>(ids.size()) / placement->shape().top_k;
+  placement->Decide({.step = step, .layer = layer, .tokens = tokens, .ids = ids});
+}
+
+TEST(TideTest, RefreshesAtItsInterval) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide, .refresh_interval = 2});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 2));
+  Step(tide.get(), 1, 0, {4, 5});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2));
+  // 5 is wanted thrice, 2 and 4 twice, 3 once: 5, 2, 4 are the targets.
+  Step(tide.get(), 2, 0, {5, 4, 5, 4, 5, 2, 3, 2});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(2, 4, 5));
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 2));
+  EXPECT_EQ(tide->Total(),
+            (PlacementCounters{.hits = 1, .promotions = 2, .pass_throughs = 3, .evictions = 2}));
+}
+
+TEST(TideTest, TiesGoToTheLowerIdAndLowIdsLeaveFirst) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide});
+  Step(tide.get(), 0, 1, {5, 4});
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(2, 4, 5));
+  Step(tide.get(), 1, 1, {3, 5, 1, 0});
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 3));
+}
+
+TEST(TideTest, RefreshesWhenTold) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide, .refresh_interval = 100});
+  tide->RefreshSoon();
+  Step(tide.get(), 7, 0, {4, 5});
+  Step(tide.get(), 8, 0, {0, 1});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(2, 4, 5));
+}
+
+TEST(TideTest, LeavesTheRemainderOfTheSlots) {
+  PoolShape shape = kShape;
+  shape.slots = 5;
+  auto tide = Make(shape, {.kind = PolicyKind::kTide});
+  Step(tide.get(), 0, 0, {4, 5});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(4, 5));
+  EXPECT_EQ(tide->residency().free_slots(), 1);
+}
+
+TEST(TideTest, PinnedExpertsStay) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide});
+  tide->Pin({0, 0});
+  tide->Pin({0, 1});
+  Step(tide.get(), 0, 0, {4, 5});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 4));
+}
+
+TEST(TideTest, ResizesByLayer) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide});
+  Step(tide.get(), 0, 0, {4, 5});
+  auto change = tide->Resize(3);
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_THAT(change->evicted,
+              ElementsAre(ExpertRef{0, 2}, ExpertRef{0, 4}, ExpertRef{1, 0}, ExpertRef{1, 1}));
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(5));
+  ASSERT_TRUE(tide->Resize(8).ok());
+  Step(tide.get(), 1, 0, {0, 1, 2, 3});
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(LruTest, TheLongestUnusedLeavesFirstWhicheverItsLayer) {
+  PoolShape shape = kShape;
+  shape.slots = 4;
+  auto lru = Make(shape, {.kind = PolicyKind::kLru});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(0, 1));
+  Step(lru.get(), 0, 0, {0, 2});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 2));
+  Step(lru.get(), 0, 1, {3, 1});
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 3));
+  Step(lru.get(), 1, 0, {4, 5});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(4, 5));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 3));
+  Step(lru.get(), 1, 1, {3, 0});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(4, 5));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(0, 3));
+}
+
+TEST(LruTest, WhatARoutingNeedsDoesNotLeaveInIt) {
+  PoolShape shape = kShape;
+  shape.slots = 3;
+  auto lru = Make(shape, {.kind = PolicyKind::kLru});
+  Step(lru.get(), 0, 0, {0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1, 2));
+  EXPECT_EQ(lru->Total(),
+            (PlacementCounters{.hits = 2, .promotions = 1, .pass_throughs = 3, .evictions = 1}));
+}
+
+TEST(LruTest, TheFloorOfOtherLayersHolds) {
+  PoolShape shape = kShape;
+  shape.floor = 2;
+  auto lru = Make(shape, {.kind = PolicyKind::kLru});
+  Step(lru.get(), 0, 0, {0, 1, 2, 3});
+  Step(lru.get(), 1, 0, {4, 5});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2));
+}
+
+TEST(StaticTest, KeepsTheMostUsed) {
+  PolicyOptions options{.kind = PolicyKind::kStatic,
+                        .profile = {9, 0, 0, 8, 0, 0,  //
+                                    0, 7, 0, 0, 0, 6}};
+  PoolShape shape = kShape;
+  shape.slots = 4;
+  auto fixed = Make(shape, options);
+  EXPECT_THAT(Of(*fixed, 0), ElementsAre(0, 3));
+  EXPECT_THAT(Of(*fixed, 1), ElementsAre(1, 5));
+  Step(fixed.get(), 0, 0, {1, 2, 0, 3});
+  EXPECT_THAT(Of(*fixed, 0), ElementsAre(0, 3));
+  fixed->Forget({0, 3});
+  Step(fixed.get(), 0, 0, {1, 2});
+  EXPECT_THAT(Of(*fixed, 0), ElementsAre(0, 1));
+  Step(fixed.get(), 0, 0, {3, 2});
+  EXPECT_THAT(Of(*fixed, 0), ElementsAre(0, 3));
+}
+
+TEST(StaticTest, AnotherPolicyMayTakeOver) {
+  PoolShape shape = kShape;
+  shape.slots = 4;
+  auto placement = Make(shape, {.kind = PolicyKind::kStatic,
+                                .profile = {9, 8, 7, 6, 0, 0,  //
+                                            0, 0, 0, 0, 0, 0}});
+  EXPECT_THAT(Of(*placement, 0), ElementsAre(0, 1, 2, 3));
+  auto change = placement->SetPolicy({.kind = PolicyKind::kTide});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_THAT(change->evicted, ElementsAre(ExpertRef{0, 0}, ExpertRef{0, 1}));
+  EXPECT_THAT(change->moves, IsEmpty());
+  Step(placement.get(), 0, 1, {4, 5});
+  EXPECT_THAT(Of(*placement, 1), ElementsAre(4, 5));
+  EXPECT_EQ(placement->policy_name(), "tide");
+}
+
+}  // namespace
+}  // namespace tidepool::moe
