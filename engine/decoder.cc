@@ -26,6 +26,9 @@ class AutoregressiveDecoder final : public Decoder {
     span.first_slot = sequence.lease.slots();
     const auto begin = sequence.tokens.begin() + span.first_slot;
     span.token_ids.assign(begin, begin + rows);
+    span.request = static_cast<int64_t>(sequence.arrival);
+    const bool is_prompt = span.first_slot < sequence.request.prompt_length;
+    span.phase = is_prompt || rows > 1 ? moe::Phase::kPrefill : moe::Phase::kDecode;
     if (rows < PendingRows(sequence)) return span;
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;

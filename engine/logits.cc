@@ -87,6 +87,7 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
     batch.spans.resize(1);
     Span& span = batch.spans[0];
     span.first_slot = first;
+    span.phase = moe::Phase::kPrefill;
     span.token_ids.assign(tokens.begin() + first, tokens.begin() + first + rows);
     span.logit_rows = WantedRows(options, first, rows, first + rows == total);
     span.blocks = kv.blocks(0);

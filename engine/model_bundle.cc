@@ -27,6 +27,11 @@ std::string NumericsId(Precision precision, DType kv_dtype) {
                       absl::AsciiStrToLower(DTypeName(kv_dtype)), "-ranks_1");
 }
 
+LoadProgress InStage(const StageProgress& progress, LoadStage stage) {
+  if (!progress) return nullptr;
+  return [&progress, stage](double fraction) { progress(stage, fraction); };
+}
+
 absl::StatusOr<ChatTemplate> ParseChatTemplate(const ModelBundle& bundle) {
   const std::string& source = bundle.tokenizer->spec().chat_template;
   if (source.empty()) {
@@ -82,10 +87,19 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                              .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads}));
+  ASSIGN_OR_RETURN(std::unique_ptr<moe::TieredExperts> tiered,
+                   MakeTieredExperts(bundle->config, bundle->weights.get(), options.experts,
+                                     options.progress));
+  bundle->tiered = tiered.get();
   ASSIGN_OR_RETURN(
       bundle->model,
       TransformerModel::Create(bundle->config, bundle->weights.get(), bundle->backend.get(),
-                               {.kv_dtype = bundle->kv_dtype, .progress = options.progress}));
+                               {.kv_dtype = bundle->kv_dtype,
+                                .progress = InStage(options.progress, LoadStage::kLoading),
+                                .experts = std::move(tiered)}));
+  if (bundle->tiered != nullptr) {
+    bundle->tiered->LoadResidents(InStage(options.progress, LoadStage::kReadingExperts));
+  }
   bundle->weight_bytes = bundle->weights->weight_bytes();
   return bundle;
 }

@@ -15,11 +15,13 @@
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
+#include "engine/tiered_model.h"
 #include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/tensor.h"
+#include "moe/tiered_experts.h"
 
 namespace tidepool::engine {
 
@@ -29,8 +31,10 @@ struct LoadOptions {
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   std::optional<kernels::DType> kv_dtype;  // unset: kF16, and kF32 with kExact
-  // Called with rising fractions up to 1 while weights are packed, on the calling thread.
-  LoadProgress progress;
+  // Of routed experts: by default all are packed into memory.
+  ExpertOptions experts;
+  // Called with rising fractions up to 1 in each stage, on the calling thread.
+  StageProgress progress;
 
   // INVALID_ARGUMENT names the field, its value and what is accepted.
   absl::Status Validate() const;
@@ -47,7 +51,8 @@ struct ModelBundle {
   std::string numerics_id;
   kernels::DType kv_dtype = kernels::DType::kF16;
   int threads = 0;
-  size_t weight_bytes = 0;  // resident
+  size_t weight_bytes = 0;  // resident, experts in tiers aside
+  moe::TieredExperts* tiered = nullptr;  // the model's experts, where they do not all lie in memory
 
   std::unique_ptr<WeightStore> weights;
   std::unique_ptr<kernels::KernelBackend> backend;
@@ -60,7 +65,7 @@ struct ModelBundle {
 
 // Errors: NOT_FOUND or PERMISSION_DENIED (the file), INVALID_ARGUMENT (an option, or what is in the
 // file: one line that names file and tensor or key), UNIMPLEMENTED (an architecture or tokenizer),
-// FAILED_PRECONDITION (the machine lacks options.isa).
+// FAILED_PRECONDITION (the machine lacks options.isa), and MakeTieredExperts'.
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 

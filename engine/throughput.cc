@@ -52,6 +52,8 @@ class Runner {
     for (int s = 0; s < test_.sequences; ++s) {
       Span& span = batch.spans.emplace_back();
       span.first_slot = first;
+      span.request = s;
+      span.phase = test_.phase == Phase::kDecode ? moe::Phase::kDecode : moe::Phase::kPrefill;
       for (int64_t i = first; i < first + rows; ++i) span.token_ids.push_back(TokenAt(s, i));
       if (wants_logits) span.logit_rows = {static_cast<int32_t>(rows - 1)};
       span.blocks = kv_.blocks(s);

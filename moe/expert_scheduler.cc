@@ -93,7 +93,15 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
   const Plan plan = MakePlan(routing, tokens, arena);
   const MatrixView expert_out = arena->AllocateMatrix(tokens * routing.top_k, out.cols);
 
-  source_->Request(routing.moe_layer, plan.experts);
+  const size_t pairs = static_cast<size_t>(tokens) * routing.top_k;
+  source_->Request({.step = routing.step,
+                    .layer = routing.moe_layer,
+                    .tokens = tokens,
+                    .ids = absl::MakeConstSpan(routing.ids, pairs),
+                    .weights = absl::MakeConstSpan(routing.weights, pairs),
+                    .phases = routing.phases,
+                    .requests = routing.requests},
+                   plan.experts);
   const absl::Status computed = ComputeWaves(plan, x, expert_out, arena);
   if (computed.ok()) {
     backend_->CombineExperts(expert_out, routing.top_k, plan.slot_rows.data(),

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "moe/expert_source.h"
+#include "moe/policy/placement_policy.h"
 
 namespace tidepool::moe {
 
@@ -28,6 +29,10 @@ struct Routing {
   int top_k = 0;
   const int32_t* ids = nullptr;
   const float* weights = nullptr;
+  // As LayerRouting has them; for the source alone.
+  int64_t step = 0;
+  absl::Span<const Phase> phases;
+  absl::Span<const int64_t> requests;
 };
 
 // Distinct experts that layers needed, by how they were found.

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "moe/policy/placement_policy.h"
 
 namespace tidepool::moe {
 
@@ -29,14 +30,21 @@ class ExpertSource {
  public:
   virtual ~ExpertSource() = default;
 
-  // Asks for experts (ascending, distinct) of one MoE layer. The routing of a layer becomes known
-  // here, once per forward. Requires that the layer before has been drained by NextReady.
-  virtual void Request(int moe_layer, absl::Span<const int32_t> experts) = 0;
+  // Asks for `experts` (ascending, distinct), those that `routing` names. The routing of a layer
+  // becomes known here, once per forward. Requires that the layer before has been drained by
+  // NextReady.
+  virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
   // The requested experts that are ready and not yet given out; blocks until there is one. Empty
-  // when all have been given out. An error (a damaged record, a failed read) names the expert and
-  // ends the request: what it has not given out is forgotten.
+  // when all have been given out. An error names the expert and ends the request, and what it has
+  // not given out is forgotten: DATA_LOSS (a damaged record), UNAVAILABLE (a failed read).
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady() = 0;
+
+  // Experts that a layer will probably ask for soon, the likeliest first. A source may begin to
+  // bring them; what it gives out, and how it counts that, stays the same.
+  virtual void Expect(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
+  // Whether Expect has a use.
+  virtual bool WantsExpectations() const { return false; }
 };
 
 }  // namespace tidepool::moe

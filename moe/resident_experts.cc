@@ -4,7 +4,8 @@
 
 namespace tidepool::moe {
 
-void ResidentExperts::Request(int moe_layer, absl::Span<const int32_t> experts) {
+void ResidentExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
+  const int moe_layer = routing.layer;
   CHECK(pending_.empty()) << "layer " << moe_layer << " was asked for before the last was drained";
   CHECK(moe_layer >= 0 && moe_layer < static_cast<int>(layers_.size()))
       << "MoE layer " << moe_layer;

@@ -20,7 +20,7 @@ class ResidentExperts final : public ExpertSource {
   explicit ResidentExperts(std::vector<std::vector<kernels::FfnWeights>> layers)
       : layers_(std::move(layers)) {}
 
-  void Request(int moe_layer, absl::Span<const int32_t> experts) override;
+  void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
   absl::StatusOr<std::vector<ReadyExpert>> NextReady() override;
 
  private:

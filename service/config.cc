@@ -270,6 +270,7 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
       RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
       return Need(config.file.has_value(), "--file FILE is missing: the text to score");
     case Command::kInspect:
+    case Command::kPack:
       return Need(!config.model.empty(), "--model FILE is missing");
     case Command::kStats:
       return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/expert_options.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/tensor.h"
@@ -33,8 +34,9 @@ enum class Command : uint8_t {
   kBench,
   kQuantize,
   kPerplexity,
+  kPack,
 };
-inline constexpr int kCommandCount = 13;
+inline constexpr int kCommandCount = 14;
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -80,6 +82,7 @@ struct Config {
   std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
+  engine::ExpertOptions experts;  // limits only as far as flags say
 
   // Serving.
   std::string listen = "127.0.0.1:50051";
@@ -117,7 +120,7 @@ struct Config {
   // quantize; it writes to `out`.
   std::string type;
   std::string head_type;  // empty: chosen for the type
-  bool force = false;
+  bool force = false;     // quantize and pack: replace what is there
 
   int64_t chunks = 0;  // perplexity: how many at most; 0: all
 

@@ -43,6 +43,8 @@ absl::Status Run(const Config& config, Console* console) {
       return RunBench(config, console);
     case Command::kQuantize:
       return RunQuantize(config, console);
+    case Command::kPack:
+      return RunPack(config, console);
     case Command::kPerplexity:
       return RunPerplexity(config, console);
   }

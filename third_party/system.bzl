@@ -40,6 +40,7 @@ _LIBRARIES = {
         "gpr",
         "protobuf",
     ],
+    "liburing": ["uring"],
     "pcre2": ["pcre2-8"],
     "spdlog": [
         "spdlog",

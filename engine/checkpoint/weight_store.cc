@@ -198,7 +198,7 @@ absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
   return tensor;
 }
 
-absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
+absl::StatusOr<WeightStore::Place> WeightStore::Locate(const MatrixRef& ref) {
   const int64_t slab_rows = ref.tensor_rows > 0 ? ref.tensor_rows : ref.rows;
   CHECK(ref.rows > 0 && ref.cols > 0 && ref.first_row >= 0 &&
         ref.first_row <= slab_rows - ref.rows && ref.slab >= 0 && ref.slab < ref.slabs)
@@ -209,29 +209,48 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
     return file_.Error(ref.name,
                        absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
   }
-  const int64_t first_row = ref.slab * slab_rows + ref.first_row;
-  const MatrixKey key(IndexOf(tensor), first_row, ref.rows);
+  if (!CanDequantize(tensor->type)) {
+    return file_.Error(tensor->name, absl::StrCat("type ", GgmlTypeName(tensor->type),
+                                                  " is not supported yet, expected a float type, "
+                                                  "Q4_0 to Q8_0, a K-quant, IQ4, MXFP4 or NVFP4"));
+  }
+  return Place{tensor,
+               ref.slab * slab_rows + ref.first_row,
+               {NativeDType(tensor->type).value_or(DType::kF32), ref.rows, ref.cols, nullptr}};
+}
+
+absl::StatusOr<PackedMatrix> WeightStore::Shape(const MatrixRef& ref) {
+  ASSIGN_OR_RETURN(const Place place, Locate(ref));
+  return place.shape;
+}
+
+absl::Status WeightStore::PackInto(const MatrixRef& ref, std::byte* out) {
+  ASSIGN_OR_RETURN(const Place place, Locate(ref));
+  return PackRows(place, out);
+}
+
+absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
+  ASSIGN_OR_RETURN(const Place place, Locate(ref));
+  const MatrixKey key(IndexOf(place.tensor), place.first_row, ref.rows);
   const auto found = matrices_.find(key);
   if (found != matrices_.end()) return found->second;
-  ASSIGN_OR_RETURN(const PackedMatrix matrix, PackRows(*tensor, first_row, ref.rows));
+  PackedMatrix matrix = place.shape;
+  if (contents_ == WeightContents::kPacked) {
+    kernels::Buffer buffer(PackedBytes(matrix.dtype, matrix.rows, matrix.cols));
+    RETURN_IF_ERROR(PackRows(place, buffer.data()));
+    matrix.data = buffer.data();
+    weight_bytes_ += buffer.size();
+    buffers_.push_back(std::move(buffer));
+  }
   matrices_.emplace(key, matrix);
   return matrix;
 }
 
-absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int64_t first_row,
-                                                   int64_t rows) {
-  if (!CanDequantize(tensor.type)) {
-    return file_.Error(tensor.name, absl::StrCat("type ", GgmlTypeName(tensor.type),
-                                                 " is not supported yet, expected a float type, "
-                                                 "Q4_0 to Q8_0, a K-quant, IQ4, MXFP4 or NVFP4"));
-  }
-  PackedMatrix matrix;
-  matrix.dtype = NativeDType(tensor.type).value_or(DType::kF32);
-  matrix.rows = rows;
-  matrix.cols = tensor.dims[0];
-  if (contents_ == WeightContents::kShapesOnly) return matrix;
-  kernels::Buffer buffer(PackedBytes(matrix.dtype, rows, matrix.cols));
-  RowPacker packer(tensor, first_row, rows, buffer.data());
+absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
+  const GgufTensor& tensor = *place.tensor;
+  const int64_t first_row = place.first_row;
+  const int64_t rows = place.shape.rows;
+  RowPacker packer(tensor, first_row, rows, out);
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
   for (int64_t first = 0; first < packer.panels(); first += piece) {
@@ -243,16 +262,11 @@ absl::StatusOr<PackedMatrix> WeightStore::PackRows(const GgufTensor& tensor, int
     file_.DropPages(tensor.data + first_row * tensor.row_bytes(),
                     std::min((first + count) * kPanelRows, rows) * tensor.row_bytes());
   }
-  if (packer.bad_row() != kNoBadRow) {
-    return file_.Error(
-        tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
-                                  " holds a NaN or an infinity, expected finite ",
-                                  TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
-  }
-  matrix.data = buffer.data();
-  weight_bytes_ += buffer.size();
-  buffers_.push_back(std::move(buffer));
-  return matrix;
+  if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
+  return file_.Error(
+      tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
+                                " holds a NaN or an infinity, expected finite ",
+                                TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
 }
 
 absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view name, int64_t size) {

@@ -61,6 +61,14 @@ class WeightStore {
   // NaN or an infinity (in quantised blocks: in a scale).
   absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
 
+  // The type and shape that Matrix would give, without data; the same errors but for those of
+  // values. Counts as use.
+  absl::StatusOr<kernels::PackedMatrix> Shape(const MatrixRef& ref);
+
+  // Packs into `out`, PackedBytes of Shape's long, instead of memory of the store's own. Errors as
+  // Matrix.
+  absl::Status PackInto(const MatrixRef& ref, std::byte* out);
+
   // A tensor of `size` elements in one dimension, of any float type, as float32.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 
@@ -81,8 +89,14 @@ class WeightStore {
   WeightStore(GgufFile file, int threads, WeightContents contents);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
-  absl::StatusOr<kernels::PackedMatrix> PackRows(const GgufTensor& tensor, int64_t first_row,
-                                                 int64_t rows);
+  // Where a matrix lies in the file.
+  struct Place {
+    const GgufTensor* tensor = nullptr;
+    int64_t first_row = 0;      // counted over all slabs
+    kernels::PackedMatrix shape;  // without data
+  };
+  absl::StatusOr<Place> Locate(const MatrixRef& ref);
+  absl::Status PackRows(const Place& place, std::byte* out);
 
   GgufFile file_;
   const WeightContents contents_;

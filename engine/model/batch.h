@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "moe/policy/placement_policy.h"
 
 namespace tidepool::engine {
 
@@ -24,6 +25,9 @@ struct Span {
   std::vector<int64_t> positions;
   kernels::Mask mask = kernels::Mask::kCausal;
   KvWrite kv = KvWrite::kAppend;
+  // Whose rows these are and what they are for; no result depends on either.
+  int64_t request = 0;
+  moe::Phase phase = moe::Phase::kDecode;
   // Rows of this span, ascending, whose logits are wanted,
   std::vector<int32_t> logit_rows;
   // or, where this is above 0, only the best among those of token ids [0, best_of). The same for

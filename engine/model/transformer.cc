@@ -22,15 +22,18 @@ using kernels::MatrixView;
 
 absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
     const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
-    const TransformerOptions& options) {
+    TransformerOptions options) {
   ASSIGN_OR_RETURN(TransformerWeights weights,
-                   LoadTransformerWeights(config, store, options.progress));
+                   LoadTransformerWeights(config, store, options.progress,
+                                          options.experts == nullptr
+                                              ? ExpertLoading::kPacked
+                                              : ExpertLoading::kShapesOnly));
   return std::unique_ptr<TransformerModel>(
-      new TransformerModel(config, backend, options.kv_dtype, std::move(weights)));
+      new TransformerModel(config, backend, std::move(options), std::move(weights)));
 }
 
 TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
-                                   kernels::DType kv_dtype, TransformerWeights weights)
+                                   TransformerOptions options, TransformerWeights weights)
     : config_(config),
       backend_(backend),
       weights_(std::move(weights)),
@@ -46,12 +49,15 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
                          .kv_heads = layer.kv_heads,
                          .k_dim = config_.head_dim,
                          .v_dim = config_.head_dim,
-                         .dtype = kv_dtype});
+                         .dtype = options.kv_dtype});
     moe_layer_.push_back(static_cast<int>(experts.size()));
     if (layer.ffn == FfnKind::kMoe) experts.push_back(weights_.layers[i].moe.experts);
   }
   if (experts.empty()) return;
-  expert_source_ = std::make_unique<moe::ResidentExperts>(std::move(experts));
+  expert_source_ = std::move(options.experts);
+  if (expert_source_ == nullptr) {
+    expert_source_ = std::make_unique<moe::ResidentExperts>(std::move(experts));
+  }
   expert_scheduler_ = std::make_unique<moe::ExpertScheduler>(backend_, expert_source_.get());
 }
 
@@ -60,6 +66,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
   CheckBatch(batch, kv);
   workspace->Reset();
   expert_counts_ = ExpertCounts();
+  ++forwards_;
   const Pass pass = Begin(batch, kv, workspace);
   Observe("embedding", pass.x);
   const size_t mark = workspace->used();
@@ -81,13 +88,17 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
 TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView& kv, Arena* arena) {
   const int64_t rows = batch.rows();
   const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
+  moe::Phase* phases = arena->Allocate<moe::Phase>(rows);
+  int64_t* requests = arena->Allocate<int64_t>(rows);
   const Pass pass = {batch,
                      kv,
                      arena,
                      arena->AllocateMatrix(rows, config_.hidden_size),
                      arena->AllocateMatrix(rows, pairs),
                      arena->AllocateMatrix(rows, pairs),
-                     arena->Allocate<KvSpan>(static_cast<int64_t>(batch.spans.size()))};
+                     arena->Allocate<KvSpan>(static_cast<int64_t>(batch.spans.size())),
+                     absl::MakeConstSpan(phases, rows),
+                     absl::MakeConstSpan(requests, rows)};
   const size_t mark = arena->used();
   int32_t* ids = arena->Allocate<int32_t>(rows);
   int64_t* positions = arena->Allocate<int64_t>(rows);
@@ -95,6 +106,8 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
   for (const Span& span : batch.spans) {
     for (int64_t i = 0; i < span.rows(); ++i, ++at) {
       ids[at] = span.token_ids[i];
+      phases[at] = span.phase;
+      requests[at] = span.request;
       positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
     }
   }
@@ -149,7 +162,13 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
   Multiply(backend_, f, {w.moe.router.Into(logits)});
   backend_->Gate(logits, gate, ids, weights);
-  const moe::Routing routing = {moe_layer_[layer], gate.top_k, ids, weights};
+  const moe::Routing routing = {.moe_layer = moe_layer_[layer],
+                                .top_k = gate.top_k,
+                                .ids = ids,
+                                .weights = weights,
+                                .step = forwards_ - 1,
+                                .phases = pass.phases,
+                                .requests = pass.requests};
   const absl::Status computed = expert_scheduler_->Run(routing, f, pass.x, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   expert_counts_.hits += lookups.hits;

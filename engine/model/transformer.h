@@ -41,6 +41,8 @@ using LayerObserver = std::function<void(absl::string_view name, kernels::ConstM
 struct TransformerOptions {
   kernels::DType kv_dtype = kernels::DType::kF16;  // IsKvType of head_dim
   LoadProgress progress;
+  // Where routed experts come from; null: all are packed into memory.
+  std::unique_ptr<moe::ExpertSource> experts;
 };
 
 // See Model for the thread contract.
@@ -49,7 +51,7 @@ class TransformerModel final : public Model {
   // Packs the weights. `store` and `backend` outlive the model. Errors are LoadTransformerWeights'.
   static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(
       const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
-      const TransformerOptions& options);
+      TransformerOptions options);
 
   int vocab_size() const override { return config_.vocab_size; }
   int hidden_size() const override { return config_.hidden_size; }
@@ -76,10 +78,12 @@ class TransformerModel final : public Model {
     kernels::MatrixView cos;  // [rows, rope.dims / 2]
     kernels::MatrixView sin;
     kernels::KvSpan* spans;  // [batch.spans.size()], those of the layer in work
+    absl::Span<const moe::Phase> phases;  // [rows]
+    absl::Span<const int64_t> requests;   // [rows]
   };
 
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
-                   kernels::DType kv_dtype, TransformerWeights weights);
+                   TransformerOptions options, TransformerWeights weights);
 
   Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
   void Attention(int layer, const Pass& pass);
@@ -102,6 +106,7 @@ class TransformerModel final : public Model {
   std::vector<KvSpec> kv_specs_;                      // by layer
   std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
+  int64_t forwards_ = 0;
   ExpertCounts expert_counts_;
   LayerObserver observer_;
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,10 +13,16 @@
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
-namespace {
 
 using kernels::FfnWeights;
 using kernels::PackedMatrix;
+
+namespace {
+
+
+// What is to be done with one matrix of an expert, which becomes `part` of its FfnWeights.
+using ExpertMatrix =
+    absl::FunctionRef<absl::StatusOr<PackedMatrix>(const MatrixRef& ref, PackedMatrix FfnWeights::*part)>;
 
 // Reads the tensors of one layer, "blk.N.*".
 class LayerLoader {
@@ -25,7 +33,7 @@ class LayerLoader {
         prefix_(absl::StrCat("blk.", layer, ".")),
         store_(store) {}
 
-  absl::StatusOr<LayerWeights> Load() {
+  absl::StatusOr<LayerWeights> Load(ExpertLoading experts) {
     LayerWeights weights;
     const int64_t hidden = config_.hidden_size;
     ASSIGN_OR_RETURN(weights.attention_norm, store_->Vector(Name("attn_norm.weight"), hidden));
@@ -39,11 +47,45 @@ class LayerLoader {
     ASSIGN_OR_RETURN(weights.attention_output,
                      LoadLinear("attn_output", hidden, int64_t{layer_.heads} * config_.head_dim));
     ASSIGN_OR_RETURN(weights.ffn_norm, store_->Vector(Name("ffn_norm.weight"), hidden));
-    RETURN_IF_ERROR(layer_.ffn == FfnKind::kMoe ? LoadMoe(&weights.moe) : LoadDense(&weights));
+    RETURN_IF_ERROR(layer_.ffn == FfnKind::kMoe ? LoadMoe(experts, &weights.moe)
+                                                : LoadDense(&weights));
+    return weights;
+  }
+
+  absl::StatusOr<FfnWeights> LoadExpert(int expert, ExpertMatrix matrix) {
+    const int64_t width = config_.moe.expert_width;
+    const int64_t hidden = config_.hidden_size;
+    FfnWeights weights;
+    if (Has("ffn_gate_up_exps.weight")) {
+      const std::string name = Name("ffn_gate_up_exps.weight");
+      MatrixRef ref = {.name = name,
+                       .rows = width,
+                       .cols = hidden,
+                       .tensor_rows = 2 * width,
+                       .slab = expert,
+                       .slabs = config_.moe.experts};
+      ASSIGN_OR_RETURN(weights.gate, matrix(ref, &FfnWeights::gate));
+      ref.first_row = width;
+      ASSIGN_OR_RETURN(weights.up, matrix(ref, &FfnWeights::up));
+    } else {
+      for (const auto& [part, name] : {std::pair(&FfnWeights::gate, "ffn_gate"),
+                                       std::pair(&FfnWeights::up, "ffn_up")}) {
+        ASSIGN_OR_RETURN(weights.*part, LoadExpertMatrix({name, expert, width, hidden}, part, matrix));
+      }
+    }
+    ASSIGN_OR_RETURN(weights.down, LoadExpertMatrix({"ffn_down", expert, hidden, width},
+                                                    &FfnWeights::down, matrix));
     return weights;
   }
 
  private:
+  struct ExpertPart {
+    absl::string_view name;
+    int expert;
+    int64_t rows;
+    int64_t cols;
+  };
+
   std::string Name(absl::string_view suffix) const { return absl::StrCat(prefix_, suffix); }
   bool Has(absl::string_view suffix) const { return store_->Has(Name(suffix)); }
 
@@ -104,13 +146,16 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
-  absl::Status LoadMoe(MoeWeights* weights) {
+  absl::Status LoadMoe(ExpertLoading experts, MoeWeights* weights) {
     const MoeConfig& moe = config_.moe;
     const int64_t hidden = config_.hidden_size;
     ASSIGN_OR_RETURN(weights->router, LoadLinear("ffn_gate_inp", moe.experts, hidden));
     weights->experts.resize(moe.experts);
     for (int e = 0; e < moe.experts; ++e) {
-      ASSIGN_OR_RETURN(weights->experts[e], LoadExpert(e));
+      ASSIGN_OR_RETURN(
+          weights->experts[e], LoadExpert(e, [&](const MatrixRef& ref, PackedMatrix FfnWeights::*) {
+            return experts == ExpertLoading::kPacked ? store_->Matrix(ref) : store_->Shape(ref);
+          }));
     }
     if (moe.shared_width == 0) return absl::OkStatus();
     FfnWeights& shared = weights->shared;
@@ -121,37 +166,20 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<FfnWeights> LoadExpert(int expert) {
-    const int64_t width = config_.moe.expert_width;
-    const int64_t hidden = config_.hidden_size;
-    FfnWeights weights;
-    if (Has("ffn_gate_up_exps.weight")) {
-      const std::string name = Name("ffn_gate_up_exps.weight");
-      MatrixRef ref = {.name = name,
-                       .rows = width,
-                       .cols = hidden,
-                       .tensor_rows = 2 * width,
-                       .slab = expert,
-                       .slabs = config_.moe.experts};
-      ASSIGN_OR_RETURN(weights.gate, store_->Matrix(ref));
-      ref.first_row = width;
-      ASSIGN_OR_RETURN(weights.up, store_->Matrix(ref));
-    } else {
-      ASSIGN_OR_RETURN(weights.gate, LoadExpertMatrix("ffn_gate", expert, width, hidden));
-      ASSIGN_OR_RETURN(weights.up, LoadExpertMatrix("ffn_up", expert, width, hidden));
-    }
-    ASSIGN_OR_RETURN(weights.down, LoadExpertMatrix("ffn_down", expert, hidden, width));
-    return weights;
-  }
-
   // A slab of "PART_exps.weight", or "PART.E.weight" as the first MoE files have it.
-  absl::StatusOr<PackedMatrix> LoadExpertMatrix(absl::string_view part, int expert, int64_t rows,
-                                                int64_t cols) {
-    const std::string single = absl::StrCat(part, ".", expert, ".weight");
-    if (Has(single)) return LoadMatrix(single, rows, cols);
-    const std::string name = Name(absl::StrCat(part, "_exps.weight"));
-    return store_->Matrix(
-        {.name = name, .rows = rows, .cols = cols, .slab = expert, .slabs = config_.moe.experts});
+  absl::StatusOr<PackedMatrix> LoadExpertMatrix(const ExpertPart& of, PackedMatrix FfnWeights::*part,
+                                                ExpertMatrix matrix) {
+    const std::string single = Name(absl::StrCat(of.name, ".", of.expert, ".weight"));
+    if (store_->Has(single)) {
+      return matrix({.name = single, .rows = of.rows, .cols = of.cols}, part);
+    }
+    const std::string stacked = Name(absl::StrCat(of.name, "_exps.weight"));
+    return matrix({.name = stacked,
+                   .rows = of.rows,
+                   .cols = of.cols,
+                   .slab = of.expert,
+                   .slabs = config_.moe.experts},
+                  part);
   }
 
   const ModelConfig& config_;
@@ -178,7 +206,8 @@ absl::Status RejectUnused(const ModelConfig& config, const WeightStore& store) {
 
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,
-                                                          const LoadProgress& progress) {
+                                                          const LoadProgress& progress,
+                                                          ExpertLoading experts) {
   const double parts = static_cast<double>(config.layers.size()) + 1;
   TransformerWeights weights;
   const int64_t hidden = config.hidden_size;
@@ -206,12 +235,32 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& con
   }
   if (progress) progress(1 / parts);
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    ASSIGN_OR_RETURN(LayerWeights layer, LayerLoader(config, static_cast<int>(i), store).Load());
+    ASSIGN_OR_RETURN(LayerWeights layer, LayerLoader(config, static_cast<int>(i), store).Load(experts));
     weights.layers.push_back(std::move(layer));
     if (progress) progress((static_cast<double>(i) + 2) / parts);
   }
   RETURN_IF_ERROR(RejectUnused(config, *store));
   return weights;
+}
+
+absl::StatusOr<FfnWeights> ExpertShapes(const ModelConfig& config, ExpertId id,
+                                        WeightStore* store) {
+  return LayerLoader(config, id.layer, store)
+      .LoadExpert(id.expert, [&](const MatrixRef& ref, PackedMatrix FfnWeights::*) {
+        return store->Shape(ref);
+      });
+}
+
+absl::Status PackExpert(const ModelConfig& config, ExpertId id, WeightStore* store,
+                        const moe::ExpertLayout& layout, std::byte* record) {
+  const FfnWeights places = layout.At(record);
+  const auto pack = [&](const MatrixRef& ref,
+                        PackedMatrix FfnWeights::*part) -> absl::StatusOr<PackedMatrix> {
+    const PackedMatrix& place = places.*part;
+    RETURN_IF_ERROR(store->PackInto(ref, record + (place.data - record)));
+    return place;
+  };
+  return LayerLoader(config, id.layer, store).LoadExpert(id.expert, pack).status();
 }
 
 }  // namespace tidepool::engine

@@ -2,6 +2,8 @@
 #ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
 #define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "engine/model/linear.h"
 #include "engine/model/model_config.h"
 #include "kernels/backend.h"
+#include "moe/expert_record.h"
 
 namespace tidepool::engine {
 
@@ -47,16 +50,36 @@ struct TransformerWeights {
   absl::Span<const float> rope_divisors;
 };
 
+// What becomes of routed experts.
+enum class ExpertLoading : uint8_t {
+  kPacked,      // packed into memory, as everything else
+  kShapesOnly,  // checked by name, shape and type; MoeWeights::experts have no data
+};
+
 // Told of each finished part of a load: from above 0 to 1.
 using LoadProgress = std::function<void(double fraction)>;
 
-// Packs every tensor that `config` calls for. Accepted spellings: attn_qkv.weight for the three of
+// Packs every tensor that `config` calls for, experts as asked. Accepted spellings: attn_qkv.weight for the three of
 // q, k and v; ffn_gate_up_exps.weight (gate rows first); one tensor for each expert
 // (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor: one that is missing or has another shape,
 // type or NaNs, and one that the graph would ignore.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,
-                                                          const LoadProgress& progress);
+                                                          const LoadProgress& progress,
+                                                          ExpertLoading experts);
+
+// A routed expert of a layer of the model.
+struct ExpertId {
+  int layer = 0;
+  int expert = 0;
+};
+
+// Its types and shapes, without data. Errors as above.
+absl::StatusOr<kernels::FfnWeights> ExpertShapes(const ModelConfig& config, ExpertId id,
+                                                 WeightStore* store);
+// Packs it into a record of the layout that its shapes give. Errors as above.
+absl::Status PackExpert(const ModelConfig& config, ExpertId id, WeightStore* store,
+                        const moe::ExpertLayout& layout, std::byte* record);
 
 }  // namespace tidepool::engine
 

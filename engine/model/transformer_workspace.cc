@@ -21,7 +21,8 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
   // Each span has at least one row. What Begin needs beside this is less than an attention's rows.
   const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs) +
-                        rows * sizeof(kernels::KvSpan) + kernels::kAlignment;
+                        rows * sizeof(kernels::KvSpan) + kernels::kAlignment +
+                        rows * (sizeof(moe::Phase) + sizeof(int64_t)) + 2 * kernels::kAlignment;
 
   const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +

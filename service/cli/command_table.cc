@@ -60,26 +60,26 @@ constexpr CommandSpec kCommands[] = {
      "likelihood; behind +/- stands its standard error. The text needs two chunks at least; the\n"
      "rest behind the last whole chunk is left out.",
      "tidepool perplexity --model model.gguf --file text.txt"},
+    {Command::kPack, "pack", "write a model's experts as they are read on demand",
+     "A model whose experts do not all lie in memory reads them from its pack file: the experts as\n"
+     "kernels want them, one aligned and checksummed record each. It lies beside the model, as\n"
+     "MODEL.tidepack, or in --cache-dir. Commands that need one write it at their first start; this\n"
+     "one does so beforehand. A pack of another checkpoint or version is replaced.",
+     "tidepool pack --model model.gguf"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {
     "admin-listen",
     "auth-token-file",
-    "cache-dir",
-    "expert-memory",
     "http",
     "kv-disk",
     "max-experts-per-layer",
-    "offload-policy",
     "orphan-ttl",
-    "prefetch",
     "probe-listen",
     "rank",
     "ranks",
-    "refresh-interval",
     "rendezvous",
     "request-ttl",
-    "reserve-memory",
     "stall-timeout",
     "store-unsafe",
     "tls-cert",
@@ -89,7 +89,6 @@ constexpr absl::string_view kFutureFlags[] = {
     "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
-    "pack",
     "replay",
     "sessions",
     "token",

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "service/cli/expert_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -26,7 +27,8 @@ constexpr CommandSet kEngine = Bit(Command::kServe) | Bit(Command::kWorker) | kT
 constexpr CommandSet kRunning =
     kEngine | Bit(Command::kLogits) | Bit(Command::kBench) | Bit(Command::kPerplexity);
 constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) |
-                                Bit(Command::kInspect) | Bit(Command::kQuantize);
+                                Bit(Command::kInspect) | Bit(Command::kQuantize) |
+                                Bit(Command::kPack);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
 
 // Setters. Each makes the flag's value, or the reason why it is none.
@@ -248,6 +250,7 @@ absl::Status SetJson(absl::string_view value, Config* config) {
 
 constexpr absl::string_view kInput = "Input";
 constexpr absl::string_view kModel = "Model";
+constexpr absl::string_view kExperts = "Experts";
 constexpr absl::string_view kSampling = "Sampling";
 constexpr absl::string_view kStopping = "Stopping";
 constexpr absl::string_view kServer = "Server";
@@ -289,8 +292,8 @@ constexpr FlagSpec kFlags[] = {
     {"model", 'm', kModel, "FILE", "", "the model, a GGUF file (of a split one: any part)",
      kReading, kValue, SetString<&Config::model>},
     {"threads", 't', kModel, "N", "the CPUs that this process may use",
-     "threads that compute; results do not depend on it", kRunning | Bit(Command::kQuantize),
-     kValue, SetInteger<&Config::threads, 1, 1024>},
+     "threads that compute; results do not depend on it",
+     kRunning | Bit(Command::kQuantize) | Bit(Command::kPack), kValue, SetInteger<&Config::threads, 1, 1024>},
     {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
      "most tokens of one sequence, prompt and output together", kEngine, kValue,
      SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
@@ -307,6 +310,27 @@ constexpr FlagSpec kFlags[] = {
      kRunning, kValue, SetIsa},
     {"device", 0, kModel, "DEVICE", "cpu", "where the model runs: cpu", kRunning, kValue,
      SetDevice},
+
+    {"expert-memory", 0, kExperts, "SIZE", "auto",
+     "memory for routed experts: a size, a percentage of all experts, or auto: all if they fit into "
+     "what is free, else as many as do; models without experts need none",
+     kRunning, kValue, SetExpertMemory},
+    {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",
+     "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},
+    {"offload-policy", 0, kExperts, "POLICY", "adaptive",
+     "which experts stay in memory: adaptive, tide, lru, static", kRunning, kValue,
+     SetOffloadPolicy},
+    {"refresh-interval", 0, kExperts, "N", "1", "steps between refreshes of the policy tide",
+     kRunning, kValue, SetRefreshInterval},
+    {"prefetch", 0, kExperts, "on|off", "on",
+     "read experts before they are asked for, where the layer before foretells them", kRunning,
+     kValue, SetPrefetch},
+    {"expert-reader", 0, kExperts, "KIND", "auto",
+     "how experts are read: uring, threads, or auto: threads where the kernel refuses io_uring",
+     kRunning, kValue, SetExpertReader},
+    {"cache-dir", 0, kExperts, "DIR", "beside the model",
+     "folder of pack files, which hold a model's experts as they are read on demand",
+     kRunning | Bit(Command::kPack), kValue, SetCacheDir},
 
     {"temperature", 0, kSampling, "X", "the model file's, else 0", "0 is greedy", kTalking, kValue,
      SetGenerationNumber<&G::temperature, 0, 100>},
@@ -397,7 +421,7 @@ constexpr FlagSpec kFlags[] = {
     {"head-type", 0, kResult, "TYPE", "Q6_K where --type has fewer bits, else --type",
      "of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
     {"force", 0, kResult, "", "off", "replace a file that is there already",
-     Bit(Command::kQuantize), kSwitch, SetSwitch<&Config::force>},
+     Bit(Command::kQuantize) | Bit(Command::kPack), kSwitch, SetSwitch<&Config::force>},
     {"dump", 0, kResult, "DIR", "", "also write each layer's output there, as .npy float32",
      Bit(Command::kLogits), kValue, SetString<&Config::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",

@@ -1,30 +1,82 @@
 #include "service/cli/load.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "service/cli/machine.h"
 
 namespace tidepool::service {
+namespace {
+
+using engine::LoadStage;
+
+absl::string_view Verb(LoadStage stage) {
+  switch (stage) {
+    case LoadStage::kPacking:
+      return "packing the experts of";
+    case LoadStage::kLoading:
+      return "loading";
+    case LoadStage::kReadingExperts:
+      return "reading the experts of";
+  }
+  return "";
+}
+
+// Of the KV cache that the command keeps beside the weights; the others' is small.
+int64_t KvBytes(const Config& config) {
+  switch (config.command) {
+    case Command::kServe:
+    case Command::kWorker:
+    case Command::kGenerate:
+    case Command::kChat:
+      return static_cast<int64_t>(config.kv_memory_bytes);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+LoadProgressLine::LoadProgressLine(const Config& config, Console* console)
+    : model_(config.model), console_(console) {}
+
+LoadProgressLine::~LoadProgressLine() {
+  if (!shown_.empty()) console_->Note("\r\033[K");
+}
+
+engine::StageProgress LoadProgressLine::callback() {
+  return [this](LoadStage stage, double fraction) { Show(stage, fraction); };
+}
+
+void LoadProgressLine::Show(LoadStage stage, double fraction) {
+  if (!console_->err_is_terminal()) {
+    if (stage != LoadStage::kPacking || told_) return;
+    told_ = true;
+    console_->Note(absl::StrCat("tidepool: packing the experts of ", model_, ", once\n"));
+    return;
+  }
+  std::string line = absl::StrFormat("%s %s: %d %%", Verb(stage), model_,
+                                     static_cast<int>(fraction * 100));
+  if (line == shown_) return;
+  shown_ = std::move(line);
+  console_->Note(absl::StrCat("\r\033[K", shown_));
+}
 
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console) {
+  LoadProgressLine progress(config, console);
   engine::LoadOptions options;
   options.threads = config.threads;
   options.precision = config.precision;
   options.isa = config.isa;
   options.kv_dtype = config.kv_type;
-  int shown = -1;
-  if (console->err_is_terminal()) {
-    options.progress = [&](double fraction) {
-      const int percent = static_cast<int>(fraction * 100);
-      if (percent == shown) return;
-      shown = percent;
-      console->Note(absl::StrFormat("\rloading %s: %d %%", config.model, percent));
-    };
-  }
-  absl::StatusOr<std::unique_ptr<engine::ModelBundle>> bundle =
-      engine::LoadModel(config.model, options);
-  // Wipes the line: what follows is not progress.
-  if (shown >= 0) console->Note("\r\033[K");
-  return bundle;
+  options.experts = config.experts;
+  options.experts.limits.available_bytes = AvailableMemoryBytes();
+  options.experts.limits.kv_bytes = KvBytes(config);
+  options.progress = progress.callback();
+  return engine::LoadModel(config.model, options);
 }
 
 }  // namespace tidepool::service

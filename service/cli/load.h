@@ -3,15 +3,39 @@
 #define TIDEPOOL_SERVICE_CLI_LOAD_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/model_bundle.h"
+#include "engine/tiered_model.h"
 #include "service/cli/console.h"
 #include "service/config.h"
 
 namespace tidepool::service {
 
-// LoadModel of config.model. Where stderr is a terminal, a line there counts to 100 %.
+// Shows on stderr what of a load takes long: a line that counts to 100 % where that is a terminal;
+// where it is none, only that a pack is being written. Thread-compatible.
+class LoadProgressLine {
+ public:
+  LoadProgressLine(const Config& config, Console* console);
+  // Wipes the line: what follows is not progress.
+  ~LoadProgressLine();
+  LoadProgressLine(const LoadProgressLine&) = delete;
+  LoadProgressLine& operator=(const LoadProgressLine&) = delete;
+
+  // Valid as long as this is.
+  engine::StageProgress callback();
+
+ private:
+  void Show(engine::LoadStage stage, double fraction);
+
+  const std::string model_;
+  Console* const console_;
+  std::string shown_;
+  bool told_ = false;
+};
+
+// LoadModel of config.model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console);
 

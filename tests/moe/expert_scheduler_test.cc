@@ -63,10 +63,10 @@ class PuppetSource final : public ExpertSource {
   // `seed` decides order and waves; odd experts count as fetched.
   PuppetSource(const Experts* experts, int seed) : experts_(*experts), random_(seed) {}
 
-  void Request(int moe_layer, absl::Span<const int32_t> experts) override {
+  void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override {
     CHECK(left_.empty()) << "asked before the last request was drained";
     requests.push_back({experts.begin(), experts.end()});
-    layer_ = moe_layer;
+    layer_ = routing.layer;
     left_.assign(experts.begin(), experts.end());
     std::shuffle(left_.begin(), left_.end(), random_);
   }

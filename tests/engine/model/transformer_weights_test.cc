@@ -138,9 +138,10 @@ TEST(TransformerWeightsTest, ProgressRisesToOne) {
   const auto config = ModelConfig::Parse(*file);
   const auto store = WeightStore::Create(*std::move(file), {.threads = 1});
   std::vector<double> fractions;
-  ASSERT_TRUE(LoadTransformerWeights(*config, store->get(), [&](double fraction) {
-                fractions.push_back(fraction);
-              }).ok());
+  ASSERT_TRUE(LoadTransformerWeights(
+                  *config, store->get(), [&](double fraction) { fractions.push_back(fraction); },
+                  ExpertLoading::kPacked)
+                  .ok());
   ASSERT_EQ(fractions.size(), config->layers.size() + 1);
   EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
   EXPECT_GT(fractions.front(), 0);

@@ -1,0 +1,131 @@
+#include "engine/checkpoint/pack_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/pack_header.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+template <typename T>
+T Load(const std::byte* at) {
+  T value;
+  __builtin_memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+absl::string_view TextAt(const std::byte* at, size_t bytes) {
+  return absl::string_view(reinterpret_cast<const char*>(at), bytes);
+}
+
+// Reads up to buffer.size() bytes from the start; fewer where the file ends.
+absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
+  size_t done = 0;
+  while (done < buffer.size()) {
+    const ssize_t got =
+        pread(file, buffer.data() + done, buffer.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "reading its header");
+    if (got == 0) break;
+    done += got;
+  }
+  return done;
+}
+
+}  // namespace
+
+int64_t PackContents::header_bytes() const {
+  int64_t experts = 0;
+  for (const auto& layer : layouts) experts += static_cast<int64_t>(layer.size());
+  const auto bytes = static_cast<int64_t>(sizeof(PackPreamble)) +
+                     experts * static_cast<int64_t>(sizeof(PackEntry)) +
+                     static_cast<int64_t>(sizeof(uint64_t));
+  return (bytes + moe::kRecordAlignment - 1) / moe::kRecordAlignment * moe::kRecordAlignment;
+}
+
+int64_t PackContents::file_bytes() const {
+  int64_t bytes = header_bytes();
+  for (const auto& layer : layouts) {
+    for (const moe::ExpertLayout& layout : layer) bytes += layout.bytes();
+  }
+  return bytes;
+}
+
+absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header, int64_t file_bytes,
+                                             const PackContents& contents) {
+  CHECK(!contents.layouts.empty() && contents.digest.size() == sizeof(PackPreamble::digest));
+  if (header.size() < sizeof(PackPreamble)) return absl::DataLossError("it is cut short");
+  const auto preamble = Load<PackPreamble>(header.data());
+  if (TextAt(header.data(), sizeof(preamble.magic)) != kPackMagic) {
+    return absl::DataLossError("it does not begin as a pack does");
+  }
+  if (preamble.version != kPackVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its format version is ", preamble.version, ", expected ", kPackVersion));
+  }
+  if (absl::string_view(preamble.digest, sizeof(preamble.digest)) != contents.digest) {
+    return absl::FailedPreconditionError("it was made from another checkpoint");
+  }
+  const size_t layers = contents.layouts.size();
+  const size_t experts = contents.layouts.front().size();
+  if (preamble.layers != layers || preamble.experts != experts) {
+    return absl::DataLossError(absl::StrCat("it has ", preamble.layers, " layers of ",
+                                            preamble.experts, " experts, expected ", layers, " of ",
+                                            experts));
+  }
+  const size_t table = sizeof(PackPreamble) + layers * experts * sizeof(PackEntry);
+  if (header.size() < table + sizeof(uint64_t)) return absl::DataLossError("it is cut short");
+  if (PackHash(header.first(table)) != Load<uint64_t>(header.data() + table)) {
+    return absl::DataLossError("the checksum of its header does not match");
+  }
+  if (preamble.file_bytes != static_cast<uint64_t>(contents.file_bytes()) ||
+      file_bytes != contents.file_bytes()) {
+    return absl::DataLossError(absl::StrCat("it is ", file_bytes, " bytes long, expected ",
+                                            contents.file_bytes()));
+  }
+  moe::ExpertRecords records;
+  const std::byte* next = header.data() + sizeof(PackPreamble);
+  int64_t offset = contents.header_bytes();
+  for (const auto& layer : contents.layouts) {
+    auto& row = records.layers.emplace_back();
+    for (const moe::ExpertLayout& layout : layer) {
+      const auto entry = Load<PackEntry>(next);
+      next += sizeof(PackEntry);
+      if (entry.bytes != static_cast<uint64_t>(layout.bytes())) {
+        return absl::DataLossError(absl::StrCat("a record is ", entry.bytes, " bytes long, expected ",
+                                                layout.bytes()));
+      }
+      row.push_back({layout, offset, entry.hash});
+      offset += layout.bytes();
+    }
+  }
+  return records;
+}
+
+absl::StatusOr<moe::ExpertRecords> ReadPack(const std::string& path, const PackContents& contents) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return absl::ErrnoToStatus(errno, "opening it");
+  struct stat found;
+  std::vector<std::byte> header(contents.header_bytes());
+  absl::StatusOr<size_t> got = fstat(file, &found) == 0
+                                   ? ReadStart(file, absl::MakeSpan(header))
+                                   : absl::ErrnoToStatus(errno, "looking at it");
+  close(file);
+  RETURN_IF_ERROR(got.status());
+  ASSIGN_OR_RETURN(moe::ExpertRecords records,
+                   ParsePack(absl::MakeConstSpan(header).first(*got), found.st_size, contents));
+  records.path = path;
+  return records;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,56 @@
+#include "engine/expert_memory.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::engine {
+namespace {
+
+std::string Mib(int64_t bytes) {
+  return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
+                                        const ExpertSizes& sizes) {
+  CHECK(sizes.experts > 0 && sizes.record_bytes > 0 && sizes.top_k > 0 && sizes.staging > 0);
+  const int64_t least_slots = std::min<int64_t>(sizes.top_k, sizes.experts);
+  const int64_t least = (sizes.staging + least_slots) * sizes.record_bytes;
+  const std::string why =
+      absl::StrCat("experts need at least ", Mib(least), ": ", sizes.staging,
+                   " staging records and the ", least_slots, " experts of a token's layer, ",
+                   Mib(sizes.record_bytes), " each");
+  int64_t budget = 0;
+  if (memory.kind == ExpertMemoryKind::kAuto) {
+    if (limits.available_bytes <= 0) return 0;
+    constexpr int64_t kReserve = int64_t{3} << 29;
+    const int64_t reserve = limits.reserve_bytes >= 0
+                                ? limits.reserve_bytes
+                                : std::min(kReserve, limits.available_bytes / 4);
+    budget = limits.available_bytes - reserve - limits.kv_bytes - sizes.dense_bytes;
+    if (budget >= sizes.total_bytes) return 0;
+    if (budget < least) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          why, "; of ", Mib(limits.available_bytes), " of free memory, ", Mib(reserve),
+          " are the reserve, ", Mib(limits.kv_bytes), " KV and ", Mib(sizes.dense_bytes),
+          " other weights; lower --kv-memory or --reserve-memory, or give --expert-memory"));
+    }
+  } else {
+    budget = memory.kind == ExpertMemoryKind::kBytes
+                 ? memory.bytes
+                 : static_cast<int64_t>(memory.share * static_cast<double>(sizes.experts) *
+                                        static_cast<double>(sizes.record_bytes));
+    if (budget < least) {
+      return absl::InvalidArgumentError(absl::StrCat("--expert-memory is ", Mib(budget), ", and ",
+                                                     why));
+    }
+  }
+  return std::min(sizes.experts, budget / sizes.record_bytes - sizes.staging);
+}
+
+}  // namespace tidepool::engine

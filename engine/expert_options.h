@@ -1,0 +1,26 @@
+// ExpertOptions: how a model's experts are kept that may not all fit into memory.
+#ifndef TIDEPOOL_ENGINE_EXPERT_OPTIONS_H_
+#define TIDEPOOL_ENGINE_EXPERT_OPTIONS_H_
+
+#include <string>
+
+#include "engine/expert_memory.h"
+#include "moe/policy/placement_policy.h"
+#include "moe/record_reader.h"
+#include "moe/tiered_experts.h"
+
+namespace tidepool::engine {
+
+struct ExpertOptions {
+  ExpertMemory memory;
+  MemoryLimits limits;
+  std::string cache_dir;  // of pack files; empty: beside the checkpoint
+  int staging = 8;
+  moe::PolicyOptions policy;
+  moe::Prefetch prefetch = moe::Prefetch::kOn;
+  moe::ReaderKind reader = moe::ReaderKind::kAuto;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_EXPERT_OPTIONS_H_

@@ -1,0 +1,127 @@
+#include "engine/tiered_model.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/ggml_type.h"
+#include "engine/model/transformer_weights.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/packed_matrix.h"
+
+namespace tidepool::engine {
+namespace {
+
+// The layers that have experts.
+std::vector<int> MoeLayers(const ModelConfig& config) {
+  std::vector<int> layers;
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].ffn == FfnKind::kMoe) layers.push_back(static_cast<int>(i));
+  }
+  return layers;
+}
+
+absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, WeightStore* store) {
+  PackContents contents;
+  contents.digest = store->file().Digest();
+  for (const int layer : MoeLayers(config)) {
+    auto& row = contents.layouts.emplace_back();
+    for (int expert = 0; expert < config.moe.experts; ++expert) {
+      ASSIGN_OR_RETURN(const kernels::FfnWeights shapes,
+                       ExpertShapes(config, {layer, expert}, store));
+      row.emplace_back(shapes);
+    }
+  }
+  return contents;
+}
+
+// Bytes that the tensors which are no experts take when they are packed. Requires: nothing but
+// experts was asked of the store.
+int64_t DenseBytes(const WeightStore& store) {
+  int64_t bytes = 0;
+  for (const absl::string_view name : store.Unused()) {
+    const GgufTensor& tensor = *store.file().FindTensor(name);
+    const auto dtype = NativeDType(tensor.type).value_or(kernels::DType::kF32);
+    bytes += static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.rows(), tensor.dims[0]));
+  }
+  return bytes;
+}
+
+ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int staging) {
+  ExpertSizes sizes = {.top_k = config.moe.experts_used, .staging = staging};
+  for (const auto& layer : contents.layouts) {
+    for (const moe::ExpertLayout& layout : layer) {
+      ++sizes.experts;
+      sizes.total_bytes += layout.bytes();
+      sizes.record_bytes = std::max(sizes.record_bytes, layout.bytes());
+    }
+  }
+  return sizes;
+}
+
+// The records of a pack, which is written where it is of no use as it is, or not to be used.
+absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const PackContents& contents,
+                                           const PackRequest& request) {
+  if (request.existing == ExistingPack::kUse) {
+    absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
+    if (found.ok()) return found;
+    if (absl::IsPermissionDenied(found.status())) {
+      return absl::PermissionDeniedError(absl::StrCat("cannot read ", request.path));
+    }
+  }
+  const std::vector<int> layers = MoeLayers(config);
+  const auto fill = [&](int layer, int expert, std::byte* record) {
+    return PackExpert(config, {layers[layer], expert}, request.store,
+                      contents.layouts[layer][expert], record);
+  };
+  RETURN_IF_ERROR(WritePack(request.path, contents, fill, [&](double fraction) {
+    if (request.progress) request.progress(LoadStage::kPacking, fraction);
+  }));
+  absl::StatusOr<moe::ExpertRecords> written = ReadPack(request.path, contents);
+  if (written.ok()) return written;
+  return absl::DataLossError(
+      absl::StrCat(request.path, ": just written, and ", written.status().message()));
+}
+
+}  // namespace
+
+bool HasMoeLayers(const ModelConfig& config) { return !MoeLayers(config).empty(); }
+
+std::string PackPath(const GgufFile& file, const std::string& cache_dir) {
+  if (cache_dir.empty()) return absl::StrCat(file.path(), ".tidepack");
+  return std::filesystem::path(cache_dir) / absl::StrCat(file.Digest(), ".tidepack");
+}
+
+absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.store));
+  return UsePack(config, contents, request);
+}
+
+absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
+    const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
+    const StageProgress& progress) {
+  if (!HasMoeLayers(config)) return nullptr;
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
+  ExpertSizes sizes = SizesOf(config, contents, options.staging);
+  sizes.dense_bytes = DenseBytes(*store);
+  ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
+  if (slots == 0) return nullptr;
+  const std::string path = PackPath(store->file(), options.cache_dir);
+  ASSIGN_OR_RETURN(
+      moe::ExpertRecords records,
+      UsePack(config, contents, {.store = store, .path = path, .progress = progress}));
+  ASSIGN_OR_RETURN(std::unique_ptr<moe::RecordReader> reader,
+                   moe::OpenRecordReader(path, {.kind = options.reader}));
+  return moe::TieredExperts::Create(std::move(records), std::move(reader),
+                                    {.top_k = config.moe.experts_used,
+                                     .slots = slots,
+                                     .staging = options.staging,
+                                     .policy = options.policy,
+                                     .prefetch = options.prefetch,
+                                     .layer_numbers = MoeLayers(config)});
+}
+
+}  // namespace tidepool::engine

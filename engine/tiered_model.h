@@ -1,0 +1,52 @@
+// From a checkpoint with experts to the ExpertSource that serves them: the pack file, made where it
+// is missing, and the tiers over it.
+#ifndef TIDEPOOL_ENGINE_TIERED_MODEL_H_
+#define TIDEPOOL_ENGINE_TIERED_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/pack_file.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/expert_options.h"
+#include "engine/model/model_config.h"
+#include "moe/tiered_experts.h"
+
+namespace tidepool::engine {
+
+// What of a load takes long; told as it goes on.
+enum class LoadStage : uint8_t { kPacking, kLoading, kReadingExperts };
+using StageProgress = std::function<void(LoadStage stage, double fraction)>;
+
+bool HasMoeLayers(const ModelConfig& config);
+
+// Where the pack of a checkpoint lies.
+std::string PackPath(const GgufFile& file, const std::string& cache_dir);
+
+enum class ExistingPack : uint8_t { kUse, kReplace };
+
+struct PackRequest {
+  WeightStore* store = nullptr;  // of the checkpoint
+  std::string path;
+  ExistingPack existing = ExistingPack::kUse;
+  StageProgress progress;
+};
+
+// The pack of a checkpoint: the one that is there, or a new one where that is missing, of another
+// version or checkpoint, or damaged in its header. Errors: WritePack's, PERMISSION_DENIED, and those
+// of the checkpoint's tensors. Requires a config with experts.
+absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
+
+// Null: all experts are to be packed into memory. Residents are not loaded yet. Errors: OpenPack's,
+// PlanExpertSlots' and TieredExperts::Create's.
+absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
+    const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
+    const StageProgress& progress);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_TIERED_MODEL_H_

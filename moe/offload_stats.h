@@ -1,0 +1,38 @@
+// OffloadStats: what experts cost that do not all fit into memory.
+#ifndef TIDEPOOL_MOE_OFFLOAD_STATS_H_
+#define TIDEPOOL_MOE_OFFLOAD_STATS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "moe/policy/placement.h"
+
+namespace tidepool::moe {
+
+// Totals since the start, but for the sizes.
+struct OffloadStats {
+  // Sizes.
+  int64_t slots = 0;
+  int64_t staging = 0;  // records beside them that hold what passes through
+  int64_t experts = 0;  // of all layers
+  int64_t resident_bytes = 0;
+  int64_t capacity_bytes = 0;  // of slots and staging: --expert-memory in use
+  std::string policy;
+  std::string reader;
+
+  PlacementCounters placement;  // of all layers
+  int64_t demand_reads = 0;
+  int64_t demand_bytes = 0;
+  int64_t prefetch_bytes = 0;
+  int64_t prefetch_used_bytes = 0;    // that a layer then asked for
+  int64_t prefetch_wasted_bytes = 0;  // dropped unused
+  int64_t failed_reads = 0;
+  absl::Duration stall_time;   // the engine waited for records
+  absl::Duration hidden_time;  // records were on their way and it did not
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_OFFLOAD_STATS_H_

@@ -1,0 +1,52 @@
+#include "moe/record_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::moe {
+
+absl::StatusOr<RecordFile> RecordFile::Open(const std::string& path) {
+  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (file >= 0) return RecordFile(file, /*direct=*/true);
+  if (errno == EINVAL) file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    const int error = errno;
+    return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                        absl::StrCat("cannot open ", path, ": ", std::strerror(error)));
+  }
+  // Records are read whole, at places that nothing foretells.
+  posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+  return RecordFile(file, /*direct=*/false);
+}
+
+RecordFile::~RecordFile() {
+  if (file_ >= 0) close(file_);
+}
+
+absl::Status FailedRead(int error) {
+  return absl::UnavailableError(absl::StrCat("cannot be read: ", std::strerror(error)));
+}
+
+absl::Status ShortRead() { return absl::DataLossError("lies behind the end of the file"); }
+
+absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string& path,
+                                                               const ReaderOptions& options) {
+  constexpr int kMaxDepth = 64;
+  CHECK(options.depth >= 1 && options.depth <= kMaxDepth) << "a depth of " << options.depth;
+  ASSIGN_OR_RETURN(RecordFile file, RecordFile::Open(path));
+  if (options.kind == ReaderKind::kThreads) return MakeThreadReader(std::move(file), options.depth);
+  absl::StatusOr<std::unique_ptr<RecordReader>> uring =
+      MakeUringReader(std::move(file), options.depth);
+  if (uring.ok() || options.kind == ReaderKind::kUring) return uring;
+  ASSIGN_OR_RETURN(RecordFile again, RecordFile::Open(path));
+  return MakeThreadReader(std::move(again), options.depth);
+}
+
+}  // namespace tidepool::moe

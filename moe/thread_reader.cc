@@ -1,0 +1,91 @@
+// The RecordReader of blocking reads on threads of its own.
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/mutex.h"
+#include "moe/record_file.h"
+
+namespace tidepool::moe {
+namespace {
+
+// Thread-safe.
+class ThreadReader final : public RecordReader {
+ public:
+  ThreadReader(RecordFile file, int depth) : file_(std::move(file)), depth_(depth) {}
+
+  ~ThreadReader() override {
+    {
+      base::MutexLock lock(&mutex_);
+      stop_ = true;
+      changed_.NotifyAll();
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void Start(Done done) override {
+    done_ = std::move(done);
+    for (int i = 0; i < depth_; ++i) threads_.emplace_back([this] { Run(); });
+  }
+
+  void Read(const RecordRead& read, ReadPriority priority) override {
+    base::MutexLock lock(&mutex_);
+    waiting_.Push(read, priority);
+    changed_.NotifyOne();
+  }
+
+  std::vector<RecordRead> Withdraw() override {
+    base::MutexLock lock(&mutex_);
+    return waiting_.Withdraw();
+  }
+
+  std::string Description() const override {
+    return file_.direct() ? "threads" : "threads, buffered";
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      RecordRead read;
+      {
+        base::MutexLock lock(&mutex_);
+        while (!stop_ && waiting_.empty()) changed_.Wait(&mutex_);
+        if (stop_) return;
+        read = waiting_.Pop();
+      }
+      done_(read, ReadWhole(read));
+    }
+  }
+
+  absl::Status ReadWhole(const RecordRead& read) const {
+    int64_t done = 0;
+    while (done < read.bytes) {
+      const ssize_t got = pread(file_.file(), read.into + done, read.bytes - done,
+                                static_cast<off_t>(read.offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return FailedRead(errno);
+      if (got == 0) return ShortRead();
+      done += got;
+    }
+    return absl::OkStatus();
+  }
+
+  const RecordFile file_;
+  const int depth_;
+  Done done_;  // set before the threads start
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int depth) {
+  return std::make_unique<ThreadReader>(std::move(file), depth);
+}
+
+}  // namespace tidepool::moe

@@ -1,0 +1,140 @@
+// TieredExperts: the ExpertSource of a model whose experts lie in a file, and some of them in
+// memory.
+//
+//   ASSIGN_OR_RETURN(auto experts, TieredExperts::Create(records, std::move(reader), options));
+//   RETURN_IF_ERROR(experts->LoadResidents([](double fraction) {}));
+//
+// A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
+// has a buffer of the pool; `staging` more hold what passes through. A missing expert is read into
+// any free buffer (a victim that the layer needs gives its own up once it ran), and given out when
+// it has arrived and its hash is right. So a layer starts with those that are there.
+#ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_
+#define TIDEPOOL_MOE_TIERED_EXPERTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/mutex.h"
+#include "moe/expert_pool.h"
+#include "moe/expert_record.h"
+#include "moe/expert_source.h"
+#include "moe/offload_stats.h"
+#include "moe/policy/placement.h"
+#include "moe/record_reader.h"
+
+namespace tidepool::moe {
+
+enum class Prefetch : uint8_t { kOn, kOff };
+
+struct TieredOptions {
+  int top_k = 0;
+  int64_t slots = 0;
+  int staging = 8;
+  PolicyOptions policy;
+  Prefetch prefetch = Prefetch::kOn;
+  std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
+  const base::Clock* clock = &base::Clock::Real();
+};
+
+// Engine thread only, but for what its reader's threads call.
+class TieredExperts final : public ExpertSource {
+ public:
+  // INVALID_ARGUMENT: the policy's options; RESOURCE_EXHAUSTED: no address space. Requires: slots
+  // of at least top_k, at most all experts; a staging buffer.
+  static absl::StatusOr<std::unique_ptr<TieredExperts>> Create(ExpertRecords records,
+                                                               std::unique_ptr<RecordReader> reader,
+                                                               TieredOptions options);
+
+  // Reads what the policy wants resident from the start. An expert that cannot be read is left out:
+  // who needs it will be told.
+  void LoadResidents(const std::function<void(double fraction)>& progress);
+
+  void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override;
+  void Expect(int moe_layer, absl::Span<const int32_t> experts) override;
+  bool WantsExpectations() const override { return options_.prefetch == Prefetch::kOn; }
+
+  OffloadStats Stats() const;
+  const Placement& placement() const { return *placement_; }
+
+ private:
+  enum class State : uint8_t {
+    kAbsent,    // no buffer
+    kWaiting,   // wanted, no read asked for yet
+    kReading,   // a read is on its way into its buffer
+    kReady,     // the buffer has the record
+  };
+  struct Entry {
+    int32_t buffer = -1;
+    State state = State::kAbsent;
+    bool resident = false;     // as the placement sees it
+    bool wanted = false;       // of the request at hand, and not yet given back
+    bool speculative = false;  // expected, and not yet asked for
+    Found found = Found::kResident;
+    kernels::FfnWeights weights;  // valid while kReady
+  };
+  // Of a read that has ended.
+  struct Arrival {
+    RecordRead read;
+    absl::Status status;
+  };
+
+  TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,
+                ExpertPool pool, std::unique_ptr<Placement> placement);
+
+  int64_t IndexOf(int layer, int32_t expert) const {
+    return placement_->residency().IndexOf({layer, expert});
+  }
+  const ExpertRecord& RecordOf(int64_t index) const;
+  absl::Status Named(int64_t index, const absl::Status& status) const;
+
+  void OnRead(const RecordRead& read, const absl::Status& status);  // a reader's thread
+  void BeginRead(int64_t index, int32_t buffer, ReadPriority priority);
+  void BeginWaiting();
+  bool TakeArrivals(absl::Duration patience);
+  void Arrived(const Arrival& arrival);
+  int32_t TakeBuffer();
+  void WithdrawSpeculative();
+  void DropSpeculative(int64_t index);
+  void GiveBackIfIdle(int64_t index);
+  absl::Status Abandon();
+
+  const ExpertRecords records_;
+  const TieredOptions options_;
+  ExpertPool pool_;
+  std::unique_ptr<Placement> placement_;
+  std::vector<Entry> entries_;  // [layers, experts]
+
+  // The request at hand, as indices of entries.
+  int layer_ = 0;
+  int64_t left_ = 0;               // not yet given out
+  std::vector<int64_t> requested_;
+  std::vector<int64_t> ready_;     // to be given out
+  std::vector<int64_t> lent_;      // given out last
+  std::vector<int64_t> waiting_;   // for buffers, the next one last
+  absl::Status error_;
+
+  std::vector<int64_t> speculative_;  // expected ones that have buffers, the oldest first
+  OffloadStats stats_;
+
+  // Shared with the reader's threads.
+  mutable base::Mutex mutex_;
+  base::CondVar arrived_;
+  std::vector<Arrival> arrivals_ TIDEPOOL_GUARDED_BY(mutex_);
+  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  absl::Duration busy_since_ TIDEPOOL_GUARDED_BY(mutex_);
+  absl::Duration busy_time_ TIDEPOOL_GUARDED_BY(mutex_);
+
+  std::unique_ptr<RecordReader> reader_;  // last: its threads use what stands above
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_TIERED_EXPERTS_H_

@@ -1,0 +1,68 @@
+// pack: a model's experts as they are read on demand.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/available_cpus.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/model/model_config.h"
+#include "engine/tiered_model.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/commands.h"
+#include "service/cli/load.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+
+absl::Status RunPack(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(engine::GgufFile file, engine::GgufFile::Open(config.model));
+  ASSIGN_OR_RETURN(const engine::ModelConfig model, engine::ModelConfig::Parse(file));
+  if (!engine::HasMoeLayers(model)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.model, " has no experts: there is nothing to pack"));
+  }
+  const std::string path = engine::PackPath(file, config.experts.cache_dir);
+  const int threads = config.threads > 0 ? config.threads : engine::AvailableCpus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::WeightStore> store,
+                   engine::WeightStore::Create(std::move(file), {.threads = threads}));
+  bool written = false;
+  absl::StatusOr<moe::ExpertRecords> records;
+  {
+    LoadProgressLine line(config, console);
+    const engine::StageProgress show = line.callback();
+    records = engine::OpenPack(
+        model,
+        {.store = store.get(),
+         .path = path,
+         .existing =
+             config.force ? engine::ExistingPack::kReplace : engine::ExistingPack::kUse,
+         .progress = [&](engine::LoadStage stage, double fraction) {
+           written = true;
+           show(stage, fraction);
+         }});
+  }
+  RETURN_IF_ERROR(records.status());
+  const int64_t layers = static_cast<int64_t>(records->layers.size());
+  if (config.output == OutputFormat::kJson) {
+    console->PrintJson({{"model", config.model},
+                        {"out", path},
+                        {"written", written},
+                        {"layers", layers},
+                        {"experts", model.moe.experts},
+                        {"record_bytes", records->largest_bytes()},
+                        {"expert_bytes", records->total_bytes()}});
+  } else {
+    console->Print(absl::StrFormat(
+        "%s %s: %d layers of %d experts, %s; a record is %s\n", path,
+        written ? "written" : "is there already", layers, model.moe.experts,
+        FormatBytes(static_cast<double>(records->total_bytes())),
+        FormatBytes(static_cast<double>(records->largest_bytes()))));
+  }
+  return console->out_status();
+}
+
+}  // namespace tidepool::service
