@@ -21,10 +21,9 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
   CHECK(sizes.experts > 0 && sizes.record_bytes > 0 && sizes.top_k > 0 && sizes.staging > 0);
   const int64_t least_slots = std::min<int64_t>(sizes.top_k, sizes.experts);
   const int64_t least = (sizes.staging + least_slots) * sizes.record_bytes;
-  const std::string why =
-      absl::StrCat("experts need at least ", Mib(least), ": ", sizes.staging,
-                   " staging records and the ", least_slots, " experts of a token's layer, ",
-                   Mib(sizes.record_bytes), " each");
+  const std::string why = absl::StrCat(
+      "experts need at least ", Mib(least), ": ", sizes.staging, " staging records and the ",
+      least_slots, " experts of a token's layer, ", Mib(sizes.record_bytes), " each");
   int64_t budget = 0;
   if (memory.kind == ExpertMemoryKind::kAuto) {
     if (limits.available_bytes <= 0) return 0;
@@ -46,8 +45,8 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
                  : static_cast<int64_t>(memory.share * static_cast<double>(sizes.experts) *
                                         static_cast<double>(sizes.record_bytes));
     if (budget < least) {
-      return absl::InvalidArgumentError(absl::StrCat("--expert-memory is ", Mib(budget), ", and ",
-                                                     why));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--expert-memory is ", Mib(budget), ", and ", why));
     }
   }
   return std::min(sizes.experts, budget / sizes.record_bytes - sizes.staging);

@@ -87,16 +87,15 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                              .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads}));
-  ASSIGN_OR_RETURN(std::unique_ptr<moe::TieredExperts> tiered,
-                   MakeTieredExperts(bundle->config, bundle->weights.get(), options.experts,
-                                     options.progress));
-  bundle->tiered = tiered.get();
   ASSIGN_OR_RETURN(
-      bundle->model,
-      TransformerModel::Create(bundle->config, bundle->weights.get(), bundle->backend.get(),
-                               {.kv_dtype = bundle->kv_dtype,
-                                .progress = InStage(options.progress, LoadStage::kLoading),
-                                .experts = std::move(tiered)}));
+      std::unique_ptr<moe::TieredExperts> tiered,
+      MakeTieredExperts(bundle->config, bundle->weights.get(), options.experts, options.progress));
+  bundle->tiered = tiered.get();
+  ASSIGN_OR_RETURN(bundle->model, TransformerModel::Create(
+                                      bundle->config, bundle->weights.get(), bundle->backend.get(),
+                                      {.kv_dtype = bundle->kv_dtype,
+                                       .progress = InStage(options.progress, LoadStage::kLoading),
+                                       .experts = std::move(tiered)}));
   if (bundle->tiered != nullptr) {
     bundle->tiered->LoadResidents(InStage(options.progress, LoadStage::kReadingExperts));
   }

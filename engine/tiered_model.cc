@@ -110,9 +110,8 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
   ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
   if (slots == 0) return nullptr;
   const std::string path = PackPath(store->file(), options.cache_dir);
-  ASSIGN_OR_RETURN(
-      moe::ExpertRecords records,
-      UsePack(config, contents, {.store = store, .path = path, .progress = progress}));
+  ASSIGN_OR_RETURN(moe::ExpertRecords records,
+                   UsePack(config, contents, {.store = store, .path = path, .progress = progress}));
   ASSIGN_OR_RETURN(std::unique_ptr<moe::RecordReader> reader,
                    moe::OpenRecordReader(path, {.kind = options.reader}));
   return moe::TieredExperts::Create(std::move(records), std::move(reader),

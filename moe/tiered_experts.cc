@@ -17,11 +17,10 @@ absl::StatusOr<std::unique_ptr<TieredExperts>> TieredExperts::Create(
                            .top_k = options.top_k,
                            .slots = options.slots};
   ASSIGN_OR_RETURN(std::unique_ptr<Placement> placement, Placement::Create(shape, options.policy));
-  ASSIGN_OR_RETURN(
-      ExpertPool pool,
-      ExpertPool::Create(records.largest_bytes(),
-                         static_cast<int32_t>(options.slots + options.staging),
-                         static_cast<int32_t>(shape.all_experts() + options.staging)));
+  ASSIGN_OR_RETURN(ExpertPool pool,
+                   ExpertPool::Create(records.largest_bytes(),
+                                      static_cast<int32_t>(options.slots + options.staging),
+                                      static_cast<int32_t>(shape.all_experts() + options.staging)));
   auto experts = std::unique_ptr<TieredExperts>(
       new TieredExperts(std::move(records), std::move(reader), std::move(options), std::move(pool),
                         std::move(placement)));
@@ -42,6 +41,9 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       entries_(placement_->shape().all_experts()),
       reader_(std::move(reader)) {
   stats_.reader = reader_->Description();
+  for (const ExpertRef ref : placement_->residents()) {
+    entries_[placement_->residency().IndexOf(ref)].resident = true;
+  }
 }
 
 const ExpertRecord& TieredExperts::RecordOf(int64_t index) const {
@@ -68,7 +70,6 @@ void TieredExperts::LoadResidents(const std::function<void(double fraction)>& pr
   while (begun < total || in_work > 0) {
     while (begun < total && in_work < kInWork) {
       const int64_t index = placement_->residency().IndexOf(residents[begun++]);
-      entries_[index].resident = true;
       BeginRead(index, TakeBuffer(), ReadPriority::kDemand);
       ++in_work;
     }
@@ -235,6 +236,7 @@ void TieredExperts::Arrived(const Arrival& arrival) {
     entry.weights = RecordOf(index).layout.At(pool_.data(entry.buffer));
     if (entry.wanted) ready_.push_back(index);
   } else {
+    entry.state = State::kAbsent;
     ++stats_.failed_reads;
     if (entry.wanted && error_.ok()) error_ = Named(index, arrival.status);
     if (entry.resident) placement_->Forget(placement_->residency().At(index));

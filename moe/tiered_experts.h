@@ -52,8 +52,9 @@ class TieredExperts final : public ExpertSource {
                                                                std::unique_ptr<RecordReader> reader,
                                                                TieredOptions options);
 
-  // Reads what the policy wants resident from the start. An expert that cannot be read is left out:
-  // who needs it will be told.
+  // Reads what the policy wants resident from the start; what of it is not there yet is read when
+  // it is first needed. An expert that cannot be read is left out: who needs it will be told.
+  // Requires: before the first Request.
   void LoadResidents(const std::function<void(double fraction)>& progress);
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
@@ -66,10 +67,10 @@ class TieredExperts final : public ExpertSource {
 
  private:
   enum class State : uint8_t {
-    kAbsent,    // no buffer
-    kWaiting,   // wanted, no read asked for yet
-    kReading,   // a read is on its way into its buffer
-    kReady,     // the buffer has the record
+    kAbsent,   // no buffer
+    kWaiting,  // wanted, no read asked for yet
+    kReading,  // a read is on its way into its buffer
+    kReady,    // the buffer has the record
   };
   struct Entry {
     int32_t buffer = -1;
@@ -114,11 +115,11 @@ class TieredExperts final : public ExpertSource {
 
   // The request at hand, as indices of entries.
   int layer_ = 0;
-  int64_t left_ = 0;               // not yet given out
+  int64_t left_ = 0;  // not yet given out
   std::vector<int64_t> requested_;
-  std::vector<int64_t> ready_;     // to be given out
-  std::vector<int64_t> lent_;      // given out last
-  std::vector<int64_t> waiting_;   // for buffers, the next one last
+  std::vector<int64_t> ready_;    // to be given out
+  std::vector<int64_t> lent_;     // given out last
+  std::vector<int64_t> waiting_;  // for buffers, the next one last
   absl::Status error_;
 
   std::vector<int64_t> speculative_;  // expected ones that have buffers, the oldest first

@@ -90,8 +90,8 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
   }
   if (preamble.file_bytes != static_cast<uint64_t>(contents.file_bytes()) ||
       file_bytes != contents.file_bytes()) {
-    return absl::DataLossError(absl::StrCat("it is ", file_bytes, " bytes long, expected ",
-                                            contents.file_bytes()));
+    return absl::DataLossError(
+        absl::StrCat("it is ", file_bytes, " bytes long, expected ", contents.file_bytes()));
   }
   moe::ExpertRecords records;
   const std::byte* next = header.data() + sizeof(PackPreamble);
@@ -102,8 +102,8 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
       const auto entry = Load<PackEntry>(next);
       next += sizeof(PackEntry);
       if (entry.bytes != static_cast<uint64_t>(layout.bytes())) {
-        return absl::DataLossError(absl::StrCat("a record is ", entry.bytes, " bytes long, expected ",
-                                                layout.bytes()));
+        return absl::DataLossError(
+            absl::StrCat("a record is ", entry.bytes, " bytes long, expected ", layout.bytes()));
       }
       row.push_back({layout, offset, entry.hash});
       offset += layout.bytes();

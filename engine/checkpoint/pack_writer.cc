@@ -135,9 +135,8 @@ class RecordStream {
   // Takes the buffer that Next gave last.
   absl::Status Write(const std::byte* buffer, int64_t bytes, int64_t offset) {
     RETURN_IF_ERROR(Wait());
-    writing_ = std::thread([this, buffer, bytes, offset] {
-      written_ = file_->Write(buffer, bytes, offset);
-    });
+    writing_ = std::thread(
+        [this, buffer, bytes, offset] { written_ = file_->Write(buffer, bytes, offset); });
     return absl::OkStatus();
   }
 

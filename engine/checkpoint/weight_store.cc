@@ -263,10 +263,10 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
                     std::min((first + count) * kPanelRows, rows) * tensor.row_bytes());
   }
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
-  return file_.Error(
-      tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
-                                " holds a NaN or an infinity, expected finite ",
-                                TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
+  return file_.Error(tensor.name,
+                     absl::StrCat("row ", first_row + packer.bad_row(),
+                                  " holds a NaN or an infinity, expected finite ",
+                                  TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
 }
 
 absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view name, int64_t size) {

@@ -7,7 +7,8 @@
 //
 // F32, F16, BF16 and every quantised type but NVFP4 keep their type (kernels/tensor.h lists them);
 // the others are dequantised, exactly, to F32. The re-laid copy replaces the mapped one: a
-// tensor's file pages are dropped as it is packed, and never are more than 16 MiB of it there twice.
+// tensor's file pages are dropped as it is packed, and never are more than 16 MiB of it there
+// twice.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -92,7 +93,7 @@ class WeightStore {
   // Where a matrix lies in the file.
   struct Place {
     const GgufTensor* tensor = nullptr;
-    int64_t first_row = 0;      // counted over all slabs
+    int64_t first_row = 0;        // counted over all slabs
     kernels::PackedMatrix shape;  // without data
   };
   absl::StatusOr<Place> Locate(const MatrixRef& ref);

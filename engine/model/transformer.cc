@@ -25,9 +25,8 @@ absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
     TransformerOptions options) {
   ASSIGN_OR_RETURN(TransformerWeights weights,
                    LoadTransformerWeights(config, store, options.progress,
-                                          options.experts == nullptr
-                                              ? ExpertLoading::kPacked
-                                              : ExpertLoading::kShapesOnly));
+                                          options.experts == nullptr ? ExpertLoading::kPacked
+                                                                     : ExpertLoading::kShapesOnly));
   return std::unique_ptr<TransformerModel>(
       new TransformerModel(config, backend, std::move(options), std::move(weights)));
 }

@@ -49,9 +49,10 @@ struct TransformerOptions {
 class TransformerModel final : public Model {
  public:
   // Packs the weights. `store` and `backend` outlive the model. Errors are LoadTransformerWeights'.
-  static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(
-      const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
-      TransformerOptions options);
+  static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(const ModelConfig& config,
+                                                                  WeightStore* store,
+                                                                  kernels::KernelBackend* backend,
+                                                                  TransformerOptions options);
 
   int vocab_size() const override { return config_.vocab_size; }
   int hidden_size() const override { return config_.hidden_size; }
@@ -77,7 +78,7 @@ class TransformerModel final : public Model {
     kernels::MatrixView x;    // [rows, hidden], the residual stream
     kernels::MatrixView cos;  // [rows, rope.dims / 2]
     kernels::MatrixView sin;
-    kernels::KvSpan* spans;  // [batch.spans.size()], those of the layer in work
+    kernels::KvSpan* spans;               // [batch.spans.size()], those of the layer in work
     absl::Span<const moe::Phase> phases;  // [rows]
     absl::Span<const int64_t> requests;   // [rows]
   };

@@ -19,10 +19,9 @@ using kernels::PackedMatrix;
 
 namespace {
 
-
 // What is to be done with one matrix of an expert, which becomes `part` of its FfnWeights.
-using ExpertMatrix =
-    absl::FunctionRef<absl::StatusOr<PackedMatrix>(const MatrixRef& ref, PackedMatrix FfnWeights::*part)>;
+using ExpertMatrix = absl::FunctionRef<absl::StatusOr<PackedMatrix>(
+    const MatrixRef& ref, PackedMatrix FfnWeights::*part)>;
 
 // Reads the tensors of one layer, "blk.N.*".
 class LayerLoader {
@@ -68,9 +67,10 @@ class LayerLoader {
       ref.first_row = width;
       ASSIGN_OR_RETURN(weights.up, matrix(ref, &FfnWeights::up));
     } else {
-      for (const auto& [part, name] : {std::pair(&FfnWeights::gate, "ffn_gate"),
-                                       std::pair(&FfnWeights::up, "ffn_up")}) {
-        ASSIGN_OR_RETURN(weights.*part, LoadExpertMatrix({name, expert, width, hidden}, part, matrix));
+      for (const auto& [part, name] :
+           {std::pair(&FfnWeights::gate, "ffn_gate"), std::pair(&FfnWeights::up, "ffn_up")}) {
+        ASSIGN_OR_RETURN(weights.*part,
+                         LoadExpertMatrix({name, expert, width, hidden}, part, matrix));
       }
     }
     ASSIGN_OR_RETURN(weights.down, LoadExpertMatrix({"ffn_down", expert, hidden, width},
@@ -167,7 +167,8 @@ class LayerLoader {
   }
 
   // A slab of "PART_exps.weight", or "PART.E.weight" as the first MoE files have it.
-  absl::StatusOr<PackedMatrix> LoadExpertMatrix(const ExpertPart& of, PackedMatrix FfnWeights::*part,
+  absl::StatusOr<PackedMatrix> LoadExpertMatrix(const ExpertPart& of,
+                                                PackedMatrix FfnWeights::*part,
                                                 ExpertMatrix matrix) {
     const std::string single = Name(absl::StrCat(of.name, ".", of.expert, ".weight"));
     if (store_->Has(single)) {
@@ -235,7 +236,8 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& con
   }
   if (progress) progress(1 / parts);
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    ASSIGN_OR_RETURN(LayerWeights layer, LayerLoader(config, static_cast<int>(i), store).Load(experts));
+    ASSIGN_OR_RETURN(LayerWeights layer,
+                     LayerLoader(config, static_cast<int>(i), store).Load(experts));
     weights.layers.push_back(std::move(layer));
     if (progress) progress((static_cast<double>(i) + 2) / parts);
   }

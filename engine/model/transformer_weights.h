@@ -59,10 +59,10 @@ enum class ExpertLoading : uint8_t {
 // Told of each finished part of a load: from above 0 to 1.
 using LoadProgress = std::function<void(double fraction)>;
 
-// Packs every tensor that `config` calls for, experts as asked. Accepted spellings: attn_qkv.weight for the three of
-// q, k and v; ffn_gate_up_exps.weight (gate rows first); one tensor for each expert
-// (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor: one that is missing or has another shape,
-// type or NaNs, and one that the graph would ignore.
+// Packs every tensor that `config` calls for, experts as asked. Accepted spellings: attn_qkv.weight
+// for the three of q, k and v; ffn_gate_up_exps.weight (gate rows first); one tensor for each
+// expert (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor: one that is missing or has another
+// shape, type or NaNs, and one that the graph would ignore.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,
                                                           const LoadProgress& progress,

@@ -61,32 +61,20 @@ constexpr CommandSpec kCommands[] = {
      "rest behind the last whole chunk is left out.",
      "tidepool perplexity --model model.gguf --file text.txt"},
     {Command::kPack, "pack", "write a model's experts as they are read on demand",
-     "A model whose experts do not all lie in memory reads them from its pack file: the experts as\n"
+     "A model whose experts do not all lie in memory reads them from its pack file: the experts "
+     "as\n"
      "kernels want them, one aligned and checksummed record each. It lies beside the model, as\n"
-     "MODEL.tidepack, or in --cache-dir. Commands that need one write it at their first start; this\n"
+     "MODEL.tidepack, or in --cache-dir. Commands that need one write it at their first start; "
+     "this\n"
      "one does so beforehand. A pack of another checkpoint or version is replaced.",
      "tidepool pack --model model.gguf"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen",
-    "auth-token-file",
-    "http",
-    "kv-disk",
-    "max-experts-per-layer",
-    "orphan-ttl",
-    "probe-listen",
-    "rank",
-    "ranks",
-    "rendezvous",
-    "request-ttl",
-    "stall-timeout",
-    "store-unsafe",
-    "tls-cert",
-    "tls-client-ca",
-    "tls-key",
-    "trace-experts",
-    "workers",
+    "admin-listen", "auth-token-file", "http",         "kv-disk",  "max-experts-per-layer",
+    "orphan-ttl",   "probe-listen",    "rank",         "ranks",    "rendezvous",
+    "request-ttl",  "stall-timeout",   "store-unsafe", "tls-cert", "tls-client-ca",
+    "tls-key",      "trace-experts",   "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
     "replay",

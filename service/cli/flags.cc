@@ -293,7 +293,8 @@ constexpr FlagSpec kFlags[] = {
      kReading, kValue, SetString<&Config::model>},
     {"threads", 't', kModel, "N", "the CPUs that this process may use",
      "threads that compute; results do not depend on it",
-     kRunning | Bit(Command::kQuantize) | Bit(Command::kPack), kValue, SetInteger<&Config::threads, 1, 1024>},
+     kRunning | Bit(Command::kQuantize) | Bit(Command::kPack), kValue,
+     SetInteger<&Config::threads, 1, 1024>},
     {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
      "most tokens of one sequence, prompt and output together", kEngine, kValue,
      SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
@@ -312,7 +313,8 @@ constexpr FlagSpec kFlags[] = {
      SetDevice},
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",
-     "memory for routed experts: a size, a percentage of all experts, or auto: all if they fit into "
+     "memory for routed experts: a size, a percentage of all experts, or auto: all if they fit "
+     "into "
      "what is free, else as many as do; models without experts need none",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",

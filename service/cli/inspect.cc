@@ -264,7 +264,8 @@ absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
       const std::unique_ptr<engine::WeightStore> store,
       engine::WeightStore::Create(std::move(file),
                                   {.threads = 1, .contents = engine::WeightContents::kShapesOnly}));
-  return engine::LoadTransformerWeights(config, store.get(), {}, engine::ExpertLoading::kPacked).status();
+  return engine::LoadTransformerWeights(config, store.get(), {}, engine::ExpertLoading::kPacked)
+      .status();
 }
 
 }  // namespace

@@ -57,8 +57,8 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
     console_->Note(absl::StrCat("tidepool: packing the experts of ", model_, ", once\n"));
     return;
   }
-  std::string line = absl::StrFormat("%s %s: %d %%", Verb(stage), model_,
-                                     static_cast<int>(fraction * 100));
+  std::string line =
+      absl::StrFormat("%s %s: %d %%", Verb(stage), model_, static_cast<int>(fraction * 100));
   if (line == shown_) return;
   shown_ = std::move(line);
   console_->Note(absl::StrCat("\r\033[K", shown_));

@@ -34,16 +34,14 @@ absl::Status RunPack(const Config& config, Console* console) {
   {
     LoadProgressLine line(config, console);
     const engine::StageProgress show = line.callback();
-    records = engine::OpenPack(
-        model,
-        {.store = store.get(),
-         .path = path,
-         .existing =
-             config.force ? engine::ExistingPack::kReplace : engine::ExistingPack::kUse,
-         .progress = [&](engine::LoadStage stage, double fraction) {
-           written = true;
-           show(stage, fraction);
-         }});
+    records = engine::OpenPack(model, {.store = store.get(),
+                                       .path = path,
+                                       .existing = config.force ? engine::ExistingPack::kReplace
+                                                                : engine::ExistingPack::kUse,
+                                       .progress = [&](engine::LoadStage stage, double fraction) {
+                                         written = true;
+                                         show(stage, fraction);
+                                       }});
   }
   RETURN_IF_ERROR(records.status());
   const int64_t layers = static_cast<int64_t>(records->layers.size());
@@ -56,11 +54,11 @@ absl::Status RunPack(const Config& config, Console* console) {
                         {"record_bytes", records->largest_bytes()},
                         {"expert_bytes", records->total_bytes()}});
   } else {
-    console->Print(absl::StrFormat(
-        "%s %s: %d layers of %d experts, %s; a record is %s\n", path,
-        written ? "written" : "is there already", layers, model.moe.experts,
-        FormatBytes(static_cast<double>(records->total_bytes())),
-        FormatBytes(static_cast<double>(records->largest_bytes()))));
+    console->Print(absl::StrFormat("%s %s: %d layers of %d experts, %s; a record is %s\n", path,
+                                   written ? "written" : "is there already", layers,
+                                   model.moe.experts,
+                                   FormatBytes(static_cast<double>(records->total_bytes())),
+                                   FormatBytes(static_cast<double>(records->largest_bytes()))));
   }
   return console->out_status();
 }

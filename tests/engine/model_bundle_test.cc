@@ -86,7 +86,8 @@ TEST(ModelBundleTest, DigestsTellFilesApart) {
 
 TEST(ModelBundleTest, ProgressEndsAtOne) {
   std::vector<double> fractions;
-  MustLoad(kModel, {.progress = [&](LoadStage, double fraction) { fractions.push_back(fraction); }});
+  MustLoad(kModel,
+           {.progress = [&](LoadStage, double fraction) { fractions.push_back(fraction); }});
   ASSERT_FALSE(fractions.empty());
   EXPECT_DOUBLE_EQ(fractions.back(), 1);
 }

@@ -63,7 +63,8 @@ void ReadModel(GgufFile file) {
   auto store = WeightStore::Create(std::move(file), {.threads = 1});
   CheckMessage(store.status());
   if (!config.ok() || !store.ok()) return;
-  CheckMessage(LoadTransformerWeights(*config, store->get(), nullptr, ExpertLoading::kPacked).status());
+  CheckMessage(
+      LoadTransformerWeights(*config, store->get(), nullptr, ExpertLoading::kPacked).status());
 }
 
 }  // namespace

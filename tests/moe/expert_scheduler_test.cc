@@ -120,7 +120,9 @@ struct Tokens {
   }
 
   int64_t count() const { return static_cast<int64_t>(x.size()) / kHidden; }
-  Routing InLayer(int layer) const { return {layer, kTopK, ids.data(), weights.data()}; }
+  Routing InLayer(int layer) const {
+    return {.moe_layer = layer, .top_k = kTopK, .ids = ids.data(), .weights = weights.data()};
+  }
 
   std::vector<float> x;
   std::vector<int32_t> ids;
@@ -326,7 +328,7 @@ TEST(ExpertSchedulerDeathTest, AnExpertThatNobodyAskedForEndsTheProcess) {
   class Wrong final : public ExpertSource {
    public:
     explicit Wrong(const Experts* experts) : experts_(*experts) {}
-    void Request(int, absl::Span<const int32_t>) override {}
+    void Request(const LayerRouting&, absl::Span<const int32_t>) override {}
     absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
       return std::vector<ReadyExpert>{{11, Found::kResident, &experts_.layers()[0][11]}};
     }

@@ -1,0 +1,233 @@
+// Models whose experts lie in a pack file against the same with everything in memory.
+#include "engine/tiered_model.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/logits.h"
+#include "engine/model_bundle.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "tools/synthetic/checkpoint.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<int32_t> Tokens(int count) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back((i * 37 + 11) % 290);
+  return tokens;
+}
+
+class TieredModelTest : public testing::Test {
+ protected:
+  TieredModelTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+    CHECK_OK(tools::WriteSynthetic(*tools::FindShape("tiny-moe"), model_,
+                                   {.type = GgmlType::kQ4_K, .seed = 9})
+                 .status());
+  }
+  ~TieredModelTest() override { std::filesystem::remove_all(folder_); }
+
+  static std::unique_ptr<ModelBundle> MustLoad(const std::string& path, ExpertOptions experts,
+                                               int threads = 2) {
+    auto bundle = LoadModel(path, {.threads = threads, .experts = std::move(experts)});
+    CHECK_OK(bundle.status());
+    return *std::move(bundle);
+  }
+
+  // All logits of the tokens, in passes of `chunk` rows.
+  static absl::StatusOr<std::vector<float>> Logits(ModelBundle* bundle, int chunk,
+                                                   int tokens = 24) {
+    std::vector<float> all;
+    const absl::Status status = ComputeLogits(bundle->model.get(), Tokens(tokens),
+                                              {.chunk_rows = chunk, .rows = LogitRows::kAll},
+                                              [&](int64_t, absl::Span<const float> logits) {
+                                                all.insert(all.end(), logits.begin(), logits.end());
+                                                return absl::OkStatus();
+                                              });
+    if (!status.ok()) return status;
+    return all;
+  }
+
+  static ExpertOptions Share(double share) {
+    return {.memory = {.kind = ExpertMemoryKind::kShare, .share = share}};
+  }
+
+  const std::string folder_ = testing::TempDir() + "/tiered_model_test";
+  const std::string model_ = folder_ + "/model.gguf";
+  const std::string pack_ = model_ + ".tidepack";
+};
+
+TEST_F(TieredModelTest, SameBitsForAnyBudgetPolicyReaderAndChunk) {
+  const auto resident = MustLoad(model_, {});
+  EXPECT_EQ(resident->tiered, nullptr);
+  EXPECT_FALSE(std::filesystem::exists(pack_));
+  const auto expected = Logits(resident.get(), 24);
+  ASSERT_TRUE(expected.ok());
+  // 3 layers of 16 experts: the floor is 12 records.
+  for (const double share : {12.1 / 48, 0.4, 0.7, 1.0}) {
+    for (const moe::PolicyKind policy :
+         {moe::PolicyKind::kLru, moe::PolicyKind::kTide, moe::PolicyKind::kStatic}) {
+      for (const moe::ReaderKind reader : {moe::ReaderKind::kAuto, moe::ReaderKind::kThreads}) {
+        for (const moe::Prefetch prefetch : {moe::Prefetch::kOn, moe::Prefetch::kOff}) {
+          ExpertOptions options = Share(share);
+          options.policy.kind = policy;
+          options.reader = reader;
+          options.prefetch = prefetch;
+          const auto bundle = MustLoad(model_, options, reader == moe::ReaderKind::kAuto ? 2 : 1);
+          ASSERT_NE(bundle->tiered, nullptr);
+          EXPECT_LT(bundle->weight_bytes, resident->weight_bytes / 2);
+          for (const int chunk : {24, 5, 1}) {
+            const auto logits = Logits(bundle.get(), chunk);
+            ASSERT_TRUE(logits.ok()) << logits.status();
+            ASSERT_EQ(*logits, *expected)
+                << share << " " << moe::PolicyName(policy) << " " << chunk;
+          }
+          EXPECT_EQ(bundle->tiered->Stats().failed_reads, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TieredModelTest, ThePackIsMadeOnceAndAgainForAnotherCheckpoint) {
+  MustLoad(model_, Share(0.5));
+  struct stat first;
+  ASSERT_EQ(stat(pack_.c_str(), &first), 0);
+  MustLoad(model_, Share(0.3));
+  struct stat second;
+  ASSERT_EQ(stat(pack_.c_str(), &second), 0);
+  EXPECT_EQ(first.st_ino, second.st_ino);
+
+  CHECK_OK(tools::WriteSynthetic(
+               *tools::FindShape("tiny-moe"), model_,
+               {.type = GgmlType::kQ4_K, .seed = 10, .existing = ExistingFile::kReplace})
+               .status());
+  const auto expected = Logits(MustLoad(model_, {}).get(), 24);
+  const auto logits = Logits(MustLoad(model_, Share(0.5)).get(), 24);
+  ASSERT_TRUE(logits.ok());
+  EXPECT_EQ(*logits, *expected);
+  struct stat third;
+  ASSERT_EQ(stat(pack_.c_str(), &third), 0);
+  EXPECT_NE(third.st_ino, second.st_ino);
+}
+
+TEST_F(TieredModelTest, ThePackLiesInTheCacheFolderIfThereIsOne) {
+  const std::string cache = folder_ + "/cache";
+  std::filesystem::create_directory(cache);
+  ExpertOptions options = Share(0.5);
+  options.cache_dir = cache;
+  const auto bundle = MustLoad(model_, options);
+  EXPECT_FALSE(std::filesystem::exists(pack_));
+  EXPECT_TRUE(std::filesystem::exists(absl::StrCat(cache, "/", bundle->digest, ".tidepack")));
+}
+
+// Flips a bit in the middle of the records of one expert after the other.
+TEST_F(TieredModelTest, ADamagedRecordIsNamedAndNeverComputedOn) {
+  const auto expected = Logits(MustLoad(model_, Share(0.5)).get(), 24);
+  ASSERT_TRUE(expected.ok());
+  const int64_t size = static_cast<int64_t>(std::filesystem::file_size(pack_));
+  const int64_t record = (size - 4096) / 48;
+  {
+    std::fstream file(pack_, std::ios::in | std::ios::out | std::ios::binary);
+    for (int expert = 0; expert < 16; ++expert) {
+      const int64_t at = 4096 + (16 + expert) * record + record / 2;  // of the second layer
+      file.seekg(at);
+      const char byte = static_cast<char>(file.get());
+      file.seekp(at);
+      file.put(static_cast<char>(byte ^ 16));
+    }
+  }
+  const auto bundle = MustLoad(model_, Share(0.5));
+  const absl::Status status = Logits(bundle.get(), 24).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(pack_, ": layer 1, expert ")));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tidepool pack --force"));
+
+  // As the message says.
+  const std::unique_ptr<WeightStore> store =
+      *WeightStore::Create(*GgufFile::Open(model_), {.threads = 1});
+  ASSERT_TRUE(OpenPack(bundle->config,
+                       {.store = store.get(), .path = pack_, .existing = ExistingPack::kReplace})
+                  .ok());
+  const auto logits = Logits(MustLoad(model_, Share(0.5)).get(), 24);
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  EXPECT_EQ(*logits, *expected);
+}
+
+// Cut short under a model that runs.
+TEST_F(TieredModelTest, APackThatIsCutShortFailsWhatNeedsIt) {
+  const auto bundle = MustLoad(model_, Share(12.1 / 48));
+  ASSERT_TRUE(Logits(bundle.get(), 1).ok());
+  std::filesystem::resize_file(pack_, 4096);
+  const absl::Status status = Logits(bundle.get(), 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("behind the end of the file"));
+}
+
+TEST_F(TieredModelTest, MemoryBelowTheFloorNamesTheFloor) {
+  const absl::Status status =
+      LoadModel(model_, {.threads = 1,
+                         .experts = {.memory = {.kind = ExpertMemoryKind::kBytes, .bytes = 4096}}})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("8 staging records and the 4 experts"));
+  EXPECT_FALSE(std::filesystem::exists(pack_));
+}
+
+constexpr int64_t kMib = 1 << 20;
+constexpr ExpertSizes kSizes = {.experts = 100,
+                                .record_bytes = 2 * kMib,
+                                .total_bytes = 200 * kMib,
+                                .dense_bytes = 30 * kMib,
+                                .top_k = 4,
+                                .staging = 8};
+
+TEST(PlanExpertSlotsTest, AutoTakesAllOrWhatIsFree) {
+  const auto slots = [](int64_t available, int64_t reserve) {
+    return PlanExpertSlots({}, {available * kMib, reserve * kMib, 50 * kMib}, kSizes);
+  };
+  EXPECT_EQ(*PlanExpertSlots({}, {}, kSizes), 0);  // cannot be told
+  EXPECT_EQ(*slots(290, 10), 0);                   // 200 + 30 + 50 + 10: just fits
+  EXPECT_EQ(*slots(289, 10), 199 / 2 - 8);
+  EXPECT_EQ(*slots(114, 10), 4);
+  EXPECT_EQ(slots(113, 10).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(slots(113, 10).status().message()), HasSubstr("at least 24.0 MiB"));
+}
+
+TEST(PlanExpertSlotsTest, TheReserveIsSmallerWhereThereIsLittle) {
+  // A quarter of 400 MiB, leaving 300 - 50 - 30.
+  EXPECT_EQ(*PlanExpertSlots({}, {400 * kMib, -1, 50 * kMib}, kSizes), 0);
+  EXPECT_EQ(*PlanExpertSlots({}, {320 * kMib, -1, 50 * kMib}, kSizes), (240 - 80) / 2 - 8);
+}
+
+TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
+  const auto bytes = [](int64_t mib) {
+    return PlanExpertSlots({.kind = ExpertMemoryKind::kBytes, .bytes = mib * kMib}, {}, kSizes);
+  };
+  EXPECT_EQ(*bytes(24), 4);
+  EXPECT_EQ(*bytes(25), 4);
+  EXPECT_EQ(bytes(23).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*bytes(1000), 100);
+  const auto share = [](double part) {
+    return PlanExpertSlots({.kind = ExpertMemoryKind::kShare, .share = part}, {}, kSizes);
+  };
+  EXPECT_EQ(*share(0.5), 50 - 8);
+  EXPECT_EQ(*share(1), 100 - 8);
+  EXPECT_FALSE(share(0.11).ok());
+}
+
+}  // namespace
+}  // namespace tidepool::engine

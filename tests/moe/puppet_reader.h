@@ -1,0 +1,104 @@
+// PuppetReader: a RecordReader over bytes in memory whose reads end in random order and as a test
+// says.
+#ifndef TIDEPOOL_TESTS_MOE_PUPPET_READER_H_
+#define TIDEPOOL_TESTS_MOE_PUPPET_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/base/mutex.h"
+#include "moe/record_reader.h"
+
+namespace tidepool::moe {
+
+// Thread-safe. A thread of its own ends the reads.
+class PuppetReader final : public RecordReader {
+ public:
+  // What becomes of a read; may change the bytes.
+  using Fate = std::function<absl::Status(const RecordRead& read)>;
+
+  // `file` outlives the reader.
+  PuppetReader(const std::vector<std::byte>* file, int seed) : file_(*file), random_(seed) {}
+  ~PuppetReader() override {
+    {
+      base::MutexLock lock(&mutex_);
+      stop_ = true;
+      changed_.NotifyAll();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void set_fate(Fate fate) {
+    base::MutexLock lock(&mutex_);
+    fate_ = std::move(fate);
+  }
+
+  void Start(Done done) override {
+    done_ = std::move(done);
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  void Read(const RecordRead& read, ReadPriority priority) override {
+    base::MutexLock lock(&mutex_);
+    ++reads_;
+    (priority == ReadPriority::kDemand ? demand_ : speculative_).push_back(read);
+    changed_.NotifyAll();
+  }
+
+  std::vector<RecordRead> Withdraw() override {
+    base::MutexLock lock(&mutex_);
+    return std::exchange(speculative_, {});
+  }
+
+  std::string Description() const override { return "puppet"; }
+
+  int64_t reads() const {
+    base::MutexLock lock(&mutex_);
+    return reads_;
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      RecordRead read;
+      Fate fate;
+      {
+        base::MutexLock lock(&mutex_);
+        while (!stop_ && demand_.empty() && speculative_.empty()) changed_.Wait(&mutex_);
+        if (stop_) return;
+        const bool speculate = demand_.empty() || (!speculative_.empty() && random_() % 2 == 0);
+        std::vector<RecordRead>& reads = speculate ? speculative_ : demand_;
+        std::swap(reads[random_() % reads.size()], reads.back());
+        read = reads.back();
+        reads.pop_back();
+        fate = fate_;
+      }
+      std::memcpy(read.into, file_.data() + read.offset, static_cast<size_t>(read.bytes));
+      done_(read, fate ? fate(read) : absl::OkStatus());
+    }
+  }
+
+  const std::vector<std::byte>& file_;
+  Done done_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::mt19937 random_ TIDEPOOL_GUARDED_BY(mutex_);
+  Fate fate_ TIDEPOOL_GUARDED_BY(mutex_);
+  int64_t reads_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  std::vector<RecordRead> demand_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::vector<RecordRead> speculative_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_TESTS_MOE_PUPPET_READER_H_

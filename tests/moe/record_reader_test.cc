@@ -1,0 +1,166 @@
+#include "moe/record_reader.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "kernels/base/mutex.h"
+#include "moe/expert_record.h"
+#include "moe/mapped_memory.h"
+
+namespace tidepool::moe {
+namespace {
+
+constexpr int64_t kRecord = 5 * kRecordAlignment;
+constexpr int64_t kBig = int64_t{3} << 20;
+
+// What a reader's reads came to. Thread-safe.
+class Results {
+ public:
+  explicit Results(int64_t count) : status_(count) {}
+
+  void Put(const RecordRead& read, const absl::Status& status) {
+    base::MutexLock lock(&mutex_);
+    status_[read.ticket] = status;
+    ++done_;
+    changed_.NotifyAll();
+  }
+  const std::vector<absl::Status>& Await() {
+    base::MutexLock lock(&mutex_);
+    while (done_ < static_cast<int64_t>(status_.size())) changed_.Wait(&mutex_);
+    return status_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  int64_t done_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  std::vector<absl::Status> status_;
+};
+
+class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
+ protected:
+  RecordReaderTest() {
+    std::mt19937 random(1);
+    bytes_.resize(40 * kRecord + kBig + kRecordAlignment / 2);
+    for (char& byte : bytes_) byte = static_cast<char>(random());
+    std::ofstream(path_, std::ios::binary).write(bytes_.data(), bytes_.size());
+  }
+  ~RecordReaderTest() override { std::remove(path_.c_str()); }
+
+  // Null where the machine has no such reader.
+  std::unique_ptr<RecordReader> Open(int depth) {
+    auto reader = OpenRecordReader(path_, {.kind = GetParam(), .depth = depth});
+    if (reader.status().code() == absl::StatusCode::kFailedPrecondition) return nullptr;
+    CHECK_OK(reader.status());
+    return *std::move(reader);
+  }
+
+  const std::string path_ =
+      testing::TempDir() + "/records" + std::to_string(static_cast<int>(GetParam()));
+  std::string bytes_;
+};
+
+TEST_P(RecordReaderTest, ReadsWhatIsThere) {
+  for (const int depth : {1, 4, 16}) {
+    auto memory = MappedMemory::Create(40 * kRecord + kBig);
+    ASSERT_TRUE(memory.ok());
+    Results results(41);
+    const auto reader = Open(depth);
+    if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
+    reader->Start(
+        [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+    for (int64_t i = 0; i < 40; ++i) {
+      reader->Read({.ticket = i,
+                    .offset = i * kRecord,
+                    .bytes = kRecord,
+                    .into = memory->data() + i * kRecord},
+                   i % 3 == 0 ? ReadPriority::kSpeculative : ReadPriority::kDemand);
+    }
+    reader->Read({.ticket = 40,
+                  .offset = 40 * kRecord,
+                  .bytes = kBig,
+                  .into = memory->data() + 40 * kRecord},
+                 ReadPriority::kDemand);
+    for (const absl::Status& status : results.Await()) EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(std::memcmp(memory->data(), bytes_.data(), 40 * kRecord + kBig), 0);
+  }
+}
+
+TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
+  auto memory = MappedMemory::Create(3 * kBig);
+  ASSERT_TRUE(memory.ok());
+  Results results(3);
+  const auto reader = Open(4);
+  if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
+  reader->Start(
+      [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+  const int64_t size = static_cast<int64_t>(bytes_.size());
+  const int64_t past = (size / kRecordAlignment + 4) * kRecordAlignment;
+  const int64_t offsets[] = {0, 40 * kRecord + kRecordAlignment, past};
+  for (int64_t i = 0; i < 3; ++i) {
+    reader->Read(
+        {.ticket = i, .offset = offsets[i], .bytes = kBig, .into = memory->data() + i * kBig},
+        ReadPriority::kDemand);
+  }
+  const std::vector<absl::Status>& status = results.Await();
+  EXPECT_TRUE(status[0].ok());
+  EXPECT_EQ(status[1].code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(status[2].code(), absl::StatusCode::kDataLoss);
+}
+
+// Those that were withdrawn and those that were done are all, and none is both.
+TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
+  constexpr int64_t kReads = 64;
+  auto memory = MappedMemory::Create(kReads * kRecord);
+  ASSERT_TRUE(memory.ok());
+  base::Mutex mutex;
+  std::vector<int> seen(kReads, 0);
+  {
+    const auto reader = Open(1);
+    if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
+    reader->Start([&](const RecordRead& read, const absl::Status& status) {
+      EXPECT_TRUE(status.ok());
+      base::MutexLock lock(&mutex);
+      ++seen[read.ticket];
+    });
+    for (int64_t i = 0; i < kReads; ++i) {
+      reader->Read({.ticket = i,
+                    .offset = i % 40 * kRecord,
+                    .bytes = kRecord,
+                    .into = memory->data() + i * kRecord},
+                   ReadPriority::kSpeculative);
+    }
+    for (const RecordRead& read : reader->Withdraw()) {
+      base::MutexLock lock(&mutex);
+      ++seen[read.ticket];
+    }
+    EXPECT_TRUE(reader->Withdraw().empty());
+  }
+  EXPECT_EQ(seen, std::vector<int>(kReads, 1));
+}
+
+std::string KindName(const testing::TestParamInfo<ReaderKind>& kind) {
+  constexpr const char* kNames[] = {"Auto", "Uring", "Threads"};
+  return kNames[static_cast<int>(kind.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RecordReaderTest,
+                         testing::Values(ReaderKind::kUring, ReaderKind::kThreads,
+                                         ReaderKind::kAuto),
+                         KindName);
+
+TEST(OpenRecordReaderTest, NamesAFileThatIsNotThere) {
+  const absl::Status status = OpenRecordReader("/nowhere/m.tidepack", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("/nowhere/m.tidepack"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace tidepool::moe

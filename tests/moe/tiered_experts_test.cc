@@ -1,0 +1,279 @@
+#include "moe/tiered_experts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "tests/moe/puppet_reader.h"
+
+namespace tidepool::moe {
+namespace {
+
+using kernels::DType;
+using ::testing::HasSubstr;
+
+constexpr int kLayers = 3;
+constexpr int kExperts = 12;
+constexpr int kTopK = 4;
+constexpr int kStaging = 3;
+constexpr int64_t kRows = 16;
+constexpr int64_t kAll = kLayers * kExperts;
+
+// Records of random bytes, laid one behind the other.
+class Master {
+ public:
+  Master() {
+    const kernels::PackedMatrix matrix = {DType::kF32, kRows, kRows, nullptr};
+    const ExpertLayout layout({matrix, matrix, matrix});
+    std::mt19937 random(5);
+    bytes_.resize(kAll * layout.bytes());
+    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
+    records_.path = "model.tidepack";
+    int64_t offset = 0;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      auto& row = records_.layers.emplace_back();
+      for (int expert = 0; expert < kExperts; ++expert, offset += layout.bytes()) {
+        row.push_back({layout, offset, RecordHash(bytes_.data() + offset, layout.bytes())});
+      }
+    }
+  }
+
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const ExpertRecords& records() const { return records_; }
+
+  bool Matches(int layer, const ReadyExpert& ready) const {
+    const ExpertRecord& record = records_.layers[layer][ready.expert];
+    const kernels::FfnWeights expected = record.layout.At(bytes_.data() + record.offset);
+    const size_t bytes = PackedBytes(DType::kF32, kRows, kRows);
+    return std::memcmp(ready.weights->gate.data, expected.gate.data, bytes) == 0 &&
+           std::memcmp(ready.weights->up.data, expected.up.data, bytes) == 0 &&
+           std::memcmp(ready.weights->down.data, expected.down.data, bytes) == 0;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  ExpertRecords records_;
+};
+
+// Random routings of a few tokens.
+class Routings {
+ public:
+  explicit Routings(int seed) : random_(seed) {}
+
+  // Valid until the next call.
+  LayerRouting Next(int64_t step, int layer) {
+    const int64_t tokens = 1 + (random_() % 8 == 0 ? random_() % 20 : 0);
+    ids_.clear();
+    std::vector<int32_t> all(kExperts);
+    for (int e = 0; e < kExperts; ++e) all[e] = e;
+    for (int64_t t = 0; t < tokens; ++t) {
+      std::shuffle(all.begin(), all.end(), random_);
+      ids_.insert(ids_.end(), all.begin(), all.begin() + kTopK);
+    }
+    return {.step = step, .layer = layer, .tokens = tokens, .ids = ids_};
+  }
+
+  std::vector<int32_t> Distinct() const {
+    std::vector<int32_t> ids = ids_;
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return ids;
+  }
+
+  std::vector<int32_t> Guess() {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 4; ++i) ids.push_back(static_cast<int32_t>(random_() % kExperts));
+    return ids;
+  }
+
+ private:
+  std::mt19937 random_;
+  std::vector<int32_t> ids_;
+};
+
+struct Rig {
+  Rig(const Master& master, PolicyKind policy, int64_t slots, int seed,
+      Prefetch prefetch = Prefetch::kOn) {
+    auto reader = std::make_unique<PuppetReader>(&master.bytes(), seed);
+    puppet = reader.get();
+    auto created = TieredExperts::Create(master.records(), std::move(reader),
+                                         {.top_k = kTopK,
+                                          .slots = slots,
+                                          .staging = kStaging,
+                                          .policy = {.kind = policy, .refresh_interval = 3},
+                                          .prefetch = prefetch,
+                                          .layer_numbers = {1, 2, 5}});
+    CHECK_OK(created.status());
+    experts = *std::move(created);
+  }
+
+  PuppetReader* puppet;
+  std::unique_ptr<TieredExperts> experts;
+};
+
+// Everything that a layer asked for, checked; an error ends it.
+absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& expected,
+                   TieredExperts* experts) {
+  std::vector<int32_t> given;
+  while (true) {
+    const auto wave = experts->NextReady();
+    if (!wave.ok()) return wave.status();
+    if (wave->empty()) break;
+    for (const ReadyExpert& ready : *wave) {
+      EXPECT_TRUE(master.Matches(layer, ready)) << "layer " << layer << " expert " << ready.expert;
+      given.push_back(ready.expert);
+    }
+    const OffloadStats stats = experts->Stats();
+    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
+  }
+  std::sort(given.begin(), given.end());
+  EXPECT_EQ(given, expected);
+  return absl::OkStatus();
+}
+
+constexpr PolicyKind kPolicies[] = {PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic};
+
+TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
+  const Master master;
+  for (const PolicyKind policy : kPolicies) {
+    for (const int64_t slots : {int64_t{kTopK}, int64_t{7}, kAll / 2, kAll}) {
+      for (const Prefetch prefetch : {Prefetch::kOn, Prefetch::kOff}) {
+        SCOPED_TRACE(absl::StrCat(PolicyName(policy), " ", slots));
+        Rig rig(master, policy, slots, static_cast<int>(slots), prefetch);
+        rig.experts->LoadResidents({});
+        Routings routings(11);
+        for (int step = 0; step < 40; ++step) {
+          for (int layer = 0; layer < kLayers; ++layer) {
+            const LayerRouting routing = routings.Next(step, layer);
+            rig.experts->Request(routing, routings.Distinct());
+            if (layer + 1 < kLayers) rig.experts->Expect(layer + 1, routings.Guess());
+            const absl::Status drained =
+                Drain(master, layer, routings.Distinct(), rig.experts.get());
+            ASSERT_TRUE(drained.ok()) << drained;
+          }
+        }
+        const OffloadStats stats = rig.experts->Stats();
+        EXPECT_EQ(stats.failed_reads, 0);
+        if (slots == kAll) {
+          EXPECT_EQ(stats.demand_bytes + stats.prefetch_bytes, 0);
+        }
+        if (prefetch == Prefetch::kOff) {
+          EXPECT_EQ(stats.prefetch_bytes, 0);
+        }
+      }
+    }
+  }
+}
+
+// With prefetch or without, what counts as hit and miss is what a Placement alone says.
+TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
+  const Master master;
+  for (const PolicyKind policy : kPolicies) {
+    for (const Prefetch prefetch : {Prefetch::kOn, Prefetch::kOff}) {
+      constexpr int64_t kSlots = 14;
+      Rig rig(master, policy, kSlots, 3, prefetch);
+      rig.experts->LoadResidents({});
+      auto alone = Placement::Create(
+          {.layers = kLayers, .experts = kExperts, .top_k = kTopK, .slots = kSlots},
+          {.kind = policy, .refresh_interval = 3});
+      ASSERT_TRUE(alone.ok());
+      Routings routings(2);
+      int64_t hits = 0;
+      int64_t misses = 0;
+      for (int step = 0; step < 30; ++step) {
+        for (int layer = 0; layer < kLayers; ++layer) {
+          const LayerRouting routing = routings.Next(step, layer);
+          rig.experts->Request(routing, routings.Distinct());
+          (*alone)->Decide(routing);
+          rig.experts->Expect((layer + 1) % kLayers, routings.Guess());
+          while (true) {
+            const auto wave = rig.experts->NextReady();
+            ASSERT_TRUE(wave.ok());
+            if (wave->empty()) break;
+            for (const ReadyExpert& ready : *wave) {
+              ++(ready.found == Found::kResident ? hits : misses);
+            }
+          }
+        }
+      }
+      const OffloadStats stats = rig.experts->Stats();
+      EXPECT_TRUE(stats.placement == (*alone)->Total());
+      EXPECT_EQ(stats.placement.hits, hits);
+      EXPECT_EQ(stats.placement.misses(), misses);
+      if (prefetch == Prefetch::kOff) {
+        EXPECT_EQ(stats.demand_reads, misses);
+      } else {
+        EXPECT_LE(stats.demand_reads, misses);
+      }
+    }
+  }
+}
+
+// A damaged record, or one that cannot be read, ends the layer that needs it, by name; whatever
+// needs others goes on, and so does it once the record is sound again.
+TEST(TieredExpertsTest, FailuresAreNamedAndPass) {
+  const Master master;
+  const int64_t record_bytes = master.records().largest_bytes();
+  for (const bool damaged : {true, false}) {
+    for (int seed = 0; seed < 8; ++seed) {
+      Rig rig(master, PolicyKind::kLru, 9, seed);
+      const auto bad = static_cast<int64_t>(kExperts * 2 + 6);  // expert 6 of the third MoE layer
+      rig.puppet->set_fate([&](const RecordRead& read) {
+        if (read.offset != bad * record_bytes) return absl::OkStatus();
+        if (!damaged) return absl::UnavailableError("cannot be read: I/O error");
+        read.into[100] ^= std::byte{1};
+        return absl::OkStatus();
+      });
+      rig.experts->LoadResidents({});
+      Routings routings(seed);
+      int failures = 0;
+      for (int step = 0; step < 60; ++step) {
+        if (step == 40) rig.puppet->set_fate(nullptr);
+        for (int layer = 0; layer < kLayers; ++layer) {
+          const LayerRouting routing = routings.Next(step, layer);
+          const std::vector<int32_t> wanted = routings.Distinct();
+          rig.experts->Request(routing, wanted);
+          rig.experts->Expect((layer + 1) % kLayers, routings.Guess());
+          const absl::Status drained = Drain(master, layer, wanted, rig.experts.get());
+          const bool needs_bad =
+              layer == 2 && std::find(wanted.begin(), wanted.end(), 6) != wanted.end();
+          if (drained.ok()) {
+            EXPECT_TRUE(!needs_bad || step >= 40);
+            continue;
+          }
+          ++failures;
+          EXPECT_TRUE(needs_bad);
+          EXPECT_LE(step, 40);  // one that was on its way then may still arrive damaged
+          EXPECT_EQ(drained.code(),
+                    damaged ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable);
+          EXPECT_THAT(std::string(drained.message()),
+                      HasSubstr("model.tidepack: layer 5, expert 6 "));
+        }
+      }
+      EXPECT_GT(failures, 0);
+    }
+  }
+}
+
+// Whoever goes away in the middle of a layer leaves nothing that keeps reading into freed memory.
+TEST(TieredExpertsTest, CanBeDestroyedWhileReadsAreOnTheirWay) {
+  const Master master;
+  for (int seed = 0; seed < 10; ++seed) {
+    Rig rig(master, PolicyKind::kLru, kTopK, seed);
+    Routings routings(seed);
+    const LayerRouting routing = routings.Next(0, 0);
+    rig.experts->Request(routing, routings.Distinct());
+    rig.experts->Expect(1, {0, 1, 2, 3});
+    EXPECT_TRUE(rig.experts->NextReady().ok());
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::moe
