@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/ggml_type.h"
 #include "engine/checkpoint/gguf_file_writer.h"
+#include "tools/synthetic/routing.h"
 #include "tools/synthetic/shape.h"
 
 namespace tidepool::tools {
@@ -19,6 +20,7 @@ struct SyntheticOptions {
   // Q6_K where this has fewer bits, as `tidepool quantize` would have it.
   engine::GgmlType type = engine::GgmlType::kQ4_K;
   int64_t layers = 0;  // 0: the shape's own
+  RoutingTarget routing;
   uint64_t seed = 1;
   int threads = 1;
   engine::ExistingFile existing = engine::ExistingFile::kRefuse;
@@ -29,8 +31,8 @@ struct SyntheticOptions {
 // Weights are bell-shaped, as wide as a fresh training run would start with, so that activations
 // stay in range through all layers and logits spread by about 2. Equal options give equal bytes,
 // whatever the threads. Takes some MiB of memory, and the time of writing the file. Returns its
-// size in bytes. INVALID_ARGUMENT: a type that cannot be written, or whose blocks do not divide the
-// shape's rows; GgufFileWriter::Create's errors.
+// size in bytes. INVALID_ARGUMENT: CheckShape's and ListTensors' errors, a type that cannot be
+// written, or whose blocks do not divide the shape's rows; GgufFileWriter::Create's errors.
 absl::StatusOr<uint64_t> WriteSynthetic(const Shape& shape, const std::string& path,
                                         const SyntheticOptions& options);
 

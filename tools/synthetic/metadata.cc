@@ -76,7 +76,7 @@ void SetTokenizer(int64_t vocabulary, GgufMetadata* metadata) {
 
 }  // namespace
 
-GgufMetadata MakeMetadata(const Shape& shape, int64_t layers) {
+GgufMetadata MakeMetadata(const Shape& shape) {
   GgufMetadata metadata;
   metadata.SetString("general.architecture", shape.architecture);
   metadata.SetString("general.name", absl::StrCat("synthetic ", shape.name));
@@ -85,7 +85,7 @@ GgufMetadata MakeMetadata(const Shape& shape, int64_t layers) {
   };
   set("context_length", shape.context);
   set("embedding_length", shape.hidden);
-  set("block_count", layers);
+  set("block_count", shape.layers);
   set("feed_forward_length", shape.ffn_width);
   set("attention.head_count", shape.heads);
   set("attention.head_count_kv", shape.kv_heads);

@@ -9,9 +9,9 @@
 
 namespace tidepool::tools {
 
-// `layers` instead of the shape's own. The tokenizer is byte-level BPE with a few dozen merges and
+// The tokenizer is byte-level BPE with a few dozen merges and
 // ChatML, and fillers up to the shape's vocabulary, which no text becomes.
-engine::GgufMetadata MakeMetadata(const Shape& shape, int64_t layers);
+engine::GgufMetadata MakeMetadata(const Shape& shape);
 
 }  // namespace tidepool::tools
 

@@ -31,16 +31,29 @@ float Random::Bell() {
   return static_cast<float>(sum - 6 * 65535) * 0x1p-16f;
 }
 
-RandomBlocks::RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed) {
-  const int64_t elements = columns % 256 == 0 ? 256 : 32;
+RandomBlocks::RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed)
+    : pieces_per_row_(columns / PieceColumns(columns)) {
+  CHECK(columns % PieceColumns(columns) == 0) << "rows of " << columns;
+  Make(type, PieceColumns(columns), seed, [&](Random* random, absl::Span<float> values) {
+    for (float& value : values) value = deviation * random->Bell();
+  });
+}
+
+RandomBlocks::RandomBlocks(engine::GgmlType type, int64_t columns, uint64_t seed,
+                           const std::function<void(Random*, absl::Span<float>)>& fill)
+    : pieces_per_row_(1) {
+  Make(type, columns, seed, fill);
+}
+
+void RandomBlocks::Make(engine::GgmlType type, int64_t elements, uint64_t seed,
+                        const std::function<void(Random*, absl::Span<float>)>& fill) {
   const engine::GgmlTypeInfo& info = engine::TypeInfo(type);
-  CHECK(columns % elements == 0 && elements % info.block_elements == 0)
-      << "rows of " << columns << " for " << info.name;
-  pieces_per_row_ = columns / elements;
+  CHECK(elements % info.block_elements == 0) << "pieces of " << elements << " for " << info.name;
   piece_bytes_ = elements / info.block_elements * info.block_bytes;
   std::vector<float> values(kPieces * elements);
   Random random(seed);
-  for (float& value : values) value = deviation * random.Bell();
+  for (uint64_t piece = 0; piece < kPieces; ++piece)
+    fill(&random, absl::MakeSpan(values).subspan(piece * elements, elements));
   pieces_.resize(kPieces * piece_bytes_);
   engine::Quantize(type, values, pieces_.data());
 }

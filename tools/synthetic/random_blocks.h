@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "engine/checkpoint/ggml_type.h"
 
 namespace tidepool::tools {
@@ -29,12 +31,21 @@ class RandomBlocks {
   // Weights of this standard deviation. Requires: the columns of the rows wanted are a multiple of
   // 32, and of 256 for types whose blocks have 256 elements.
   RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed);
+  // Rows of one piece each, whose values `fill` gives. Requires: columns a multiple of the block.
+  RandomBlocks(engine::GgmlType type, int64_t columns, uint64_t seed,
+               const std::function<void(Random*, absl::Span<float>)>& fill);
+
+  // Of rows of so many columns.
+  static int64_t PieceColumns(int64_t columns) { return columns % 256 == 0 ? 256 : 32; }
 
   size_t row_bytes() const { return pieces_per_row_ * piece_bytes_; }
   // Writes one row; equal seeds give equal rows.
   void FillRow(uint64_t seed, std::byte* out) const;
 
  private:
+  void Make(engine::GgmlType type, int64_t elements, uint64_t seed,
+            const std::function<void(Random*, absl::Span<float>)>& fill);
+
   int64_t pieces_per_row_;
   size_t piece_bytes_;
   std::vector<std::byte> pieces_;

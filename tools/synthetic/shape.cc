@@ -1,5 +1,7 @@
 #include "tools/synthetic/shape.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace tidepool::tools {
 namespace {
 
@@ -78,6 +80,23 @@ constexpr Shape kShapes[] = {
      .rope_base = 1e6f,
      .norm_eps = 1e-6f,
      .qk_norm = true},
+    // OLMoE's sizes as a qwen3moe model: its own architecture norms q and k across heads.
+    {.name = "olmoe",
+     .architecture = "qwen3moe",
+     .layers = 16,
+     .hidden = 2048,
+     .heads = 16,
+     .kv_heads = 16,
+     .head_dim = 128,
+     .ffn_width = 1024,
+     .experts = 64,
+     .experts_used = 8,
+     .expert_width = 1024,
+     .vocabulary = 50304,
+     .context = 4096,
+     .rope_base = 1e4f,
+     .norm_eps = 1e-5f,
+     .qk_norm = true},
     {.name = "mixtral-8x7b",
      .architecture = "llama",
      .layers = 32,
@@ -104,6 +123,32 @@ const Shape* FindShape(absl::string_view name) {
     if (shape.name == name) return &shape;
   }
   return nullptr;
+}
+
+absl::Status CheckShape(const Shape& shape) {
+  struct Size {
+    absl::string_view flag;
+    int64_t value, least, most, multiple;
+  };
+  const bool moe = shape.experts > 0;
+  for (const Size& size : {
+           Size{"--layers", shape.layers, 1, 1024, 1},
+           Size{"--hidden", shape.hidden, 64, 65536, 32},
+           Size{"--kv-heads", shape.kv_heads, 1, 1024, 1},
+           Size{"--heads", shape.heads, 1, 1024, shape.kv_heads},  // of the line above
+           Size{"--head-dim", shape.head_dim, 32, 512, 32},
+           Size{"--width", moe ? shape.expert_width : shape.ffn_width, 32, 1 << 20, 32},
+           Size{"--experts", shape.experts, moe ? 2 : 0, 1024, 1},
+           Size{"--top-k", shape.experts_used, moe ? 1 : 0, shape.experts, 1},
+           Size{"--vocabulary", shape.vocabulary, 320, 1 << 20, 32},
+       }) {
+    if (size.value >= size.least && size.value <= size.most && size.value % size.multiple == 0)
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat(size.flag, " ", size.value, ": a multiple of ",
+                                                   size.multiple, " from ", size.least, " to ",
+                                                   size.most, " was expected"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::tools

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -29,11 +30,16 @@ struct Shape {
   float norm_eps = 0;
   bool tied = false;     // the embedding is the output head
   bool qk_norm = false;  // norms of q and k in each head
+
+  // RoPE turns pairs side by side, not halves of a head.
+  bool interleaved_rope() const { return architecture == "llama"; }
 };
 
 absl::Span<const Shape> Shapes();
 // Null for an unknown name.
 const Shape* FindShape(absl::string_view name);
+// INVALID_ARGUMENT: sizes that no model has, or that do not fit each other.
+absl::Status CheckShape(const Shape& shape);
 
 }  // namespace tidepool::tools
 

@@ -1,0 +1,234 @@
+#include "tools/synthetic/tensor_list.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/requantize.h"
+#include "kernels/base/status_macros.h"
+#include "tools/synthetic/slow_head.h"
+
+namespace tidepool::tools {
+namespace {
+
+using engine::GgmlType;
+using Dims = std::array<int64_t, 4>;
+
+// How far the logits spread.
+constexpr float kLogitDeviation = 2.0f;
+// Where routing has a target: the stream is this wide before the first layer, and the experts of a
+// layer add this much to its variance.
+constexpr double kGrowth = 0.06;
+constexpr float kConstant = 0.5f;
+constexpr double kSlowDeviation = 0.25;
+constexpr int64_t kSlowChannels = 64;
+constexpr int64_t kLeastHidden = 128;
+// Variance of silu(a) * b for a, b of a normal distribution.
+constexpr double kGatedVariance = 0.3556;
+
+// Where the residual stream's channels are, and how routers read them. Immutable.
+struct RoutedStream {
+  int64_t hidden = 0;
+  int64_t slow = 0;  // channels, right before the last, which is the constant
+  int64_t tail_columns = 0;
+  SlowHead head;
+  RoutingMix mix;
+
+  int64_t ordinary() const { return hidden - slow - 1; }
+  bool IsReserved(int64_t channel) const { return channel >= ordinary(); }
+  // The stream's variance where a layer's router reads it.
+  double Variance(int64_t layer) const { return std::pow(1 + kGrowth, layer); }
+};
+
+class TensorList {
+ public:
+  TensorList(const Shape& shape, const TensorListOptions& options,
+             std::shared_ptr<const RoutedStream> stream)
+      : shape_(shape),
+        layers_(shape.layers),
+        type_(options.type),
+        stream_(std::move(stream)),
+        into_stream_(1 / std::sqrt(2 * static_cast<float>(layers_))) {
+    AddEnds();
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      AddAttention(layer, absl::StrCat("blk.", layer, "."));
+      AddFfn(layer, absl::StrCat("blk.", layer, "."));
+    }
+  }
+
+  std::vector<Tensor> Take() { return std::move(tensors_); }
+
+ private:
+  Tensor& AddMatrix(std::string name, GgmlType type, Dims dims, float gain = 1) {
+    const int dim_count = dims[2] > 1 ? 3 : 2;
+    const float deviation = gain / std::sqrt(static_cast<float>(dims[0]));
+    tensors_.push_back({.plan = {std::move(name), type, dim_count, dims}, .deviation = deviation});
+    return tensors_.back();
+  }
+  void AddNorm(std::string name, int64_t size) {
+    tensors_.push_back({.plan = {std::move(name), GgmlType::kF32, 1, {size, 1, 1, 1}}});
+  }
+
+  void AddEnds();
+  void AddAttention(int64_t layer, const std::string& prefix);
+  void AddFfn(int64_t layer, const std::string& prefix);
+  void MakeConstant(Tensor* rows);
+  void SpareReserved(int64_t layer, Tensor* attention_output);
+  void MakeRouter(int64_t layer, Tensor* router);
+
+  const Shape& shape_;
+  const int64_t layers_;
+  const GgmlType type_;
+  const std::shared_ptr<const RoutedStream> stream_;  // null: routing has no target
+  // What all layers add to the residual stream has the variance of one.
+  const float into_stream_;
+  std::vector<Tensor> tensors_;
+};
+
+void TensorList::AddEnds() {
+  const GgmlType head = engine::DefaultHeadType(type_);
+  const Dims dims = {shape_.hidden, shape_.vocabulary, 1, 1};
+  Tensor& embedding =
+      AddMatrix("token_embd.weight", shape_.tied ? head : type_, dims, kLogitDeviation);
+  if (stream_ != nullptr) {
+    embedding.deviation = 1;
+    embedding.tail_columns = stream_->tail_columns;
+    embedding.tail = [slow = stream_->slow](Random* random, absl::Span<float> values) {
+      for (float& value : values) value = random->Bell();
+      for (float& value : values.last(slow + 1)) value = 0;
+      values.back() = kConstant;
+    };
+  }
+  if (!shape_.tied) AddMatrix("output.weight", head, dims, kLogitDeviation);
+  AddNorm("output_norm.weight", shape_.hidden);
+}
+
+void TensorList::AddAttention(int64_t layer, const std::string& prefix) {
+  const int64_t q_width = shape_.heads * shape_.head_dim;
+  const int64_t kv_width = shape_.kv_heads * shape_.head_dim;
+  AddNorm(prefix + "attn_norm.weight", shape_.hidden);
+  Tensor& q = AddMatrix(prefix + "attn_q.weight", type_, {shape_.hidden, q_width, 1, 1});
+  if (stream_ != nullptr && layer == 0) MakeConstant(&q);
+  Tensor& k = AddMatrix(prefix + "attn_k.weight", type_, {shape_.hidden, kv_width, 1, 1});
+  if (stream_ != nullptr && layer == 0) MakeConstant(&k);
+  AddMatrix(prefix + "attn_v.weight", type_, {shape_.hidden, kv_width, 1, 1});
+  Tensor& output =
+      AddMatrix(prefix + "attn_output.weight", type_, {q_width, shape_.hidden, 1, 1}, into_stream_);
+  if (stream_ != nullptr) SpareReserved(layer, &output);
+  if (shape_.qk_norm) {
+    AddNorm(prefix + "attn_q_norm.weight", shape_.head_dim);
+    AddNorm(prefix + "attn_k_norm.weight", shape_.head_dim);
+  }
+}
+
+void TensorList::AddFfn(int64_t layer, const std::string& prefix) {
+  AddNorm(prefix + "ffn_norm.weight", shape_.hidden);
+  const bool moe = shape_.experts > 0;
+  const std::string suffix = moe ? "_exps.weight" : ".weight";
+  const int64_t width = moe ? shape_.expert_width : shape_.ffn_width;
+  const int64_t slabs = std::max<int64_t>(1, shape_.experts);
+  if (moe) {
+    Tensor& router = AddMatrix(prefix + "ffn_gate_inp.weight", GgmlType::kF32,
+                               {shape_.hidden, shape_.experts, 1, 1});
+    if (stream_ != nullptr) MakeRouter(layer, &router);
+  }
+  AddMatrix(prefix + "ffn_gate" + suffix, type_, {shape_.hidden, width, slabs, 1});
+  AddMatrix(prefix + "ffn_up" + suffix, type_, {shape_.hidden, width, slabs, 1});
+  float gain = into_stream_;
+  if (stream_ != nullptr) {
+    gain = static_cast<float>(std::sqrt(kGrowth * stream_->Variance(layer) /
+                                        (kGatedVariance * stream_->mix.squared_weights)));
+  }
+  Tensor& down =
+      AddMatrix(prefix + "ffn_down" + suffix, type_, {width, shape_.hidden, slabs, 1}, gain);
+  if (stream_ != nullptr) {
+    down.row = [stream = stream_](int64_t row, Random*, absl::Span<float>) {
+      return stream->IsReserved(row % stream->hidden) ? RowKind::kZero : RowKind::kRandom;
+    };
+  }
+}
+
+// The first head's query or key: a vector that is the same for all tokens.
+void TensorList::MakeConstant(Tensor* rows) {
+  std::vector<float> sizes(shape_.head_dim);
+  // The norm before it sees ordinary channels of a deviation of one.
+  const float rms = std::sqrt(static_cast<float>(stream_->ordinary()) / shape_.hidden);
+  for (const int64_t pair : stream_->head.pairs)
+    sizes[shape_.interleaved_rope() ? 2 * pair : pair] = stream_->head.size * rms / kConstant;
+  rows->row = [sizes](int64_t row, Random*, absl::Span<float> values) {
+    if (row >= static_cast<int64_t>(sizes.size())) return RowKind::kRandom;
+    if (sizes[row] == 0) return RowKind::kZero;
+    std::fill(values.begin(), values.end(), 0.0f);
+    values.back() = sizes[row];
+    return RowKind::kGiven;
+  };
+}
+
+// Reserved channels get nothing but, in the first layer, the slow ones the first head's output.
+void TensorList::SpareReserved(int64_t layer, Tensor* attention_output) {
+  const int64_t dim = shape_.head_dim;
+  const float deviation = static_cast<float>(
+      kSlowDeviation / std::sqrt(stream_->head.squared_weights * static_cast<double>(dim)));
+  attention_output->row = [stream = stream_, layer, dim, deviation](int64_t row, Random* random,
+                                                                    absl::Span<float> values) {
+    if (!stream->IsReserved(row)) return RowKind::kRandom;
+    if (layer > 0 || row == stream->hidden - 1) return RowKind::kZero;
+    std::fill(values.begin(), values.end(), 0.0f);
+    for (float& value : values.first(dim)) value = deviation * random->Bell();
+    return RowKind::kGiven;
+  };
+}
+
+void TensorList::MakeRouter(int64_t layer, Tensor* router) {
+  // Which experts are liked is another matter in each layer.
+  std::vector<double> likings = Likings(shape_.experts);
+  Random random(static_cast<uint64_t>(layer) + 1);
+  for (size_t i = likings.size(); i > 1; --i) std::swap(likings[i - 1], likings[random.Next() % i]);
+  router->row = [stream = stream_, layer, likings](int64_t row, Random* drawn,
+                                                   absl::Span<float> values) {
+    const RoutingMix& mix = stream->mix;
+    const auto root = [](double value) { return static_cast<float>(std::sqrt(value)); };
+    // Sizes of the parts beside an ordinary channel's.
+    const float width = root(stream->Variance(layer));
+    const float fresh = root((1 - mix.slow_share) / static_cast<double>(stream->ordinary()));
+    const float slow = root(mix.slow_share / static_cast<double>(stream->slow)) * width /
+                       static_cast<float>(kSlowDeviation);
+    for (float& value : values.first(stream->ordinary())) value = fresh * drawn->Bell();
+    for (float& value : values.subspan(stream->ordinary(), stream->slow))
+      value = slow * drawn->Bell();
+    values.back() = static_cast<float>(mix.liking * likings[row]) * width / kConstant;
+    return RowKind::kGiven;
+  };
+}
+
+absl::StatusOr<std::shared_ptr<const RoutedStream>> PlanStream(const Shape& shape,
+                                                               const RoutingTarget& target) {
+  if (!target.any()) return nullptr;
+  if (shape.experts == 0 || shape.hidden < kLeastHidden || shape.tied) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--skew and --persistence need a model with experts, a hidden size of at least ",
+        kLeastHidden, " and an output head of its own; ", shape.name, " is none"));
+  }
+  auto stream = std::make_shared<RoutedStream>();
+  stream->hidden = shape.hidden;
+  stream->slow = std::min(kSlowChannels, shape.hidden / 4);
+  const int64_t piece = RandomBlocks::PieceColumns(shape.hidden);
+  stream->tail_columns = (stream->slow + 1 + piece - 1) / piece * piece;
+  stream->head = MakeSlowHead(shape.head_dim, shape.rope_base);
+  ASSIGN_OR_RETURN(stream->mix, SolveRouting(shape.experts, shape.experts_used,
+                                             stream->head.correlation, target));
+  return stream;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> ListTensors(const Shape& shape,
+                                                const TensorListOptions& options) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const RoutedStream> stream, PlanStream(shape, options.routing));
+  return TensorList(shape, options, std::move(stream)).Take();
+}
+
+}  // namespace tidepool::tools
