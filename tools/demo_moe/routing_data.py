@@ -1,0 +1,83 @@
+"""The committed routing of the demo MoE: what calibrate.py found out and make.py builds with.
+
+A NumPy .npz archive (no pickles) of, for L layers, E experts of W neurons, S shared neurons:
+  version        int64, 1
+  model_sha256   the GGUF file that it belongs to, 64 hexadecimal digits
+  neurons        uint16 [L, S + E * W]: a permutation of the dense FFN's neurons; first the shared
+                 expert's, then expert by expert
+  shape          int64 [4]: S, E, W, and how many experts a token uses
+  router         int8 [L, E, hidden], times
+  router_scale   float32 [L, E]: the router's rows, read from the FFN's normed input
+  expert_scale   float32 [L, E]: what an expert's output is multiplied by, so that the sum of the
+                 chosen ones stands for that of all
+"""
+
+import dataclasses
+import zipfile
+
+import numpy as np
+
+VERSION = 1
+
+
+@dataclasses.dataclass
+class Routing:
+    model_sha256: str
+    shared: int
+    experts: int
+    width: int
+    top_k: int
+    neurons: np.ndarray
+    router: np.ndarray  # float32 here
+    expert_scale: np.ndarray
+
+
+def save(path, routing):
+    largest = np.abs(routing.router).max(axis=2)
+    scale = np.maximum(largest / 127, 1e-12).astype(np.float32)
+    np.savez_compressed(
+        path, version=np.int64(VERSION), model_sha256=np.array(routing.model_sha256),
+        neurons=routing.neurons.astype(np.uint16),
+        shape=np.array([routing.shared, routing.experts, routing.width, routing.top_k]),
+        router=np.rint(routing.router / scale[:, :, None]).astype(np.int8), router_scale=scale,
+        expert_scale=routing.expert_scale.astype(np.float32))
+
+
+def load(path):
+    """The Routing of a file. ValueError, in one line, for one that is none."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            parts = {name: data[name] for name in data.files}
+        if int(parts["version"]) != VERSION:
+            raise ValueError(f"has version {int(parts['version'])}, {VERSION} is known")
+        shared, experts, width, top_k = (int(n) for n in parts["shape"])
+        routing = Routing(
+            str(parts["model_sha256"]), shared, experts, width, top_k,
+            parts["neurons"].astype(np.int64),
+            parts["router"].astype(np.float32) * parts["router_scale"][:, :, None],
+            parts["expert_scale"])
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; tools/demo_moe/calibrate.py makes one") from None
+    except (OSError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not routing data of the demo MoE ({error})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    check(path, routing)
+    return routing
+
+
+def check(path, routing):
+    layers, neurons = routing.neurons.shape
+    if not (min(routing.shared, routing.experts, routing.width) > 0
+            and neurons == routing.shared + routing.experts * routing.width
+            and 1 <= routing.top_k <= routing.experts):
+        raise ValueError(f"{path}: {routing.shared} shared neurons and {routing.experts} x "
+                         f"{routing.width} routed ones are not the {neurons} of a layer")
+    if not (np.sort(routing.neurons, axis=1) == np.arange(neurons)).all():
+        raise ValueError(f"{path}: the neurons of a layer are no permutation")
+    expected = (layers, routing.experts)
+    if routing.router.shape[:2] != expected or routing.expert_scale.shape != expected:
+        raise ValueError(f"{path}: routers or scales are not those of {layers} layers and "
+                         f"{routing.experts} experts")
+    if not (np.isfinite(routing.router).all() and np.isfinite(routing.expert_scale).all()):
+        raise ValueError(f"{path}: a router or scale is not finite")
