@@ -21,6 +21,7 @@ RUNFILES = pathlib.Path.cwd()
 README = RUNFILES / "README.md"
 TIDEPOOL = RUNFILES / "service" / "tidepool"
 MAKE_SYNTHETIC = RUNFILES / "tools" / "synthetic" / "make_synthetic"
+MAKE_DEMO_MOE = RUNFILES / "tools" / "demo_moe" / "make.py"
 MODEL = pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
 PYTHON = os.environ["TIDEPOOL_PYTHON"]
 GRPCURL = os.environ["TIDEPOOL_GRPCURL"]
@@ -92,7 +93,8 @@ class ReadmeTest(unittest.TestCase):
     def localise(cls, line):
         words = shlex.split(line, comments=True)
         programs = {"tidepool": [str(TIDEPOOL)], "grpcurl": [GRPCURL], "python": [PYTHON],
-                    "tools/make_synthetic": [str(MAKE_SYNTHETIC)]}
+                    "tools/make_synthetic": [str(MAKE_SYNTHETIC)],
+                    "tools/make_demo_moe": [PYTHON, str(MAKE_DEMO_MOE), "--model", str(MODEL)]}
         replaced = list(programs[words[0]])
         for word in words[1:]:
             word = word.replace("/tmp/", f"{cls.folder}/").replace(MODEL_IN_README, str(MODEL))
@@ -118,8 +120,8 @@ class ReadmeTest(unittest.TestCase):
                     command = shlex.split(line, comments=True)
                     if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
                         continue
-                    self.assertIn(command[0], ("tidepool", "grpcurl", "python", "tools/make_synthetic"),
-                                  f"unknown command: {line}")
+                    self.assertIn(command[0], ("tidepool", "grpcurl", "python", "tools/make_demo_moe",
+                                               "tools/make_synthetic"), f"unknown command: {line}")
                     if command[1:2] == ["tests/bench/compare.py"]:
                         continue  # a benchmark against an engine that plain tests do not install
                     result = self.run_line(line)
