@@ -100,7 +100,7 @@ inline bool IsKvType(DType dtype, int head_dim) {
 
 // Bytes of one block's keys, or values, of one KV head.
 inline size_t KvHeadBytes(DType dtype, int head_dim) {
-  return size_t{kKvBlockTokens} * head_dim / BlockElements(dtype) * BlockBytes(dtype);
+  return BlockCount(dtype, int64_t{kKvBlockTokens} * head_dim) * BlockBytes(dtype);
 }
 
 // Which keys a query row sees: those up to itself, or all up to the end of its own span.

@@ -102,7 +102,7 @@ void PackPanel(DType dtype, int rows, int64_t cols, const std::byte* source, std
       return PackFloats<uint16_t>(rows, cols, source, panel);
     default:
       return VisitQuantType(dtype, [&](auto type) {
-        PackQuants<type()>(rows, cols / BlockElements(dtype), source, panel);
+        PackQuants<type()>(rows, BlockCount(dtype, cols), source, panel);
       });
   }
 }
@@ -112,7 +112,7 @@ void PackPanel(DType dtype, int rows, int64_t cols, const std::byte* source, std
 void Pack(DType dtype, int64_t rows, int64_t cols, const std::byte* source, std::byte* out) {
   const int64_t panels = PanelCount(rows);
   const int64_t panel_bytes = PackedBytes(dtype, kPanelRows, cols);
-  const int64_t row_bytes = cols / BlockElements(dtype) * BlockBytes(dtype);
+  const int64_t row_bytes = BlockCount(dtype, cols) * BlockBytes(dtype);
   if (rows % kPanelRows != 0) std::memset(out + (panels - 1) * panel_bytes, 0, panel_bytes);
   for (int64_t p = 0; p < panels; ++p) {
     const int live = static_cast<int>(std::min<int64_t>(kPanelRows, rows - p * kPanelRows));

@@ -31,7 +31,7 @@ void UnpackFloats(const std::byte* panel, int row, absl::Span<float> out, Conver
 }  // namespace
 
 int64_t PanelBytes(DType dtype, int64_t cols) {
-  return cols / BlockElements(dtype) * PanelRecordBytes(dtype);
+  return BlockCount(dtype, cols) * PanelRecordBytes(dtype);
 }
 
 size_t PackedBytes(DType dtype, int64_t rows, int64_t cols) {

@@ -31,10 +31,40 @@ enum class DType : uint8_t {
   kMXFP4,
 };
 
-absl::string_view DTypeName(DType dtype);
+// What every op asks of a type, some of them hundreds of times a step: a table, and shifts in place
+// of divisions. Static, so that files compiled for one instruction set keep their copies.
+struct DTypeInfo {
+  DType dtype;
+  const char* name;
+  int block_shift;  // log2 of the elements that share a block
+  int block_bytes;  // in a GGUF row
+};
+static constexpr DTypeInfo kDTypes[] = {
+    {DType::kF32, "F32", 0, 4},         {DType::kF16, "F16", 0, 2},
+    {DType::kBF16, "BF16", 0, 2},       {DType::kQ8_0, "Q8_0", 5, 34},
+    {DType::kQ4_0, "Q4_0", 5, 18},      {DType::kQ4_1, "Q4_1", 5, 20},
+    {DType::kQ5_0, "Q5_0", 5, 22},      {DType::kQ5_1, "Q5_1", 5, 24},
+    {DType::kQ2_K, "Q2_K", 8, 84},      {DType::kQ3_K, "Q3_K", 8, 110},
+    {DType::kQ4_K, "Q4_K", 8, 144},     {DType::kQ5_K, "Q5_K", 8, 176},
+    {DType::kQ6_K, "Q6_K", 8, 210},     {DType::kIQ4_NL, "IQ4_NL", 5, 18},
+    {DType::kIQ4_XS, "IQ4_XS", 8, 136}, {DType::kMXFP4, "MXFP4", 5, 17},
+};
+static constexpr const DTypeInfo& InfoOf(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
+static_assert([] {
+  for (const DTypeInfo& info : kDTypes) {
+    if (&InfoOf(info.dtype) != &info) return false;
+  }
+  return true;
+}());
+
+static constexpr absl::string_view DTypeName(DType dtype) { return InfoOf(dtype).name; }
 // Elements that share one block (1 for float types), and the bytes of that block in a GGUF row.
-int BlockElements(DType dtype);
-int BlockBytes(DType dtype);
+static constexpr int BlockElements(DType dtype) { return 1 << InfoOf(dtype).block_shift; }
+static constexpr int BlockBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
+// Blocks of `elements`, a multiple of BlockElements(dtype).
+static constexpr int64_t BlockCount(DType dtype, int64_t elements) {
+  return elements >> InfoOf(dtype).block_shift;
+}
 
 // Borrowed row-major matrix of T; rows are `stride` elements apart. Never frees.
 template <typename T>
@@ -100,7 +130,15 @@ class Arena {
   size_t high_water() const { return high_water_; }
 
  private:
-  std::byte* AllocateBytes(size_t bytes);
+  // Short, to be inlined: a step allocates some hundreds of times.
+  std::byte* AllocateBytes(size_t bytes) {
+    const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
+    if (begin > capacity() || bytes > capacity() - begin) DieFull(bytes);
+    used_ = begin + bytes;
+    if (used_ > high_water_) high_water_ = used_;
+    return buffer_.data() + begin;
+  }
+  [[noreturn]] void DieFull(size_t bytes) const;
 
   Buffer buffer_;
   size_t used_ = 0;

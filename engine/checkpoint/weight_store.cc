@@ -83,7 +83,7 @@ bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
 
 // Whether a row's numbers are finite: the weights themselves, or the scales of quantised blocks.
 bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
-  const int64_t blocks = cols / kernels::BlockElements(dtype);
+  const int64_t blocks = kernels::BlockCount(dtype, cols);
   const int block_bytes = kernels::BlockBytes(dtype);
   switch (dtype) {
     case DType::kF32:

@@ -36,7 +36,8 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
     : config_(config),
       backend_(backend),
       weights_(std::move(weights)),
-      inv_freq_(config.rope.inv_freq) {
+      inv_freq_(config.rope.inv_freq),
+      attention_scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)))) {
   for (size_t i = 0; i < weights_.rope_divisors.size(); ++i) {
     inv_freq_[i] /= weights_.rope_divisors[i];
   }
@@ -136,9 +137,8 @@ void TransformerModel::Attention(int layer, const Pass& pass) {
   backend_->Rope(q, head_dim, style, pass.cos, pass.sin);
   backend_->Rope(k, head_dim, style, pass.cos, pass.sin);
   backend_->StoreKv(k, v, kv, spans);
-  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   const Activation attended =
-      backend_->Attend(q, config_.layers[layer].heads, scale, kv, spans, pass.arena);
+      backend_->Attend(q, config_.layers[layer].heads, attention_scale_, kv, spans, pass.arena);
   Multiply(backend_, attended, {w.attention_output.AddTo(pass.x)});
 }
 

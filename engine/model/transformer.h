@@ -103,6 +103,7 @@ class TransformerModel final : public Model {
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
   std::vector<double> inv_freq_;                      // config_.rope's, with rope_divisors applied
+  const float attention_scale_;
   std::vector<int> moe_layer_;                        // by layer: its index among MoE layers
   std::vector<KvSpec> kv_specs_;                      // by layer
   std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts

@@ -5,8 +5,7 @@
 #ifndef TIDEPOOL_KERNELS_BASE_CHECK_H_
 #define TIDEPOOL_KERNELS_BASE_CHECK_H_
 
-#include <cstdio>
-#include <cstdlib>
+#include <memory>
 #include <sstream>
 
 namespace tidepool::base {
@@ -14,19 +13,15 @@ namespace tidepool::base {
 // Collects the message of a failed CHECK; aborts when destroyed. Used by the macros only.
 class CheckFailure {
  public:
-  CheckFailure(const char* file, int line, const char* condition) {
-    message_ << file << ":" << line << ": CHECK(" << condition << ") failed. ";
-  }
+  // Out of line and cold, so that a CHECK costs its condition and a branch.
+  CheckFailure(const char* file, int line, const char* condition);
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;
-  [[noreturn]] ~CheckFailure() {
-    std::fprintf(stderr, "%s\n", message_.str().c_str());
-    std::abort();
-  }
-  std::ostream& stream() { return message_; }
+  [[noreturn]] ~CheckFailure();
+  std::ostream& stream();
 
  private:
-  std::ostringstream message_;
+  const std::unique_ptr<std::ostringstream> message_;
 };
 
 // Gives both branches of the CHECK conditional the type void.
@@ -36,8 +31,8 @@ struct Voidify {
 
 }  // namespace tidepool::base
 
-#define CHECK(condition)                       \
-  (condition) ? (void)0                        \
+#define CHECK(condition)                      \
+  (condition) ? (void)0                       \
               : ::tidepool::base::Voidify() & \
                     ::tidepool::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
 #define CHECK_OP_(a, op, b) CHECK((a)op(b)) << (a) << " vs " << (b) << " "
@@ -47,10 +42,10 @@ struct Voidify {
 #define CHECK_LE(a, b) CHECK_OP_(a, <=, b)
 #define CHECK_GT(a, b) CHECK_OP_(a, >, b)
 #define CHECK_GE(a, b) CHECK_OP_(a, >=, b)
-#define CHECK_OK(expr)                                                          \
-  do {                                                                          \
-    const auto check_ok_status_ = (expr);                                       \
-    CHECK(check_ok_status_.ok()) << check_ok_status_.ToString();                \
+#define CHECK_OK(expr)                                           \
+  do {                                                           \
+    const auto check_ok_status_ = (expr);                        \
+    CHECK(check_ok_status_.ok()) << check_ok_status_.ToString(); \
   } while (false)
 
 #endif  // TIDEPOOL_KERNELS_BASE_CHECK_H_

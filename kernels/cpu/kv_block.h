@@ -17,7 +17,7 @@ struct KvHeadBlock {
 
 inline KvHeadBlock HeadBlockAt(std::byte* base, DType dtype, int head_dim) {
   if (dtype != DType::kQ8_0) return {dtype, base, nullptr};
-  const int64_t scales = int64_t{head_dim} * kKvBlockTokens / BlockElements(dtype);
+  const int64_t scales = BlockCount(dtype, int64_t{head_dim} * kKvBlockTokens);
   return {dtype, base + scales * sizeof(uint16_t), reinterpret_cast<uint16_t*>(base)};
 }
 

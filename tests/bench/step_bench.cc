@@ -1,12 +1,13 @@
-// What a step of the engine costs beside the arithmetic: tokens of a model of real depth whose
-// products are next to nothing (hidden size 32, 30 layers, 259 tokens), one sequence of 64 tokens,
-// greedy.
+// What a step of the engine costs beside the arithmetic: tokens of a model whose products are next
+// to nothing (hidden size 32, 259 tokens), one sequence of 64 tokens, greedy; with one layer, which
+// is the engine's own work, and with 30, which adds the walk through a model of real depth.
 //
 //   step_bench [THREADS...]        default 1 2
 //
-// Prints, for each number of threads, microseconds a token through the engine (plan, forward,
-// sample, commit, delivery; nobody reads the stream meanwhile) and of the forward pass alone: the
-// least and the median of 200 runs of 64 tokens each.
+// Prints, for each number of threads and layers, microseconds a token through the engine (plan,
+// forward, sample, commit, delivery; nobody reads the stream meanwhile; without the request's
+// start, which a run of one token gives) and of the forward pass alone: the least and the median of
+// 200 runs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,15 +30,14 @@
 namespace tidepool::engine {
 namespace {
 
-constexpr int kLayers = 30;
 constexpr uint64_t kHidden = 32;
 constexpr int kTokens = 64;
 constexpr int kRuns = 200;
 
-std::string ModelFile() {
+std::string ModelFile(int layers) {
   GgufWriter writer;
   writer.String("general.architecture", "llama")
-      .U32("llama.block_count", kLayers)
+      .U32("llama.block_count", layers)
       .U32("llama.context_length", 2048)
       .U32("llama.embedding_length", kHidden)
       .U32("llama.feed_forward_length", kHidden)
@@ -64,7 +64,7 @@ std::string ModelFile() {
   };
   add("token_embd.weight", {kHidden, fakes::kByteVocabSize});
   add("output_norm.weight", {kHidden});
-  for (int layer = 0; layer < kLayers; ++layer) {
+  for (int layer = 0; layer < layers; ++layer) {
     const std::string prefix = absl::StrCat("blk.", layer, ".");
     for (const char* norm : {"attn_norm", "ffn_norm"}) {
       add(absl::StrCat(prefix, norm, ".weight"), {kHidden});
@@ -82,19 +82,35 @@ std::string ModelFile() {
 struct Figures {
   std::vector<double> microseconds;  // a token, by run
 
-  void Print(const char* what, int threads) {
+  void Print(const char* what, int threads, int layers) {
     std::sort(microseconds.begin(), microseconds.end());
-    std::printf("%d threads, %s: %.1f us a token at best, median %.1f\n", threads, what,
-                microseconds.front(), microseconds[microseconds.size() / 2]);
+    const size_t runs = microseconds.size();
+    std::printf("%d threads, layers: %2d, %s: %.1f us a token (quartiles %.1f, %.1f)\n", threads,
+                layers, what, microseconds[runs / 2], microseconds[runs / 4],
+                microseconds[3 * runs / 4]);
   }
 };
 
+// Microseconds that `run` takes.
 template <typename Run>
-void Measure(Figures* figures, Run run) {
+double Measure(Run run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  figures->microseconds.push_back(taken.count() * 1e6 / kTokens);
+  return taken.count() * 1e6;
+}
+
+double MeasureRequest(Engine* engine, int tokens) {
+  GenerationRequest request;
+  request.token_ids = {1};
+  request.prompt_length = 1;
+  request.stopping.max_tokens = tokens;
+  request.stopping.ignore_eos = true;
+  request.credit = tokens;
+  return Measure([&] {
+    const auto stream = *engine->Submit(std::move(request));
+    CHECK(engine->WaitIdle(absl::Minutes(1)));
+  });
 }
 
 Figures MeasureEngine(TransformerModel* model) {
@@ -105,16 +121,9 @@ Figures MeasureEngine(TransformerModel* model) {
   auto engine = *Engine::Create(model, tokenizer.get(), &base::Clock::Real(), options);
   Figures figures;
   for (int run = 0; run < kRuns; ++run) {
-    GenerationRequest request;
-    request.token_ids = {1};
-    request.prompt_length = 1;
-    request.stopping.max_tokens = kTokens;
-    request.stopping.ignore_eos = true;
-    request.credit = kTokens;
-    Measure(&figures, [&] {
-      const auto stream = *engine->Submit(std::move(request));
-      CHECK(engine->WaitIdle(absl::Minutes(1)));
-    });
+    const double start = MeasureRequest(engine.get(), 1);
+    const double whole = MeasureRequest(engine.get(), kTokens);
+    figures.microseconds.push_back((whole - start) / (kTokens - 1));
   }
   return figures;
 }
@@ -130,24 +139,25 @@ Figures MeasureForward(TransformerModel* model) {
   batch.spans[0].blocks = kv.blocks(0);
   Figures figures;
   for (int run = 0; run < kRuns; ++run) {
-    Measure(&figures, [&] {
+    const double taken = Measure([&] {
       for (int i = 0; i < kTokens; ++i) {
         batch.spans[0].first_slot = i;
         CHECK_OK(model->Forward(batch, kv.view(), &workspace).status());
       }
     });
+    figures.microseconds.push_back(taken / kTokens);
   }
   return figures;
 }
 
-void Run(int threads) {
-  auto file = *GgufFile::Open(ModelFile());
+void Run(int threads, int layers) {
+  auto file = *GgufFile::Open(ModelFile(layers));
   const ModelConfig config = *ModelConfig::Parse(file);
   const auto store = *WeightStore::Create(std::move(file), {.threads = 1});
   const auto backend = *kernels::MakeCpuBackend({.threads = threads});
   const auto model = *TransformerModel::Create(config, store.get(), backend.get(), {});
-  MeasureEngine(model.get()).Print("the whole step", threads);
-  MeasureForward(model.get()).Print("the forward pass", threads);
+  MeasureEngine(model.get()).Print("the whole step", threads, layers);
+  MeasureForward(model.get()).Print("the forward pass", threads, layers);
 }
 
 }  // namespace
@@ -157,5 +167,7 @@ int main(int argc, char** argv) {
   std::vector<int> counts;
   for (int i = 1; i < argc; ++i) counts.push_back(std::max(1, std::atoi(argv[i])));
   if (counts.empty()) counts = {1, 2};
-  for (const int threads : counts) tidepool::engine::Run(threads);
+  for (const int threads : counts) {
+    for (const int layers : {1, 30}) tidepool::engine::Run(threads, layers);
+  }
 }
