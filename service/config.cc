@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/config_file.h"
+#include "service/cli/console.h"
 #include "service/cli/flags.h"
 #include "service/cli/help.h"
 #include "service/cli/units.h"
@@ -308,10 +309,8 @@ ParsedConfig Print(std::string text) {
   return parsed;
 }
 
-}  // namespace
-
-absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
-                                         const Environment& environment) {
+absl::StatusOr<ParsedConfig> Parse(absl::Span<const std::string> args,
+                                   const Environment& environment) {
   RETURN_IF_ERROR(Need(!args.empty(), "a command is missing; tidepool --help lists them"));
   if (args[0] == "--version") return Print(absl::StrCat("tidepool ", kVersion, "\n"));
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return Print(GeneralHelp());
@@ -340,6 +339,16 @@ absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
   RETURN_IF_ERROR(Validate(config, given));
   RETURN_IF_ERROR(FillDefaults(environment, &config));
   return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
+                                         const Environment& environment) {
+  absl::StatusOr<ParsedConfig> parsed = Parse(args, environment);
+  if (parsed.ok()) return parsed;
+  // Messages repeat what stands in arguments and files.
+  return absl::Status(parsed.status().code(), OneLine(parsed.status().message()));
 }
 
 }  // namespace tidepool::service

@@ -54,7 +54,6 @@ _LIBRARIES = {
 _HEADER_ONLY = [
     "cli11",
     "nlohmann_json",
-    "tomlplusplus",
 ]
 
 def _build_file(libraries):

@@ -190,12 +190,7 @@ absl::Status RunBench(const Config& config, Console* console) {
   json["results"] = Json::array();
   for (const Result& result : results) json["results"].push_back(Describe(result, bandwidth));
   json["offload"] = DescribeOffload(results, *bundle);
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson(json);
-  } else {
-    console->Print(Text(json));
-  }
-  return console->out_status();
+  return console->PrintResult(config.output, json, Text);
 }
 
 }  // namespace tidepool::service

@@ -1,4 +1,7 @@
 // Reads a --config file into flags' names and values as a command line would give them.
+// The file is TOML 1.0 (toml.io/en/v1.0.0) as far as flags go: keys at the top, each with a scalar
+// or an array of scalars. What else TOML has (tables, dotted keys, dates, arrays in arrays) is
+// refused. Reads any bytes safely: files come from whoever wrote them.
 #ifndef TIDEPOOL_SERVICE_CLI_CONFIG_FILE_H_
 #define TIDEPOOL_SERVICE_CLI_CONFIG_FILE_H_
 
@@ -6,19 +9,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace tidepool::service {
 
 struct ConfigFileEntry {
   std::string key;
-  std::vector<std::string> values;  // of an array: each element
+  // Of an array: each element. Numbers are decimal and without underscores.
+  std::vector<std::string> values;
   int line = 0;
 };
 
 // In the order of the file's lines. NOT_FOUND or PERMISSION_DENIED when the file cannot be read;
-// INVALID_ARGUMENT "FILE: line N: ..." when it is not TOML or holds more than scalars and arrays of
-// them.
+// INVALID_ARGUMENT "FILE: line N: ..." when it holds anything else than the above, and when it is
+// longer than 1 MiB.
 absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& path);
+
+// The same of the file's content; `path` is for messages.
+absl::StatusOr<std::vector<ConfigFileEntry>> ParseConfigFile(const std::string& path,
+                                                             absl::string_view content);
 
 }  // namespace tidepool::service
 

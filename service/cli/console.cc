@@ -41,6 +41,12 @@ void Console::Print(absl::string_view text) {
       absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno)));
 }
 
+absl::Status Console::PrintResult(OutputFormat format, const Json& json,
+                                  absl::FunctionRef<std::string(const Json&)> text) {
+  Print(format == OutputFormat::kJson ? ToLine(json) + "\n" : text(json));
+  return out_status_;
+}
+
 // Nobody can be told that stderr is gone.
 void Console::Note(absl::string_view text) { (void)WriteAll(err_, text); }
 

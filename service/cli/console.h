@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "service/config.h"
 
 namespace tidepool::service {
 
@@ -28,6 +30,9 @@ class Console {
   // To stdout, at once. A reader that has gone away (a closed pipe) or a full disk is remembered.
   void Print(absl::string_view text);
   void PrintJson(const Json& json) { Print(ToLine(json) + "\n"); }
+  // What a command found out, to stdout: as JSON, or as `text` puts it. The result is out_status().
+  absl::Status PrintResult(OutputFormat format, const Json& json,
+                           absl::FunctionRef<std::string(const Json&)> text);
   // To stderr, at once.
   void Note(absl::string_view text);
 

@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes) {
   struct Close {
     void operator()(std::FILE* file) const {
       if (file != stdin) std::fclose(file);
@@ -21,7 +21,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::string text;
   char buffer[1 << 16];
   size_t got = 0;
-  while ((got = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) text.append(buffer, got);
+  while ((got = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) {
+    text.append(buffer, got);
+    if (text.size() > most_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": it is longer than ",
+                                                     most_bytes >> 20, " MiB, the most it may be"));
+    }
+  }
   if (std::ferror(file.get()) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));

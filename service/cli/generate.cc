@@ -18,7 +18,7 @@ absl::StatusOr<Question> MakeQuestion(const Config& config) {
   if (config.prompt.has_value()) {
     question.text = config.prompt;
   } else if (config.file.has_value()) {
-    ASSIGN_OR_RETURN(question.text, ReadFile(*config.file));
+    ASSIGN_OR_RETURN(question.text, ReadFile(*config.file, kMostTextBytes));
   } else if (config.chat.has_value()) {
     if (!config.system.empty()) question.messages.push_back({"system", config.system});
     question.messages.push_back({"user", *config.chat});

@@ -291,12 +291,7 @@ absl::Status RunInspect(const Config& config, Console* console) {
   json["tokenizer"] =
       tokenizer.ok() ? DescribeTokenizer(**tokenizer) : Unserved(tokenizer.status());
   json["tensors"] = std::move(tensors);
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson(json);
-  } else {
-    console->Print(Text(json));
-  }
-  return console->out_status();
+  return console->PrintResult(config.output, json, Text);
 }
 
 }  // namespace tidepool::service

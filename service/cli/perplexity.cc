@@ -15,7 +15,7 @@
 namespace tidepool::service {
 
 absl::Status RunPerplexity(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(*config.file));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(*config.file, kMostTextBytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
   const engine::Tokenizer& tokenizer = *bundle->tokenizer;
   ASSIGN_OR_RETURN(
@@ -34,21 +34,19 @@ absl::Status RunPerplexity(const Config& config, Console* console) {
       engine::ComputePerplexity(bundle->model.get(), ids, options);
   if (console->err_is_terminal()) console->Note("\r\033[K");
   RETURN_IF_ERROR(result.status());
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson({{"model", bundle->name},
-                        {"file", *config.file},
-                        {"perplexity", result->perplexity},
-                        {"standard_error", result->standard_error},
-                        {"chunks", result->chunks},
-                        {"context", config.context},
-                        {"tokens_scored", result->tokens},
-                        {"tokens_in_text", ids.size()}});
-  } else {
-    console->Print(absl::StrFormat("perplexity %.4f +/- %.4f over %d tokens of %d chunks of %d\n",
-                                   result->perplexity, result->standard_error, result->tokens,
-                                   result->chunks, config.context));
-  }
-  return console->out_status();
+  const Json json = {{"model", bundle->name},
+                     {"file", *config.file},
+                     {"perplexity", result->perplexity},
+                     {"standard_error", result->standard_error},
+                     {"chunks", result->chunks},
+                     {"context", config.context},
+                     {"tokens_scored", result->tokens},
+                     {"tokens_in_text", ids.size()}};
+  return console->PrintResult(config.output, json, [&](const Json&) {
+    return absl::StrFormat("perplexity %.4f +/- %.4f over %d tokens of %d chunks of %d\n",
+                           result->perplexity, result->standard_error, result->tokens,
+                           result->chunks, config.context);
+  });
 }
 
 }  // namespace tidepool::service

@@ -132,12 +132,7 @@ absl::Status RunQuantize(const Config& config, Console* console) {
   if (console->err_is_terminal()) console->Note("\r\033[K");
   RETURN_IF_ERROR(report.status());
   const Json json = Describe(config, options.type, *report);
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson(json);
-  } else {
-    console->Print(Text(json));
-  }
-  return console->out_status();
+  return console->PrintResult(config.output, json, Text);
 }
 
 }  // namespace tidepool::service

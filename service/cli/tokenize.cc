@@ -27,7 +27,7 @@ absl::Status RunTokenize(const Config& config, Console* console) {
   if (config.text.has_value()) {
     text = *config.text;
   } else {
-    ASSIGN_OR_RETURN(text, ReadFile(config.file.value_or("-")));
+    ASSIGN_OR_RETURN(text, ReadFile(config.file.value_or("-"), kMostTextBytes));
   }
   const auto special =
       config.parse_special ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText;

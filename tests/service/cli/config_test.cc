@@ -188,14 +188,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(complaint("threads = \"many\"\n"),
               HasSubstr("line 1: threads: \"many\" is not a whole number"));
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));
-  EXPECT_THAT(complaint("model = 'm'\n# \u00e9\nmodel \u00d2g = 1\n"),
-              HasSubstr("line 3: not TOML: a character outside of ASCII"));
-  EXPECT_THAT(complaint("model = 'm'\n# \x01\n"), HasSubstr("line 2: not TOML"));
-  // In strings of every kind they are at home: the complaint is about the key.
-  EXPECT_THAT(
-      complaint(
-          "x = [\"\"\"\u00e9\"\\\"\u00e9\"\"\"\", '\u00e9\\', \"\\\"\u00e9\", '''\n\u00e9''']\n"),
-      HasSubstr("unknown key x"));
+  EXPECT_THAT(complaint("\"a\\nb\" = 1\n"), HasSubstr("unknown key a b"));
   EXPECT_THAT(complaint("[serve]\nmodel = \"m\"\n"), HasSubstr("without sections"));
   EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot stand in a file"));
   EXPECT_THAT(Complaint({"serve", "--config", "/nonexistent.toml"}),

@@ -36,6 +36,18 @@ TEST(ConsoleTest, ResultsAndNotesGoApart) {
   close(err[0]);
 }
 
+TEST(ConsoleTest, AResultIsJsonOrText) {
+  int out[2];
+  ASSERT_EQ(pipe(out), 0);
+  Console console(out[1], out[1]);
+  const auto text = [](const Json& json) { return "n is " + json["n"].dump() + "\n"; };
+  EXPECT_TRUE(console.PrintResult(OutputFormat::kJson, {{"n", 3}}, text).ok());
+  EXPECT_TRUE(console.PrintResult(OutputFormat::kText, {{"n", 3}}, text).ok());
+  close(out[1]);
+  EXPECT_EQ(ReadAll(out[0]), "{\"n\":3}\nn is 3\n");
+  close(out[0]);
+}
+
 TEST(ConsoleTest, RemembersThatStdoutFailed) {
   const int full = open("/dev/full", O_WRONLY);
   ASSERT_GE(full, 0);
@@ -44,6 +56,7 @@ TEST(ConsoleTest, RemembersThatStdoutFailed) {
   EXPECT_TRUE(console.out_status().ok());
   console.Print("x");
   EXPECT_EQ(console.out_status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(console.PrintResult(OutputFormat::kJson, {}, [](const Json&) { return ""; }).ok());
   close(full);
 }
 

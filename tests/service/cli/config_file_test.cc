@@ -1,0 +1,136 @@
+#include "service/cli/config_file.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/cli/files.h"
+
+namespace tidepool::service {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// The values of the one key that `content` holds.
+std::vector<std::string> Values(const std::string& content) {
+  const auto entries = ParseConfigFile("f.toml", content);
+  EXPECT_TRUE(entries.ok()) << content << ": " << entries.status();
+  if (!entries.ok()) return {};
+  EXPECT_EQ(entries->size(), 1) << content;
+  return entries->empty() ? std::vector<std::string>() : entries->front().values;
+}
+
+std::string Complaint(const std::string& content) {
+  const auto entries = ParseConfigFile("f.toml", content);
+  EXPECT_FALSE(entries.ok()) << content;
+  EXPECT_EQ(entries.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(entries.status().message());
+}
+
+TEST(ConfigFileTest, EntriesComeInTheOrderOfLines) {
+  const auto entries = ParseConfigFile(
+      "f.toml",
+      "\xEF\xBB\xBF# first\r\n\r\n b = 1 # one\n\"c d\"=[ # list\n\n 2\n, 3, ] \n'a' = 4");
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 3);
+  EXPECT_EQ((*entries)[0].key, "b");
+  EXPECT_EQ((*entries)[0].line, 3);
+  EXPECT_EQ((*entries)[1].key, "c d");
+  EXPECT_EQ((*entries)[1].line, 4);
+  EXPECT_THAT((*entries)[1].values, ElementsAre("2", "3"));
+  EXPECT_EQ((*entries)[2].key, "a");
+  EXPECT_EQ((*entries)[2].line, 8);
+  EXPECT_TRUE(ParseConfigFile("f", "")->empty());
+  EXPECT_TRUE(ParseConfigFile("f", "# only\n\n")->empty());
+}
+
+TEST(ConfigFileTest, Strings) {
+  EXPECT_THAT(Values(R"(k = "a\"b\\c\t\u00e9\U0001F30A")"),
+              ElementsAre("a\"b\\c\t\u00e9\U0001F30A"));
+  EXPECT_THAT(Values(R"(k = 'C:\new "x"')"), ElementsAre(R"(C:\new "x")"));
+  EXPECT_THAT(Values("k = ''"), ElementsAre(""));
+  EXPECT_THAT(Values("k = \"\"\"\none\ntwo \\  \n  \n three\"\"\""), ElementsAre("one\ntwo three"));
+  EXPECT_THAT(Values("k = '''\r\none\\\r\ntwo'''"), ElementsAre("one\\\ntwo"));
+  EXPECT_THAT(Values(R"(k = """"a""b""""")"), ElementsAre("\"a\"\"b\"\""));
+  EXPECT_THAT(Values("k = '''''''"), ElementsAre("'"));
+  EXPECT_THAT(Values("k = \"# no comment\" # one"), ElementsAre("# no comment"));
+}
+
+TEST(ConfigFileTest, NumbersComeAsACommandLineHasThem) {
+  EXPECT_THAT(Values("k = [0, -0, +7, 1_000, 0xfF, 0o17, 0b1_1, 9223372036854775807]"),
+              ElementsAre("0", "0", "7", "1000", "255", "15", "3", "9223372036854775807"));
+  EXPECT_THAT(Values("k = [0.7, +1_0.0_1, 1e-05, -2E+3, 1.5e3, inf, -nan]"),
+              ElementsAre("0.7", "10.01", "1e-05", "-2e3", "1.5e3", "inf", "-nan"));
+  EXPECT_THAT(Values("k = [true, false]"), ElementsAre("true", "false"));
+  EXPECT_THAT(Values("k = []"), IsEmpty());
+  for (const std::string bad : {"01",         "1__0",     "_1",   "1_",     "1.",
+                                ".1",         "1e",       "0x",   "0xg",    "0b2",
+                                "-0x1",       "1.e1",     "--1",  "+-1",    "9223372036854775808",
+                                "1979-05-27", "07:32:00", "True", "m.gguf", "1 2",
+                                "tru",        "0.1.2"}) {
+    EXPECT_THAT(Complaint(absl::StrCat("k = ", bad)), StartsWith("f.toml: line 1: ")) << bad;
+  }
+  EXPECT_THAT(Complaint("\nmodel = m.gguf"),
+              AllOf(HasSubstr("line 2"), HasSubstr("\"m.gguf\""), HasSubstr("stands in quotes")));
+}
+
+TEST(ConfigFileTest, DamageIsNamedWithItsLine) {
+  EXPECT_THAT(Complaint("= 3"), HasSubstr("line 1: not TOML: expected a flag's name, found \"=\""));
+  EXPECT_THAT(Complaint("\na"),
+              HasSubstr("line 2: not TOML: expected = behind \"a\", found the end"));
+  EXPECT_THAT(Complaint("a\n= 1"), HasSubstr("found the end of the line"));
+  EXPECT_THAT(Complaint("\"a\\nb\""), HasSubstr("behind \"a b\", found"));
+  EXPECT_THAT(Complaint("a ="), HasSubstr("expected a value, found the end of the file"));
+  EXPECT_THAT(Complaint("a = 1 b = 2"), HasSubstr("\"b\" behind the value of \"a\""));
+  EXPECT_THAT(Complaint("a = 1\nb = 2\na = 3\n"),
+              HasSubstr("line 3: not TOML: \"a\" stands in line 1 already"));
+  EXPECT_THAT(Complaint("a = 'x\n'"), HasSubstr("begins in line 1 lacks its closing '"));
+  EXPECT_THAT(Complaint("a = \"\"\"x\n\""), HasSubstr("line 2: not TOML: the text that begins in"));
+  EXPECT_THAT(Complaint("a = \"x\\"), HasSubstr("the end of the file behind a backslash"));
+  EXPECT_THAT(Complaint("a = \"\\q\""), HasSubstr("\"q\" behind a backslash"));
+  for (const std::string bad : {R"("\u12")", R"("\u12g4")", R"("\ud800")", R"("\U00110000")",
+                                R"("\u0000")", R"("\U0001F")"}) {
+    EXPECT_THAT(Complaint(absl::StrCat("a = ", bad)), HasSubstr("hexadecimal digits")) << bad;
+  }
+  EXPECT_THAT(Complaint("\"\"\"a\"\"\" = 1"), HasSubstr("one pair of quotes"));
+  EXPECT_THAT(Complaint("a = [1 2]"), HasSubstr("expected , or ]"));
+  EXPECT_THAT(Complaint("a = [,]"), HasSubstr("expected a value, found \",\""));
+  EXPECT_THAT(Complaint("a = [1,\n\n"), HasSubstr("line 3"));
+  EXPECT_THAT(Complaint("a = 1\rb = 2"), HasSubstr("control character"));
+  EXPECT_THAT(Complaint("# \x7f"), HasSubstr("control character"));
+  EXPECT_THAT(Complaint("a = 1\n# \xC3\x28"),
+              HasSubstr("line 2: not TOML: bytes that are not UTF-8"));
+  EXPECT_THAT(Complaint("model \u00d2g = 1"), HasSubstr("found \"\u00d2\""));
+}
+
+TEST(ConfigFileTest, WhatNoFlagTakesIsNamed) {
+  EXPECT_THAT(Complaint("a = 1\n[serve]"), HasSubstr("line 2: \"[serve]\": keys are flags' names"));
+  EXPECT_THAT(Complaint("serve . model = 'm'"), HasSubstr("\"serve\": keys are flags' names"));
+  EXPECT_THAT(Complaint("a = {b = 1}"), HasSubstr("no flag takes a table"));
+  EXPECT_THAT(Complaint("a = [1, [2]]"), HasSubstr("no flag takes lists in a list"));
+}
+
+TEST(ConfigFileTest, DepthAndLengthDoNoHarm) {
+  EXPECT_THAT(Complaint(absl::StrCat("a = ", std::string(1 << 19, '['))), HasSubstr("lists"));
+  std::string dotted = "a";
+  for (int i = 0; i < 1 << 18; ++i) dotted += ".a";
+  EXPECT_THAT(Complaint(dotted + " = 1"), HasSubstr("without sections"));
+  EXPECT_LT(Complaint(std::string(1 << 19, 'k')).size(), 300);
+  EXPECT_LT(Complaint("k = " + std::string(1 << 19, '1')).size(), 300);
+  EXPECT_EQ(Values("k = '" + std::string(1 << 19, 'v') + "'").front().size(), size_t{1} << 19);
+}
+
+TEST(ConfigFileTest, FilesWithoutEndAreRefused) {
+  EXPECT_THAT(ReadConfigFile("/dev/zero").status().message(), HasSubstr("longer than 1 MiB"));
+  EXPECT_EQ(ReadConfigFile("/nonexistent.toml").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tidepool::service
