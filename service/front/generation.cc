@@ -304,7 +304,9 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
   sent_length_ += response.token_ids_size();
   context_.store->Append(
       std::move(append), [self = shared_from_this(), length = sent_length_](absl::Status status) {
-        self->context_.loop->Post([self, status, length] { self->OnLogged(status, length); });
+        self->context_.loop->Post([self, status = std::move(status), length]() mutable {
+          self->OnLogged(std::move(status), length);
+        });
       });
 }
 

@@ -116,8 +116,8 @@ void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
   }
   // One of them broke the transaction of all: alone, each gets its own answer.
   for (Job& job : jobs) {
-    const absl::Status status = TryTransaction(&job, 1, &results);
-    job.deliver(status.ok() ? std::move(results[0]) : status);
+    absl::Status status = TryTransaction(&job, 1, &results);
+    job.deliver(status.ok() ? std::move(results[0]) : std::move(status));
   }
 }
 

@@ -211,10 +211,11 @@ TEST(CpuBackendTest, ArenaBoundsHold) {
     layer.v_dim = 20;
     layer.v_offset = 2 * 2 * 24 * kKvBlockTokens;
     layer.block_bytes = 2 * layer.v_offset;
-    Buffer buffer(2 * layer.block_bytes);
+    Buffer buffer(3 * layer.block_bytes);
     layer.arena = buffer.data();
     const std::vector<int32_t> blocks = {0, 1};
-    const KvSpan spans[] = {{0, 33, 0, blocks}, {33, 1, 5, blocks}};
+    const std::vector<int32_t> other_blocks = {2};
+    const KvSpan spans[] = {{0, 33, 0, blocks}, {33, 1, 0, other_blocks}};
     const std::vector<float> data(34 * 8 * 24, 0.5f);
     backend->StoreKv({data.data(), 34, 48}, {data.data(), 34, 40}, layer, spans);
     Arena attend(AttendBytes(34, 2, 8, layer, threads));
