@@ -270,6 +270,10 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
     case Command::kPerplexity:
       RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
       return Need(config.file.has_value(), "--file FILE is missing: the text to score");
+    case Command::kReplay:
+      RETURN_IF_ERROR(Need(!config.replay.trace.empty(), "--trace FILE is missing"));
+      return Need(!config.replay.slots.empty(),
+                  "--slots N is missing: how many experts fit, or a share such as 25%");
     case Command::kInspect:
     case Command::kPack:
       return Need(!config.model.empty(), "--model FILE is missing");
@@ -284,6 +288,9 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
   if (config->command == Command::kStats && config->server.empty())
     config->server = "127.0.0.1:50051";
   if (config->command == Command::kPerplexity && config->context == 0) config->context = 512;
+  if (config->replay.policies.empty()) {
+    config->replay.policies = {"tide", "lru", "static", "hindsight", "belady"};
+  }
   BenchFlags& bench = config->bench;
   if (bench.prompt_tokens.empty()) bench.prompt_tokens = {512};
   if (bench.output_tokens.empty()) bench.output_tokens = {128};

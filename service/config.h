@@ -35,8 +35,9 @@ enum class Command : uint8_t {
   kQuantize,
   kPerplexity,
   kPack,
+  kReplay,
 };
-inline constexpr int kCommandCount = 14;
+inline constexpr int kCommandCount = 15;
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -69,6 +70,22 @@ struct BenchFlags {
   std::vector<int64_t> output_tokens;
   std::vector<int64_t> batch_sizes;
   int64_t repetitions = 5;
+};
+
+// How many slots a replay has: a count, or a share of all experts.
+struct ReplaySlots {
+  int64_t count = 0;
+  float percent = 0;  // where count is 0
+};
+
+struct ReplayFlags {
+  std::string trace;
+  std::string profile;  // trace that `static` is made from; empty: it knows nothing
+  std::vector<ReplaySlots> slots;
+  std::vector<std::string> policies;
+  int64_t refresh_interval = 1;
+  double read_bytes_per_s = 1.5e9;
+  double memory_bytes_per_s = 10e9;
 };
 
 struct Config {
@@ -116,6 +133,7 @@ struct Config {
   int64_t chunk = 512;
 
   BenchFlags bench;
+  ReplayFlags replay;
 
   // quantize; it writes to `out`.
   std::string type;

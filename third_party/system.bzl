@@ -48,6 +48,7 @@ _LIBRARIES = {
     ],
     "sqlite": ["sqlite3"],
     "xxhash": ["xxhash"],
+    "zstd": ["zstd"],
 }
 
 # Header-only libraries: nothing to link.

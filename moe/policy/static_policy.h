@@ -3,6 +3,7 @@
 #define TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,17 +18,20 @@ namespace tidepool::moe {
 class StaticPolicy final : public PlacementPolicy {
  public:
   // profile: uses, [layers, experts], or empty.
-  StaticPolicy(const PoolShape& shape, std::vector<int64_t> profile) : uses_(std::move(profile)) {
+  StaticPolicy(const PoolShape& shape, std::vector<int64_t> profile,
+               absl::string_view name = "static")
+      : name_(name), uses_(std::move(profile)) {
     uses_.resize(shape.all_experts(), 0);
   }
 
-  absl::string_view name() const override { return "static"; }
+  absl::string_view name() const override { return name_; }
   std::vector<ExpertRef> Fill(const Residency& residency) override;
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
+  const std::string name_;
   std::vector<int64_t> uses_;  // [layers, experts]
   std::vector<Ranked<int64_t>> missing_;
 };

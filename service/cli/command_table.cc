@@ -68,6 +68,16 @@ constexpr CommandSpec kCommands[] = {
      "this\n"
      "one does so beforehand. A pack of another checkpoint or version is replaced.",
      "tidepool pack --model model.gguf"},
+    {Command::kReplay, "replay", "a routing trace through placement policies",
+     "What a policy would have had resident, had it served the forwards of a trace (written by\n"
+     "--trace-experts) with so many slots. A lookup is an expert that a layer of a forward needs;\n"
+     "a hit found it resident when the layer's routing became known. belady is the offline\n"
+     "optimum, hindsight the best fixed placement; static without --profile spreads its slots\n"
+     "evenly. A step is estimated so: in each layer the resident experts run one after the other\n"
+     "while the missing ones are read one after the other, each runs when it is there and its\n"
+     "predecessor is done, and running reads the expert once from memory. Attention and all else\n"
+     "is left out.",
+     "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {
@@ -77,7 +87,6 @@ constexpr absl::string_view kFutureFlags[] = {
     "tls-key",      "trace-experts",   "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
-    "replay",
     "sessions",
     "token",
 };

@@ -18,6 +18,7 @@ absl::Status RunBench(const Config& config, Console* console);
 absl::Status RunPack(const Config& config, Console* console);
 absl::Status RunQuantize(const Config& config, Console* console);
 absl::Status RunPerplexity(const Config& config, Console* console);
+absl::Status RunReplay(const Config& config, Console* console);
 absl::Status RunLogits(const Config& config, Console* console);
 // serve, front and worker; returns after SIGTERM or SIGINT, when everything has ended.
 absl::Status RunServing(const Config& config, Console* console);

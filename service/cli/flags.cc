@@ -10,6 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/expert_flags.h"
+#include "service/cli/replay_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -281,6 +282,10 @@ constexpr FlagSpec kFlags[] = {
     {"tokens", 0, kInput, "IDS", "", "token ids, such as 1,2,3",
      Bit(Command::kGenerate) | Bit(Command::kLogits) | Bit(Command::kDetokenize), kValue,
      SetTokens},
+    {"trace", 0, kInput, "FILE", "", "the routing trace: JSON lines, plain or zstd",
+     Bit(Command::kReplay), kValue, SetReplayTrace},
+    {"profile", 0, kInput, "FILE", "", "the trace whose counts place the experts of static",
+     Bit(Command::kReplay), kValue, SetReplayProfile},
     {"system", 0, kInput, "TEXT", "", "system message in front of the conversation", kTalking,
      kValue, SetString<&Config::system>},
     {"special", 0, kInput, "", "off",
@@ -409,6 +414,17 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::batch_sizes, 1, 4096>},
     {"repetitions", 'r', kTests, "N", "5", "times that each test is measured, after a warm-up",
      Bit(Command::kBench), kValue, SetRepetitions},
+
+    {"slots", 0, kTests, "N,N,...", "", "experts that fit, or a share of all such as 25%",
+     Bit(Command::kReplay), kRepeats, AddReplaySlots},
+    {"policy", 0, kTests, "P,P,...", "all", "tide, lru, static, belady, hindsight",
+     Bit(Command::kReplay), kRepeats, AddReplayPolicies},
+    {"refresh-interval", 0, kTests, "N", "1", "TIDE's tau: steps from one refresh to the next",
+     Bit(Command::kReplay), kValue, SetReplayRefreshInterval},
+    {"read-bandwidth", 0, kTests, "SIZE", "1.5GB", "bytes a second at which experts are brought",
+     Bit(Command::kReplay), kValue, SetReplayReadBandwidth},
+    {"memory-bandwidth", 0, kTests, "SIZE", "10GB", "bytes a second at which experts run",
+     Bit(Command::kReplay), kValue, SetReplayMemoryBandwidth},
 
     {"all", 0, kResult, "", "off", "the logits of every position, not of the last only",
      Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},

@@ -1,0 +1,72 @@
+// Routing traces: what the gates of a model chose, layer by layer and forward by forward. JSON
+// lines, plain or zstd. Line 1 is the header,
+//   {"version":1,"model":"m","layers":24,"experts":64,"top_k":8,"expert_bytes":4096}
+// with MoE layers only, and expert_bytes one number or one per layer. Each further line is one
+// layer of one forward:
+//   {"request":"r0","phase":"decode","step":7,"layer":3,"ids":[[5,1],[0,5]],"weights":[[.6,.4],..]}
+// `ids` has a row of top_k distinct experts per token; `request` (a string or a number) and `phase`
+// ("prefill" or "decode") may be arrays with an entry per token; `weights` may be left out. Other
+// keys are skipped.
+#ifndef TIDEPOOL_MOE_REPLAY_TRACE_H_
+#define TIDEPOOL_MOE_REPLAY_TRACE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "moe/policy/placement_policy.h"
+
+namespace tidepool::moe {
+
+struct TraceHeader {
+  std::string model;
+  int layers = 0;
+  int experts = 0;  // of a layer
+  int top_k = 0;
+  std::vector<int64_t> expert_bytes;  // [layers]
+
+  absl::Status Validate() const;
+  int64_t all_experts() const { return int64_t{layers} * experts; }
+  // Bytes of a slot: every expert fits.
+  int64_t slot_bytes() const;
+};
+
+// One line.
+struct TraceEntry {
+  int64_t step = 0;
+  int layer = 0;
+  std::vector<int32_t> ids;       // [tokens, top_k]
+  std::vector<float> weights;     // [tokens, top_k] or empty
+  std::vector<Phase> phases;      // [tokens], or one for all
+  std::vector<int64_t> requests;  // likewise; numbered as they appear in the file
+
+  int64_t tokens(int top_k) const { return static_cast<int64_t>(ids.size()) / top_k; }
+  LayerRouting routing(int top_k) const;
+};
+
+struct Trace {
+  TraceHeader header;
+  std::vector<TraceEntry> entries;
+
+  // Limits of what is read from outside.
+  static constexpr int64_t kMaxLineBytes = int64_t{64} << 20;
+  static constexpr int64_t kMaxIds = int64_t{1} << 28;
+};
+
+// Reads a whole file; zstd is known by its first bytes. NOT_FOUND or PERMISSION_DENIED for the
+// file; INVALID_ARGUMENT, DATA_LOSS (compressed data that is damaged or ends early) and
+// RESOURCE_EXHAUSTED (past the limits) name the file, the line, and what is wrong with it.
+absl::StatusOr<Trace> ReadTrace(const std::string& path);
+
+// The same from bytes; `name` stands for the file in errors.
+absl::StatusOr<Trace> ParseTrace(const std::string& name, absl::string_view bytes);
+
+// How often forwards needed each expert, [layers, experts]: the profile of a static placement.
+std::vector<int64_t> CountUses(const Trace& trace);
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_REPLAY_TRACE_H_

@@ -1,0 +1,49 @@
+// TraceParser: lines of a trace to entries.
+#ifndef TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
+#define TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "moe/replay/trace.h"
+#include "nlohmann/json.hpp"
+
+namespace tidepool::moe {
+
+// Thread-compatible. Takes text in pieces of any size.
+class TraceParser {
+ public:
+  explicit TraceParser(std::string name) : name_(std::move(name)) {}
+
+  absl::Status Add(absl::string_view text);
+  // After the last piece. The parser is spent.
+  absl::StatusOr<Trace> Finish();
+
+ private:
+  absl::Status ParseLine(absl::string_view line);
+  absl::Status ParseHeader(const nlohmann::json& line);
+  absl::Status ParseEntry(const nlohmann::json& line);
+  absl::Status ParseIds(const nlohmann::json& line, TraceEntry* entry);
+  absl::Status ParseWeights(const nlohmann::json& line, TraceEntry* entry);
+  absl::Status ParsePhases(const nlohmann::json& line, TraceEntry* entry);
+  absl::Status ParseRequests(const nlohmann::json& line, TraceEntry* entry);
+  absl::Status Wrong(absl::string_view what) const;
+
+  const std::string name_;
+  Trace trace_;
+  std::string rest_;  // of a line that has not ended
+  int64_t line_ = 0;  // number of the line at hand
+  int64_t ids_ = 0;   // in trace_
+  std::unordered_map<std::string, int64_t> requests_;
+  std::vector<int64_t> seen_;  // [experts]: the last token that named it
+  int64_t token_ = 0;          // in the whole file
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_

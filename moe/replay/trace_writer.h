@@ -1,0 +1,70 @@
+// TraceWriter: writes the routing trace (moe/replay/trace.h) of a running engine.
+#ifndef TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_
+#define TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "moe/policy/placement_policy.h"
+#include "moe/replay/trace.h"
+
+struct ZSTD_CCtx_s;
+
+namespace tidepool::moe {
+
+// Thread-compatible.
+class TraceWriter {
+ public:
+  // Replaces the file. A path that ends in .zst is compressed. Errors name the path.
+  static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
+                                                             const TraceHeader& header);
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+  // Closes; errors are lost.
+  ~TraceWriter();
+
+  // One line. Requires that the routing fits the header. After an error nothing more is written and
+  // the error is returned again.
+  absl::Status Write(const LayerRouting& routing);
+
+  // Hands what is written to the operating system, so that a reader sees whole lines.
+  absl::Status Flush();
+
+  // Ends the file. Nothing may be written afterwards.
+  absl::Status Close();
+
+ private:
+  struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  struct FreeStream {
+    void operator()(ZSTD_CCtx_s* stream) const;
+  };
+  enum class Boundary : uint8_t { kNone, kFlush, kEnd };
+
+  TraceWriter(std::string path, const TraceHeader& header)
+      : path_(std::move(path)), header_(header) {}
+
+  void AppendRouting(const LayerRouting& routing);
+  absl::Status WriteHeader();
+  absl::Status WriteText(Boundary boundary);
+  absl::Status WriteBytes(const char* bytes, size_t count);
+
+  const std::string path_;
+  const TraceHeader header_;
+  std::unique_ptr<std::FILE, CloseFile> file_;
+  std::unique_ptr<ZSTD_CCtx_s, FreeStream> stream_;  // null: plain
+  std::vector<char> out_;
+  std::string text_;  // not yet compressed or written
+  absl::Status failure_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_

@@ -1,0 +1,162 @@
+// What holds of every policy, over random routings and random commands.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "moe/policy/placement.h"
+#include "moe/replay/replay.h"
+#include "tests/moe/replay/made_traces.h"
+
+namespace tidepool::moe {
+namespace {
+
+const char* const kNames[] = {"tide", "lru", "static"};
+
+// Slots are in range and no two experts share one; returns who is resident.
+std::set<ExpertRef> CheckSlots(const Placement& placement) {
+  const std::vector<ExpertRef> residents = placement.residents();
+  std::set<int32_t> slots;
+  for (const ExpertRef expert : residents) {
+    const int32_t slot = placement.residency().SlotOf(expert);
+    EXPECT_GE(slot, 0);
+    EXPECT_LT(slot, placement.shape().slots);
+    EXPECT_TRUE(slots.insert(slot).second) << "slot " << slot << " holds two experts";
+  }
+  EXPECT_EQ(static_cast<int64_t>(residents.size()), placement.residency().residents());
+  return {residents.begin(), residents.end()};
+}
+
+// Budget, pins, floor and the truth of the lookups, around one Decide.
+void DecideAndCheck(const LayerRouting& routing, const std::vector<ExpertRef>& pinned,
+                    Placement* placement) {
+  const std::set<ExpertRef> before = CheckSlots(*placement);
+  std::vector<int> of_layer(placement->shape().layers, 0);
+  for (const ExpertRef expert : before) ++of_layer[expert.layer];
+  const std::set<int32_t> needed(routing.ids.begin(), routing.ids.end());
+  std::set<ExpertRef> expected = before;
+  std::set<int32_t> found;
+  for (const Lookup& lookup : placement->Decide(routing)) {
+    const ExpertRef ref{routing.layer, lookup.expert};
+    found.insert(lookup.expert);
+    EXPECT_EQ(lookup.action == LookupAction::kHit, before.contains(ref));
+    EXPECT_EQ(lookup.slot < 0, lookup.action == LookupAction::kPassThrough);
+    if (lookup.action == LookupAction::kInsert) expected.insert(ref);
+    if (lookup.victim.valid()) {
+      EXPECT_EQ(expected.erase(lookup.victim), 1u);
+    }
+  }
+  EXPECT_EQ(found, needed);
+  EXPECT_EQ(CheckSlots(*placement), expected);
+  for (const ExpertRef expert : pinned) EXPECT_TRUE(expected.contains(expert));
+  for (int layer = 0; layer < placement->shape().layers; ++layer) {
+    const int least = std::min(placement->shape().floor, of_layer[layer]);
+    EXPECT_GE(placement->residency().residents_of(layer), least) << "layer " << layer;
+  }
+}
+
+PolicyOptions RandomOptions(std::mt19937* random) {
+  PolicyOptions options;
+  const auto name = kNames[(*random)() % std::size(kNames)];
+  options.kind = ParsePolicyKind(name).value();
+  options.refresh_interval = 1 + (*random)() % 4;
+  return options;
+}
+
+class EveryPolicy : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryPolicy, KeepsBudgetPinsAndFloor) {
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    std::mt19937 random(seed);
+    const Trace trace = MakeTrace({.layers = 3,
+                                   .experts = 12,
+                                   .top_k = 3,
+                                   .forwards = 60,
+                                   .tokens = 2,
+                                   .drift = 0.4,
+                                   .skew = 0.6,
+                                   .prefill_every = 11,
+                                   .prefill_tokens = 9,
+                                   .seed = seed});
+    const PoolShape shape{.layers = 3,
+                          .experts = 12,
+                          .top_k = 3,
+                          .slots = 7 + static_cast<int>(random() % 20),
+                          .floor = static_cast<int>(random() % 3)};
+    auto made = Placement::Create(shape, {.kind = ParsePolicyKind(GetParam()).value()});
+    ASSERT_TRUE(made.ok()) << made.status();
+    Placement* placement = made->get();
+    std::vector<ExpertRef> pinned;
+    for (const TraceEntry& entry : trace.entries) {
+      const auto residents = placement->residents();
+      const uint32_t dice = random() % 16;
+      if (dice == 0 && !residents.empty() && pinned.size() < 4) {
+        pinned.push_back(residents[random() % residents.size()]);
+        placement->Pin(pinned.back());
+      } else if (dice <= 2 && !pinned.empty()) {
+        placement->Unpin(pinned.back());
+        pinned.pop_back();
+      } else if (dice == 3 && !residents.empty()) {
+        const ExpertRef lost = residents[random() % residents.size()];
+        if (!placement->residency().IsPinned(lost)) placement->Forget(lost);
+      } else if (dice == 4) {
+        const int64_t slots = 7 + random() % 29;
+        const auto change = placement->Resize(slots);
+        ASSERT_TRUE(change.ok()) << change.status();
+        EXPECT_EQ(placement->shape().slots, slots);
+      } else if (dice == 5) {
+        placement->RefreshSoon();
+      } else if (dice == 6 && random() % 4 == 0) {
+        ASSERT_TRUE(placement->SetPolicy(RandomOptions(&random)).ok());
+      }
+      DecideAndCheck(entry.routing(trace.header.top_k), pinned, placement);
+    }
+  }
+}
+
+TEST_P(EveryPolicy, CountsEveryLookupOnce) {
+  const Trace trace = MakeTrace({.forwards = 80, .tokens = 3, .drift = 0.3, .skew = 0.5});
+  int64_t lookups = 0;
+  for (const TraceEntry& entry : trace.entries) {
+    lookups += static_cast<int64_t>(std::set<int32_t>(entry.ids.begin(), entry.ids.end()).size());
+  }
+  auto placement = MakePlacement(trace, 20, {GetParam(), {}});
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  const ReplayResult result = Replay(trace, {}, placement->get());
+  EXPECT_EQ(result.counters.lookups(), lookups);
+  EXPECT_EQ(result.bytes_moved, result.counters.misses() << 20);
+}
+
+TEST_P(EveryPolicy, DecidesTheSameAgain) {
+  const Trace trace = MakeTrace({.forwards = 120, .tokens = 2, .drift = 0.3, .skew = 0.5});
+  std::vector<PlacementCounters> counters;
+  for (int run = 0; run < 2; ++run) {
+    auto placement = MakePlacement(trace, 20, {GetParam(), {}});
+    ASSERT_TRUE(placement.ok()) << placement.status();
+    counters.push_back(Replay(trace, {}, placement->get()).counters);
+  }
+  EXPECT_EQ(counters[0], counters[1]);
+}
+
+TEST_P(EveryPolicy, IsNoBetterThanTheOracle) {
+  for (const int period : {0, 6}) {
+    const Trace trace =
+        MakeTrace({.forwards = 120, .drift = 0.3, .skew = 0.5, .period = period, .seed = 3});
+    auto oracle = MakePlacement(trace, 20, {"belady", {}});
+    auto placement = MakePlacement(trace, 20, {GetParam(), {}});
+    ASSERT_TRUE(oracle.ok() && placement.ok());
+    const int64_t most = Replay(trace, {}, oracle->get()).counters.hits;
+    EXPECT_LE(Replay(trace, {}, placement->get()).counters.hits, most);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, ::testing::ValuesIn(kNames),
+                         [](const auto& name) { return std::string(name.param); });
+
+}  // namespace
+}  // namespace tidepool::moe
