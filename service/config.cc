@@ -289,7 +289,7 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
     config->server = "127.0.0.1:50051";
   if (config->command == Command::kPerplexity && config->context == 0) config->context = 512;
   if (config->replay.policies.empty()) {
-    config->replay.policies = {"tide", "lru", "static", "hindsight", "belady"};
+    config->replay.policies = {"adaptive", "tide", "lru", "static", "hindsight", "belady"};
   }
   BenchFlags& bench = config->bench;
   if (bench.prompt_tokens.empty()) bench.prompt_tokens = {512};

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "moe/policy/adaptive_policy.h"
 #include "moe/policy/lru_policy.h"
 #include "moe/policy/static_policy.h"
 #include "moe/policy/tide_policy.h"
@@ -13,7 +14,8 @@
 namespace tidepool::moe {
 namespace {
 
-constexpr PolicyKind kKinds[] = {PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic};
+constexpr PolicyKind kKinds[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
+                                 PolicyKind::kStatic};
 
 }  // namespace
 
@@ -36,6 +38,9 @@ absl::StatusOr<std::unique_ptr<PlacementPolicy>> MakePolicy(const PolicyOptions&
   RETURN_IF_ERROR(options.Validate(shape));
   std::unique_ptr<PlacementPolicy> policy;
   switch (options.kind) {
+    case PolicyKind::kAdaptive:
+      policy = std::make_unique<AdaptivePolicy>(shape);
+      break;
     case PolicyKind::kTide:
       policy = std::make_unique<TidePolicy>(shape, options.refresh_interval);
       break;
@@ -52,6 +57,8 @@ absl::StatusOr<std::unique_ptr<PlacementPolicy>> MakePolicy(const PolicyOptions&
 
 absl::string_view PolicyName(PolicyKind kind) {
   switch (kind) {
+    case PolicyKind::kAdaptive:
+      return "adaptive";
     case PolicyKind::kTide:
       return "tide";
     case PolicyKind::kLru:

@@ -75,10 +75,10 @@ class PlacementPolicy {
   virtual void RefreshSoon() {}
 };
 
-enum class PolicyKind : uint8_t { kTide, kLru, kStatic };
+enum class PolicyKind : uint8_t { kAdaptive, kTide, kLru, kStatic };
 
 struct PolicyOptions {
-  PolicyKind kind = PolicyKind::kLru;
+  PolicyKind kind = PolicyKind::kAdaptive;
   // TIDE's tau: layers refresh at steps that it divides.
   int64_t refresh_interval = 1;
   // Of kStatic: how often each expert was used, [layers, experts]; empty: nothing is known.
@@ -91,7 +91,7 @@ struct PolicyOptions {
 absl::StatusOr<std::unique_ptr<PlacementPolicy>> MakePolicy(const PolicyOptions& options,
                                                             const PoolShape& shape);
 
-// "tide", "lru", "static".
+// "adaptive", "tide", "lru", "static".
 absl::string_view PolicyName(PolicyKind kind);
 absl::StatusOr<PolicyKind> ParsePolicyKind(absl::string_view name);
 

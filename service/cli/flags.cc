@@ -417,7 +417,7 @@ constexpr FlagSpec kFlags[] = {
 
     {"slots", 0, kTests, "N,N,...", "", "experts that fit, or a share of all such as 25%",
      Bit(Command::kReplay), kRepeats, AddReplaySlots},
-    {"policy", 0, kTests, "P,P,...", "all", "tide, lru, static, belady, hindsight",
+    {"policy", 0, kTests, "P,P,...", "all", "adaptive, tide, lru, static, belady, hindsight",
      Bit(Command::kReplay), kRepeats, AddReplayPolicies},
     {"refresh-interval", 0, kTests, "N", "1", "TIDE's tau: steps from one refresh to the next",
      Bit(Command::kReplay), kValue, SetReplayRefreshInterval},

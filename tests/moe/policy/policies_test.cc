@@ -169,5 +169,36 @@ TEST(StaticTest, AnotherPolicyMayTakeOver) {
   EXPECT_EQ(placement->policy_name(), "tide");
 }
 
+// Three of six experts, over and over; then the other three.
+TEST(AdaptiveTest, FollowsWhatIsUsed) {
+  PoolShape shape = kShape;
+  shape.top_k = 3;
+  auto adaptive = Make(shape, {});
+  EXPECT_EQ(adaptive->policy_name(), "adaptive");
+  for (int step = 0; step < 60; ++step) {
+    for (int layer = 0; layer < 2; ++layer) {
+      Step(adaptive.get(), step, layer,
+           step < 30 ? std::vector<int32_t>{1, 3, 5} : std::vector<int32_t>{0, 2, 4});
+    }
+    if (step == 29) {
+      EXPECT_THAT(Of(*adaptive, 0), ElementsAre(1, 3, 5));
+      EXPECT_THAT(Of(*adaptive, 1), ElementsAre(1, 3, 5));
+    }
+  }
+  EXPECT_THAT(Of(*adaptive, 0), ElementsAre(0, 2, 4));
+  EXPECT_THAT(Of(*adaptive, 1), ElementsAre(0, 2, 4));
+}
+
+// A layer whose uses never repeat leaves its slots to one whose do.
+TEST(AdaptiveTest, GivesSlotsToTheLayerThatGainsByThem) {
+  const PoolShape shape{.layers = 2, .experts = 8, .top_k = 1, .slots = 4};
+  auto adaptive = Make(shape, {});
+  for (int step = 0; step < 80; ++step) {
+    Step(adaptive.get(), step, 0, {step % 3});
+    Step(adaptive.get(), step, 1, {step * 5 % 8});
+  }
+  EXPECT_THAT(Of(*adaptive, 0), ElementsAre(0, 1, 2));
+}
+
 }  // namespace
 }  // namespace tidepool::moe

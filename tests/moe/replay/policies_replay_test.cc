@@ -16,7 +16,7 @@
 namespace tidepool::moe {
 namespace {
 
-const char* const kNames[] = {"tide", "lru", "static"};
+const char* const kNames[] = {"adaptive", "tide", "lru", "static"};
 
 // Slots are in range and no two experts share one; returns who is resident.
 std::set<ExpertRef> CheckSlots(const Placement& placement) {

@@ -1,0 +1,41 @@
+// AdaptivePolicy: keeps what a NextUsePredictor expects to be needed soonest for the time that it
+// occupies a slot, in one pool for all layers; nothing in it is set for a model or a workload.
+#ifndef TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
+#define TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "moe/policy/next_use_predictor.h"
+#include "moe/policy/placement_policy.h"
+#include "moe/policy/worth.h"
+
+namespace tidepool::moe {
+
+// Thread-compatible. An expert is worth the hits that it brings per forward while it is kept.
+// Layers that run sooner are nearer: a layer's next forward is counted from the layer at hand. A
+// miss stays where it is worth more than the resident that is worth least; otherwise it passes
+// through, so that a long prefill does not empty the pool of what decoding needs.
+class AdaptivePolicy final : public PlacementPolicy {
+ public:
+  explicit AdaptivePolicy(const PoolShape& shape);
+
+  absl::string_view name() const override { return "adaptive"; }
+  std::vector<ExpertRef> Fill(const Residency& residency) override;
+  void Decide(const LayerNeeds& needs, const Residency& residency,
+              std::vector<Swap>* swaps) override;
+  std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
+
+ private:
+  // worth_, seen from `layer`, whose routing has just become known.
+  void Appraise(const PoolShape& shape, int layer);
+
+  NextUsePredictor predictor_;
+  std::vector<float> worth_;  // [layers, experts]
+  int last_layer_ = 0;
+  std::vector<Ranked<float>> missing_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_

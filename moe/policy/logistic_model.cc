@@ -1,0 +1,125 @@
+#include "moe/policy/logistic_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "moe/policy/vec4.h"
+
+namespace tidepool::moe {
+namespace {
+
+// What the curvature begins with: weights hardly move before some dozens of samples agree.
+constexpr double kRidge = 4;
+constexpr float kMostLogit = 8;
+constexpr float kLeastCurvature = 1e-4f;
+constexpr float kLog2E = 1.44269504f;
+// The factor is renewed when the curvature has grown by this share.
+constexpr double kRenewal = 0.02;
+
+double Sum(Vec4 v) {
+  return (static_cast<double>(v[0]) + v[1]) + (static_cast<double>(v[2]) + v[3]);
+}
+
+}  // namespace
+
+LogisticModel::LogisticModel(std::vector<double> weights)
+    : size_(static_cast<int>(weights.size())),
+      weights_(std::move(weights)),
+      weights32_(weights_.begin(), weights_.end()),
+      curvature_(size_ * size_, 0),
+      factor_(size_ * size_, 0),
+      gradient_(size_, 0) {
+  for (int i = 0; i < size_; ++i) curvature_[i * size_ + i] = kRidge;
+  trace_ = kRidge * size_;
+}
+
+void LogisticModel::Predict(const Samples& samples, float* chances) const {
+  for (int i = 0; i < samples.count; i += kLanes) {
+    Vec4 logit = Vec4{};
+    for (int f = 0; f < size_; ++f) {
+      logit += weights32_[f] * Load4(samples.values + f * samples.stride + i);
+    }
+    const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMostLogit, kMostLogit) * -kLog2E));
+    std::memcpy(chances + i, &chance, sizeof(float) * std::min(kLanes, samples.count - i));
+  }
+}
+
+void LogisticModel::Learn(const Samples& samples, const float* outcomes, const float* chances) {
+  if (samples.count == 0) return;
+  Accumulate(samples, outcomes, chances);
+  if (trace_ > factor_trace_ * (1 + kRenewal)) Factorize();
+  Step();
+}
+
+// A sample's curvature is p (1 - p), or the square of its error where that is more: a surprise in
+// a flat place must not throw the weights about.
+void LogisticModel::Accumulate(const Samples& samples, const float* outcomes,
+                               const float* chances) {
+  const int stride = (samples.count + kLanes - 1) / kLanes * kLanes;
+  scratch_.assign((2 + size_) * stride, 0);
+  float* errors = scratch_.data();
+  float* curvatures = errors + stride;
+  for (int i = 0; i < samples.count; ++i) {
+    errors[i] = outcomes[i] - chances[i];
+    curvatures[i] =
+        std::max({chances[i] * (1 - chances[i]), errors[i] * errors[i], kLeastCurvature});
+  }
+  for (int f = 0; f < size_; ++f) {
+    const float* values = samples.values + f * samples.stride;
+    float* weighted = curvatures + (1 + f) * stride;
+    Vec4 gradient = Vec4{};
+    for (int i = 0; i < stride; i += kLanes) {
+      const Vec4 value = Load4(values + i);
+      gradient += Load4(errors + i) * value;
+      Store4(Load4(curvatures + i) * value, weighted + i);
+    }
+    gradient_[f] = Sum(gradient);
+    for (int g = 0; g <= f; ++g) {
+      const float* others = samples.values + g * samples.stride;
+      Vec4 sum = Vec4{};
+      for (int i = 0; i < stride; i += kLanes) sum += Load4(weighted + i) * Load4(others + i);
+      curvature_[f * size_ + g] += Sum(sum);
+      if (f == g) trace_ += Sum(sum);
+    }
+  }
+}
+
+void LogisticModel::Factorize() {
+  factor_trace_ = trace_;
+  for (int i = 0; i < size_; ++i) {
+    double* row = factor_.data() + i * size_;
+    for (int j = 0; j <= i; ++j) {
+      const double* other = factor_.data() + j * size_;
+      double value = curvature_[i * size_ + j];
+      for (int k = 0; k < j; ++k) value -= row[k] * other[k];
+      row[j] = i == j ? std::sqrt(std::max(value, 1e-9)) : value / other[j];
+    }
+  }
+}
+
+void LogisticModel::Step() {
+  for (int i = 0; i < size_; ++i) {
+    const double* row = factor_.data() + i * size_;
+    for (int k = 0; k < i; ++k) gradient_[i] -= row[k] * gradient_[k];
+    gradient_[i] /= row[i];
+  }
+  for (int i = size_ - 1; i >= 0; --i) {
+    gradient_[i] /= factor_[i * size_ + i];
+    const double* row = factor_.data() + i * size_;
+    for (int k = 0; k < i; ++k) gradient_[k] -= row[k] * gradient_[i];
+  }
+  for (int i = 0; i < size_; ++i) {
+    weights_[i] += gradient_[i];
+    weights32_[i] = static_cast<float>(weights_[i]);
+  }
+}
+
+void LogisticModel::Fade() {
+  for (double& value : curvature_) value /= 2;
+  for (int i = 0; i < size_; ++i) curvature_[i * size_ + i] += kRidge / 2;
+  trace_ = (trace_ + kRidge * size_) / 2;
+  factor_trace_ = 0;
+}
+
+}  // namespace tidepool::moe

@@ -1,0 +1,111 @@
+#include "moe/policy/next_use_predictor.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "moe/policy/vec4.h"
+
+namespace tidepool::moe {
+namespace {
+
+// Forwards ahead at which the model is asked; it answers for those up to the next one.
+constexpr int kHorizons[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+constexpr int kLastHorizon = 10;
+// Samples weigh half as much after so many forwards.
+constexpr int64_t kMemory = 1024;
+// Where in a round of all layers horizons are compared: at its end.
+constexpr float kRound = 1;
+
+// Begins as the mean of all the rates.
+std::vector<double> FirstWeights() {
+  std::vector<double> weights(kFeatures, 0);
+  for (int rate = 0; rate < kUseRates; ++rate) weights[rate] = 1.0 / kUseRates;
+  return weights;
+}
+
+}  // namespace
+
+NextUsePredictor::NextUsePredictor(const PoolShape& shape)
+    : experts_(shape.experts),
+      stride_(UsageHistory::Stride(shape.experts)),
+      tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
+      models_(kAgeGroups, LogisticModel(FirstWeights())),
+      share_(shape.experts),
+      outcomes_(shape.experts),
+      ahead_(stride_),
+      chances_(stride_) {
+  const float prior = static_cast<float>(shape.top_k) / static_cast<float>(shape.experts);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    layers_.push_back({UsageHistory(experts_, prior), LayerFeatures(stride_), {}, {}});
+  }
+  outlook_.chance.assign(shape.all_experts(), prior);
+  outlook_.forwards.assign(shape.all_experts(), 0);
+}
+
+void NextUsePredictor::Update(const LayerNeeds& needs) {
+  if (needs.routing.tokens == 0) return;
+  Layer& layer = layers_[needs.routing.layer];
+  std::fill(share_.begin(), share_.end(), 0.0f);
+  for (const ExpertNeed& need : needs.experts) {
+    share_[need.expert] =
+        static_cast<float>(need.tokens) / static_cast<float>(needs.routing.tokens);
+  }
+  if (!layer.chances.empty()) Learn(&layer);
+  layer.history.Add(share_);
+  LookAhead(needs.routing.layer, &layer);
+}
+
+void NextUsePredictor::Learn(Layer* layer) {
+  for (int i = 0; i < experts_; ++i) outcomes_[i] = share_[layer->order[i]] > 0 ? 1.0f : 0.0f;
+  for (int group = 0; group < kAgeGroups; ++group) {
+    const int begin = layer->features.groups[group];
+    const int end = layer->features.groups[group + 1];
+    models_[group].Learn({layer->features.values.data() + begin, stride_, end - begin},
+                         outcomes_.data() + begin, layer->chances.data() + begin);
+  }
+  tables_.Learn(layer->features.cells, stride_, outcomes_);
+  if (++updates_ % (kMemory * static_cast<int64_t>(layers_.size())) == 0) {
+    for (LogisticModel& model : models_) model.Fade();
+  }
+}
+
+void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>* chances) const {
+  chances->resize(stride_);
+  for (int group = 0; group < kAgeGroups; ++group) {
+    const int begin = features.groups[group];
+    models_[group].Predict(
+        {features.values.data() + begin, stride_, features.groups[group + 1] - begin},
+        chances->data() + begin);
+  }
+}
+
+void NextUsePredictor::LookAhead(int index, Layer* layer) {
+  layer->history.Sort();
+  layer->order = layer->history.order();
+  std::vector<float> unused(stride_, 1.0f);  // chance of no use up to the horizon
+  std::vector<float> forwards(stride_, 0.0f);
+  std::vector<float> best(stride_, 0.0f);
+  float* chance_of = outlook_.chance.data() + int64_t{index} * experts_;
+  float* forwards_of = outlook_.forwards.data() + int64_t{index} * experts_;
+  for (size_t h = 0; h < std::size(kHorizons); ++h) {
+    LayerFeatures& features = h == 0 ? layer->features : ahead_;
+    std::vector<float>& chances = h == 0 ? layer->chances : chances_;
+    layer->history.Compute(kHorizons[h], tables_, &features);
+    Predict(features, &chances);
+    const int end = h + 1 < std::size(kHorizons) ? kHorizons[h + 1] : kLastHorizon;
+    for (int i = 0; i < experts_; ++i) {
+      for (int step = kHorizons[h]; step < end; ++step) {
+        forwards[i] += unused[i];
+        unused[i] *= 1 - chances[i];
+      }
+      const float ratio = (1 - unused[i]) / (forwards[i] - 1 + kRound);
+      if (ratio <= best[i]) continue;
+      best[i] = ratio;
+      chance_of[layer->order[i]] = 1 - unused[i];
+      forwards_of[layer->order[i]] = forwards[i] - 1;
+    }
+  }
+}
+
+}  // namespace tidepool::moe

@@ -1,0 +1,66 @@
+// NextUsePredictor: how soon each expert will be needed again, learned while it happens.
+//
+// Each forward of a layer is one sample per expert: was it used? A logistic regression predicts
+// that from the layer's history (moe/policy/usage_history.h), all layers together, experts grouped
+// by age. The outlook of an expert comes from running this model ahead over imagined forwards
+// without a use: the horizon is sought at which holding a slot for the expert has the best ratio
+// of hits to slot time, as in Gittins' index of a job that is worth 1 when it ends.
+#ifndef TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
+#define TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "moe/policy/logistic_model.h"
+#include "moe/policy/placement_policy.h"
+#include "moe/policy/usage_history.h"
+
+namespace tidepool::moe {
+
+// An expert is used with this chance before its slot is given up, which takes `forwards` of its
+// layer, on average, after the next one.
+struct Outlook {
+  std::vector<float> chance;    // [layers, experts]
+  std::vector<float> forwards;  // [layers, experts]
+};
+
+// Thread-compatible.
+class NextUsePredictor {
+ public:
+  explicit NextUsePredictor(const PoolShape& shape);
+
+  // What a layer needed of `tokens` tokens; its experts' outlook is then the one from here.
+  void Update(const LayerNeeds& needs);
+
+  const Outlook& outlook() const { return outlook_; }
+
+ private:
+  struct Layer {
+    UsageHistory history;
+    LayerFeatures features;      // from which the next forward was predicted
+    std::vector<int32_t> order;  // of the experts in them
+    std::vector<float> chances;  // and what was predicted; empty: nothing yet
+  };
+
+  void Learn(Layer* layer);
+  void LookAhead(int index, Layer* layer);
+  void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
+
+  const int experts_;
+  const int stride_;
+  std::vector<Layer> layers_;
+  ContextTables tables_;
+  std::vector<LogisticModel> models_;  // [kAgeGroups]
+  Outlook outlook_;
+  int64_t updates_ = 0;
+  // Of the update at hand.
+  std::vector<float> share_;     // [experts]
+  std::vector<float> outcomes_;  // [experts], by position
+  LayerFeatures ahead_;
+  std::vector<float> chances_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_

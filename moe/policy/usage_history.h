@@ -1,0 +1,105 @@
+// UsageHistory: what one MoE layer has needed so far, as features from which the next use of each
+// of its experts can be predicted (moe/policy/next_use_predictor.h), now or after so many forwards
+// without a use.
+#ifndef TIDEPOOL_MOE_POLICY_USAGE_HISTORY_H_
+#define TIDEPOOL_MOE_POLICY_USAGE_HISTORY_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "moe/policy/placement_policy.h"
+#include "moe/policy/vec4.h"
+
+namespace tidepool::moe {
+
+// Features, in this order:
+//   the log odds of a use, from uses counted with fading weights, one for each half-life;
+//   the same from shares of a forward's tokens;
+//   the log odds of a use that each context table has seen;
+//   functions of the age (forwards since the last use), and a constant.
+inline constexpr int kUseRates = 9;
+inline constexpr int kShareRates = 4;
+inline constexpr int kContexts = 6;
+inline constexpr int kAgeFeatures = 3;
+inline constexpr int kFeatures = kUseRates + kShareRates + kContexts + kAgeFeatures + 1;
+
+// Experts are grouped by age; each group has a model of its own.
+inline constexpr int kAgeGroups = 6;
+inline constexpr std::array<int, kAgeGroups> kGroupAges = {0, 1, 2, 4, 10, 30};  // where they begin
+
+// Log odds of a use by context, shared by all layers.
+class ContextTables {
+ public:
+  explicit ContextTables(float prior);
+
+  float log_odds(int32_t cell) const { return cells_[cell].log_odds; }
+  // Cells of position i: cells[c * stride + i]; was used: used[i] > 0.
+  void Learn(absl::Span<const int32_t> cells, int stride, absl::Span<const float> used);
+
+ private:
+  struct Cell {
+    float chance;
+    float seen;
+    float log_odds;
+  };
+  std::vector<Cell> cells_;
+};
+
+// Features of a layer's experts, sorted by age.
+struct LayerFeatures {
+  explicit LayerFeatures(int stride) : values(kFeatures * stride), cells(kContexts * stride) {}
+
+  std::vector<float> values;                 // [kFeatures, stride]
+  std::vector<int32_t> cells;                // [kContexts, stride]
+  std::array<int, kAgeGroups + 1> groups{};  // positions where age groups begin, and the end
+};
+
+// Thread-compatible.
+class UsageHistory {
+ public:
+  // prior: what share of its forwards an expert is used in, before anything is known.
+  UsageHistory(int experts, float prior);
+
+  // Positions of LayerFeatures, rounded up to whole vectors, and one vector more.
+  static int Stride(int experts) { return (experts + kLanes - 1) / kLanes * kLanes + kLanes; }
+
+  // One forward. share[e]: of the forward's tokens that want expert e.
+  void Add(absl::Span<const float> share);
+
+  // Forgets nothing; sorts by age what Compute then works on.
+  void Sort();
+  // Expert at each position.
+  const std::vector<int32_t>& order() const { return order_; }
+
+  // The features as they will be after `silence` forwards that use none of the layer's experts.
+  void Compute(int silence, const ContextTables& tables, LayerFeatures* features) const;
+
+ private:
+  void ComputeRates(int silence, LayerFeatures* features) const;
+  void ComputeContexts(int silence, const ContextTables& tables, LayerFeatures* features) const;
+  void ComputeAges(int silence, LayerFeatures* features) const;
+
+  struct Expert {
+    uint32_t uses = 0;  // bit i: used i forwards ago
+    int32_t age = 0;
+    int32_t gap = 0;         // forwards between the last two uses
+    int32_t gap_before = 0;  // and the two before
+    int32_t share = 0;       // class of the share at the last use
+  };
+
+  const int experts_;
+  const int stride_;
+  const float prior_;
+  std::vector<Expert> state_;                            // [experts]
+  std::vector<float> fading_;                            // [rates, stride]: by expert
+  std::array<float, kUseRates + kShareRates> totals_{};  // of forwards, fading likewise
+  std::vector<int32_t> order_;                           // [experts]
+  std::vector<Expert> sorted_state_;                     // [experts]: by position
+  std::vector<float> sorted_;                            // [rates, stride]: by position
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_USAGE_HISTORY_H_

@@ -1,0 +1,60 @@
+// Four floats at a time, with the functions that next_use_predictor needs. The same bits on every
+// machine: only additions, multiplications, divisions and integer operations, none of them fused.
+#ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
+#define TIDEPOOL_MOE_POLICY_VEC4_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace tidepool::moe {
+
+inline constexpr int kLanes = 4;
+using Vec4 = float __attribute__((vector_size(16)));
+using Int4 = int32_t __attribute__((vector_size(16)));
+
+inline Vec4 Load4(const float* values) {
+  Vec4 vector;
+  std::memcpy(&vector, values, sizeof vector);
+  return vector;
+}
+inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
+
+inline Vec4 Max4(Vec4 a, Vec4 b) { return a > b ? a : b; }
+inline Vec4 Min4(Vec4 a, Vec4 b) { return a < b ? a : b; }
+inline Vec4 Clamp4(Vec4 v, float least, float most) {
+  return Min4(Max4(v, Vec4{} + least), Vec4{} + most);
+}
+
+// Base 2, of positive normal numbers; within 4e-6.
+inline Vec4 Log4(Vec4 v) {
+  Int4 bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  const Int4 exponent = (bits >> 23) - 127;
+  bits = (bits & 0x7fffff) | 0x3f800000;
+  Vec4 t;
+  std::memcpy(&t, &bits, sizeof t);
+  t -= 1.0f;
+  const Vec4 mantissa =
+      t * (1.44253728f +
+           t * (-0.71803483f +
+                t * (0.45715891f + t * (-0.27734213f + t * (0.12147316f + t * -0.02579239f)))));
+  return __builtin_convertvector(exponent, Vec4) + mantissa;
+}
+
+// 2 to the power of v, for |v| < 126; within 2e-7 of the value.
+inline Vec4 Exp4(Vec4 v) {
+  // Towards minus infinity: shifted, positive numbers are cut.
+  const Int4 whole = __builtin_convertvector(v + 128.0f, Int4) - 128;
+  const Vec4 t = v - __builtin_convertvector(whole, Vec4);
+  const Vec4 fraction =
+      1.0f +
+      t * (0.69315254f + t * (0.24015244f + t * (0.0558366f + t * (0.0089729f + t * 0.0018854f))));
+  const Int4 bits = (whole + 127) << 23;
+  Vec4 power;
+  std::memcpy(&power, &bits, sizeof power);
+  return fraction * power;
+}
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_VEC4_H_
