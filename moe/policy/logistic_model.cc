@@ -10,7 +10,7 @@ namespace tidepool::moe {
 namespace {
 
 // What the curvature begins with: weights hardly move before some dozens of samples agree.
-constexpr double kRidge = 4;
+constexpr double kRidge = 64;
 constexpr float kMostLogit = 8;
 constexpr float kLeastCurvature = 1e-4f;
 constexpr float kLog2E = 1.44269504f;

@@ -17,7 +17,7 @@ constexpr int kLongRate = 6;
 
 constexpr float kLn2 = 0.693147181f;
 // A prior counts as so many forwards.
-constexpr float kPriorForwards = 1.5f;
+constexpr float kPriorForwards = 3;
 // Odds are kept within these.
 constexpr float kLeastOdds = 5e-4f;
 constexpr float kMostOdds = 1e3f;
