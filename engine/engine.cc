@@ -76,6 +76,12 @@ class PrefillRate {
   double seconds_ = 0;
 };
 
+// What a client is told of a pass that failed.
+absl::Status ForwardError(const absl::Status& status) {
+  if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
+  return absl::InternalError(status.message());
+}
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
@@ -105,6 +111,7 @@ class EngineImpl final : public Engine {
   bool Step();
   absl::StatusOr<StepOutput> Forward(const StepPlan& plan);
   std::vector<DrawnTokens> Sample(const StepPlan& plan, const absl::StatusOr<StepOutput>& output);
+  std::vector<DrawnTokens> ForwardApart(const StepPlan& plan);
   bool Commit(StepPlan plan, std::vector<DrawnTokens> drawn);
   void CommitItem(PlanItem* item, const Span& span, std::vector<SampledToken> tokens);
   void Append(Sequence* sequence, SampledToken token, StreamChunk* chunk);
@@ -126,6 +133,7 @@ class EngineImpl final : public Engine {
   BatchScheduler scheduler_;
   kernels::Arena workspace_;
   PrefillRate prefill_rate_;
+  moe::OffloadWindow offload_window_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // in this step
@@ -223,7 +231,9 @@ absl::Duration EngineImpl::Patience() const { return scheduler_.NextDeadline() -
 bool EngineImpl::Step() {
   StepPlan plan = scheduler_.Plan(clock_->Now());
   const absl::StatusOr<StepOutput> output = Forward(plan);
-  std::vector<DrawnTokens> drawn = Sample(plan, output);
+  // Not all may need the expert that is not to be had.
+  const bool apart = !output.ok() && plan.items.size() > 1;
+  std::vector<DrawnTokens> drawn = apart ? ForwardApart(plan) : Sample(plan, output);
   return Commit(std::move(plan), std::move(drawn));
 }
 
@@ -275,10 +285,26 @@ std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
   OutputCursor cursor(output.ok() ? *output : StepOutput());
   for (size_t i = 0; i < plan.items.size(); ++i) {
     if (!output.ok()) {
-      drawn.push_back(absl::InternalError(output.status().message()));
+      drawn.push_back(ForwardError(output.status()));
       continue;
     }
     drawn.push_back(decoder_->Accept(*plan.items[i].sequence, plan.batch.spans[i], &cursor));
+  }
+  return drawn;
+}
+
+// Each item in a pass of its own, which writes the same KV again. One entry per item.
+std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
+  std::vector<DrawnTokens> drawn;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const Batch batch = {{plan.batch.spans[i]}};
+    const absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
+    if (!output.ok()) {
+      drawn.push_back(ForwardError(output.status()));
+      continue;
+    }
+    OutputCursor cursor(*output);
+    drawn.push_back(decoder_->Accept(*plan.items[i].sequence, batch.spans[0], &cursor));
   }
   return drawn;
 }
@@ -359,6 +385,11 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_cached = cache_->blocks_cached();
   stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
   stats_.workspace_high_water_bytes = workspace_.high_water();
+  stats_.offload = model_->offload_stats();
+  if (!stats_.offload.has_value()) return;
+  offload_window_.Add(clock_->Monotonic(), *stats_.offload);
+  stats_.offload_recent = offload_window_.recent();
+  stats_.offload_window = offload_window_.length();
 }
 
 // Publishes first: whoever sees a stream's end sees its KV given back, too.

@@ -27,6 +27,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
+#include "moe/offload_stats.h"
 
 namespace tidepool::engine {
 
@@ -62,6 +63,11 @@ struct EngineStats {
   int64_t steps = 0;
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
+  // Of a model whose experts do not all lie in memory: totals, and what of them came in the latest
+  // offload_window.
+  std::optional<moe::OffloadStats> offload;
+  moe::OffloadStats offload_recent;
+  absl::Duration offload_window;
   uint64_t progress = 0;  // moves whenever work is done
   size_t workspace_high_water_bytes = 0;
 };
@@ -82,8 +88,9 @@ class Stream {
 
   // All that came since the last call, as one chunk. Empty: nothing yet, or the last chunk was
   // taken. An error ends the stream and is given again to whoever asks again: CANCELLED,
-  // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (it outgrew the KV memory), INTERNAL, UNAVAILABLE (engine
-  // stopped). Tokens that came before it are given first.
+  // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (it outgrew the KV memory), INTERNAL, DATA_LOSS (an
+  // expert that it needs is damaged), UNAVAILABLE (engine stopped, or such an expert cannot be
+  // read). Tokens that came before it are given first.
   virtual std::optional<absl::StatusOr<StreamChunk>> TryNext() = 0;
   // The same, blocking. OUT_OF_RANGE behind the last chunk.
   virtual absl::StatusOr<StreamChunk> Next() = 0;

@@ -19,6 +19,7 @@ struct ExpertOptions {
   moe::PolicyOptions policy;
   moe::Prefetch prefetch = moe::Prefetch::kOn;
   moe::ReaderKind reader = moe::ReaderKind::kAuto;
+  std::string trace_path;  // of a routing trace (moe/replay/trace.h) to write; empty: none
 };
 
 }  // namespace tidepool::engine

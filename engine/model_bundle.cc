@@ -21,6 +21,10 @@ using kernels::Precision;
 constexpr int kNumericsVersion = 2;
 constexpr int kMaxThreads = 1024;
 
+// A prompt of so many tokens reads each missing expert once. Twice as many would need 400 MB more
+// of workspace at the size of Qwen3-30B, and spare prompts beyond it a second reading.
+constexpr int64_t kPrefillRowsOverMemory = 2048;
+
 std::string NumericsId(Precision precision, DType kv_dtype) {
   return absl::StrCat("v", kNumericsVersion, "-cpu-",
                       precision == Precision::kExact ? "exact" : "fast", "-kv_",
@@ -91,12 +95,18 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
       std::unique_ptr<moe::TieredExperts> tiered,
       MakeTieredExperts(bundle->config, bundle->weights.get(), options.experts, options.progress));
   bundle->tiered = tiered.get();
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<moe::TraceWriter> trace,
+      OpenTrace(bundle->config, bundle->name, bundle->weights.get(), options.experts.trace_path));
   ASSIGN_OR_RETURN(bundle->model, TransformerModel::Create(
                                       bundle->config, bundle->weights.get(), bundle->backend.get(),
                                       {.kv_dtype = bundle->kv_dtype,
                                        .progress = InStage(options.progress, LoadStage::kLoading),
-                                       .experts = std::move(tiered)}));
+                                       .experts = std::move(tiered),
+                                       .trace = std::move(trace)}));
   if (bundle->tiered != nullptr) {
+    const moe::PoolShape& pool = bundle->tiered->placement().shape();
+    if (pool.slots < pool.all_experts()) bundle->prefill_rows = kPrefillRowsOverMemory;
     bundle->tiered->LoadResidents(InStage(options.progress, LoadStage::kReadingExperts));
   }
   bundle->weight_bytes = bundle->weights->weight_bytes();

@@ -51,7 +51,9 @@ struct ModelBundle {
   std::string numerics_id;
   kernels::DType kv_dtype = kernels::DType::kF16;
   int threads = 0;
-  size_t weight_bytes = 0;               // resident, experts in tiers aside
+  size_t weight_bytes = 0;  // resident, experts in tiers aside
+  // Rows of a prompt that are worth a pass: more where a pass has experts to read from afar.
+  int64_t prefill_rows = 512;
   moe::TieredExperts* tiered = nullptr;  // the model's experts, where they do not all lie in memory
 
   std::unique_ptr<WeightStore> weights;

@@ -100,6 +100,24 @@ absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const Pac
   return UsePack(config, contents, request);
 }
 
+absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& config,
+                                                            const std::string& name,
+                                                            WeightStore* store,
+                                                            const std::string& path) {
+  if (path.empty() || !HasMoeLayers(config)) return nullptr;
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
+  moe::TraceHeader header = {.model = name,
+                             .layers = static_cast<int>(contents.layouts.size()),
+                             .experts = config.moe.experts,
+                             .top_k = config.moe.experts_used};
+  for (const auto& layer : contents.layouts) {
+    int64_t largest = 0;
+    for (const moe::ExpertLayout& layout : layer) largest = std::max(largest, layout.bytes());
+    header.expert_bytes.push_back(largest);
+  }
+  return moe::TraceWriter::Create(path, header);
+}
+
 absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
     const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
     const StageProgress& progress) {

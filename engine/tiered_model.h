@@ -14,6 +14,7 @@
 #include "engine/checkpoint/weight_store.h"
 #include "engine/expert_options.h"
 #include "engine/model/model_config.h"
+#include "moe/replay/trace_writer.h"
 #include "moe/tiered_experts.h"
 
 namespace tidepool::engine {
@@ -40,6 +41,13 @@ struct PackRequest {
 // version or checkpoint, or damaged in its header. Errors: WritePack's, PERMISSION_DENIED, and
 // those of the checkpoint's tensors. Requires a config with experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
+
+// The trace that options.trace_path asks for; null where it asks for none or the model has no
+// experts. `name` is the model's. Errors name the path.
+absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& config,
+                                                            const std::string& name,
+                                                            WeightStore* store,
+                                                            const std::string& path);
 
 // Null: all experts are to be packed into memory. Residents are not loaded yet. Errors: OpenPack's,
 // PlanExpertSlots' and TieredExperts::Create's.

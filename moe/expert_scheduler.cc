@@ -102,6 +102,7 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
                     .phases = routing.phases,
                     .requests = routing.requests},
                    plan.experts);
+  if (routing.asked != nullptr) (*routing.asked)();
   const absl::Status computed = ComputeWaves(plan, x, expert_out, arena);
   if (computed.ok()) {
     backend_->CombineExperts(expert_out, routing.top_k, plan.slot_rows.data(),

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,6 +34,8 @@ struct Routing {
   int64_t step = 0;
   absl::Span<const Phase> phases;
   absl::Span<const int64_t> requests;
+  // Called once the source has been asked, and before it is waited for; may be null.
+  const std::function<void()>* asked = nullptr;
 };
 
 // Distinct experts that layers needed, by how they were found.

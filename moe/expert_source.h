@@ -4,11 +4,13 @@
 #define TIDEPOOL_MOE_EXPERT_SOURCE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "moe/offload_stats.h"
 #include "moe/policy/placement_policy.h"
 
 namespace tidepool::moe {
@@ -45,6 +47,9 @@ class ExpertSource {
   virtual void Expect(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
   // Whether Expect has a use.
   virtual bool WantsExpectations() const { return false; }
+
+  // Of a source that brings experts from elsewhere.
+  virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }
 };
 
 }  // namespace tidepool::moe

@@ -3,6 +3,7 @@
 #define TIDEPOOL_MOE_OFFLOAD_STATS_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,29 @@ struct OffloadStats {
   int64_t failed_reads = 0;
   absl::Duration stall_time;   // the engine waited for records
   absl::Duration hidden_time;  // records were on their way and it did not
+};
+
+// What came between two readings of one source; sizes are those of `now`.
+OffloadStats Difference(const OffloadStats& now, const OffloadStats& before);
+
+// The latest stretch of a source's stats, about kLength long. Thread-compatible.
+class OffloadWindow {
+ public:
+  static constexpr absl::Duration kLength = absl::Seconds(10);
+
+  // A reading at `time`, which never goes back.
+  void Add(absl::Duration time, const OffloadStats& stats);
+
+  // Between the first and the last reading of the stretch.
+  OffloadStats recent() const;
+  absl::Duration length() const;
+
+ private:
+  struct Reading {
+    absl::Duration time;
+    OffloadStats stats;
+  };
+  std::deque<Reading> readings_;  // ascending in time; the last is the latest
 };
 
 }  // namespace tidepool::moe

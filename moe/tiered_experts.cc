@@ -155,6 +155,7 @@ void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_
     entry.state = State::kWaiting;
     waiting_.push_back(index);
   }
+  DropDisappointments();
   std::reverse(waiting_.begin(), waiting_.end());
   BeginWaiting();
 }
@@ -242,7 +243,10 @@ void TieredExperts::Arrived(const Arrival& arrival) {
     if (entry.resident) placement_->Forget(placement_->residency().At(index));
     entry.resident = false;
     entry.wanted = false;
-    if (entry.speculative) DropSpeculative(index);
+    if (entry.speculative) {
+      stats_.prefetch_wasted_bytes += arrival.read.bytes;
+      DropSpeculative(index);
+    }
   }
   GiveBackIfIdle(index);
 }
@@ -278,6 +282,17 @@ void TieredExperts::DropSpeculative(int64_t index) {
   speculative_.erase(std::find(speculative_.begin(), speculative_.end(), index));
 }
 
+// What this layer was expected to ask for, and did not.
+void TieredExperts::DropDisappointments() {
+  for (size_t i = speculative_.size(); i-- > 0;) {
+    const int64_t index = speculative_[i];
+    if (placement_->residency().At(index).layer != layer_) continue;
+    stats_.prefetch_wasted_bytes += RecordOf(index).layout.bytes();
+    DropSpeculative(index);
+    GiveBackIfIdle(index);
+  }
+}
+
 // Expectations whose reads have not begun; what they were for is known better now.
 void TieredExperts::WithdrawSpeculative() {
   if (speculative_.empty()) return;
@@ -294,6 +309,10 @@ void TieredExperts::WithdrawSpeculative() {
 
 void TieredExperts::Expect(int moe_layer, absl::Span<const int32_t> experts) {
   if (options_.prefetch == Prefetch::kOff) return;
+  // Where expectations come true too seldom, reading ahead takes bandwidth from what is needed.
+  constexpr int64_t kWastedPercent = 8;
+  const int64_t all = stats_.demand_bytes + stats_.prefetch_bytes;
+  if (stats_.prefetch_wasted_bytes * 100 > all * kWastedPercent) return;
   // Half of the staging buffers at most, so that what passes through finds its own.
   const size_t most = static_cast<size_t>(options_.staging) / 2;
   for (const int32_t expert : experts) {
@@ -309,7 +328,7 @@ void TieredExperts::Expect(int moe_layer, absl::Span<const int32_t> experts) {
   }
 }
 
-OffloadStats TieredExperts::Stats() const {
+std::optional<OffloadStats> TieredExperts::Stats() const {
   OffloadStats stats = stats_;
   stats.slots = placement_->shape().slots;
   stats.staging = options_.staging;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,7 @@ class TieredExperts final : public ExpertSource {
   void Expect(int moe_layer, absl::Span<const int32_t> experts) override;
   bool WantsExpectations() const override { return options_.prefetch == Prefetch::kOn; }
 
-  OffloadStats Stats() const;
+  std::optional<OffloadStats> Stats() const override;
   const Placement& placement() const { return *placement_; }
 
  private:
@@ -104,6 +105,7 @@ class TieredExperts final : public ExpertSource {
   int32_t TakeBuffer();
   void WithdrawSpeculative();
   void DropSpeculative(int64_t index);
+  void DropDisappointments();
   void GiveBackIfIdle(int64_t index);
   absl::Status Abandon();
 

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
 #include "kernels/tensor.h"
+#include "moe/offload_stats.h"
 
 namespace tidepool::engine {
 
@@ -40,13 +42,17 @@ class Model {
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
 
   // Computes the batch: writes each row's KV, returns the wanted logits. Resets `workspace` first;
-  // the result lives there. Errors: INTERNAL (an expert's record could not be read); afterwards the
-  // KV of the batch's rows is undefined, everything before it is untouched.
+  // the result lives there. Errors: DATA_LOSS (an expert's record is damaged), UNAVAILABLE (it
+  // could not be read), each naming file, layer and expert; afterwards the KV of the batch's rows
+  // is undefined, everything before it is untouched.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 
   // Experts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
+
+  // Of a model whose experts do not all lie in memory.
+  virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }
 };
 
 }  // namespace tidepool::engine

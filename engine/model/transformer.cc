@@ -12,6 +12,7 @@
 #include "kernels/ops.h"
 #include "kernels/panel.h"
 #include "moe/resident_experts.h"
+#include "moe/traced_experts.h"
 
 namespace tidepool::engine {
 
@@ -57,6 +58,10 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
   expert_source_ = std::move(options.experts);
   if (expert_source_ == nullptr) {
     expert_source_ = std::make_unique<moe::ResidentExperts>(std::move(experts));
+  }
+  if (options.trace != nullptr) {
+    expert_source_ =
+        std::make_unique<moe::TracedExperts>(std::move(expert_source_), std::move(options.trace));
   }
   expert_scheduler_ = std::make_unique<moe::ExpertScheduler>(backend_, expert_source_.get());
 }
@@ -161,13 +166,15 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
   Multiply(backend_, f, {w.moe.router.Into(logits)});
   backend_->Gate(logits, gate, ids, weights);
+  const std::function<void()> foretell = [&] { Foretell(layer + 1, pass); };
   const moe::Routing routing = {.moe_layer = moe_layer_[layer],
                                 .top_k = gate.top_k,
                                 .ids = ids,
                                 .weights = weights,
                                 .step = forwards_ - 1,
                                 .phases = pass.phases,
-                                .requests = pass.requests};
+                                .requests = pass.requests,
+                                .asked = &foretell};
   const absl::Status computed = expert_scheduler_->Run(routing, f, pass.x, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   expert_counts_.hits += lookups.hits;
@@ -175,6 +182,32 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   RETURN_IF_ERROR(computed);
   if (config_.moe.shared_width > 0) SharedExpert(w.moe, f, pass);
   return absl::OkStatus();
+}
+
+// Tells the source what a layer's gate makes of the residual stream as it is a layer earlier, which
+// what comes between mostly only nudges.
+void TransformerModel::Foretell(int layer, const Pass& pass) {
+  if (!expert_source_->WantsExpectations() || pass.x.rows > kForetoldRows) return;
+  if (layer >= static_cast<int>(config_.layers.size())) return;
+  if (config_.layers[layer].ffn != FfnKind::kMoe) return;
+  const LayerWeights& w = weights_.layers[layer];
+  const kernels::GateSpec gate = {config_.moe.experts, config_.moe.experts_used,
+                                  config_.moe.normalize_weights};
+  const int64_t rows = pass.x.rows;
+  const size_t mark = pass.arena->used();
+  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
+  const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
+  int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
+  float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
+  Multiply(backend_, f, {w.moe.router.Into(logits)});
+  backend_->Gate(logits, gate, ids, weights);
+  // The first choices of all rows, then the second ones.
+  std::vector<int32_t> expected;
+  for (int choice = 0; choice < gate.top_k; ++choice) {
+    for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * gate.top_k + choice]);
+  }
+  pass.arena->ResetTo(mark);
+  expert_source_->Expect(moe_layer_[layer], expected);
 }
 
 void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x,

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include "kernels/tensor.h"
 #include "moe/expert_scheduler.h"
 #include "moe/expert_source.h"
+#include "moe/replay/trace_writer.h"
 
 namespace tidepool::engine {
 
@@ -43,6 +45,8 @@ struct TransformerOptions {
   LoadProgress progress;
   // Where routed experts come from; null: all are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
+  // Gets the routing of every forward pass; null: none.
+  std::unique_ptr<moe::TraceWriter> trace;
 };
 
 // See Model for the thread contract.
@@ -64,12 +68,19 @@ class TransformerModel final : public Model {
                                      kernels::Arena* workspace) override;
 
   ExpertCounts last_expert_counts() const override { return expert_counts_; }
+  std::optional<moe::OffloadStats> offload_stats() const override {
+    if (expert_source_ == nullptr) return std::nullopt;
+    return expert_source_->Stats();
+  }
 
   const ModelConfig& config() const { return config_; }
   // For debugging; an empty function observes nothing.
   void set_observer(LayerObserver observer) { observer_ = std::move(observer); }
 
  private:
+  // Passes of more rows need most experts of a layer anyway.
+  static constexpr int64_t kForetoldRows = 16;
+
   // What the layers of one pass share. Lives in the workspace.
   struct Pass {
     const Batch& batch;
@@ -90,6 +101,7 @@ class TransformerModel final : public Model {
   void Attention(int layer, const Pass& pass);
   void DenseFfn(int layer, const Pass& pass);
   absl::Status MoeFfn(int layer, const Pass& pass);
+  void Foretell(int layer, const Pass& pass);
   void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
   StepOutput Head(const Pass& pass);
   bool HeadHasTwoTerms() const;

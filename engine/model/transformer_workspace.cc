@@ -57,6 +57,9 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
                                        : WordBytes(rows) + WordBytes(rows * hidden) +
                                              ActivationBytes(rows, moe.shared_width);
       ffn += std::max(routed, shared_expert);
+      const int64_t foretold = std::min(rows, kForetoldRows);
+      ffn += ActivationBytes(foretold, hidden) + WordBytes(foretold * moe.experts) +
+             2 * WordBytes(foretold * moe.experts_used);
     }
     most = std::max({most, attention, ffn});
   }

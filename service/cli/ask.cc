@@ -67,6 +67,15 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
       &text, "; first after %.2f s, all in %.2f s, %d messages; prompt %d tokens, %d cached",
       absl::ToDoubleSeconds(answer.first_message), absl::ToDoubleSeconds(answer.total),
       answer.messages, answer.prompt_tokens, answer.cached_tokens);
+  const auto experts = [&](const char* key) {
+    return answer.usage.is_object() ? answer.usage.value(key, int64_t{0}) : 0;
+  };
+  if (experts("expert_misses") > 0) {
+    const int64_t needs = experts("expert_hits") + experts("expert_misses");
+    absl::StrAppendFormat(
+        &text, "; %.1f %% of %d experts were in memory",
+        100.0 * static_cast<double>(experts("expert_hits")) / static_cast<double>(needs), needs);
+  }
   if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
     absl::StrAppendFormat(&text, "; the context ended it, short of --max-tokens %d",
                           *wanted.max_tokens);

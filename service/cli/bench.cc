@@ -1,5 +1,6 @@
 // bench: how fast a model file runs here, beside what memory could deliver.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "engine/throughput.h"
 #include "kernels/bandwidth.h"
 #include "kernels/base/status_macros.h"
+#include "moe/offload_stats.h"
 #include "service/cli/commands.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
@@ -87,6 +89,7 @@ absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vec
                                             engine::ModelBundle* bundle, Console* console) {
   engine::ThroughputOptions options;
   options.repetitions = static_cast<int>(config.bench.repetitions);
+  options.chunk_rows = bundle->prefill_rows;
   options.cost = CostOf(*bundle);
   std::vector<Result> results;
   for (const Test& test : tests) {
@@ -148,9 +151,31 @@ Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBund
     total.hits += result.measured.experts.hits;
     total.misses += result.measured.experts.misses;
   }
-  return {{"expert_hits_total", total.hits},
-          {"expert_misses_total", total.misses},
-          {"weight_bytes", bundle.weight_bytes}};
+  Json json = {{"expert_hits_total", total.hits},
+               {"expert_misses_total", total.misses},
+               {"weight_bytes", bundle.weight_bytes}};
+  const std::optional<moe::OffloadStats> stats = bundle.model->offload_stats();
+  if (!stats.has_value()) return json;
+  json["policy"] = stats->policy;
+  json["reader"] = stats->reader;
+  json["slots"] = stats->slots;
+  json["experts"] = stats->experts;
+  json["staging_records"] = stats->staging;
+  json["resident_bytes"] = stats->resident_bytes;
+  json["capacity_bytes"] = stats->capacity_bytes;
+  // Of all that ran, warm-ups included.
+  json["total"] = {{"hits", stats->placement.hits},
+                   {"misses", stats->placement.misses()},
+                   {"promotions", stats->placement.promotions},
+                   {"pass_throughs", stats->placement.pass_throughs},
+                   {"demand_bytes", stats->demand_bytes},
+                   {"prefetch_bytes", stats->prefetch_bytes},
+                   {"prefetch_used_bytes", stats->prefetch_used_bytes},
+                   {"prefetch_wasted_bytes", stats->prefetch_wasted_bytes},
+                   {"failed_reads", stats->failed_reads},
+                   {"stall_seconds", absl::ToDoubleSeconds(stats->stall_time)},
+                   {"hidden_seconds", absl::ToDoubleSeconds(stats->hidden_time)}};
+  return json;
 }
 
 std::string Text(const Json& json) {

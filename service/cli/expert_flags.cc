@@ -76,6 +76,12 @@ absl::Status SetPrefetch(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetTraceExperts(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  config->experts.trace_path = std::string(value);
+  return absl::OkStatus();
+}
+
 absl::Status SetExpertReader(absl::string_view value, Config* config) {
   constexpr std::pair<absl::string_view, moe::ReaderKind> kKinds[] = {
       {"auto", moe::ReaderKind::kAuto},

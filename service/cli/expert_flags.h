@@ -15,6 +15,7 @@ absl::Status SetCacheDir(absl::string_view value, Config* config);
 absl::Status SetOffloadPolicy(absl::string_view value, Config* config);
 absl::Status SetRefreshInterval(absl::string_view value, Config* config);
 absl::Status SetPrefetch(absl::string_view value, Config* config);
+absl::Status SetTraceExperts(absl::string_view value, Config* config);
 absl::Status SetExpertReader(absl::string_view value, Config* config);
 
 }  // namespace tidepool::service

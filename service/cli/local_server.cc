@@ -105,8 +105,9 @@ class LocalServerImpl : public LocalServer {
     options.kv_memory_bytes = config.kv_memory_bytes;
     options.max_sequences = config.max_sequences;
     options.max_queued = config.max_queued;
+    options.prefill_chunk = bundle_->prefill_rows;
     // A row and its logits of every sequence fit into one step.
-    options.limits.rows = std::max(options.limits.rows, config.max_sequences);
+    options.limits.rows = std::max(bundle_->prefill_rows, config.max_sequences);
     options.limits.logit_rows = config.max_sequences;
     options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
     FillModel(options);

@@ -40,6 +40,27 @@ double TokensPerSecond(const Json& worker, const Reading* before, absl::Duration
   return -1;
 }
 
+// Bytes per second over the window, hit rate, waiting.
+std::string OffloadText(const Json& offload) {
+  const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
+  const Json& window = offload["window"];
+  std::string text = absl::StrFormat(
+      "  slots       %.0f of %.0f experts, %s; policy %s, read by %s\n", number(offload, "slots"),
+      number(offload, "experts"), FormatBytes(number(offload, "capacity_bytes")),
+      offload["policy"].get<std::string>(), offload["reader"].get<std::string>());
+  const double seconds = number(offload, "window_seconds");
+  if (window.is_null() || seconds <= 0) return text;
+  const double lookups = number(window, "hits") + number(window, "misses");
+  absl::StrAppendFormat(
+      &text,
+      "  last %.0f s   %.1f %% hits, %s/s on demand, %s/s ahead, waiting %.0f %% of the time\n",
+      seconds, lookups > 0 ? 100 * number(window, "hits") / lookups : 0,
+      FormatBytes(number(window, "demand_bytes") / seconds),
+      FormatBytes(number(window, "prefetch_bytes") / seconds),
+      100 * number(window, "stall_seconds") / seconds);
+  return text;
+}
+
 std::string WorkerText(const Json& worker, double tokens_per_second) {
   const auto number = [&](const char* key) { return worker[key].get<int64_t>(); };
   std::string text = absl::StrFormat("worker %s %s\n", worker["worker_id"].get<std::string>(),
@@ -68,6 +89,9 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   if (lookups > 0) {
     absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",
                           100.0 * number("expert_hits_total") / lookups, lookups);
+  }
+  if (worker.contains("offload") && !worker["offload"].is_null()) {
+    absl::StrAppend(&text, OffloadText(worker["offload"]));
   }
   return text + absl::StrFormat("  memory      %s resident\n",
                                 FormatBytes(worker["resident_bytes"].get<double>()));

@@ -284,6 +284,23 @@ TEST(EngineTest, AFailedForwardFailsItsBatchOnly) {
   EXPECT_EQ(test.engine->Stats().requests_failed, 1);
 }
 
+// Those of a batch that can be computed without the expert that is not to be had, are.
+TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
+  TestEngine test;
+  const Answer undisturbed = test.Run(MakeRequest({65, 1, 2}, 50));
+  test.model.Hold();
+  auto broken = test.Submit(MakeRequest({66, 1, 2}, 50));  // the second request
+  test.model.WaitForForwards(test.model.forwards() + 1);
+  auto sound = test.Submit(MakeRequest({65, 1, 2}, 50));
+  test.model.SetFailureOf(1, absl::DataLossError("layer 1, expert 3 is damaged"));
+  test.model.Release();
+  const Answer answer = ReadAll(broken.get());
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(answer.status.message().find("expert 3"), absl::string_view::npos);
+  EXPECT_EQ(ReadAll(sound.get()).tokens, undisturbed.tokens);
+  EXPECT_EQ(test.engine->Stats().requests_failed, 1);
+}
+
 TEST(EngineTest, BrokenLogitsFailTheirSequenceOnly) {
   TestEngine test;
   test.model.SetScript([](absl::Span<const int32_t> history, absl::Span<float> logits) {

@@ -15,6 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "moe/replay/replay.h"
+#include "moe/replay/trace.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
 
@@ -79,7 +81,7 @@ TEST_F(TieredModelTest, SameBitsForAnyBudgetPolicyReaderAndChunk) {
   // 3 layers of 16 experts: the floor is 12 records.
   for (const double share : {12.1 / 48, 0.4, 0.7, 1.0}) {
     for (const moe::PolicyKind policy :
-         {moe::PolicyKind::kLru, moe::PolicyKind::kTide, moe::PolicyKind::kStatic}) {
+         {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru, moe::PolicyKind::kTide}) {
       for (const moe::ReaderKind reader : {moe::ReaderKind::kAuto, moe::ReaderKind::kThreads}) {
         for (const moe::Prefetch prefetch : {moe::Prefetch::kOn, moe::Prefetch::kOff}) {
           ExpertOptions options = Share(share);
@@ -95,8 +97,37 @@ TEST_F(TieredModelTest, SameBitsForAnyBudgetPolicyReaderAndChunk) {
             ASSERT_EQ(*logits, *expected)
                 << share << " " << moe::PolicyName(policy) << " " << chunk;
           }
-          EXPECT_EQ(bundle->tiered->Stats().failed_reads, 0);
+          EXPECT_EQ(bundle->tiered->Stats()->failed_reads, 0);
         }
+      }
+    }
+  }
+}
+
+// Hits, misses and promotions of a run are those of its own trace, replayed.
+TEST_F(TieredModelTest, CountsAsReplayDoes) {
+  for (const moe::PolicyKind policy : {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru,
+                                       moe::PolicyKind::kTide, moe::PolicyKind::kStatic}) {
+    for (const moe::Prefetch prefetch : {moe::Prefetch::kOff, moe::Prefetch::kOn}) {
+      ExpertOptions options = Share(0.6);
+      options.policy = {.kind = policy, .refresh_interval = 2};
+      options.prefetch = prefetch;
+      options.trace_path = folder_ + "/run.jsonl.zst";
+      auto bundle = MustLoad(model_, options);
+      for (const int chunk : {7, 1}) ASSERT_TRUE(Logits(bundle.get(), chunk).ok());
+      const moe::OffloadStats stats = *bundle->tiered->Stats();
+      const moe::PolicyOptions placed = options.policy;
+      bundle.reset();  // closes the trace
+      const auto trace = moe::ReadTrace(options.trace_path);
+      ASSERT_TRUE(trace.ok()) << trace.status();
+      const auto placement =
+          moe::MakePlacement(*trace, stats.slots, {std::string(moe::PolicyName(policy)), placed});
+      ASSERT_TRUE(placement.ok()) << placement.status();
+      const moe::ReplayResult replayed = moe::Replay(*trace, {}, placement->get());
+      EXPECT_TRUE(replayed.counters == stats.placement) << moe::PolicyName(policy);
+      EXPECT_GT(stats.placement.misses(), 0);
+      if (prefetch == moe::Prefetch::kOff) {
+        EXPECT_EQ(replayed.bytes_moved, stats.demand_bytes);
       }
     }
   }

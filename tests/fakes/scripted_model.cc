@@ -84,6 +84,13 @@ void ScriptedModel::SetScript(Script script) {
 void ScriptedModel::SetFailure(absl::Status status) {
   base::MutexLock lock(&mutex_);
   failure_ = std::move(status);
+  failing_request_ = -1;
+}
+
+void ScriptedModel::SetFailureOf(int64_t request, absl::Status status) {
+  base::MutexLock lock(&mutex_);
+  failure_ = std::move(status);
+  failing_request_ = request;
 }
 
 void ScriptedModel::Hold() {
@@ -140,7 +147,11 @@ absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
   largest_batch_ = std::max(largest_batch_, batch.rows());
   most_spans_ = std::max<int64_t>(most_spans_, batch.spans.size());
   changed_.NotifyAll();
-  return failure_;
+  const bool fails = failing_request_ < 0 ||
+                     std::any_of(batch.spans.begin(), batch.spans.end(), [&](const auto& span) {
+                       return span.request == failing_request_;
+                     });
+  return fails ? failure_ : absl::OkStatus();
 }
 
 void ScriptedModel::End() {

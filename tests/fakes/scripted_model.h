@@ -39,6 +39,8 @@ class ScriptedModel final : public engine::Model {
   void SetScript(Script script);
   // Forward fails from now on, as long as `status` is not OK.
   void SetFailure(absl::Status status);
+  // The same for batches that hold rows of this request (Span::request).
+  void SetFailureOf(int64_t request, absl::Status status);
 
   // From now on each Forward waits at its end for one Allow.
   void Hold();
@@ -76,6 +78,7 @@ class ScriptedModel final : public engine::Model {
   base::CondVar changed_;
   Script script_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Status failure_ TIDEPOOL_GUARDED_BY(mutex_);
+  int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: all
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t forwards_ TIDEPOOL_GUARDED_BY(mutex_) = 0;

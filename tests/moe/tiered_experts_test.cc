@@ -130,7 +130,7 @@ absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& 
       EXPECT_TRUE(master.Matches(layer, ready)) << "layer " << layer << " expert " << ready.expert;
       given.push_back(ready.expert);
     }
-    const OffloadStats stats = experts->Stats();
+    const OffloadStats stats = *experts->Stats();
     EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
   }
   std::sort(given.begin(), given.end());
@@ -138,7 +138,8 @@ absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& 
   return absl::OkStatus();
 }
 
-constexpr PolicyKind kPolicies[] = {PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic};
+constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
+                                    PolicyKind::kStatic};
 
 TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
   const Master master;
@@ -159,7 +160,7 @@ TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
             ASSERT_TRUE(drained.ok()) << drained;
           }
         }
-        const OffloadStats stats = rig.experts->Stats();
+        const OffloadStats stats = *rig.experts->Stats();
         EXPECT_EQ(stats.failed_reads, 0);
         if (slots == kAll) {
           EXPECT_EQ(stats.demand_bytes + stats.prefetch_bytes, 0);
@@ -203,7 +204,7 @@ TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
           }
         }
       }
-      const OffloadStats stats = rig.experts->Stats();
+      const OffloadStats stats = *rig.experts->Stats();
       EXPECT_TRUE(stats.placement == (*alone)->Total());
       EXPECT_EQ(stats.placement.hits, hits);
       EXPECT_EQ(stats.placement.misses(), misses);

@@ -1,0 +1,50 @@
+// TracedExperts: an ExpertSource that writes down what another is asked for.
+#ifndef TIDEPOOL_MOE_TRACED_EXPERTS_H_
+#define TIDEPOOL_MOE_TRACED_EXPERTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "moe/expert_source.h"
+#include "moe/replay/trace_writer.h"
+
+namespace tidepool::moe {
+
+// Engine thread only. A trace that cannot be written ends the request with the writer's error: half
+// a trace would say something else than the whole.
+class TracedExperts final : public ExpertSource {
+ public:
+  TracedExperts(std::unique_ptr<ExpertSource> source, std::unique_ptr<TraceWriter> trace)
+      : source_(std::move(source)), trace_(std::move(trace)) {}
+
+  void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override {
+    written_ = trace_->Write(routing);
+    source_->Request(routing, experts);
+  }
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
+    absl::StatusOr<std::vector<ReadyExpert>> ready = source_->NextReady();
+    // At the end, when the source holds nothing back.
+    if (ready.ok() && ready->empty() && !written_.ok()) return written_;
+    return ready;
+  }
+  void Expect(int moe_layer, absl::Span<const int32_t> experts) override {
+    source_->Expect(moe_layer, experts);
+  }
+  bool WantsExpectations() const override { return source_->WantsExpectations(); }
+  std::optional<OffloadStats> Stats() const override { return source_->Stats(); }
+
+ private:
+  const std::unique_ptr<ExpertSource> source_;
+  const std::unique_ptr<TraceWriter> trace_;
+  absl::Status written_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_TRACED_EXPERTS_H_

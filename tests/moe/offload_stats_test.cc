@@ -1,0 +1,51 @@
+#include "moe/offload_stats.h"
+
+#include "gtest/gtest.h"
+
+namespace tidepool::moe {
+namespace {
+
+OffloadStats At(int64_t hits) {
+  OffloadStats stats;
+  stats.slots = 7;
+  stats.placement.hits = hits;
+  stats.demand_bytes = 10 * hits;
+  stats.stall_time = absl::Milliseconds(hits);
+  return stats;
+}
+
+TEST(OffloadWindowTest, NothingIsNothing) {
+  OffloadWindow window;
+  EXPECT_EQ(window.length(), absl::ZeroDuration());
+  EXPECT_EQ(window.recent().placement.hits, 0);
+  window.Add(absl::Seconds(100), At(50));
+  EXPECT_EQ(window.length(), absl::ZeroDuration());
+  EXPECT_EQ(window.recent().placement.hits, 0);
+  EXPECT_EQ(window.recent().slots, 7);
+}
+
+TEST(OffloadWindowTest, CoversTheLatestTenSeconds) {
+  OffloadWindow window;
+  // A hit each 10 ms.
+  for (int64_t i = 0; i <= 6000; ++i) window.Add(absl::Milliseconds(10 * i), At(i));
+  EXPECT_GE(window.length(), absl::Seconds(9));
+  EXPECT_LE(window.length(), absl::Seconds(12));
+  const OffloadStats recent = window.recent();
+  EXPECT_EQ(recent.placement.hits, window.length() / absl::Milliseconds(10));
+  EXPECT_EQ(recent.demand_bytes, 10 * recent.placement.hits);
+  EXPECT_EQ(recent.stall_time, absl::Milliseconds(recent.placement.hits));
+}
+
+// After a pause the stretch is longer, but holds what came since.
+TEST(OffloadWindowTest, ReadingsFarApart) {
+  OffloadWindow window;
+  window.Add(absl::Seconds(1), At(1));
+  window.Add(absl::Seconds(50), At(4));
+  EXPECT_EQ(window.length(), absl::Seconds(49));
+  EXPECT_EQ(window.recent().placement.hits, 3);
+  window.Add(absl::Seconds(70), At(9));
+  EXPECT_EQ(window.recent().placement.hits, 5);
+}
+
+}  // namespace
+}  // namespace tidepool::moe
