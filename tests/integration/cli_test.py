@@ -25,7 +25,7 @@ class CommandLineTest(CommandTest):
         commands = re.findall(r"^  (\w+) {2,}", general, re.MULTILINE)
         for command in ("serve", "front", "worker", "generate", "chat", "logits", "tokenize",
                         "detokenize", "inspect", "stats", "bench",
-                        "quantize", "perplexity"):
+                        "quantize", "perplexity", "pack"):
             self.assertIn(command, commands)
             text = self.run_well(command, "--help").stdout
             self.assertIn(f"tidepool {command} ", text)
@@ -44,9 +44,9 @@ class CommandLineTest(CommandTest):
 
     def test_what_does_not_exist_yet_says_so(self):
         for arguments in (["serve", *MODEL, "--http", "127.0.0.1:0"],
-                          ["serve", *MODEL, "--expert-memory", "2GiB"],
+                          ["serve", *MODEL, "--max-experts-per-layer", "2"],
                           ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
-                          ["pack", *MODEL],
+                          ["token", "new"],
                           ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):
             self.refuse(*arguments, named="not available yet")
 
