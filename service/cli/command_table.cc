@@ -84,7 +84,7 @@ constexpr absl::string_view kFutureFlags[] = {
     "admin-listen", "auth-token-file", "http",         "kv-disk",  "max-experts-per-layer",
     "orphan-ttl",   "probe-listen",    "rank",         "ranks",    "rendezvous",
     "request-ttl",  "stall-timeout",   "store-unsafe", "tls-cert", "tls-client-ca",
-    "tls-key",      "trace-experts",   "workers",
+    "tls-key",      "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
     "sessions",

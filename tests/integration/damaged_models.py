@@ -166,14 +166,13 @@ def tokenizers(victim):
         yield changed(f"scores-{count}", "scores", F32, [0.0] * count)
     yield changed("tokens-none", "tokens", STRING, [], named="tokenizer.ggml.")
     yield changed("tokens-fewer", "tokens", STRING, tokens[:200], named="tokenizer.ggml.")
-    grown = victim.copy().set_array("tokenizer.ggml.tokens", STRING, tokens + [b"x", b"y"])
+    grown = victim.copy().set_array("tokenizer.ggml.tokens", STRING, tokens + [b"one more", b"and another"])
     yield case("tokens-more", grown.remove("tokenizer.ggml.token_type").build(), MODEL,
                "token_embd.weight")
-    yield changed("tokens-all-equal", "tokens", STRING, [b"a"] * 288, NOBODY)
+    yield changed("tokens-all-equal", "tokens", STRING, [b"a"] * 288)
     yield changed("tokens-empty", "tokens", STRING, tokens[:100] + [b""] * 188, NOBODY)
-    yield changed("tokens-not-utf8", "tokens", STRING, tokens[:100] + [b"\xff\xc3"] * 188, NOBODY)
-    yield changed("token-of-a-mebibyte", "tokens", STRING, tokens[:-1] + [b"a" * (1 << 20)],
-                  NOBODY)
+    yield changed("tokens-not-utf8", "tokens", STRING, tokens[:100] + [b"\xff\xc3"] * 188)
+    yield changed("token-of-a-mebibyte", "tokens", STRING, tokens[:-1] + [b"a" * (1 << 20)])
     for kind, value in ((U32, 288), (U32, 1 << 31), (I32, -2), (U32, (1 << 32) - 2),
                         (U64, 1 << 62)):
         for name in ("bos", "eos", "eot", "padding"):
