@@ -30,6 +30,7 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
     : experts_(shape.experts),
       stride_(UsageHistory::Stride(shape.experts)),
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
+      horizons_(std::begin(kHorizons), std::end(kHorizons)),
       models_(kAgeGroups, LogisticModel(FirstWeights())),
       share_(shape.experts),
       outcomes_(shape.experts),
@@ -91,7 +92,7 @@ void NextUsePredictor::LookAhead(int index, Layer* layer) {
   for (size_t h = 0; h < std::size(kHorizons); ++h) {
     LayerFeatures& features = h == 0 ? layer->features : ahead_;
     std::vector<float>& chances = h == 0 ? layer->chances : chances_;
-    layer->history.Compute(kHorizons[h], tables_, &features);
+    layer->history.Compute(horizons_[h], tables_, &features);
     Predict(features, &chances);
     const int end = h + 1 < std::size(kHorizons) ? kHorizons[h + 1] : kLastHorizon;
     for (int i = 0; i < experts_; ++i) {

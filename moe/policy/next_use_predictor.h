@@ -51,6 +51,7 @@ class NextUsePredictor {
   const int stride_;
   std::vector<Layer> layers_;
   ContextTables tables_;
+  std::vector<Silence> horizons_;
   std::vector<LogisticModel> models_;  // [kAgeGroups]
   Outlook outlook_;
   int64_t updates_ = 0;

@@ -17,6 +17,11 @@ absl::Status PoolShape::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrFormat("%d experts in a layer; 1 to %d are possible", experts, kMaxExperts));
   }
+  if (all_experts() > kMaxAllExperts) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d layers of %d experts are more than the %d experts that are managed",
+                        layers, experts, kMaxAllExperts));
+  }
   if (top_k < 1 || top_k > experts) {
     return absl::InvalidArgumentError(
         absl::StrFormat("a top-k of %d of %d experts", top_k, experts));

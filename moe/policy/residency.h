@@ -28,6 +28,7 @@ struct PoolShape {
   // Largest values that are taken from outside.
   static constexpr int kMaxLayers = 4096;
   static constexpr int kMaxExperts = 65536;
+  static constexpr int64_t kMaxAllExperts = int64_t{1} << 20;
 
   int64_t all_experts() const { return int64_t{layers} * experts; }
   absl::Status Validate() const;

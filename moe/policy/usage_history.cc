@@ -48,11 +48,21 @@ int ContextBegin(int context) {
 }
 
 // Exact up to 8, then in growing steps.
-int AgeClass(int32_t age) {
+constexpr int AgeClass(int32_t age) {
   if (age <= 8) return age;
-  constexpr int32_t kLast[] = {10, 12, 16, 24, 32, 48, 64, 128, 256};
-  return 9 + static_cast<int>(std::lower_bound(std::begin(kLast), std::end(kLast), age) - kLast);
+  int age_class = 9;
+  for (const int32_t last : {10, 12, 16, 24, 32, 48, 64, 128, 256}) age_class += age > last;
+  return age_class;
 }
+
+// AgeClass of every age up to the last one that has a class of its own.
+constexpr auto kAgeClassOf = [] {
+  std::array<uint8_t, 258> classes{};
+  for (int age = 0; age < static_cast<int>(classes.size()); ++age) {
+    classes[age] = static_cast<uint8_t>(AgeClass(age));
+  }
+  return classes;
+}();
 
 // By powers of two; 0 for what was never used.
 int RateClass(float rate) {
@@ -74,6 +84,15 @@ int GapPattern(int32_t gap, int32_t gap_before) {
 }
 
 }  // namespace
+
+Silence::Silence(int length) : forwards(length) {
+  for (int rate = 0; rate < kRates; ++rate) {
+    const float half_life = kHalfLives[rate];
+    const auto count = static_cast<float>(length);
+    fade[rate] = half_life > 0 ? std::exp2(-count / half_life) : 1.0f;
+    grown[rate] = half_life > 0 ? (1 - fade[rate]) / (1 - std::exp2(-1 / half_life)) : count;
+  }
+}
 
 ContextTables::ContextTables(float prior)
     : cells_(ContextBegin(kContexts),
@@ -113,7 +132,7 @@ UsageHistory::UsageHistory(int experts, float prior)
 
 void UsageHistory::Add(absl::Span<const float> share) {
   for (int rate = 0; rate < kRates; ++rate) {
-    const float fade = kHalfLives[rate] > 0 ? std::exp2(-1 / kHalfLives[rate]) : 1.0f;
+    const float fade = one_.fade[rate];
     totals_[rate] = totals_[rate] * fade + 1;
     float* fading = fading_.data() + rate * stride_;
     for (int e = 0; e < experts_; ++e) {
@@ -150,14 +169,15 @@ void UsageHistory::Sort() {
   }
 }
 
-void UsageHistory::Compute(int silence, const ContextTables& tables,
+void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
                            LayerFeatures* features) const {
   ComputeRates(silence, features);
   ComputeContexts(silence, tables, features);
-  ComputeAges(silence, features);
+  ComputeAges(silence.forwards, features);
   int position = 0;
   for (int group = 0; group < kAgeGroups; ++group) {
-    while (position < experts_ && sorted_state_[position].age + silence < kGroupAges[group]) {
+    while (position < experts_ &&
+           sorted_state_[position].age + silence.forwards < kGroupAges[group]) {
       ++position;
     }
     features->groups[group] = position;
@@ -165,15 +185,10 @@ void UsageHistory::Compute(int silence, const ContextTables& tables,
   features->groups[kAgeGroups] = experts_;
 }
 
-void UsageHistory::ComputeRates(int silence, LayerFeatures* features) const {
+void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
   for (int rate = 0; rate < kRates; ++rate) {
-    const float fade = kHalfLives[rate] > 0 ? std::exp2(-silence / kHalfLives[rate]) : 1.0f;
-    float total = totals_[rate] * fade;
-    if (kHalfLives[rate] == 0) {
-      total += static_cast<float>(silence);
-    } else if (silence > 0) {
-      total += (1 - fade) / (1 - std::exp2(-1 / kHalfLives[rate]));
-    }
+    const float fade = silence.fade[rate];
+    const float total = totals_[rate] * fade + silence.grown[rate];
     const float* from = sorted_.data() + rate * stride_;
     float* to = features->values.data() + rate * stride_;
     for (int i = 0; i < experts_; i += kLanes) {
@@ -184,13 +199,12 @@ void UsageHistory::ComputeRates(int silence, LayerFeatures* features) const {
   }
 }
 
-void UsageHistory::ComputeContexts(int silence, const ContextTables& tables,
+void UsageHistory::ComputeContexts(const Silence& silence, const ContextTables& tables,
                                    LayerFeatures* features) const {
   // What a fading count has to be multiplied with to be a rate.
   const auto scale_of = [&](int rate) {
-    const float fade = std::exp2(-silence / kHalfLives[rate]);
-    const float grown = (1 - fade) / (1 - std::exp2(-1 / kHalfLives[rate]));
-    return fade / std::max(totals_[rate] * fade + grown, 1.0f);
+    const float fade = silence.fade[rate];
+    return fade / std::max(totals_[rate] * fade + silence.grown[rate], 1.0f);
   };
   const float short_scale = scale_of(kShortRate);
   const float long_scale = scale_of(kLongRate);
@@ -199,9 +213,10 @@ void UsageHistory::ComputeContexts(int silence, const ContextTables& tables,
   int32_t* cells = features->cells.data();
   for (int i = 0; i < experts_; ++i) {
     const Expert& expert = sorted_state_[i];
-    const int32_t age = expert.age + silence;
-    const auto uses = static_cast<int32_t>(silence < 32 ? expert.uses << silence : 0);
-    const int age_class = AgeClass(age);
+    const int32_t age = expert.age + silence.forwards;
+    const auto uses =
+        static_cast<int32_t>(silence.forwards < 32 ? expert.uses << silence.forwards : 0);
+    const int age_class = kAgeClassOf[std::min<size_t>(age, kAgeClassOf.size() - 1)];
     const int phase = std::clamp(age - expert.gap, -kPhases / 2, kPhases / 2 - 1) + kPhases / 2;
     const int32_t context[kContexts] = {
         uses & 255,

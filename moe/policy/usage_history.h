@@ -29,6 +29,15 @@ inline constexpr int kFeatures = kUseRates + kShareRates + kContexts + kAgeFeatu
 inline constexpr int kAgeGroups = 6;
 inline constexpr std::array<int, kAgeGroups> kGroupAges = {0, 1, 2, 4, 10, 30};  // where they begin
 
+// A number of forwards without a use, and what they do to fading counts.
+struct Silence {
+  explicit Silence(int length);
+
+  int forwards = 0;
+  std::array<float, kUseRates + kShareRates> fade{};   // counts and totals are multiplied by it
+  std::array<float, kUseRates + kShareRates> grown{};  // and the forwards add this to the totals
+};
+
 // Log odds of a use by context, shared by all layers.
 class ContextTables {
  public:
@@ -73,12 +82,13 @@ class UsageHistory {
   // Expert at each position.
   const std::vector<int32_t>& order() const { return order_; }
 
-  // The features as they will be after `silence` forwards that use none of the layer's experts.
-  void Compute(int silence, const ContextTables& tables, LayerFeatures* features) const;
+  // The features as they will be after a silence of all the layer's experts.
+  void Compute(const Silence& silence, const ContextTables& tables, LayerFeatures* features) const;
 
  private:
-  void ComputeRates(int silence, LayerFeatures* features) const;
-  void ComputeContexts(int silence, const ContextTables& tables, LayerFeatures* features) const;
+  void ComputeRates(const Silence& silence, LayerFeatures* features) const;
+  void ComputeContexts(const Silence& silence, const ContextTables& tables,
+                       LayerFeatures* features) const;
   void ComputeAges(int silence, LayerFeatures* features) const;
 
   struct Expert {
@@ -92,6 +102,7 @@ class UsageHistory {
   const int experts_;
   const int stride_;
   const float prior_;
+  const Silence one_{1};
   std::vector<Expert> state_;                            // [experts]
   std::vector<float> fading_;                            // [rates, stride]: by expert
   std::array<float, kUseRates + kShareRates> totals_{};  // of forwards, fading likewise

@@ -122,7 +122,7 @@ absl::Status TraceParser::ParseHeader(const Json& line) {
     if (!value) return Wrong("\"expert_bytes\" is not a number of bytes, or one for each layer");
     header.expert_bytes.push_back(*value);
   }
-  RETURN_IF_ERROR(header.Validate());
+  if (const absl::Status valid = header.Validate(); !valid.ok()) return Wrong(valid.message());
   seen_.assign(header.experts, 0);
   trace_.header = std::move(header);
   return absl::OkStatus();

@@ -2,7 +2,7 @@
 
     python make_corpus.py
 
-Needs protoc, and the gguf package (tools/setup --peers). What is text is written here; protocol messages are
+Needs protoc, zstd, and the gguf package (tools/setup --peers). What is text is written here; protocol messages are
 encoded from text by protoc; the models are random, one layer, a few kilobytes.
 """
 
@@ -43,6 +43,17 @@ CONFIGS = {
     "help": "chat\n--help",
     "bench": "bench\n-p\n512,0\n-n\n128\n-b\n1,4\n--json",
     "wrong": "serv\n--modle=x\n-t\n--\nx\n---\n[table]\nx = 1979-05-27\n",
+}
+
+TRACE = {"version": 1, "model": "m", "layers": 2, "experts": 6, "top_k": 2, "expert_bytes": [10, 20]}
+TRACES = {
+    "decode": [TRACE] + [{"request": "a", "phase": "decode", "step": step, "layer": layer,
+                          "ids": [[(step + layer) % 6, (step + layer + 1 + step % 4) % 6]]}
+                         for step in range(6) for layer in (0, 1)],
+    "forms": [{**TRACE, "expert_bytes": 7, "more": {"x": [1]}},
+              {"request": ["a", 7], "phase": ["prefill", "decode"], "step": 3, "layer": 1, "ids": [[0, 1], [5, 1]],
+               "weights": [[.5, 1e-9], [1, 0]]},
+              {"request": 1, "phase": "prefill", "step": 4, "layer": 0, "ids": []}],
 }
 
 # (message's letter in request_fuzz.cc, its type, text)
@@ -137,6 +148,10 @@ def main():
     for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
+    for name, lines in TRACES.items():
+        text = "\n".join(map(json.dumps, lines))
+        (folder("trace_fuzz") / name).write_text(text)
+        subprocess.run(["zstd", "-qf", folder("trace_fuzz") / name, "-o", folder("trace_fuzz") / f"{name}.zst"], check=True)
     for name, (letter, message, text) in REQUESTS.items():
         encoded = subprocess.run(
             ["protoc", "-Iproto", f"--encode={message}", "proto/tidepool/worker/v1/worker.proto",

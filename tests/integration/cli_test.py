@@ -25,7 +25,7 @@ class CommandLineTest(CommandTest):
         commands = re.findall(r"^  (\w+) {2,}", general, re.MULTILINE)
         for command in ("serve", "front", "worker", "generate", "chat", "logits", "tokenize",
                         "detokenize", "inspect", "stats", "bench",
-                        "quantize", "perplexity", "pack"):
+                        "quantize", "perplexity", "pack", "replay"):
             self.assertIn(command, commands)
             text = self.run_well(command, "--help").stdout
             self.assertIn(f"tidepool {command} ", text)

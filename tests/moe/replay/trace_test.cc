@@ -89,6 +89,9 @@ TEST(TraceTest, NamesWhatIsWrong) {
        "t: line 1: \"expert_bytes\" has 1 entries for 2 layers"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":2,\"experts\":4,\"top_k\":2,\"expert_bytes\":0}",
        "t: line 1: \"expert_bytes\" is not a number of bytes, or one for each layer"},
+      {"{\"version\":1,\"model\":\"m\",\"layers\":4096,\"experts\":4096,\"top_k\":1,"
+       "\"expert_bytes\":1}",
+       "t: line 1: 4096 layers of 4096 experts are more than the 1048576 experts that are managed"},
       {absl::StrCat(kHeader, "{\"request\":\"a"),
        "t: line 2: \"{\"request\":\"a\" is not a JSON object; was it cut off?"},
       {absl::StrCat(kHeader, "{\"step\":-1}"), "t: line 2: \"step\" is not a number of a forward"},

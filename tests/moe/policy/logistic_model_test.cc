@@ -1,0 +1,80 @@
+#include "moe/policy/logistic_model.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "moe/policy/vec4.h"
+
+namespace tidepool::moe {
+namespace {
+
+TEST(Vec4Test, LogAndExpAreWithinTheirBounds) {
+  for (float x = 1e-30f; x < 1e30f; x *= 1.37f) {
+    EXPECT_NEAR(Log4(Vec4{} + x)[2], std::log2(x), 1e-5 + 1e-6 * std::abs(std::log2(x))) << x;
+  }
+  for (float x = -20; x < 20; x += 0.173f) {
+    EXPECT_NEAR(Exp4(Vec4{} + x)[1] / std::exp2(x), 1, 1e-6) << x;
+  }
+}
+
+// Samples whose outcomes follow a logit of known weights; two of the features are all but equal.
+TEST(LogisticModelTest, FindsTheChancesBehindOutcomes) {
+  constexpr int kCount = 37;
+  constexpr int kStride = 40;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform;
+  LogisticModel model({0, 0, 0, 0});
+  std::vector<float> values(4 * kStride);
+  std::vector<float> outcomes(kCount);
+  std::vector<float> chances(kCount);
+  std::vector<float> truth(kCount);
+  const auto draw = [&] {
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = normal(random);
+      values[kStride + i] = values[i] + 0.01f * normal(random);
+      values[2 * kStride + i] = normal(random);
+      values[3 * kStride + i] = 1;
+      truth[i] = 1 / (1 + std::exp(2 - 1.5f * values[i] + 0.5f * values[2 * kStride + i]));
+      outcomes[i] = uniform(random) < truth[i] ? 1.0f : 0.0f;
+    }
+  };
+  const Samples samples{values.data(), kStride, kCount};
+  for (int step = 0; step < 1000; ++step) {
+    draw();
+    model.Predict(samples, chances.data());
+    model.Learn(samples, outcomes.data(), chances.data());
+    if (step == 500) model.Fade();
+  }
+  double error = 0;
+  for (int step = 0; step < 20; ++step) {
+    draw();
+    model.Predict(samples, chances.data());
+    for (int i = 0; i < kCount; ++i) error += std::abs(chances[i] - truth[i]) / (20 * kCount);
+  }
+  EXPECT_LT(error, 0.01);
+}
+
+TEST(LogisticModelTest, DoesNotReadPastItsSamples) {
+  // A lane behind the last sample holds another group's values: they must not count.
+  std::vector<float> values = {1, 1, 1, 1000, 1, 1, 1, 1, 1, 1};
+  LogisticModel model({0});
+  LogisticModel other({0});
+  std::vector<float> outcomes = {1, 0, 1};
+  std::vector<float> chances(3);
+  model.Predict({values.data(), 10, 3}, chances.data());
+  model.Learn({values.data(), 10, 3}, outcomes.data(), chances.data());
+  values[3] = 1;
+  other.Learn({values.data(), 10, 3}, outcomes.data(), chances.data());
+  std::vector<float> first(3);
+  std::vector<float> second(3);
+  model.Predict({values.data(), 10, 3}, first.data());
+  other.Predict({values.data(), 10, 3}, second.data());
+  EXPECT_EQ(first, second);
+  EXPECT_GT(first[0], 0.5f);
+}
+
+}  // namespace
+}  // namespace tidepool::moe
