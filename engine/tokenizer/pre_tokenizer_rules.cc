@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/pre_tokenizer.h"
+#include "engine/tokenizer/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -209,8 +210,8 @@ absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name) 
     }
   }
   return absl::UnimplementedError(
-      absl::StrCat("tokenizer.ggml.pre '", name,
-                   "' is not a pre-tokenizer that is known; convert the model with one that is: ",
+      absl::StrCat("tokenizer.ggml.pre ", Quoted(name),
+                   " is not a pre-tokenizer that is known; convert the model with one that is: ",
                    absl::StrJoin(known, ", ")));
 }
 

@@ -50,8 +50,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
     return SentencePieceTokenizer::Create(std::move(spec));
   }
   return absl::UnimplementedError(absl::StrCat(
-      "tokenizer.ggml.model '", spec.model,
-      "' is not served; 'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) and 'gemma4' are"));
+      "tokenizer.ggml.model ", Quoted(spec.model),
+      " is not served; 'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) and 'gemma4' are"));
 }
 
 absl::Status Tokenizer::CheckCounts() const {
@@ -127,9 +127,9 @@ absl::Status Tokenizer::FindSpecials() {
     const auto [it, is_new] = id_by_text_.try_emplace(text, static_cast<int32_t>(id));
     if (text.empty()) continue;  // unused ids of some files
     if (!is_new) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens[", id, "] '", text,
-                                                     "' stands there twice, first at ", it->second,
-                                                     "; every token needs a text of its own"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tokenizer.ggml.tokens[", id, "] ", Quoted(text), " stands there twice, first at ",
+          it->second, "; every token needs a text of its own"));
     }
     if (types_[id] == TokenType::kUserDefined) {
       specials_.Add(token_bytes_[id], static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
@@ -146,7 +146,7 @@ absl::Status Tokenizer::ForEachMerge(
     const absl::string_view merge = spec_.merges[rank];
     const auto error = [rank, merge](absl::string_view what) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.merges[", rank, "] '", merge, "' ", what));
+          absl::StrCat("tokenizer.ggml.merges[", rank, "] ", Quoted(merge), " ", what));
     };
     const size_t space = merge.find(' ', 1);
     if (space == absl::string_view::npos || space + 1 == merge.size()) {

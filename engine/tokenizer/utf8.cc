@@ -103,4 +103,27 @@ void AppendUtf8(char32_t code_point, std::string* out) {
   }
 }
 
+std::string Quoted(absl::string_view text) {
+  constexpr int kMostCharacters = 64;
+  std::string out = "'";
+  for (int shown = 0; !text.empty(); ++shown) {
+    if (shown == kMostCharacters) {
+      out += "...";
+      break;
+    }
+    const Utf8Char next = NextUtf8Char(text);
+    const bool is_control =
+        next.code_point < 0x20 || (next.code_point >= 0x7F && next.code_point < 0xA0);
+    if (next.kind == Utf8Char::Kind::kWhole && !is_control) {
+      absl::StrAppend(&out, text.substr(0, next.size));
+    } else {
+      for (const char byte : text.substr(0, next.size)) {
+        absl::StrAppendFormat(&out, "\\x%02x", static_cast<uint8_t>(byte));
+      }
+    }
+    text.remove_prefix(next.size);
+  }
+  return out + "'";
+}
+
 }  // namespace tidepool::engine

@@ -40,6 +40,10 @@ std::string AppendUtf8Lossy(absl::string_view bytes, std::string* out);
 // Appends one character. Requires a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* out);
 
+// `text` between single quotes for a message of one line: control characters and broken UTF-8 as
+// \xHH, and "..." for what is past 64 characters.
+std::string Quoted(absl::string_view text);
+
 inline constexpr absl::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
 }  // namespace tidepool::engine

@@ -336,6 +336,12 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   EXPECT_TRUE(absl::StrContains(error(spec), "eos_token_id is 256"));
   spec = ByteSpec({{"ab", TokenType::kNormal}, {"ab", TokenType::kControl}});
   EXPECT_TRUE(absl::StrContains(error(spec), "tokens[257] 'ab' stands there twice, first at 256"));
+  // On one line, whatever the token holds.
+  spec.tokens[256] = spec.tokens[257] = absl::StrCat("a\n\xff\u00e9\u0085", std::string(100, 'b'));
+  EXPECT_TRUE(
+      absl::StrContains(error(spec), absl::StrCat("tokens[257] 'a\\x0a\\xff\u00e9\\xc2\\x85",
+                                                  std::string(59, 'b'), "...' stands")))
+      << error(spec);
   spec = ByteSpec({{std::string(4097, 'a'), TokenType::kNormal}});
   EXPECT_TRUE(absl::StrContains(error(spec), "tokens[256] has 4097 bytes; expected at most 4096"));
   spec = ByteSpec({});
