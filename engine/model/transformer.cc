@@ -154,33 +154,38 @@ void TransformerModel::DenseFfn(int layer, const Pass& pass) {
   Multiply(backend_, inner, {w.ffn_down.AddTo(pass.x)});
 }
 
-absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
+TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
   const LayerWeights& w = weights_.layers[layer];
   const kernels::GateSpec gate = {config_.moe.experts, config_.moe.experts_used,
                                   config_.moe.normalize_weights};
   const int64_t rows = pass.x.rows;
-
-  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
+  const Activation x = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
   const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
   int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
   float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
-  Multiply(backend_, f, {w.moe.router.Into(logits)});
+  Multiply(backend_, x, {w.moe.router.Into(logits)});
   backend_->Gate(logits, gate, ids, weights);
+  return {x, ids, weights};
+}
+
+absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
+  const LayerWeights& w = weights_.layers[layer];
+  const Gated gated = Gate(layer, pass);
   const std::function<void()> foretell = [&] { Foretell(layer + 1, pass); };
   const moe::Routing routing = {.moe_layer = moe_layer_[layer],
-                                .top_k = gate.top_k,
-                                .ids = ids,
-                                .weights = weights,
+                                .top_k = config_.moe.experts_used,
+                                .ids = gated.ids,
+                                .weights = gated.weights,
                                 .step = forwards_ - 1,
                                 .phases = pass.phases,
                                 .requests = pass.requests,
                                 .asked = &foretell};
-  const absl::Status computed = expert_scheduler_->Run(routing, f, pass.x, pass.arena);
+  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, pass.x, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   expert_counts_.hits += lookups.hits;
   expert_counts_.misses += lookups.misses;
   RETURN_IF_ERROR(computed);
-  if (config_.moe.shared_width > 0) SharedExpert(w.moe, f, pass);
+  if (config_.moe.shared_width > 0) SharedExpert(w.moe, gated.x, pass);
   return absl::OkStatus();
 }
 
@@ -190,21 +195,14 @@ void TransformerModel::Foretell(int layer, const Pass& pass) {
   if (!expert_source_->WantsExpectations() || pass.x.rows > kForetoldRows) return;
   if (layer >= static_cast<int>(config_.layers.size())) return;
   if (config_.layers[layer].ffn != FfnKind::kMoe) return;
-  const LayerWeights& w = weights_.layers[layer];
-  const kernels::GateSpec gate = {config_.moe.experts, config_.moe.experts_used,
-                                  config_.moe.normalize_weights};
   const int64_t rows = pass.x.rows;
+  const int top_k = config_.moe.experts_used;
   const size_t mark = pass.arena->used();
-  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
-  const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
-  int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
-  float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
-  Multiply(backend_, f, {w.moe.router.Into(logits)});
-  backend_->Gate(logits, gate, ids, weights);
+  const int32_t* ids = Gate(layer, pass).ids;
   // The first choices of all rows, then the second ones.
   std::vector<int32_t> expected;
-  for (int choice = 0; choice < gate.top_k; ++choice) {
-    for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * gate.top_k + choice]);
+  for (int choice = 0; choice < top_k; ++choice) {
+    for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);
   }
   pass.arena->ResetTo(mark);
   expert_source_->Expect(moe_layer_[layer], expected);

@@ -81,6 +81,13 @@ class TransformerModel final : public Model {
   // Passes of more rows need most experts of a layer anyway.
   static constexpr int64_t kForetoldRows = 16;
 
+  // What the gate of a MoE layer makes of the residual stream. Lives in the workspace.
+  struct Gated {
+    kernels::Activation x;           // the FFN's input
+    const int32_t* ids = nullptr;    // [rows, top_k]
+    const float* weights = nullptr;  // [rows, top_k]
+  };
+
   // What the layers of one pass share. Lives in the workspace.
   struct Pass {
     const Batch& batch;
@@ -100,6 +107,7 @@ class TransformerModel final : public Model {
   Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
   void Attention(int layer, const Pass& pass);
   void DenseFfn(int layer, const Pass& pass);
+  Gated Gate(int layer, const Pass& pass);
   absl::Status MoeFfn(int layer, const Pass& pass);
   void Foretell(int layer, const Pass& pass);
   void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
@@ -114,11 +122,11 @@ class TransformerModel final : public Model {
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
-  std::vector<double> inv_freq_;                      // config_.rope's, with rope_divisors applied
+  std::vector<double> inv_freq_;  // config_.rope's, with rope_divisors applied
   const float attention_scale_;
-  std::vector<int> moe_layer_;                        // by layer: its index among MoE layers
-  std::vector<KvSpec> kv_specs_;                      // by layer
-  std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
+  std::vector<int> moe_layer_;                              // by layer: its index among MoE layers
+  std::vector<KvSpec> kv_specs_;                            // by layer
+  std::unique_ptr<moe::ExpertSource> expert_source_;        // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   int64_t forwards_ = 0;
   ExpertCounts expert_counts_;
