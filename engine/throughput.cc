@@ -1,17 +1,29 @@
 #include "engine/throughput.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "engine/model/batch.h"
 #include "engine/model/contiguous_kv.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "moe/offload_stats.h"
 
 namespace tidepool::engine {
 namespace {
 
 constexpr int64_t kWarmUpPasses = 8;
+
+// A well mixed function of `x`. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators", OOPSLA 2014 (SplitMix64).
+uint64_t Mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
 
 // Thread-compatible. One test's KV and workspace, and what its passes read.
 class Runner {
@@ -28,11 +40,14 @@ class Runner {
             model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
   }
 
-  absl::Status WarmUp() { return Run(test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses); }
+  absl::Status WarmUp() {
+    return Run(0, test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses);
+  }
 
-  // Computes the first `tokens` of every sequence.
-  absl::Status Run(int64_t tokens) {
+  // Computes the first `tokens` of every sequence of run number `run`.
+  absl::Status Run(int run, int64_t tokens) {
     tokens = std::min(tokens, test_.tokens);
+    run_ = run;
     bytes_ = 0;
     experts_ = {};
     for (int64_t first = 0; first < tokens; first += rows_) {
@@ -69,10 +84,13 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Differs between sequences, so that experts are chosen as in a batch of strangers.
+  // Any of the vocabulary, another for each run, sequence and position: tokens that come again
+  // would choose the same experts again.
   int32_t TokenAt(int sequence, int64_t position) const {
-    const int64_t span = std::max(1, model_->vocab_size() / 2);
-    return static_cast<int32_t>((7 * position + 977 * int64_t{sequence} + 100) % span);
+    const uint64_t place = uint64_t{static_cast<uint32_t>(run_)} << 48 |
+                           uint64_t{static_cast<uint32_t>(sequence)} << 32 |
+                           static_cast<uint32_t>(position);
+    return static_cast<int32_t>(Mix(place) % static_cast<uint64_t>(model_->vocab_size()));
   }
 
   Model* const model_;
@@ -82,6 +100,7 @@ class Runner {
   const double kv_bytes_per_token_;
   const ContiguousKv kv_;
   kernels::Arena workspace_;
+  int run_ = 0;
   double bytes_ = 0;
   ExpertCounts experts_;
 };
@@ -95,14 +114,17 @@ absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest&
   RETURN_IF_ERROR(runner.WarmUp());
   Throughput result;
   result.tokens = test.tokens * test.sequences;
+  const moe::OffloadStats before = model->offload_stats().value_or(moe::OffloadStats());
   for (int i = 0; i < options.repetitions; ++i) {
     if (options.progress) options.progress(i);
     const absl::Duration start = options.clock->Monotonic();
-    RETURN_IF_ERROR(runner.Run(test.tokens));
+    RETURN_IF_ERROR(runner.Run(i + 1, test.tokens));
     result.seconds.push_back(absl::ToDoubleSeconds(options.clock->Monotonic() - start));
   }
   result.bytes = runner.bytes();
   result.experts = runner.experts();
+  const std::optional<moe::OffloadStats> after = model->offload_stats();
+  if (after.has_value()) result.offload = moe::Difference(*after, before);
   return result;
 }
 

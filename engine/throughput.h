@@ -11,11 +11,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/model/model.h"
 #include "kernels/base/clock.h"
+#include "moe/offload_stats.h"
 
 namespace tidepool::engine {
 
@@ -52,11 +54,14 @@ struct Throughput {
   // The least that one repetition has to read: the weights that options.cost says, once a pass, and
   // each sequence's KV once a pass.
   double bytes = 0;
-  ExpertCounts experts;  // of one repetition
+  ExpertCounts experts;  // of the last repetition
+  // Of all repetitions, without the warm-up; of models whose experts do not all lie in memory.
+  std::optional<moe::OffloadStats> offload;
 };
 
 // Runs a warm-up (one chunk, or 8 passes of decoding), then the repetitions, each from an empty KV.
-// The tokens are a fixed sequence. Errors are Model::Forward's. Thread contract: as Model::Forward.
+// The tokens are pseudo-random ids, others in each repetition and the same in each call, as
+// tests/bench/llama_peer.py has them. Errors are Model::Forward's. Thread contract: as Model::Forward.
 // Requires: at least one token, sequence, repetition and row of a chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);

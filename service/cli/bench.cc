@@ -125,6 +125,21 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+// Counters of GetStats under the names that it has for them.
+Json DescribeCounters(const moe::OffloadStats& stats) {
+  return {{"hits", stats.placement.hits},
+          {"misses", stats.placement.misses()},
+          {"promotions", stats.placement.promotions},
+          {"pass_throughs", stats.placement.pass_throughs},
+          {"demand_bytes", stats.demand_bytes},
+          {"prefetch_bytes", stats.prefetch_bytes},
+          {"prefetch_used_bytes", stats.prefetch_used_bytes},
+          {"prefetch_wasted_bytes", stats.prefetch_wasted_bytes},
+          {"failed_reads", stats.failed_reads},
+          {"stall_seconds", absl::ToDoubleSeconds(stats.stall_time)},
+          {"hidden_seconds", absl::ToDoubleSeconds(stats.hidden_time)}};
+}
+
 Json Describe(const Result& result, double bandwidth) {
   const engine::Throughput& measured = result.measured;
   std::vector<double> speeds;
@@ -141,10 +156,12 @@ Json Describe(const Result& result, double bandwidth) {
   json["bytes_per_token"] = bytes_per_token;
   json["bandwidth_share"] = bandwidth > 0 ? median * bytes_per_token / bandwidth : 0;
   json["peak_rss_bytes"] = result.peak_bytes;
+  // Of the repetitions alone.
+  if (measured.offload.has_value()) json["offload"] = DescribeCounters(*measured.offload);
   return json;
 }
 
-// The fields of GetStats that tell where experts lay.
+// Where experts lay.
 Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBundle& bundle) {
   engine::ExpertCounts total;
   for (const Result& result : results) {
@@ -164,17 +181,7 @@ Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBund
   json["resident_bytes"] = stats->resident_bytes;
   json["capacity_bytes"] = stats->capacity_bytes;
   // Of all that ran, warm-ups included.
-  json["total"] = {{"hits", stats->placement.hits},
-                   {"misses", stats->placement.misses()},
-                   {"promotions", stats->placement.promotions},
-                   {"pass_throughs", stats->placement.pass_throughs},
-                   {"demand_bytes", stats->demand_bytes},
-                   {"prefetch_bytes", stats->prefetch_bytes},
-                   {"prefetch_used_bytes", stats->prefetch_used_bytes},
-                   {"prefetch_wasted_bytes", stats->prefetch_wasted_bytes},
-                   {"failed_reads", stats->failed_reads},
-                   {"stall_seconds", absl::ToDoubleSeconds(stats->stall_time)},
-                   {"hidden_seconds", absl::ToDoubleSeconds(stats->hidden_time)}};
+  json["total"] = DescribeCounters(*stats);
   return json;
 }
 

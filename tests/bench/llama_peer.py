@@ -5,7 +5,8 @@ Prints one JSON object of tokens per second: {"pp512": 299.1, "tg128": 110.9, "t
 
 Calls llama_decode directly, so Python's share is a few microseconds a step; one warm-up comes first.
 Each test has a context of its own, as large as it needs: prefill in one batch, decode with one row of
-every sequence in a batch, logits for each, every sequence with KV cells of its own.
+every sequence in a batch, logits for each, every sequence with KV cells of its own. The tokens are
+those that `tidepool bench -r 1` takes: any of the vocabulary, pseudo-random.
 """
 
 import argparse
@@ -33,8 +34,13 @@ def open_context(model, sequences, tokens, batch, args):
     return context
 
 
-def token_at(sequence, position):
-    return (7 * position + 977 * sequence + 100) % 4096
+def token_at(run, sequence, position, vocabulary):
+    """As engine/throughput.cc has it (SplitMix64)."""
+    mask = (1 << 64) - 1
+    x = (run << 48 | sequence << 32 | position) + 0x9E3779B97F4A7C15 & mask
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
+    return (x ^ x >> 31) % vocabulary
 
 
 def fill(batch, rows, last_only):
@@ -60,9 +66,10 @@ def forget(context):
 def seconds_of(context, batch, steps, rows_of_step, last_only):
     """Runs steps batches from an empty cache."""
     forget(context)
+    rows = [rows_of_step(step) for step in range(steps)]
     start = time.perf_counter()
     for step in range(steps):
-        fill(batch, rows_of_step(step), last_only)
+        fill(batch, rows[step], last_only)
         decode(context, batch)
     llama_cpp.llama_synchronize(context)
     return time.perf_counter() - start
@@ -74,14 +81,16 @@ def measure(model, args, sequences, tokens, prefill):
     context = open_context(model, sequences, tokens, rows, args)
     batch = llama_cpp.llama_batch_init(rows, 0, 1)
 
-    def rows_of_step(step):
+    vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+
+    def rows_of_run(run):
         if prefill:
-            return [(token_at(0, i), i, 0) for i in range(tokens)]
-        return [(token_at(s, step), step, s) for s in range(sequences)]
+            return lambda step: [(token_at(run, 0, i, vocabulary), i, 0) for i in range(tokens)]
+        return lambda step: [(token_at(run, s, step, vocabulary), step, s) for s in range(sequences)]
 
     steps = 1 if prefill else tokens
-    seconds_of(context, batch, min(steps, WARM_UP_STEPS), rows_of_step, prefill)
-    seconds = seconds_of(context, batch, steps, rows_of_step, prefill)
+    seconds_of(context, batch, min(steps, WARM_UP_STEPS), rows_of_run(0), prefill)
+    seconds = seconds_of(context, batch, steps, rows_of_run(1), prefill)
     llama_cpp.llama_batch_free(batch)
     llama_cpp.llama_free(context)
     return tokens * sequences / seconds

@@ -91,16 +91,23 @@ def run_tidepool(args, reader):
     if args.policy:
         command += ["--offload-policy", args.policy]
     report = run_json(command)
-    total = report["offload"]["total"]
-    read = total["demand_bytes"] + total["prefetch_bytes"]
-    lookups = total["hits"] + total["misses"]
-    warm_up = 8  # tokens that bench makes before it measures
+    result = report["results"][0]
+    counted = result["offload"]
+    read = counted["demand_bytes"] + counted["prefetch_bytes"]
+    lookups = counted["hits"] + counted["misses"]
+    record_bytes = report["offload"]["capacity_bytes"] / (
+        report["offload"]["slots"] + report["offload"]["staging_records"])
     return {
-        "tokens_per_s": report["results"][0]["tokens_per_s"]["median"],
-        "peak_bytes": report["results"][0]["peak_rss_bytes"],
-        "demand_bytes_per_token": (read - total["prefetch_wasted_bytes"]) / (args.generate + warm_up),
-        "wasted_share": total["prefetch_wasted_bytes"] / max(1, read),
-        "hit_rate": total["hits"] / max(1, lookups),
+        "tokens_per_s": result["tokens_per_s"]["median"],
+        "peak_bytes": result["peak_rss_bytes"],
+        "weight_bytes": report["offload"]["weight_bytes"],
+        "capacity_bytes": report["offload"]["capacity_bytes"],
+        # What `replay` counts for the same routing: a record for each miss.
+        "demand_bytes_per_token": counted["misses"] * record_bytes / args.generate,
+        "read_bytes_per_token": read / args.generate,
+        "wasted_share": counted["prefetch_wasted_bytes"] / max(1, read),
+        "hit_rate": counted["hits"] / max(1, lookups),
+        "stall_share": counted["stall_seconds"] * result["tokens_per_s"]["median"] / args.generate,
     }
 
 
@@ -160,7 +167,9 @@ def main():
     for reader in readers:
         runs = [r[reader] for r in rounds]
         show(f"tidepool {reader}, tokens/s", [r["tokens_per_s"] for r in runs])
-        show("  MB read per token", [r["demand_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
+        show("  MB missed per token", [r["demand_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
+        show("  MB read per token", [r["read_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
+        show("  share of time that waits for the disk", [r["stall_share"] for r in runs])
         show("  share of the disk's bound", [r["of_bound"] for r in runs])
         show("  hit rate", [r["hit_rate"] for r in runs], "{:.3f}")
         show("  wasted share of bytes", [r["wasted_share"] for r in runs], "{:.3f}")
