@@ -38,15 +38,16 @@ absl::Status ShortRead() { return absl::DataLossError("lies behind the end of th
 
 absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string& path,
                                                                const ReaderOptions& options) {
-  constexpr int kMaxDepth = 64;
-  CHECK(options.depth >= 1 && options.depth <= kMaxDepth) << "a depth of " << options.depth;
+  CHECK(options.in_flight_bytes > 0);
   ASSIGN_OR_RETURN(RecordFile file, RecordFile::Open(path));
-  if (options.kind == ReaderKind::kThreads) return MakeThreadReader(std::move(file), options.depth);
-  absl::StatusOr<std::unique_ptr<RecordReader>> uring =
-      MakeUringReader(std::move(file), options.depth);
-  if (uring.ok() || options.kind == ReaderKind::kUring) return uring;
-  ASSIGN_OR_RETURN(RecordFile again, RecordFile::Open(path));
-  return MakeThreadReader(std::move(again), options.depth);
+  if (options.kind != ReaderKind::kThreads) {
+    absl::StatusOr<std::unique_ptr<RecordReader>> uring =
+        MakeUringReader(std::move(file), options.in_flight_bytes);
+    if (uring.ok() || options.kind == ReaderKind::kUring) return uring;
+    ASSIGN_OR_RETURN(RecordFile again, RecordFile::Open(path));
+    return MakeThreadReader(std::move(again), options.in_flight_bytes);
+  }
+  return MakeThreadReader(std::move(file), options.in_flight_bytes);
 }
 
 }  // namespace tidepool::moe

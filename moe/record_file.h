@@ -64,9 +64,10 @@ class WaitingReads {
 absl::Status FailedRead(int error);
 absl::Status ShortRead();
 
-std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int depth);
+std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int64_t in_flight_bytes);
 // FAILED_PRECONDITION where the kernel or the container has no io_uring; `file` is then gone.
-absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file, int depth);
+absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
+                                                              int64_t in_flight_bytes);
 
 }  // namespace tidepool::moe
 

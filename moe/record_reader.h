@@ -55,12 +55,16 @@ class RecordReader {
 enum class ReaderKind : uint8_t {
   kAuto,     // io_uring, or threads where the kernel or the container refuses it
   kUring,    // FAILED_PRECONDITION where it is refused
-  kThreads,  // blocking reads on as many threads as `depth`
+  kThreads,  // blocking reads on threads of its own
 };
 
 struct ReaderOptions {
   ReaderKind kind = ReaderKind::kAuto;
-  int depth = 8;  // records in work at the same time, 1 to 64
+  // Another read begins while fewer bytes than these are with the kernel: two records of 2.5 MiB.
+  // More does not make a disk faster, which splits such reads itself, and has its price: what is
+  // asked for next waits behind all of it, and disks of virtual machines tell of no read's end
+  // while others wait. At least 1.
+  int64_t in_flight_bytes = int64_t{5} << 20;
 };
 
 // Reads `path` past the page cache where the file system can. Errors: NOT_FOUND, PERMISSION_DENIED

@@ -11,10 +11,14 @@
 namespace tidepool::moe {
 namespace {
 
+// Enough for small records; of large ones fewer are in flight.
+constexpr int kThreads = 16;
+
 // Thread-safe.
 class ThreadReader final : public RecordReader {
  public:
-  ThreadReader(RecordFile file, int depth) : file_(std::move(file)), depth_(depth) {}
+  ThreadReader(RecordFile file, int64_t in_flight_bytes)
+      : file_(std::move(file)), most_in_flight_(in_flight_bytes) {}
 
   ~ThreadReader() override {
     {
@@ -27,7 +31,7 @@ class ThreadReader final : public RecordReader {
 
   void Start(Done done) override {
     done_ = std::move(done);
-    for (int i = 0; i < depth_; ++i) threads_.emplace_back([this] { Run(); });
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
   }
 
   void Read(const RecordRead& read, ReadPriority priority) override {
@@ -51,11 +55,20 @@ class ThreadReader final : public RecordReader {
       RecordRead read;
       {
         base::MutexLock lock(&mutex_);
-        while (!stop_ && waiting_.empty()) changed_.Wait(&mutex_);
+        while (!stop_ && (waiting_.empty() || in_flight_ >= most_in_flight_)) {
+          changed_.Wait(&mutex_);
+        }
         if (stop_) return;
         read = waiting_.Pop();
+        in_flight_ += read.bytes;
       }
-      done_(read, ReadWhole(read));
+      const absl::Status status = ReadWhole(read);
+      {
+        base::MutexLock lock(&mutex_);
+        in_flight_ -= read.bytes;
+        changed_.NotifyOne();
+      }
+      done_(read, status);
     }
   }
 
@@ -73,19 +86,20 @@ class ThreadReader final : public RecordReader {
   }
 
   const RecordFile file_;
-  const int depth_;
+  const int64_t most_in_flight_;
   Done done_;  // set before the threads start
   base::Mutex mutex_;
   base::CondVar changed_;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // bytes
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 
 }  // namespace
 
-std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int depth) {
-  return std::make_unique<ThreadReader>(std::move(file), depth);
+std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int64_t in_flight_bytes) {
+  return std::make_unique<ThreadReader>(std::move(file), in_flight_bytes);
 }
 
 }  // namespace tidepool::moe

@@ -17,15 +17,18 @@
 namespace tidepool::moe {
 namespace {
 
-// A record goes to the disk in pieces, so that even a lone one keeps several of its queues busy.
-constexpr int64_t kPieceBytes = int64_t{512} << 10;
+// What one read asks for at most: a large record must not be with the kernel all at once.
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr unsigned kRingEntries = 256;
+// Reads with the kernel at most, however small: each needs an entry of the ring.
+constexpr int kMostPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
 
 // Thread-safe.
 class UringReader final : public RecordReader {
  public:
-  UringReader(RecordFile file, int depth) : file_(std::move(file)), active_(depth) {}
+  UringReader(RecordFile file, int64_t in_flight_bytes)
+      : file_(std::move(file)), most_in_flight_(in_flight_bytes) {}
 
   ~UringReader() override {
     {
@@ -78,7 +81,8 @@ class UringReader final : public RecordReader {
   // A record in work.
   struct Active {
     RecordRead read;
-    int pieces = 0;  // with the kernel; 0: the place is free
+    int64_t begun = 0;  // bytes that pieces were made of
+    int pieces = 0;     // with the kernel
     absl::Status status;
   };
   // Part of a record.
@@ -86,6 +90,28 @@ class UringReader final : public RecordReader {
     int active = 0;
     int64_t begin = 0;
     int64_t end = 0;
+  };
+  // The places of `all` that are free, and more as they are needed.
+  template <typename T>
+  class Places {
+   public:
+    int Take(T value) {
+      int at = static_cast<int>(all_.size());
+      if (free_.empty()) {
+        all_.emplace_back();
+      } else {
+        at = free_.back();
+        free_.pop_back();
+      }
+      all_[at] = std::move(value);
+      return at;
+    }
+    void GiveBack(int at) { free_.push_back(at); }
+    T& operator[](int at) { return all_[at]; }
+
+   private:
+    std::vector<T> all_;
+    std::vector<int> free_;
   };
 
   void Wake() {
@@ -95,6 +121,7 @@ class UringReader final : public RecordReader {
 
   void Run() {
     AwaitWake();
+    std::vector<int> ended;
     while (true) {
       const bool stop = Begin();
       if (stop && in_kernel_ == 0) return;
@@ -107,10 +134,18 @@ class UringReader final : public RecordReader {
         if (tag == kWakeTag) {
           AwaitWake();
         } else {
-          --in_kernel_;
-          Finish(static_cast<int>(tag), result);
+          Finish(static_cast<int>(tag), result, &ended);
         }
       }
+      // The kernel has the next ones to do while these are looked at.
+      Begin();
+      io_uring_submit(&ring_);
+      for (const int active : ended) {
+        const Active record = active_[active];
+        active_.GiveBack(active);
+        done_(record.read, record.status);
+      }
+      ended.clear();
     }
   }
 
@@ -130,47 +165,44 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Hands waiting records to the kernel while there are places; true: the end has come.
+  // Hands reads to the kernel while there is room in flight; true: the end has come.
   bool Begin() {
-    for (int i = 0; i < static_cast<int>(active_.size()); ++i) {
-      if (active_[i].pieces > 0) continue;
-      {
+    while (in_flight_ < most_in_flight_ && in_kernel_ < kMostPieces) {
+      if (current_ < 0) {
         base::MutexLock lock(&mutex_);
         if (stop_) return true;
         if (waiting_.empty()) return false;
-        active_[i] = {waiting_.Pop(), 0, absl::OkStatus()};
+        current_ = active_.Take({.read = waiting_.Pop()});
       }
-      const int64_t bytes = active_[i].read.bytes;
-      for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
-        ++active_[i].pieces;
-        Submit({i, begin, std::min(begin + kPieceBytes, bytes)});
-      }
+      const int active = current_;
+      Active& record = active_[active];
+      const int64_t begin = record.begun;
+      record.begun = std::min(begin + kPieceBytes, record.read.bytes);
+      if (record.begun == record.read.bytes) current_ = -1;
+      ++record.pieces;
+      Submit({active, begin, record.begun});
     }
     base::MutexLock lock(&mutex_);
     return stop_;
   }
 
   void Submit(const Piece& piece) {
-    int at = 0;
-    if (free_pieces_.empty()) {
-      at = static_cast<int>(pieces_.size());
-      pieces_.emplace_back();
-    } else {
-      at = free_pieces_.back();
-      free_pieces_.pop_back();
-    }
-    pieces_[at] = piece;
+    const int at = pieces_.Take(piece);
     const RecordRead& read = active_[piece.active].read;
     io_uring_sqe* entry = NextEntry();
     io_uring_prep_read(entry, file_.file(), read.into + piece.begin,
                        static_cast<unsigned>(piece.end - piece.begin), read.offset + piece.begin);
     io_uring_sqe_set_data64(entry, static_cast<uint64_t>(at));
     ++in_kernel_;
+    in_flight_ += piece.end - piece.begin;
   }
 
-  void Finish(int at, int result) {
+  // A piece came back; its record goes to `ended` with its last one.
+  void Finish(int at, int result, std::vector<int>* ended) {
     const Piece piece = pieces_[at];
-    free_pieces_.push_back(at);
+    pieces_.GiveBack(at);
+    --in_kernel_;
+    in_flight_ -= piece.end - piece.begin;
     Active& active = active_[piece.active];
     if (result == -EINTR || result == -EAGAIN) return Submit(piece);
     if (result > 0 && piece.begin + result < piece.end) {
@@ -178,16 +210,11 @@ class UringReader final : public RecordReader {
     }
     if (active.status.ok() && result < 0) active.status = FailedRead(-result);
     if (active.status.ok() && result == 0) active.status = ShortRead();
-    if (--active.pieces > 0) return;
-    const RecordRead read = active.read;
-    const absl::Status status = active.status;
-    // The kernel has the next ones to do while this one is looked at.
-    Begin();
-    io_uring_submit(&ring_);
-    done_(read, status);
+    if (--active.pieces == 0 && active.begun == active.read.bytes) ended->push_back(piece.active);
   }
 
   const RecordFile file_;
+  const int64_t most_in_flight_;
   io_uring ring_;
   bool open_ = false;
   int event_ = -1;
@@ -197,18 +224,20 @@ class UringReader final : public RecordReader {
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
 
   // The thread's own.
-  std::vector<Active> active_;
-  std::vector<Piece> pieces_;
-  std::vector<int> free_pieces_;
-  int in_kernel_ = 0;  // pieces
+  Places<Active> active_;
+  Places<Piece> pieces_;
+  int current_ = -1;       // the record that has bytes yet to be asked for; -1: none
+  int in_kernel_ = 0;      // pieces
+  int64_t in_flight_ = 0;  // bytes
   uint64_t wakes_ = 0;
   std::thread thread_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file, int depth) {
-  auto reader = std::make_unique<UringReader>(std::move(file), depth);
+absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
+                                                              int64_t in_flight_bytes) {
+  auto reader = std::make_unique<UringReader>(std::move(file), in_flight_bytes);
   const absl::Status status = reader->Open();
   if (!status.ok()) return status;
   return reader;

@@ -18,7 +18,7 @@ namespace tidepool::moe {
 namespace {
 
 constexpr int64_t kRecord = 5 * kRecordAlignment;
-constexpr int64_t kBig = int64_t{3} << 20;
+constexpr int64_t kBig = int64_t{9} << 20;  // more than a reader asks for at once
 
 // What a reader's reads came to. Thread-safe.
 class Results {
@@ -55,8 +55,9 @@ class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
   ~RecordReaderTest() override { std::remove(path_.c_str()); }
 
   // Null where the machine has no such reader.
-  std::unique_ptr<RecordReader> Open(int depth) {
-    auto reader = OpenRecordReader(path_, {.kind = GetParam(), .depth = depth});
+  std::unique_ptr<RecordReader> Open(int64_t in_flight_bytes) {
+    auto reader =
+        OpenRecordReader(path_, {.kind = GetParam(), .in_flight_bytes = in_flight_bytes});
     if (reader.status().code() == absl::StatusCode::kFailedPrecondition) return nullptr;
     CHECK_OK(reader.status());
     return *std::move(reader);
@@ -68,11 +69,11 @@ class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
 };
 
 TEST_P(RecordReaderTest, ReadsWhatIsThere) {
-  for (const int depth : {1, 4, 16}) {
+  for (const int64_t in_flight_bytes : {int64_t{1}, 4 * kRecord, 4 * kBig}) {
     auto memory = MappedMemory::Create(40 * kRecord + kBig);
     ASSERT_TRUE(memory.ok());
     Results results(41);
-    const auto reader = Open(depth);
+    const auto reader = Open(in_flight_bytes);
     if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
     reader->Start(
         [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
@@ -97,7 +98,7 @@ TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
   auto memory = MappedMemory::Create(3 * kBig);
   ASSERT_TRUE(memory.ok());
   Results results(3);
-  const auto reader = Open(4);
+  const auto reader = Open(4 * kRecord);
   if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
   reader->Start(
       [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
