@@ -61,6 +61,8 @@ class ThreadReader final : public RecordReader {
         if (stop_) return;
         read = waiting_.Pop();
         in_flight_ += read.bytes;
+        // One notice may stand for room for several.
+        if (!waiting_.empty() && in_flight_ < most_in_flight_) changed_.NotifyOne();
       }
       const absl::Status status = ReadWhole(read);
       {
