@@ -50,7 +50,7 @@ absl::Status UnknownFlag(Command command, absl::string_view name, absl::string_v
     return absl::InvalidArgumentError(absl::StrCat(prefix, name, " is not a flag of ", place));
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown ", prefix.empty() ? "key " : "flag ",
-                                                 prefix, name,
+                                                 prefix, ShownName(name),
                                                  NearestNameHint(name, candidates, prefix)));
 }
 
@@ -60,7 +60,7 @@ absl::Status UnknownCommand(absl::string_view name) {
   }
   std::vector<std::string> candidates;
   for (const CommandSpec& spec : Commands()) candidates.emplace_back(spec.name);
-  return absl::InvalidArgumentError(absl::StrCat("unknown command ", name,
+  return absl::InvalidArgumentError(absl::StrCat("unknown command ", ShownName(name),
                                                  NearestNameHint(name, candidates, ""),
                                                  "; tidepool --help lists them"));
 }
@@ -74,8 +74,9 @@ absl::Status StrayArgument(Command command, absl::string_view argument) {
       return UnknownFlag(command, name, begin == 1 ? "-" : "--");
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unexpected argument \"", argument, "\": values belong behind a flag, as in --model FILE"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unexpected argument \"", ShownName(argument),
+                   "\": values belong behind a flag, as in --model FILE"));
 }
 
 // CLI11's complaint begins with the flag that lacks its value: "--model: ...".

@@ -25,6 +25,9 @@ constexpr SizeUnit kSizeUnits[] = {
     {"B", 1.0},
 };
 
+// Names of flags and commands are shorter; comparing takes time by the product of lengths.
+constexpr size_t kLongestName = 64;
+
 absl::Status BadValue(absl::string_view found, absl::string_view accepted) {
   return absl::InvalidArgumentError(absl::StrCat("\"", found, "\" is not ", accepted));
 }
@@ -160,8 +163,17 @@ bool IsLoopback(absl::string_view host) {
   });
 }
 
+std::string ShownName(absl::string_view name) {
+  if (name.size() <= kLongestName) return std::string(name);
+  size_t shown = kLongestName;
+  // Not in the middle of a character of UTF-8.
+  while (shown > 0 && (static_cast<unsigned char>(name[shown]) & 0xC0) == 0x80) --shown;
+  return absl::StrCat(name.substr(0, shown), "...");
+}
+
 std::string NearestNameHint(absl::string_view name, absl::Span<const std::string> candidates,
                             absl::string_view prefix) {
+  if (name.size() > kLongestName) return "";
   // Further away than this, a suggestion is noise.
   size_t best = std::max<size_t>(2, name.size() / 2) + 1;
   const std::string* nearest = nullptr;

@@ -46,7 +46,11 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 // Whether only this machine can reach the host.
 bool IsLoopback(absl::string_view host);
 
+// A name that somebody wrote, as a message shows it: what is past 64 bytes becomes "...".
+std::string ShownName(absl::string_view name);
+
 // " (did you mean NAME?)" for the candidate nearest to `name` in edits, or "" if none is near.
+// Names longer than 64 bytes are near none.
 std::string NearestNameHint(absl::string_view name, absl::Span<const std::string> candidates,
                             absl::string_view prefix);
 

@@ -92,6 +92,18 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
               HasSubstr("not f32, f16, bf16 or q8_0"));
 }
 
+TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
+  // 64 bytes of it are shown, and no half of a character.
+  const std::string longest(64, 'x');
+  EXPECT_EQ(Complaint({"serve", "--" + longest}), "unknown flag --" + longest);
+  EXPECT_EQ(Complaint({"serve", "--" + longest + "x"}), "unknown flag --" + longest + "...");
+  EXPECT_EQ(Complaint({"serve", "--" + longest.substr(1) + "\u00e9"}),
+            "unknown flag --" + longest.substr(1) + "...");
+  const std::string huge(1 << 20, 'x');
+  EXPECT_THAT(Complaint({huge}), HasSubstr("unknown command " + longest + "...; tidepool --help"));
+  EXPECT_THAT(Complaint({"serve", huge}), HasSubstr("\"" + longest + "...\": values"));
+}
+
 TEST(ParseConfigTest, UnknownNamesGetTheNearest) {
   EXPECT_EQ(Complaint({"serve", "--modle", "m"}), "unknown flag --modle (did you mean --model?)");
   EXPECT_EQ(Complaint({"serve", "--thread=2"}), "unknown flag --thread (did you mean --threads?)");
