@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/batch_scheduler.h"
 #include "engine/decoder.h"
+#include "engine/engine_offload.h"
 #include "engine/engine_shared.h"
 #include "engine/kv_cache.h"
 #include "engine/output_text.h"
@@ -89,10 +90,20 @@ class EngineImpl final : public Engine {
   ~EngineImpl() override;
 
   absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) override;
-  EngineStats Stats() const override { return shared_->Stats(); }
+  EngineStats Stats() const override;
   std::vector<uint64_t> PrefixDigests() const override { return shared_->PrefixDigests(); }
   void StopAccepting() override { shared_->StopAccepting(); }
   bool WaitIdle(absl::Duration timeout) override { return shared_->WaitIdle(timeout); }
+  void SetOffload(const moe::OffloadChange& change, Done<moe::OffloadSettings> done) override {
+    Operate<moe::OffloadSettings>([this, change] { return offload_.Change(change); },
+                                  std::move(done));
+  }
+  void RefreshExperts(Done<moe::OffloadSettings> done) override {
+    Operate<moe::OffloadSettings>([this] { return offload_.RefreshSoon(); }, std::move(done));
+  }
+  void GetPlacement(Done<ExpertPlacement> done) override {
+    Operate<ExpertPlacement>([this] { return offload_.Placement(); }, std::move(done));
+  }
 
  private:
   // What a step has for one stream.
@@ -105,11 +116,14 @@ class EngineImpl final : public Engine {
   // Callers' threads.
   absl::Status CheckFits(const GenerationRequest& request) const;
   std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text) const;
+  template <typename T>
+  void Operate(std::function<absl::StatusOr<T>()> work, Done<T> done);
 
   // The step thread.
   void Run();
   bool Step();
   absl::StatusOr<StepOutput> Forward(const StepPlan& plan);
+  absl::StatusOr<StepOutput> RunModel(const Batch& batch, absl::Span<const PlanItem> items);
   std::vector<DrawnTokens> Sample(const StepPlan& plan, const absl::StatusOr<StepOutput>& output);
   std::vector<DrawnTokens> ForwardApart(const StepPlan& plan);
   bool Commit(StepPlan plan, std::vector<DrawnTokens> drawn);
@@ -133,7 +147,7 @@ class EngineImpl final : public Engine {
   BatchScheduler scheduler_;
   kernels::Arena workspace_;
   PrefillRate prefill_rate_;
-  moe::OffloadWindow offload_window_;
+  EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // in this step
@@ -155,7 +169,8 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
                   .prefill_chunk = options.prefill_chunk,
                   .max_sequences = options.max_sequences},
                  cache_.get(), decoder_.get()),
-      workspace_(model->WorkspaceBytes(options.limits)) {
+      workspace_(model->WorkspaceBytes(options.limits)),
+      offload_(model, clock) {
   PublishAndDeliver();
   step_thread_ = std::thread([this] { Run(); });
 }
@@ -210,19 +225,41 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   return stream;
 }
 
+// Has the step thread do `work`, publish what it changed, and tell `done`.
+template <typename T>
+void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) {
+  const absl::Status taken =
+      shared_->Post([this, work = std::move(work), done](const absl::Status& status) {
+        if (!status.ok()) return done(status);
+        absl::StatusOr<T> result = work();
+        RefreshStats();
+        shared_->PublishStats(stats_);
+        done(std::move(result));
+      });
+  if (!taken.ok()) done(taken);
+}
+
+// While nothing is computed nothing is published either, and the window grows old.
+EngineStats EngineImpl::Stats() const {
+  EngineStats stats = shared_->Stats();
+  AgeWindow(clock_->Monotonic() - stats.offload_read_at, &stats);
+  return stats;
+}
+
 void EngineImpl::Run() {
-  std::vector<std::unique_ptr<Sequence>> incoming;
+  EngineShared::Work work;
   bool worked = false;
-  while (shared_->TakeWork(worked ? absl::ZeroDuration() : Patience(), &incoming)) {
-    for (auto& sequence : incoming) scheduler_.Add(std::move(sequence));
-    incoming.clear();
+  while (shared_->TakeWork(worked ? absl::ZeroDuration() : Patience(), &work)) {
+    for (auto& sequence : work.sequences) scheduler_.Add(std::move(sequence));
+    for (EngineShared::Task& task : work.tasks) task(absl::OkStatus());
+    work = {};
     worked = Step();
   }
-  for (auto& sequence : scheduler_.RemoveAll()) incoming.push_back(std::move(sequence));
-  for (auto& sequence : incoming) {
-    Fail(std::move(sequence), absl::UnavailableError("the engine has stopped"));
-  }
+  const absl::Status stopped = absl::UnavailableError("the engine has stopped");
+  for (auto& sequence : scheduler_.RemoveAll()) work.sequences.push_back(std::move(sequence));
+  for (auto& sequence : work.sequences) Fail(std::move(sequence), stopped);
   PublishAndDeliver();
+  for (EngineShared::Task& task : work.tasks) task(stopped);
 }
 
 // How long nothing can happen unless somebody wakes the thread.
@@ -244,7 +281,7 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   RefreshStats();
   shared_->PublishStats(stats_);
   const absl::Duration start = clock_->Monotonic();
-  absl::StatusOr<StepOutput> output = model_->Forward(plan.batch, cache_->view(), &workspace_);
+  absl::StatusOr<StepOutput> output = RunModel(plan.batch, plan.items);
   const absl::Duration time = clock_->Monotonic() - start;
   int64_t prefill_rows = 0;
   for (const Span& span : plan.batch.spans) {
@@ -252,15 +289,32 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   }
   // Passes that mostly decode say little about prefill.
   if (prefill_rows * 2 > plan.batch.rows()) prefill_rate_.Add(plan.batch.rows(), time);
-  const ExpertCounts experts = model_->last_expert_counts();
-  for (const PlanItem& item : plan.items) {
-    item.sequence->usage.expert_hits += experts.hits;
-    item.sequence->usage.expert_misses += experts.misses;
-  }
   ++stats_.steps;
   ++stats_.progress;
-  stats_.expert_hits += experts.hits;
-  stats_.expert_misses += experts.misses;
+  return output;
+}
+
+// The pass, with what it cost shared among the items that its spans are of.
+absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
+                                                absl::Span<const PlanItem> items) {
+  const std::optional<moe::OffloadStats> before = model_->offload_stats();
+  absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
+  const ExpertCounts experts = model_->last_expert_counts();
+  PassCosts costs = {.hits = experts.hits, .misses = experts.misses};
+  if (before.has_value()) {
+    const moe::OffloadStats after = *model_->offload_stats();
+    costs.demand_bytes = after.demand_bytes - before->demand_bytes;
+    costs.stall_time = after.stall_time - before->stall_time;
+  }
+  const int64_t rows = batch.rows();
+  int64_t row = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const int64_t end = row + batch.spans[i].rows();
+    AddShare(costs, {row, end}, rows, &items[i].sequence->usage);
+    row = end;
+  }
+  stats_.expert_hits += costs.hits;
+  stats_.expert_misses += costs.misses;
   return output;
 }
 
@@ -298,7 +352,7 @@ std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
   std::vector<DrawnTokens> drawn;
   for (size_t i = 0; i < plan.items.size(); ++i) {
     const Batch batch = {{plan.batch.spans[i]}};
-    const absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
+    const absl::StatusOr<StepOutput> output = RunModel(batch, {&plan.items[i], 1});
     if (!output.ok()) {
       drawn.push_back(ForwardError(output.status()));
       continue;
@@ -385,11 +439,7 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_cached = cache_->blocks_cached();
   stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
   stats_.workspace_high_water_bytes = workspace_.high_water();
-  stats_.offload = model_->offload_stats();
-  if (!stats_.offload.has_value()) return;
-  offload_window_.Add(clock_->Monotonic(), *stats_.offload);
-  stats_.offload_recent = offload_window_.recent();
-  stats_.offload_window = offload_window_.length();
+  offload_.Read(&stats_);
 }
 
 // Publishes first: whoever sees a stream's end sees its KV given back, too.

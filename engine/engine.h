@@ -27,6 +27,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
+#include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 
 namespace tidepool::engine {
@@ -68,8 +69,17 @@ struct EngineStats {
   std::optional<moe::OffloadStats> offload;
   moe::OffloadStats offload_recent;
   absl::Duration offload_window;
-  uint64_t progress = 0;  // moves whenever work is done
+  absl::Duration offload_read_at;  // on the engine's monotonic clock
+  uint64_t progress = 0;           // moves whenever work is done
   size_t workspace_high_water_bytes = 0;
+};
+
+// Who lies in memory of a model whose experts do not all do, and how often each was needed: in all,
+// and in the latest `window`.
+struct ExpertPlacement {
+  moe::ExpertMap map;
+  std::vector<int64_t> recent_uses;  // [layers, experts]
+  absl::Duration window;
 };
 
 // The caller's end of one generation. Thread-safe. Destruction cancels; it waits for a callback
@@ -124,6 +134,18 @@ class Engine {
 
   // As of the last step; never waits for one.
   virtual EngineStats Stats() const = 0;
+  // What operators ask of experts under a memory budget. The step thread does it between two steps,
+  // also when nothing runs, and calls `done` once; it must not block. Generations that run go on
+  // with the same tokens. Errors: FAILED_PRECONDITION (no experts are offloaded), UNAVAILABLE (the
+  // engine stops), RESOURCE_EXHAUSTED (too many of these wait; `done` may then be called here), and
+  // those of moe::OffloadControl. The stats tell of the change by the time `done` is called.
+  template <typename T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+  // The settings in force afterwards.
+  virtual void SetOffload(const moe::OffloadChange& change, Done<moe::OffloadSettings> done) = 0;
+  virtual void RefreshExperts(Done<moe::OffloadSettings> done) = 0;
+  virtual void GetPlacement(Done<ExpertPlacement> done) = 0;
+
   // Of the most recently released prefixes that are cached, the latest first, at most 256: the
   // digest of their last block, as BlockDigests (block_hash.h) gives it.
   virtual std::vector<uint64_t> PrefixDigests() const = 0;

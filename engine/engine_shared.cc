@@ -8,6 +8,12 @@
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
+namespace {
+
+// That wait for a step to end.
+constexpr size_t kMaxTasks = 64;
+
+}  // namespace
 
 absl::Status EngineShared::CheckOpenLocked() const {
   if (stop_ || !accepting_) return absl::UnavailableError("the engine takes no new work");
@@ -27,7 +33,7 @@ absl::Status EngineShared::Submit(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(CheckOpenLocked());
   ++live_;
-  incoming_.push_back(std::move(sequence));
+  incoming_.sequences.push_back(std::move(sequence));
   work_.NotifyAll();
   return absl::OkStatus();
 }
@@ -36,6 +42,18 @@ void EngineShared::Wake() {
   base::MutexLock lock(&mutex_);
   awake_ = true;
   work_.NotifyAll();
+}
+
+absl::Status EngineShared::Post(Task task) {
+  base::MutexLock lock(&mutex_);
+  if (stop_) return absl::UnavailableError("the engine has stopped");
+  if (incoming_.tasks.size() >= kMaxTasks) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        incoming_.tasks.size(), " calls wait for the step in progress to end; retry later"));
+  }
+  incoming_.tasks.push_back(std::move(task));
+  work_.NotifyAll();
+  return absl::OkStatus();
 }
 
 void EngineShared::StopAccepting() {
@@ -63,8 +81,8 @@ void EngineShared::Stop() {
 EngineStats EngineShared::Stats() const {
   base::MutexLock lock(&mutex_);
   EngineStats stats = stats_;
-  stats.sequences_waiting += static_cast<int64_t>(incoming_.size());
-  for (const auto& sequence : incoming_) {
+  stats.sequences_waiting += static_cast<int64_t>(incoming_.sequences.size());
+  for (const auto& sequence : incoming_.sequences) {
     stats.queued_prompt_tokens += static_cast<int64_t>(sequence->tokens.size());
   }
   return stats;
@@ -75,11 +93,10 @@ std::vector<uint64_t> EngineShared::PrefixDigests() const {
   return prefixes_;
 }
 
-bool EngineShared::TakeWork(absl::Duration patience,
-                            std::vector<std::unique_ptr<Sequence>>* incoming) {
+bool EngineShared::TakeWork(absl::Duration patience, Work* work) {
   base::MutexLock lock(&mutex_);
   bool patient = patience > absl::ZeroDuration();
-  while (!stop_ && !awake_ && incoming_.empty() && patient) {
+  while (!stop_ && !awake_ && incoming_.sequences.empty() && incoming_.tasks.empty() && patient) {
     if (patience == absl::InfiniteDuration()) {
       work_.Wait(&mutex_);
     } else {
@@ -87,7 +104,7 @@ bool EngineShared::TakeWork(absl::Duration patience,
     }
   }
   awake_ = false;
-  incoming->swap(incoming_);
+  std::swap(*work, incoming_);
   return !stop_;
 }
 

@@ -4,6 +4,7 @@
 #define TIDEPOOL_ENGINE_ENGINE_SHARED_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,10 @@ class EngineShared {
   absl::Status CheckOpen() const;
   // Makes the step thread plan again.
   void Wake();
+  // For the step thread to call between two steps, with OK, or with why it cannot be done any more:
+  // UNAVAILABLE. RESOURCE_EXHAUSTED, UNAVAILABLE: `task` was not taken.
+  using Task = std::function<void(const absl::Status& status)>;
+  absl::Status Post(Task task);
   void StopAccepting();
   bool WaitIdle(absl::Duration timeout);
   // No more work: the step thread ends.
@@ -33,9 +38,15 @@ class EngineShared {
   EngineStats Stats() const;
   std::vector<uint64_t> PrefixDigests() const;
 
-  // The step thread. Swaps new sequences into `incoming`, which is empty; waits up to `patience`
-  // when there are none and nobody woke it. False: stop.
-  bool TakeWork(absl::Duration patience, std::vector<std::unique_ptr<Sequence>>* incoming);
+  // What callers left for the step thread.
+  struct Work {
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<Task> tasks;
+  };
+
+  // The step thread. Swaps new work into `work`, which is empty; waits up to `patience` when there
+  // is none and nobody woke it. False: stop; nothing is posted any more.
+  bool TakeWork(absl::Duration patience, Work* work);
   void PublishStats(const EngineStats& stats);
   void PublishPrefixes(std::vector<uint64_t> digests);
   // After a step: `count` sequences are gone, though not yet told so.
@@ -55,7 +66,7 @@ class EngineShared {
   bool accepting_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   bool delivering_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // submitted and not retired
-  std::vector<std::unique_ptr<Sequence>> incoming_ TIDEPOOL_GUARDED_BY(mutex_);
+  Work incoming_ TIDEPOOL_GUARDED_BY(mutex_);
   EngineStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<uint64_t> prefixes_ TIDEPOOL_GUARDED_BY(mutex_);
 };

@@ -17,6 +17,7 @@ struct ExpertOptions {
   std::string cache_dir;  // of pack files; empty: beside the checkpoint
   int staging = 8;
   moe::PolicyOptions policy;
+  std::string profile_path;  // of a routing trace whose counts are policy.profile; empty: none
   moe::Prefetch prefetch = moe::Prefetch::kOn;
   moe::ReaderKind reader = moe::ReaderKind::kAuto;
   std::string trace_path;  // of a routing trace (moe/replay/trace.h) to write; empty: none

@@ -87,9 +87,12 @@ struct Usage {
   absl::Duration queue_time;    // until it is first planned
   absl::Duration prefill_time;  // until the first token
   absl::Duration decode_time;   // until the last
-  // Of the forward passes that this request had a part in, shared with the others of their batch.
+  // This request's shares of what its forward passes cost, by its rows of each batch. Summed over
+  // all requests they are the engine's totals.
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
+  int64_t expert_demand_bytes = 0;  // read because a pass waited for them
+  absl::Duration expert_stall_time;
 };
 
 // The next tokens of a stream. Positions count output tokens from 0, earlier attempts included.

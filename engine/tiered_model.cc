@@ -11,6 +11,7 @@
 #include "engine/model/transformer_weights.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/packed_matrix.h"
+#include "moe/replay/trace.h"
 
 namespace tidepool::engine {
 namespace {
@@ -86,6 +87,21 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
       absl::StrCat(request.path, ": just written, and ", written.status().message()));
 }
 
+// The policy with the counts of its profile, which has to be of this model's shape.
+absl::StatusOr<moe::PolicyOptions> PolicyOf(const ExpertOptions& options, int layers, int experts) {
+  moe::PolicyOptions policy = options.policy;
+  if (options.profile_path.empty()) return policy;
+  ASSIGN_OR_RETURN(const moe::Trace profile, moe::ReadTrace(options.profile_path));
+  if (profile.header.layers != layers || profile.header.experts != experts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.profile_path, " is a profile of ", profile.header.layers, " layers of ",
+        profile.header.experts, " experts, the model has ", layers, " of ", experts,
+        "; take a trace of this model, as --trace-experts writes it"));
+  }
+  policy.profile = moe::CountUses(profile);
+  return policy;
+}
+
 }  // namespace
 
 bool HasMoeLayers(const ModelConfig& config) { return !MoeLayers(config).empty(); }
@@ -127,6 +143,9 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
   sizes.dense_bytes = DenseBytes(*store);
   ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
   if (slots == 0) return nullptr;
+  ASSIGN_OR_RETURN(
+      moe::PolicyOptions policy,
+      PolicyOf(options, static_cast<int>(contents.layouts.size()), config.moe.experts));
   const std::string path = PackPath(store->file(), options.cache_dir);
   ASSIGN_OR_RETURN(moe::ExpertRecords records,
                    UsePack(config, contents, {.store = store, .path = path, .progress = progress}));
@@ -136,7 +155,7 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
                                     {.top_k = config.moe.experts_used,
                                      .slots = slots,
                                      .staging = options.staging,
-                                     .policy = options.policy,
+                                     .policy = std::move(policy),
                                      .prefetch = options.prefetch,
                                      .layer_numbers = MoeLayers(config)});
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 #include "moe/policy/placement_policy.h"
 
@@ -50,6 +51,8 @@ class ExpertSource {
 
   // Of a source that brings experts from elsewhere.
   virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }
+  // The same; null for others.
+  virtual OffloadControl* control() { return nullptr; }
 };
 
 }  // namespace tidepool::moe

@@ -1,13 +1,30 @@
 #include "moe/offload_stats.h"
 
+#include <utility>
+
+#include "kernels/base/check.h"
+
 namespace tidepool::moe {
+namespace {
+
+// What lies between two readings nearer than this is not kept: steps can be fast.
+constexpr absl::Duration kApart = absl::Seconds(1);
+
+void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
+  recent->hits -= before.hits;
+  recent->promotions -= before.promotions;
+  recent->pass_throughs -= before.pass_throughs;
+  recent->evictions -= before.evictions;
+}
+
+}  // namespace
 
 OffloadStats Difference(const OffloadStats& now, const OffloadStats& before) {
   OffloadStats recent = now;
-  recent.placement.hits -= before.placement.hits;
-  recent.placement.promotions -= before.placement.promotions;
-  recent.placement.pass_throughs -= before.placement.pass_throughs;
-  recent.placement.evictions -= before.placement.evictions;
+  Subtract(before.placement, &recent.placement);
+  for (size_t i = 0; i < before.layers.size() && i < recent.layers.size(); ++i) {
+    Subtract(before.layers[i].counters, &recent.layers[i].counters);
+  }
   recent.demand_reads -= before.demand_reads;
   recent.demand_bytes -= before.demand_bytes;
   recent.prefetch_bytes -= before.prefetch_bytes;
@@ -20,8 +37,6 @@ OffloadStats Difference(const OffloadStats& now, const OffloadStats& before) {
 }
 
 void OffloadWindow::Add(absl::Duration time, const OffloadStats& stats) {
-  // Steps can be fast: what lies between two readings a second apart is not kept.
-  constexpr absl::Duration kApart = absl::Seconds(1);
   if (readings_.size() >= 2 && time - readings_[readings_.size() - 2].time < kApart) {
     readings_.back() = {time, stats};
   } else {
@@ -38,6 +53,30 @@ OffloadStats OffloadWindow::recent() const {
 absl::Duration OffloadWindow::length() const {
   if (readings_.empty()) return absl::ZeroDuration();
   return readings_.back().time - readings_.front().time;
+}
+
+bool UseWindow::Due(absl::Duration time) const {
+  return readings_.empty() || time - readings_.back().time >= kApart;
+}
+
+void UseWindow::Add(absl::Duration time, std::vector<int64_t> uses) {
+  readings_.push_back({time, std::move(uses)});
+  while (readings_.size() > 1 && time - readings_[1].time >= OffloadWindow::kLength) {
+    readings_.pop_front();
+  }
+}
+
+std::vector<int64_t> UseWindow::Recent(const std::vector<int64_t>& uses) const {
+  std::vector<int64_t> recent = uses;
+  if (readings_.empty()) return recent;
+  const std::vector<int64_t>& before = readings_.front().uses;
+  CHECK_EQ(before.size(), uses.size());
+  for (size_t i = 0; i < recent.size(); ++i) recent[i] -= before[i];
+  return recent;
+}
+
+absl::Duration UseWindow::Length(absl::Duration time) const {
+  return readings_.empty() ? absl::ZeroDuration() : time - readings_.front().time;
 }
 
 }  // namespace tidepool::moe

@@ -8,9 +8,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "moe/offload_control.h"
 #include "moe/policy/placement.h"
 
 namespace tidepool::moe {
+
+struct LayerCounters {
+  int layer = 0;  // its number in the model
+  PlacementCounters counters;
+};
 
 // Totals since the start, but for the sizes.
 struct OffloadStats {
@@ -20,10 +26,14 @@ struct OffloadStats {
   int64_t experts = 0;  // of all layers
   int64_t resident_bytes = 0;
   int64_t capacity_bytes = 0;  // of slots and staging: --expert-memory in use
+  int64_t record_bytes = 0;    // of a slot
   std::string policy;
+  int64_t refresh_interval = 1;
+  Prefetch prefetch = Prefetch::kOn;
   std::string reader;
 
-  PlacementCounters placement;  // of all layers
+  PlacementCounters placement;        // of all layers
+  std::vector<LayerCounters> layers;  // those with experts, in order
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t prefetch_bytes = 0;
@@ -55,6 +65,28 @@ class OffloadWindow {
     OffloadStats stats;
   };
   std::deque<Reading> readings_;  // ascending in time; the last is the latest
+};
+
+// How often each expert was needed lately. Thread-compatible.
+class UseWindow {
+ public:
+  // Whether a reading at `time` is worth its copy.
+  bool Due(absl::Duration time) const;
+  // `uses`: totals, as many each time. Times never go back.
+  void Add(absl::Duration time, std::vector<int64_t> uses);
+
+  // What came since the newest reading that is OffloadWindow::kLength old, or since the first.
+  // Requires: readings are of as many.
+  std::vector<int64_t> Recent(const std::vector<int64_t>& uses) const;
+  // How long before `time` that was.
+  absl::Duration Length(absl::Duration time) const;
+
+ private:
+  struct Reading {
+    absl::Duration time;
+    std::vector<int64_t> uses;
+  };
+  std::deque<Reading> readings_;  // ascending in time
 };
 
 }  // namespace tidepool::moe

@@ -39,6 +39,7 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       pool_(std::move(pool)),
       placement_(std::move(placement)),
       entries_(placement_->shape().all_experts()),
+      uses_(placement_->shape().all_experts(), 0),
       reader_(std::move(reader)) {
   stats_.reader = reader_->Description();
   for (const ExpertRef ref : placement_->residents()) {
@@ -131,6 +132,7 @@ void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_
   for (const Lookup& lookup : lookups) {
     const int64_t index = IndexOf(layer_, lookup.expert);
     requested_.push_back(index);
+    ++uses_[index];
     entries_[index].wanted = true;
     entries_[index].found =
         lookup.action == LookupAction::kHit ? Found::kResident : Found::kFetched;
@@ -336,7 +338,13 @@ std::optional<OffloadStats> TieredExperts::Stats() const {
   stats.capacity_bytes = pool_.limit() * pool_.buffer_bytes();
   stats.resident_bytes = pool_.in_use() * pool_.buffer_bytes();
   stats.policy = std::string(placement_->policy_name());
+  stats.refresh_interval = options_.policy.refresh_interval;
+  stats.prefetch = options_.prefetch;
+  stats.record_bytes = pool_.buffer_bytes();
   stats.placement = placement_->Total();
+  for (size_t i = 0; i < options_.layer_numbers.size(); ++i) {
+    stats.layers.push_back({options_.layer_numbers[i], placement_->counters()[i]});
+  }
   base::MutexLock lock(&mutex_);
   absl::Duration busy = busy_time_;
   if (in_flight_ > 0) busy += options_.clock->Monotonic() - busy_since_;

@@ -26,13 +26,12 @@
 #include "moe/expert_pool.h"
 #include "moe/expert_record.h"
 #include "moe/expert_source.h"
+#include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 #include "moe/policy/placement.h"
 #include "moe/record_reader.h"
 
 namespace tidepool::moe {
-
-enum class Prefetch : uint8_t { kOn, kOff };
 
 struct TieredOptions {
   int top_k = 0;
@@ -45,7 +44,7 @@ struct TieredOptions {
 };
 
 // Engine thread only, but for what its reader's threads call.
-class TieredExperts final : public ExpertSource {
+class TieredExperts final : public ExpertSource, public OffloadControl {
  public:
   // INVALID_ARGUMENT: the policy's options; RESOURCE_EXHAUSTED: no address space. Requires: slots
   // of at least top_k, at most all experts; a staging buffer.
@@ -64,6 +63,11 @@ class TieredExperts final : public ExpertSource {
   bool WantsExpectations() const override { return options_.prefetch == Prefetch::kOn; }
 
   std::optional<OffloadStats> Stats() const override;
+  OffloadControl* control() override { return this; }
+  OffloadSettings Settings() const override;
+  absl::Status Change(const OffloadChange& change) override;
+  void RefreshSoon() override { placement_->RefreshSoon(); }
+  ExpertMap Map() const override;
   const Placement& placement() const { return *placement_; }
 
  private:
@@ -108,12 +112,17 @@ class TieredExperts final : public ExpertSource {
   void DropDisappointments();
   void GiveBackIfIdle(int64_t index);
   absl::Status Abandon();
+  // What a change asks for, checked.
+  absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change) const;
+  absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change) const;
+  void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;
-  const TieredOptions options_;
+  TieredOptions options_;  // as they are in force
   ExpertPool pool_;
   std::unique_ptr<Placement> placement_;
   std::vector<Entry> entries_;  // [layers, experts]
+  std::vector<int64_t> uses_;   // [layers, experts]: requests that named it
 
   // The request at hand, as indices of entries.
   int layer_ = 0;

@@ -38,6 +38,7 @@ class TracedExperts final : public ExpertSource {
   }
   bool WantsExpectations() const override { return source_->WantsExpectations(); }
   std::optional<OffloadStats> Stats() const override { return source_->Stats(); }
+  OffloadControl* control() override { return source_->control(); }
 
  private:
   const std::unique_ptr<ExpertSource> source_;

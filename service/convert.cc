@@ -73,31 +73,8 @@ void ToProto(const engine::Usage& usage, v1::Usage* out) {
   out->set_decode_seconds(absl::ToDoubleSeconds(usage.decode_time));
   out->set_expert_hits(usage.expert_hits);
   out->set_expert_misses(usage.expert_misses);
-}
-
-void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
-  out->set_hits(stats.placement.hits);
-  out->set_misses(stats.placement.misses());
-  out->set_promotions(stats.placement.promotions);
-  out->set_pass_throughs(stats.placement.pass_throughs);
-  out->set_demand_bytes(stats.demand_bytes);
-  out->set_prefetch_bytes(stats.prefetch_bytes);
-  out->set_prefetch_used_bytes(stats.prefetch_used_bytes);
-  out->set_prefetch_wasted_bytes(stats.prefetch_wasted_bytes);
-  out->set_failed_reads(stats.failed_reads);
-  out->set_stall_seconds(absl::ToDoubleSeconds(stats.stall_time));
-  out->set_hidden_seconds(absl::ToDoubleSeconds(stats.hidden_time));
-}
-
-void ToProto(const moe::OffloadStats& stats, v1::OffloadStats* out) {
-  out->set_policy(stats.policy);
-  out->set_reader(stats.reader);
-  out->set_slots(stats.slots);
-  out->set_experts(stats.experts);
-  out->set_staging_records(stats.staging);
-  out->set_resident_bytes(stats.resident_bytes);
-  out->set_capacity_bytes(stats.capacity_bytes);
-  ToProto(stats, out->mutable_total());
+  out->set_expert_demand_bytes(usage.expert_demand_bytes);
+  out->set_expert_stall_seconds(absl::ToDoubleSeconds(usage.expert_stall_time));
 }
 
 }  // namespace
@@ -212,9 +189,7 @@ void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out) {
 
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   if (stats.offload.has_value()) {
-    ToProto(*stats.offload, out->mutable_offload());
-    ToProto(stats.offload_recent, out->mutable_offload()->mutable_window());
-    out->mutable_offload()->set_window_seconds(absl::ToDoubleSeconds(stats.offload_window));
+    ToProto(stats, out->mutable_offload());
   }
   out->set_sequences_running(stats.sequences_running);
   out->set_sequences_waiting(stats.sequences_waiting);

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "moe/offload_control.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/admin.pb.h"
@@ -48,6 +49,14 @@ void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
 void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out);
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
 void ToProto(const WorkerModel& model, v1::Model* out);
+
+// Requires: stats.offload.
+void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out);
+// INVALID_ARGUMENT: an unknown policy. The engine checks the rest.
+absl::StatusOr<moe::OffloadChange> FromProto(const v1::SetOffloadRequest& request);
+void ToProto(const moe::OffloadSettings& settings, v1::OffloadSettings* out);
+// All but whose it is.
+void ToProto(const engine::ExpertPlacement& placement, v1::WorkerPlacement* out);
 
 // What a front relays of a worker's answer: all but the attempt.
 v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run);

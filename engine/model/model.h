@@ -11,6 +11,7 @@
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
 #include "kernels/tensor.h"
+#include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 
 namespace tidepool::engine {
@@ -53,6 +54,8 @@ class Model {
 
   // Of a model whose experts do not all lie in memory.
   virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }
+  // The same; null for others. Used between two Forwards.
+  virtual moe::OffloadControl* offload_control() { return nullptr; }
 };
 
 }  // namespace tidepool::engine

@@ -72,6 +72,9 @@ class TransformerModel final : public Model {
     if (expert_source_ == nullptr) return std::nullopt;
     return expert_source_->Stats();
   }
+  moe::OffloadControl* offload_control() override {
+    return expert_source_ == nullptr ? nullptr : expert_source_->control();
+  }
 
   const ModelConfig& config() const { return config_; }
   // For debugging; an empty function observes nothing.

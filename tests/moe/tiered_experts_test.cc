@@ -1,142 +1,19 @@
 #include "moe/tiered_experts.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/base/check.h"
-#include "tests/moe/puppet_reader.h"
+#include "tests/moe/tiered_rig.h"
 
 namespace tidepool::moe {
 namespace {
 
-using kernels::DType;
 using ::testing::HasSubstr;
-
-constexpr int kLayers = 3;
-constexpr int kExperts = 12;
-constexpr int kTopK = 4;
-constexpr int kStaging = 3;
-constexpr int64_t kRows = 16;
-constexpr int64_t kAll = kLayers * kExperts;
-
-// Records of random bytes, laid one behind the other.
-class Master {
- public:
-  Master() {
-    const kernels::PackedMatrix matrix = {DType::kF32, kRows, kRows, nullptr};
-    const ExpertLayout layout({matrix, matrix, matrix});
-    std::mt19937 random(5);
-    bytes_.resize(kAll * layout.bytes());
-    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
-    records_.path = "model.tidepack";
-    int64_t offset = 0;
-    for (int layer = 0; layer < kLayers; ++layer) {
-      auto& row = records_.layers.emplace_back();
-      for (int expert = 0; expert < kExperts; ++expert, offset += layout.bytes()) {
-        row.push_back({layout, offset, RecordHash(bytes_.data() + offset, layout.bytes())});
-      }
-    }
-  }
-
-  const std::vector<std::byte>& bytes() const { return bytes_; }
-  const ExpertRecords& records() const { return records_; }
-
-  bool Matches(int layer, const ReadyExpert& ready) const {
-    const ExpertRecord& record = records_.layers[layer][ready.expert];
-    const kernels::FfnWeights expected = record.layout.At(bytes_.data() + record.offset);
-    const size_t bytes = PackedBytes(DType::kF32, kRows, kRows);
-    return std::memcmp(ready.weights->gate.data, expected.gate.data, bytes) == 0 &&
-           std::memcmp(ready.weights->up.data, expected.up.data, bytes) == 0 &&
-           std::memcmp(ready.weights->down.data, expected.down.data, bytes) == 0;
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-  ExpertRecords records_;
-};
-
-// Random routings of a few tokens.
-class Routings {
- public:
-  explicit Routings(int seed) : random_(seed) {}
-
-  // Valid until the next call.
-  LayerRouting Next(int64_t step, int layer) {
-    const int64_t tokens = 1 + (random_() % 8 == 0 ? random_() % 20 : 0);
-    ids_.clear();
-    std::vector<int32_t> all(kExperts);
-    for (int e = 0; e < kExperts; ++e) all[e] = e;
-    for (int64_t t = 0; t < tokens; ++t) {
-      std::shuffle(all.begin(), all.end(), random_);
-      ids_.insert(ids_.end(), all.begin(), all.begin() + kTopK);
-    }
-    return {.step = step, .layer = layer, .tokens = tokens, .ids = ids_};
-  }
-
-  std::vector<int32_t> Distinct() const {
-    std::vector<int32_t> ids = ids_;
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    return ids;
-  }
-
-  std::vector<int32_t> Guess() {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < 4; ++i) ids.push_back(static_cast<int32_t>(random_() % kExperts));
-    return ids;
-  }
-
- private:
-  std::mt19937 random_;
-  std::vector<int32_t> ids_;
-};
-
-struct Rig {
-  Rig(const Master& master, PolicyKind policy, int64_t slots, int seed,
-      Prefetch prefetch = Prefetch::kOn) {
-    auto reader = std::make_unique<PuppetReader>(&master.bytes(), seed);
-    puppet = reader.get();
-    auto created = TieredExperts::Create(master.records(), std::move(reader),
-                                         {.top_k = kTopK,
-                                          .slots = slots,
-                                          .staging = kStaging,
-                                          .policy = {.kind = policy, .refresh_interval = 3},
-                                          .prefetch = prefetch,
-                                          .layer_numbers = {1, 2, 5}});
-    CHECK_OK(created.status());
-    experts = *std::move(created);
-  }
-
-  PuppetReader* puppet;
-  std::unique_ptr<TieredExperts> experts;
-};
-
-// Everything that a layer asked for, checked; an error ends it.
-absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& expected,
-                   TieredExperts* experts) {
-  std::vector<int32_t> given;
-  while (true) {
-    const auto wave = experts->NextReady();
-    if (!wave.ok()) return wave.status();
-    if (wave->empty()) break;
-    for (const ReadyExpert& ready : *wave) {
-      EXPECT_TRUE(master.Matches(layer, ready)) << "layer " << layer << " expert " << ready.expert;
-      given.push_back(ready.expert);
-    }
-    const OffloadStats stats = *experts->Stats();
-    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
-  }
-  std::sort(given.begin(), given.end());
-  EXPECT_EQ(given, expected);
-  return absl::OkStatus();
-}
 
 constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
                                     PolicyKind::kStatic};

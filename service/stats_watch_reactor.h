@@ -1,0 +1,75 @@
+// StatsWatchReactor: a StatsWatch on the wire.
+#ifndef TIDEPOOL_SERVICE_STATS_WATCH_REACTOR_H_
+#define TIDEPOOL_SERVICE_STATS_WATCH_REACTOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "service/convert.h"
+#include "service/raw_unary.h"
+#include "service/stats_watch.h"
+
+namespace tidepool::service {
+
+// Deletes itself on the loop, behind everything that was posted there for it.
+class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                                public StatsWatchSink {
+ public:
+  // Begins the watch, on the loop; may finish the sink at once.
+  using Begin = std::function<std::shared_ptr<StatsWatch>(const v1::WatchStatsRequest& request,
+                                                          StatsWatchSink* sink)>;
+
+  StatsWatchReactor(Executor* loop, const grpc::ByteBuffer& bytes, Begin begin) : loop_(loop) {
+    v1::WatchStatsRequest request;
+    if (const absl::Status status = ParseBytes(bytes, &request); !status.ok()) {
+      grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(ToGrpcStatus(status));
+      return;
+    }
+    loop_->Post([this, request = std::move(request), begin = std::move(begin)] {
+      watch_ = begin(request, this);
+    });
+  }
+
+  void Write(v1::GetStatsResponse stats) override {
+    bytes_ = ToBytes(stats);
+    StartWrite(&bytes_);
+  }
+  void Finish(absl::Status status) override {
+    grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(ToGrpcStatus(status));
+  }
+
+  void OnWriteDone(bool ok) override {
+    loop_->Post([this, ok] {
+      if (watch_ == nullptr) return;
+      ok ? watch_->OnWritten() : watch_->End(ClientGone());
+    });
+  }
+  void OnCancel() override {
+    loop_->Post([this] {
+      if (watch_ != nullptr) watch_->End(ClientGone());
+    });
+  }
+  void OnDone() override {
+    loop_->Post([this] { delete this; });
+  }
+
+ private:
+  ~StatsWatchReactor() override {
+    if (watch_ != nullptr) watch_->Abandon();
+  }
+
+  static absl::Status ClientGone() {
+    return absl::CancelledError("the client cancelled, or its deadline passed");
+  }
+
+  Executor* const loop_;
+  std::shared_ptr<StatsWatch> watch_;  // loop only
+  grpc::ByteBuffer bytes_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STATS_WATCH_REACTOR_H_

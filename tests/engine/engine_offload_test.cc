@@ -1,0 +1,325 @@
+// An engine over a model whose experts do not all lie in memory, while operators change how they
+// are kept.
+#include "engine/engine_offload.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/model_bundle.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "tests/engine/engine_fixture.h"
+#include "tools/synthetic/checkpoint.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A call's answer, from whatever thread.
+template <typename T>
+class Awaited {
+ public:
+  Engine::Done<T> done() {
+    return
+        [promise = promise_](absl::StatusOr<T> result) { promise->set_value(std::move(result)); };
+  }
+  absl::StatusOr<T> Get() { return promise_->get_future().get(); }
+
+ private:
+  std::shared_ptr<std::promise<absl::StatusOr<T>>> promise_ =
+      std::make_shared<std::promise<absl::StatusOr<T>>>();
+};
+
+absl::StatusOr<moe::OffloadSettings> SetOffload(Engine* engine, const moe::OffloadChange& change) {
+  Awaited<moe::OffloadSettings> answer;
+  engine->SetOffload(change, answer.done());
+  return answer.Get();
+}
+
+absl::StatusOr<ExpertPlacement> GetPlacement(Engine* engine) {
+  Awaited<ExpertPlacement> answer;
+  engine->GetPlacement(answer.done());
+  return answer.Get();
+}
+
+class EngineOffloadTest : public testing::Test {
+ protected:
+  struct Served {
+    std::unique_ptr<ModelBundle> bundle;
+    std::unique_ptr<Engine> engine;
+  };
+
+  EngineOffloadTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+    CHECK_OK(tools::WriteSynthetic(*tools::FindShape("tiny-moe"), model_,
+                                   {.type = GgmlType::kQ4_K, .seed = 9})
+                 .status());
+  }
+  ~EngineOffloadTest() override { std::filesystem::remove_all(folder_); }
+
+  // share 0: everything in memory, without tiers.
+  Served Serve(double share) const {
+    LoadOptions load = {.threads = 2};
+    if (share > 0) {
+      load.experts.memory = {.kind = ExpertMemoryKind::kShare, .share = share};
+    }
+    Served served;
+    auto bundle = LoadModel(model_, load);
+    CHECK_OK(bundle.status());
+    served.bundle = *std::move(bundle);
+    EngineOptions options = MakeOptions();
+    options.context_length = 160;
+    options.kv_memory_bytes = 8 << 20;
+    options.prefill_chunk = 13;
+    auto engine = Engine::Create(served.bundle->model.get(), served.bundle->tokenizer.get(),
+                                 &base::Clock::Real(), options);
+    CHECK_OK(engine.status());
+    served.engine = *std::move(engine);
+    return served;
+  }
+
+  static std::vector<GenerationRequest> Requests(int count) {
+    std::vector<GenerationRequest> requests;
+    for (int i = 0; i < count; ++i) {
+      std::vector<int32_t> prompt;
+      for (int at = 0; at < 1 + i * 17 % 50; ++at) prompt.push_back((at * 31 + i * 7 + 3) % 290);
+      GenerationRequest request = MakeRequest(prompt, 30 + i * 13 % 40);
+      request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
+      request.sampling.seed = i;
+      request.logprobs = true;
+      requests.push_back(request);
+    }
+    return requests;
+  }
+
+  const std::string folder_ = testing::TempDir() + "/engine_offload_test";
+  const std::string model_ = folder_ + "/model.gguf";
+};
+
+moe::OffloadChange RandomChange(std::mt19937* random) {
+  constexpr moe::PolicyKind kKinds[] = {moe::PolicyKind::kAdaptive, moe::PolicyKind::kTide,
+                                        moe::PolicyKind::kLru, moe::PolicyKind::kStatic};
+  const auto draw = [&](uint32_t below) { return (*random)() % below; };
+  moe::OffloadChange change;
+  if (draw(2) == 0) change.policy = kKinds[draw(4)];
+  if (draw(3) == 0) change.refresh_interval = 1 + draw(6);
+  // 3 layers of 16 experts; the floor is 12 records.
+  if (draw(3) > 0) change.expert_memory_share = (12.5 + draw(40)) / 48;
+  if (change.expert_memory_share > 1) change.expert_memory_share = 1;
+  if (draw(3) == 0) change.prefetch = draw(2) == 0 ? moe::Prefetch::kOn : moe::Prefetch::kOff;
+  return change;
+}
+
+// Changes at random moments of running generations change no bit of any.
+TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
+  const std::vector<GenerationRequest> requests = Requests(12);
+  const Served resident = Serve(0);
+  std::vector<Answer> expected;
+  for (const GenerationRequest& request : requests) {
+    expected.push_back(ReadAll(resident.engine->Submit(request)->get()));
+  }
+  for (int seed = 0; seed < 4; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const Served served = Serve(0.3 + 0.2 * seed);
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (const GenerationRequest& request : requests) {
+      streams.push_back(*served.engine->Submit(request));
+    }
+    std::thread reader([&] {
+      for (size_t i = 0; i < streams.size(); ++i) {
+        const Answer answer = ReadAll(streams[i].get());
+        EXPECT_TRUE(answer.status.ok()) << answer.status;
+        EXPECT_EQ(answer.tokens, expected[i].tokens) << i;
+        ASSERT_EQ(answer.logprobs.size(), expected[i].logprobs.size());
+        for (size_t t = 0; t < answer.logprobs.size(); ++t) {
+          EXPECT_EQ(answer.logprobs[t].logprob, expected[i].logprobs[t].logprob);  // every bit
+        }
+      }
+    });
+    // As many as come between its steps, and no fewer than some.
+    int changes = 0;
+    while (changes < 20 || !served.engine->WaitIdle(absl::ZeroDuration())) {
+      const moe::OffloadChange change = RandomChange(&random);
+      const auto settings = SetOffload(served.engine.get(), change);
+      if (settings.ok()) {
+        if (change.policy.has_value()) {
+          EXPECT_EQ(settings->policy, *change.policy);
+        }
+        const EngineStats stats = served.engine->Stats();
+        EXPECT_EQ(stats.offload->slots, settings->slots);
+        EXPECT_EQ(stats.offload->policy, moe::PolicyName(settings->policy));
+      } else {
+        EXPECT_EQ(settings.status().code(), absl::StatusCode::kFailedPrecondition);
+      }
+      if (random() % 3 == 0) {
+        const auto placement = GetPlacement(served.engine.get());
+        ASSERT_TRUE(placement.ok());
+        EXPECT_EQ(placement->map.uses.size(), 48u);
+        EXPECT_EQ(placement->recent_uses.size(), 48u);
+      }
+      if (random() % 3 == 0) {
+        Awaited<moe::OffloadSettings> refreshed;
+        served.engine->RefreshExperts(refreshed.done());
+        EXPECT_TRUE(refreshed.Get().ok());
+      }
+      ++changes;
+    }
+    reader.join();
+    EXPECT_EQ(served.engine->Stats().offload->failed_reads, 0);
+  }
+}
+
+// Also when nothing runs.
+TEST_F(EngineOffloadTest, AnswersWhileIdle) {
+  const Served served = Serve(0.5);
+  const auto settings = SetOffload(served.engine.get(), {.expert_memory_share = 0.3});
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->slots, 14 - 8);
+  EXPECT_EQ(served.engine->Stats().offload->slots, 14 - 8);
+  const auto placement = GetPlacement(served.engine.get());
+  ASSERT_TRUE(placement.ok());
+  EXPECT_EQ(std::count(placement->map.resident.begin(), placement->map.resident.end(), true), 6);
+  EXPECT_EQ(placement->map.layer_numbers, (std::vector<int>{0, 1, 2}));
+  const auto refused = SetOffload(served.engine.get(), {.expert_memory_bytes = 1});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// What requests are told of their costs adds up to what the engine tells of all.
+TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
+  const Served served = Serve(0.4);
+  const moe::OffloadStats before = *served.engine->Stats().offload;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const GenerationRequest& request : Requests(9)) {
+    streams.push_back(*served.engine->Submit(request));
+  }
+  Usage sum;
+  for (const auto& stream : streams) {
+    const Answer answer = ReadAll(stream.get());
+    ASSERT_TRUE(answer.status.ok());
+    sum.expert_hits += answer.usage.expert_hits;
+    sum.expert_misses += answer.usage.expert_misses;
+    sum.expert_demand_bytes += answer.usage.expert_demand_bytes;
+    sum.expert_stall_time += answer.usage.expert_stall_time;
+    EXPECT_GT(answer.usage.expert_hits, 0);
+    EXPECT_GT(answer.usage.expert_demand_bytes, 0);
+  }
+  const EngineStats stats = served.engine->Stats();
+  EXPECT_EQ(sum.expert_hits, stats.expert_hits);
+  EXPECT_EQ(sum.expert_misses, stats.expert_misses);
+  EXPECT_EQ(sum.expert_hits, stats.offload->placement.hits);
+  EXPECT_EQ(sum.expert_misses, stats.offload->placement.misses());
+  EXPECT_EQ(sum.expert_demand_bytes, stats.offload->demand_bytes - before.demand_bytes);
+  EXPECT_EQ(sum.expert_stall_time, stats.offload->stall_time - before.stall_time);
+  const auto placement = GetPlacement(served.engine.get());
+  ASSERT_TRUE(placement.ok());
+  int64_t uses = 0;
+  for (const int64_t count : placement->map.uses) uses += count;
+  EXPECT_EQ(uses, stats.offload->placement.lookups());
+}
+
+TEST_F(EngineOffloadTest, AnEngineThatEndsAnswersWhoWaits) {
+  Awaited<moe::OffloadSettings> refused;
+  TestEngine test;
+  test.model.Hold();
+  const auto stream = test.Submit(MakeRequest({1, 2, 3}, 8));
+  test.model.WaitForForwards(1);
+  test.engine->SetOffload({}, refused.done());
+  test.model.Release();
+  test.engine.reset();
+  // The step thread came to it before the end, or told it of that.
+  const absl::StatusCode code = refused.Get().status().code();
+  EXPECT_TRUE(code == absl::StatusCode::kFailedPrecondition ||
+              code == absl::StatusCode::kUnavailable);
+}
+
+TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {
+  TestEngine dense;
+  const absl::Status status = SetOffload(dense.engine.get(), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--expert-memory"));
+  EXPECT_EQ(GetPlacement(dense.engine.get()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const Served resident = Serve(0);
+  EXPECT_EQ(SetOffload(resident.engine.get(), {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// More than the engine keeps for the end of a long step are turned away at once.
+TEST_F(EngineOffloadTest, CallsThatWaitAreCounted) {
+  TestEngine test;
+  test.model.Hold();
+  const auto stream = test.Submit(MakeRequest({1, 2, 3}, 1));
+  test.model.WaitForForwards(1);
+  std::vector<Awaited<ExpertPlacement>> answers(100);
+  for (auto& answer : answers) test.engine->GetPlacement(answer.done());
+  test.model.Release();
+  int turned_away = 0;
+  for (auto& answer : answers) {
+    turned_away += answer.Get().status().code() == absl::StatusCode::kResourceExhausted;
+  }
+  EXPECT_EQ(turned_away, 100 - 64);
+}
+
+TEST(AddShareTest, PartsOfAnyCutAddUp) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    const PassCosts costs = {
+        .hits = static_cast<int64_t>(random() % 400),
+        .misses = static_cast<int64_t>(random() % 7),
+        .demand_bytes = static_cast<int64_t>(random()) << (random() % 20),
+        .stall_time = absl::Nanoseconds(random()),
+    };
+    const int64_t rows = 1 + random() % 50;
+    Usage sum;
+    for (int64_t row = 0; row < rows;) {
+      const int64_t end = std::min<int64_t>(rows, row + 1 + random() % 9);
+      Usage part;
+      AddShare(costs, {row, end}, rows, &part);
+      // Its share, to the next whole number.
+      EXPECT_LE(std::abs(part.expert_hits * rows - costs.hits * (end - row)), rows);
+      AddShare(costs, {row, end}, rows, &sum);
+      row = end;
+    }
+    EXPECT_EQ(sum.expert_hits, costs.hits);
+    EXPECT_EQ(sum.expert_misses, costs.misses);
+    EXPECT_EQ(sum.expert_demand_bytes, costs.demand_bytes);
+    EXPECT_EQ(sum.expert_stall_time, costs.stall_time);
+  }
+}
+
+TEST(AgeWindowTest, AnIdleEnginesWindowEmpties) {
+  const auto read = [] {
+    EngineStats stats;
+    stats.offload.emplace();
+    stats.offload->placement.hits = 100;
+    stats.offload_recent.placement.hits = 40;
+    stats.offload_window = absl::Seconds(9);
+    return stats;
+  };
+  EngineStats young = read();
+  AgeWindow(absl::Seconds(3), &young);
+  EXPECT_EQ(young.offload_recent.placement.hits, 40);
+  EXPECT_EQ(young.offload_window, absl::Seconds(12));
+  EngineStats old = read();
+  AgeWindow(absl::Seconds(11), &old);
+  EXPECT_EQ(old.offload_recent.placement.hits, 0);
+  EXPECT_EQ(old.offload_window, moe::OffloadWindow::kLength);
+  EXPECT_EQ(old.offload->placement.hits, 100);
+}
+
+}  // namespace
+}  // namespace tidepool::engine

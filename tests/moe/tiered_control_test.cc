@@ -1,0 +1,232 @@
+// What operators change of TieredExperts while they are used.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "moe/tiered_experts.h"
+#include "tests/moe/tiered_rig.h"
+
+namespace tidepool::moe {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
+                                    PolicyKind::kStatic};
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+absl::Status RunStep(const Master& master, int64_t step, Routings* routings,
+                     TieredExperts* experts) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const LayerRouting routing = routings->Next(step, layer);
+    experts->Request(routing, routings->Distinct());
+    if (layer + 1 < kLayers) experts->Expect(layer + 1, routings->Guess());
+    if (absl::Status drained = Drain(master, layer, routings->Distinct(), experts); !drained.ok()) {
+      return drained;
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t Residents(const ExpertMap& map) {
+  return std::count(map.resident.begin(), map.resident.end(), true);
+}
+
+// Any change at any moment, while some reads fail or come late: the right bytes are given out, and
+// memory stays within what was allowed last.
+TEST(TieredControlTest, RandomChangesKeepBytesAndBudget) {
+  const Master master;
+  for (int seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Rig rig(master, kPolicies[seed % 4], kTopK + random() % 20, seed);
+    const int64_t record = rig.experts->Settings().record_bytes;
+    rig.experts->LoadResidents({});
+    Routings routings(seed + 100);
+    for (int step = 0; step < 150; ++step) {
+      OffloadChange change;
+      if (random() % 3 == 0) change.policy = kPolicies[random() % 4];
+      if (random() % 3 == 0) change.refresh_interval = 1 + random() % 5;
+      if (random() % 2 == 0) {
+        change.expert_memory_bytes = (kTopK + kStaging + random() % kAll) * record + random() % 99;
+      }
+      if (random() % 3 == 0) change.prefetch = random() % 2 == 0 ? Prefetch::kOn : Prefetch::kOff;
+      if (random() % 4 == 0) rig.experts->RefreshSoon();
+      const absl::Status changed = rig.experts->Change(change);
+      if (!changed.ok()) {
+        // Static, when nothing was counted yet.
+        EXPECT_EQ(changed.code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(step, 0);
+      } else if (change.expert_memory_bytes.has_value()) {
+        EXPECT_EQ(rig.experts->Settings().slots,
+                  std::min<int64_t>(kAll, *change.expert_memory_bytes / record - kStaging));
+        EXPECT_LE(rig.experts->Stats()->resident_bytes,
+                  rig.experts->Settings().slots * record + kStaging * record);
+      }
+      const int64_t failing = random() % 5 == 0 ? static_cast<int64_t>(random() % kAll) : -1;
+      rig.puppet->set_fate([=](const RecordRead& read) {
+        return read.ticket == failing ? absl::UnavailableError("is away") : absl::OkStatus();
+      });
+      const absl::Status ran = RunStep(master, step, &routings, rig.experts.get());
+      EXPECT_TRUE(ran.ok() || absl::IsUnavailable(ran)) << ran;
+      if (failing < 0) rig.puppet->set_fate(nullptr);
+      EXPECT_LE(Residents(rig.experts->Map()), rig.experts->Settings().slots);
+    }
+  }
+}
+
+TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
+  const Master master;
+  Rig rig(master, PolicyKind::kLru, 9, 1);
+  OffloadControl* control = rig.experts->control();
+  OffloadSettings settings = control->Settings();
+  EXPECT_EQ(settings.policy, PolicyKind::kLru);
+  EXPECT_EQ(settings.refresh_interval, 3);
+  EXPECT_EQ(settings.slots, 9);
+  EXPECT_EQ(settings.staging, kStaging);
+  EXPECT_EQ(settings.experts, kAll);
+  EXPECT_EQ(settings.expert_memory_bytes, (9 + kStaging) * settings.record_bytes);
+  ASSERT_TRUE(control
+                  ->Change({.policy = PolicyKind::kTide,
+                            .refresh_interval = 7,
+                            .expert_memory_share = 0.5,
+                            .prefetch = Prefetch::kOff})
+                  .ok());
+  settings = control->Settings();
+  EXPECT_EQ(settings.policy, PolicyKind::kTide);
+  EXPECT_EQ(settings.refresh_interval, 7);
+  EXPECT_EQ(settings.prefetch, Prefetch::kOff);
+  EXPECT_EQ(settings.slots, kAll / 2 - kStaging);
+  const OffloadStats stats = *rig.experts->Stats();
+  EXPECT_EQ(stats.policy, "tide");
+  EXPECT_EQ(stats.refresh_interval, 7);
+  EXPECT_EQ(stats.prefetch, Prefetch::kOff);
+  EXPECT_EQ(stats.capacity_bytes, settings.expert_memory_bytes);
+  EXPECT_EQ(stats.record_bytes, settings.record_bytes);
+  ASSERT_TRUE(control->Change({}).ok());
+  EXPECT_EQ(control->Settings().slots, settings.slots);
+  // More than all need is what all need.
+  ASSERT_TRUE(control->Change({.expert_memory_bytes = int64_t{1} << 40}).ok());
+  EXPECT_EQ(control->Settings().slots, kAll);
+}
+
+TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
+  const Master master;
+  Rig rig(master, PolicyKind::kTide, 9, 1);
+  OffloadControl* control = rig.experts->control();
+  const int64_t record = control->Settings().record_bytes;
+  const auto refused = [&](OffloadChange change) {
+    change.prefetch = Prefetch::kOff;
+    const absl::Status status = control->Change(change);
+    const OffloadSettings settings = control->Settings();
+    EXPECT_EQ(settings.slots, 9);
+    EXPECT_EQ(settings.policy, PolicyKind::kTide);
+    EXPECT_EQ(settings.refresh_interval, 3);
+    EXPECT_EQ(settings.prefetch, Prefetch::kOn);
+    return status;
+  };
+  const int64_t least = (kStaging + kTopK) * record;
+  absl::Status status = refused({.expert_memory_bytes = least - 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr(absl::StrCat("expert_memory_bytes is ", least - 1)),
+                                     HasSubstr(absl::StrCat("accepted: ", least, " bytes or more")),
+                                     HasSubstr("3 staging records and the 4 experts")));
+  for (const int64_t bytes : {int64_t{-5}, int64_t{0}, record}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(refused({.expert_memory_bytes = bytes})));
+  }
+  for (const double share : {-1.0, 0.0, 1.01, std::nan(""), 0.1}) {
+    status = refused({.expert_memory_share = share});
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_THAT(Message(status), HasSubstr("expert_memory_share is "));
+  }
+  status = refused({.expert_memory_bytes = least, .expert_memory_share = 0.5});
+  EXPECT_THAT(Message(status), HasSubstr("set one of them"));
+  status = refused({.policy = PolicyKind::kLru, .refresh_interval = 0});
+  EXPECT_THAT(Message(status), HasSubstr("refresh_interval is 0; accepted: 1 or more"));
+  status = refused({.policy = PolicyKind::kStatic});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("policy is static"), HasSubstr("--profile")));
+  // Nothing is held yet: twenty slots and the staging records are to be had, not one byte less.
+  const int64_t want = (20 + kStaging) * record;
+  status = refused({.expert_memory_bytes = want, .available_bytes = want - 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr(absl::StrCat("expert_memory_bytes is ", want)),
+                                     HasSubstr(absl::StrCat("up to ", want - 1, " bytes"))));
+  EXPECT_TRUE(control->Change({.expert_memory_bytes = want, .available_bytes = want}).ok());
+}
+
+TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {
+  const Master master;
+  Rig rig(master, PolicyKind::kLru, kAll, 4);
+  rig.experts->LoadResidents({});
+  const int64_t record = rig.experts->Settings().record_bytes;
+  EXPECT_EQ(Residents(rig.experts->Map()), kAll);
+  ASSERT_TRUE(rig.experts->Change({.expert_memory_bytes = (6 + kStaging) * record}).ok());
+  EXPECT_EQ(Residents(rig.experts->Map()), 6);
+  EXPECT_EQ(rig.experts->Stats()->resident_bytes, 6 * record);
+  EXPECT_EQ(rig.experts->Stats()->placement.evictions, kAll - 6);
+  ASSERT_TRUE(rig.experts->Change({.expert_memory_bytes = (20 + kStaging) * record}).ok());
+  EXPECT_EQ(Residents(rig.experts->Map()), 6);
+  Routings routings(8);
+  for (int step = 0; step < 30; ++step) {
+    ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+  }
+  EXPECT_EQ(Residents(rig.experts->Map()), 20);
+}
+
+// The uses of the map are the placement's lookups, and static by them keeps the most used.
+TEST(TieredControlTest, StaticWithoutAProfileTakesTheCounts) {
+  const Master master;
+  Rig rig(master, PolicyKind::kLru, 12, 4);
+  rig.experts->LoadResidents({});
+  Routings routings(8);
+  for (int step = 0; step < 20; ++step) {
+    ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+  }
+  const ExpertMap map = rig.experts->Map();
+  const PlacementCounters counted = rig.experts->Stats()->placement;
+  EXPECT_EQ(std::accumulate(map.uses.begin(), map.uses.end(), int64_t{0}), counted.lookups());
+  EXPECT_EQ(map.layer_numbers, (std::vector<int>{1, 2, 5}));
+  ASSERT_TRUE(
+      rig.experts->Change({.policy = PolicyKind::kStatic, .prefetch = Prefetch::kOff}).ok());
+  for (int step = 20; step < 120; ++step) {
+    ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+  }
+  // By now each of the twelve was a miss once.
+  std::vector<int64_t> kept, left;
+  const ExpertMap settled = rig.experts->Map();
+  for (size_t i = 0; i < map.uses.size(); ++i) {
+    (settled.resident[i] ? kept : left).push_back(map.uses[i]);
+  }
+  ASSERT_EQ(kept.size(), 12u);
+  EXPECT_GE(*std::min_element(kept.begin(), kept.end()),
+            *std::max_element(left.begin(), left.end()));
+}
+
+TEST(TieredControlTest, StatsByLayerAddUp) {
+  const Master master;
+  Rig rig(master, PolicyKind::kAdaptive, 12, 4);
+  rig.experts->LoadResidents({});
+  Routings routings(8);
+  for (int step = 0; step < 10; ++step) {
+    ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+  }
+  const OffloadStats stats = *rig.experts->Stats();
+  ASSERT_EQ(stats.layers.size(), static_cast<size_t>(kLayers));
+  PlacementCounters sum;
+  for (const LayerCounters& layer : stats.layers) sum += layer.counters;
+  EXPECT_TRUE(sum == stats.placement);
+  EXPECT_EQ(stats.layers[2].layer, 5);
+}
+
+}  // namespace
+}  // namespace tidepool::moe
