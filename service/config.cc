@@ -280,14 +280,17 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
       return Need(!config.model.empty(), "--model FILE is missing");
     case Command::kStats:
       return absl::OkStatus();
+    case Command::kOffload:
+      return Need(!config.offload.refresh || !config.offload.changes(),
+                  "--refresh changes nothing; give it alone");
   }
   return absl::OkStatus();
 }
 
 // Defaults that depend on other fields or on the environment.
 absl::Status FillDefaults(const Environment& environment, Config* config) {
-  if (config->command == Command::kStats && config->server.empty())
-    config->server = "127.0.0.1:50051";
+  const bool operates = config->command == Command::kStats || config->command == Command::kOffload;
+  if (operates && config->server.empty()) config->server = "127.0.0.1:50051";
   if (config->command == Command::kPerplexity && config->context == 0) config->context = 512;
   if (config->replay.policies.empty()) {
     config->replay.policies = {"adaptive", "tide", "lru", "static", "hindsight", "belady"};

@@ -36,8 +36,9 @@ enum class Command : uint8_t {
   kPerplexity,
   kPack,
   kReplay,
+  kOffload,
 };
-inline constexpr int kCommandCount = 15;
+inline constexpr int kCommandCount = 16;
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -88,6 +89,18 @@ struct ReplayFlags {
   double memory_bytes_per_s = 10e9;
 };
 
+// What offload changes at a server; unset fields stay.
+struct OffloadFlags {
+  std::string worker_id;  // empty: all workers
+  std::optional<moe::PolicyKind> policy;
+  std::optional<int64_t> refresh_interval;
+  std::optional<engine::ExpertMemory> memory;  // never kAuto
+  std::optional<moe::Prefetch> prefetch;
+  bool refresh = false;  // now, and nothing else
+
+  bool changes() const { return policy || refresh_interval || memory || prefetch; }
+};
+
 struct Config {
   Command command = Command::kServe;
 
@@ -121,7 +134,8 @@ struct Config {
   std::string system;  // chat: the system message; empty: none
   bool parse_special = false;
 
-  // Where generate, chat and stats find their server; empty: in this process, with `model`.
+  // Where generate, chat, stats and offload find their server; empty: in this process, with
+  // `model`.
   std::string server;
   std::string session;
   GenerationFlags generation;
@@ -134,6 +148,7 @@ struct Config {
 
   BenchFlags bench;
   ReplayFlags replay;
+  OffloadFlags offload;
 
   // quantize; it writes to `out`.
   std::string type;

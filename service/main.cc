@@ -47,6 +47,8 @@ absl::Status Run(const Config& config, Console* console) {
       return RunPack(config, console);
     case Command::kPerplexity:
       return RunPerplexity(config, console);
+    case Command::kOffload:
+      return RunOffload(config, console);
     case Command::kReplay:
       return RunReplay(config, console);
   }

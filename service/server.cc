@@ -75,7 +75,9 @@ class WorkerServer final : public Server {
 
  private:
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
-      : core_(model, engine, NameOrDrawn(options.worker_name)), worker_(&core_), admin_(&core_) {}
+      : core_(model, engine, NameOrDrawn(options.worker_name), options.available_memory),
+        worker_(&core_),
+        admin_(&core_) {}
 
   WorkerCore core_;
   WorkerService worker_;
@@ -136,6 +138,10 @@ class FrontServer final : public Server {
   void Shutdown(absl::Duration drain) override {
     host_->StopReady();
     calls_.Close();
+    const absl::Status leaving = absl::UnavailableError("the server is shutting down");
+    loop_.Post([this, leaving] {
+      if (core_ != nullptr) core_->CloseWatches(leaving);
+    });
     calls_.Drain(drain);
     base::MutexLock lock(&shutdown_mutex_);
     if (std::exchange(down_, true)) return;

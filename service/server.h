@@ -35,6 +35,8 @@ struct ServerOptions {
   std::string worker_name;
   // Lines for the operator: a worker lost or found, a stream moved. Any thread; may be empty.
   std::function<void(absl::string_view)> log;
+  // Bytes of memory that the process may still take; 0: cannot be told. Any thread; may be empty.
+  std::function<int64_t()> available_memory;
 };
 
 // Thread-safe.

@@ -15,12 +15,12 @@ constexpr double kMostSeconds = 3600;
 void StatsWatch::Start(const v1::WatchStatsRequest& request) {
   const double seconds = request.has_interval_seconds() ? request.interval_seconds() : 1;
   if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {
-    return End(absl::InvalidArgumentError(absl::StrCat("interval_seconds is ", seconds,
-                                                       "; accepted: ", kLeastSeconds, " to ",
-                                                       kMostSeconds, ", or unset for 1")));
+    return Finish(absl::InvalidArgumentError(absl::StrCat("interval_seconds is ", seconds,
+                                                          "; accepted: ", kLeastSeconds, " to ",
+                                                          kMostSeconds, ", or unset for 1")));
   }
   if (request.has_count() && request.count() < 1) {
-    return End(absl::InvalidArgumentError(
+    return Finish(absl::InvalidArgumentError(
         absl::StrCat("count is ", request.count(), "; accepted: 1 or more, or unset for no end")));
   }
   interval_ = absl::Seconds(seconds);
@@ -32,7 +32,7 @@ void StatsWatch::Start(const v1::WatchStatsRequest& request) {
 void StatsWatch::Tick() {
   if (sink_ == nullptr) return;
   due_ = true;
-  if (!busy_) Ask();
+  if (!asking_ && !writing_) Ask();
   loop_->PostAfter(interval_, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Tick();
   });
@@ -40,7 +40,7 @@ void StatsWatch::Tick() {
 
 void StatsWatch::Ask() {
   due_ = false;
-  busy_ = true;
+  asking_ = true;
   source_([weak = weak_from_this()](absl::StatusOr<v1::GetStatsResponse> reading) {
     if (const auto self = weak.lock()) self->OnReading(std::move(reading));
   });
@@ -48,19 +48,35 @@ void StatsWatch::Ask() {
 
 void StatsWatch::OnReading(absl::StatusOr<v1::GetStatsResponse> reading) {
   if (sink_ == nullptr) return;
-  if (!reading.ok()) return End(reading.status());
+  asking_ = false;
+  if (!reading.ok()) return Finish(reading.status());
+  writing_ = true;
   sink_->Write(*std::move(reading));
 }
 
 void StatsWatch::OnWritten() {
   if (sink_ == nullptr) return;
-  busy_ = false;
-  if (left_ > 0 && --left_ == 0) return End(absl::OkStatus());
+  writing_ = false;
+  if (end_.has_value()) return Finish(*end_);
+  if (left_ > 0 && --left_ == 0) return Finish(absl::OkStatus());
   if (due_) Ask();
 }
 
 void StatsWatch::End(const absl::Status& status) {
   if (sink_ == nullptr) return;
+  if (writing_) {
+    end_ = status;
+  } else {
+    Finish(status);
+  }
+}
+
+void StatsWatch::Cancel() {
+  if (sink_ != nullptr)
+    Finish(absl::CancelledError("the client cancelled, or its deadline passed"));
+}
+
+void StatsWatch::Finish(const absl::Status& status) {
   std::exchange(sink_, nullptr)->Finish(status);
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,7 +24,7 @@ class StatsWatchSink {
   virtual ~StatsWatchSink() = default;
   // One at a time: the next comes after StatsWatch::OnWritten.
   virtual void Write(v1::GetStatsResponse stats) = 0;
-  // Once; nothing is called after it.
+  // Once, with no write outstanding unless the watch was cancelled. Nothing is called after it.
   virtual void Finish(absl::Status status) = 0;
 };
 
@@ -40,8 +42,10 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   // INVALID_ARGUMENT ends it: a field is outside its range.
   void Start(const v1::WatchStatsRequest& request);
   void OnWritten();
-  // Ends the stream, if it has not ended.
+  // Ends the stream behind a write in flight, if it has not ended.
   void End(const absl::Status& status);
+  // The peer is gone: ends the stream at once with CANCELLED.
+  void Cancel();
   // The sink is gone.
   void Abandon() { sink_ = nullptr; }
 
@@ -49,14 +53,17 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   void Tick();
   void Ask();
   void OnReading(absl::StatusOr<v1::GetStatsResponse> reading);
+  void Finish(const absl::Status& status);
 
   Executor* loop_;
   StatsWatchSink* sink_;  // null once finished
   Source source_;
   absl::Duration interval_;
-  int64_t left_ = 0;   // to be written; below 0: without end
-  bool due_ = false;   // the interval passed while a reading was asked for or written
-  bool busy_ = false;  // a reading is asked for or written
+  int64_t left_ = 0;      // to be written; below 0: without end
+  bool due_ = false;      // the interval passed while a reading was asked for or written
+  bool asking_ = false;   // for a reading
+  bool writing_ = false;  // the last one
+  std::optional<absl::Status> end_;
 };
 
 // Loop only. Those that run, to be ended together.

@@ -44,12 +44,12 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   void OnWriteDone(bool ok) override {
     loop_->Post([this, ok] {
       if (watch_ == nullptr) return;
-      ok ? watch_->OnWritten() : watch_->End(ClientGone());
+      ok ? watch_->OnWritten() : watch_->Cancel();
     });
   }
   void OnCancel() override {
     loop_->Post([this] {
-      if (watch_ != nullptr) watch_->End(ClientGone());
+      if (watch_ != nullptr) watch_->Cancel();
     });
   }
   void OnDone() override {
@@ -59,10 +59,6 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
  private:
   ~StatsWatchReactor() override {
     if (watch_ != nullptr) watch_->Abandon();
-  }
-
-  static absl::Status ClientGone() {
-    return absl::CancelledError("the client cancelled, or its deadline passed");
   }
 
   Executor* const loop_;

@@ -54,6 +54,20 @@ v1::GenerateRequest MakeRequest(const Question& question) {
   return request;
 }
 
+v1::SetOffloadRequest MakeRequest(const OffloadFlags& flags) {
+  v1::SetOffloadRequest request;
+  if (!flags.worker_id.empty()) request.set_worker_id(flags.worker_id);
+  if (flags.policy) request.set_policy(std::string(moe::PolicyName(*flags.policy)));
+  if (flags.refresh_interval) request.set_refresh_interval(*flags.refresh_interval);
+  if (flags.memory && flags.memory->kind == engine::ExpertMemoryKind::kShare) {
+    request.set_expert_memory_share(flags.memory->share);
+  } else if (flags.memory) {
+    request.set_expert_memory_bytes(flags.memory->bytes);
+  }
+  if (flags.prefetch) request.set_prefetch(*flags.prefetch == moe::Prefetch::kOn);
+  return request;
+}
+
 void SetDeadline(absl::Duration timeout, grpc::ClientContext* context) {
   if (timeout != absl::InfiniteDuration()) {
     context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
@@ -120,6 +134,29 @@ class GrpcClient : public Client {
     SetDeadline(timeout, &context);
     v1::GetStatsResponse response;
     RETURN_IF_ERROR(ToStatus(admin_->GetStats(&context, v1::GetStatsRequest(), &response)));
+    return ToJson(response);
+  }
+
+  absl::StatusOr<Json> Offload(const OffloadFlags& flags, absl::Duration timeout) override {
+    grpc::ClientContext context;
+    SetDeadline(timeout, &context);
+    if (flags.refresh) {
+      v1::RefreshExpertsRequest request;
+      if (!flags.worker_id.empty()) request.set_worker_id(flags.worker_id);
+      v1::RefreshExpertsResponse response;
+      RETURN_IF_ERROR(ToStatus(admin_->RefreshExperts(&context, request, &response)));
+      return ToJson(response);
+    }
+    v1::SetOffloadResponse response;
+    RETURN_IF_ERROR(ToStatus(admin_->SetOffload(&context, MakeRequest(flags), &response)));
+    return ToJson(response);
+  }
+
+  absl::StatusOr<Json> Placement(absl::Duration timeout) override {
+    grpc::ClientContext context;
+    SetDeadline(timeout, &context);
+    v1::GetPlacementResponse response;
+    RETURN_IF_ERROR(ToStatus(admin_->GetPlacement(&context, v1::GetPlacementRequest(), &response)));
     return ToJson(response);
   }
 

@@ -79,8 +79,12 @@ class Client {
   virtual AskResult Ask(const Question& question, const AnswerHooks& hooks) = 0;
   // Makes the session if the server does not have it; returns the turns it has had.
   virtual absl::StatusOr<int64_t> OpenSession(const std::string& session) = 0;
-  // Admin.GetStats, with the proto's field names. DEADLINE_EXCEEDED after `timeout`.
+  // Admin.GetStats, with the proto's field names. DEADLINE_EXCEEDED after `timeout`; so below.
   virtual absl::StatusOr<Json> Stats(absl::Duration timeout) = 0;
+  // Admin.RefreshExperts where `flags` ask for that, else Admin.SetOffload.
+  virtual absl::StatusOr<Json> Offload(const OffloadFlags& flags, absl::Duration timeout) = 0;
+  // Admin.GetPlacement.
+  virtual absl::StatusOr<Json> Placement(absl::Duration timeout) = 0;
 };
 
 }  // namespace tidepool::service

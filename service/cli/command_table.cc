@@ -78,6 +78,13 @@ constexpr CommandSpec kCommands[] = {
      "predecessor is done, and running reads the expert once from memory. Attention and all else\n"
      "is left out.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
+    {Command::kOffload, "offload", "change how a running server keeps its experts",
+     "Shows what is in force, after a change if one is asked for. It is made between two steps, "
+     "at\n"
+     "all workers or at one, and lasts until the worker ends; running answers go on with the same\n"
+     "tokens. --offload-policy static keeps the experts of the worker's --profile, or else those\n"
+     "most used since its start.",
+     "tidepool offload --server 127.0.0.1:50051 --expert-memory 4GiB"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {

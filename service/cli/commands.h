@@ -25,6 +25,7 @@ absl::Status RunServing(const Config& config, Console* console);
 absl::Status RunGenerate(const Config& config, Console* console);
 absl::Status RunChat(const Config& config, Console* console);
 absl::Status RunStats(const Config& config, Console* console);
+absl::Status RunOffload(const Config& config, Console* console);
 
 // 0 done, 1 the work failed, 2 the command line or the input file is wrong.
 int ExitCode(const absl::Status& status);

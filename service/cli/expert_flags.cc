@@ -25,25 +25,43 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view value) {
   return static_cast<int64_t>(bytes);
 }
 
+// A size, or a share of all experts.
+absl::StatusOr<engine::ExpertMemory> ParseExpertMemory(absl::string_view value) {
+  if (absl::EndsWith(value, "%")) {
+    ASSIGN_OR_RETURN(const float percent, ParseNumber(absl::StripSuffix(value, "%"), 0, 100));
+    return engine::ExpertMemory{.kind = engine::ExpertMemoryKind::kShare, .share = percent / 100};
+  }
+  ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(value));
+  return engine::ExpertMemory{.kind = engine::ExpertMemoryKind::kBytes, .bytes = bytes};
+}
+
+absl::StatusOr<moe::Prefetch> ParsePrefetch(absl::string_view value) {
+  if (value == "on") return moe::Prefetch::kOn;
+  if (value == "off") return moe::Prefetch::kOff;
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not on or off"));
+}
+
+absl::Status SetName(absl::string_view value, std::string* name) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  *name = std::string(value);
+  return absl::OkStatus();
+}
+
+constexpr int64_t kMaxInterval = 1 << 30;
+
 }  // namespace
 
 absl::Status SetExpertMemory(absl::string_view value, Config* config) {
-  engine::ExpertMemory& memory = config->experts.memory;
   if (value == "auto") {
-    memory = {};
+    config->experts.memory = {};
     return absl::OkStatus();
   }
-  if (absl::EndsWith(value, "%")) {
-    ASSIGN_OR_RETURN(const float percent, ParseNumber(absl::StripSuffix(value, "%"), 0, 100));
-    memory = {.kind = engine::ExpertMemoryKind::kShare, .share = percent / 100};
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<int64_t> bytes = ParseBytes(value);
-  if (!bytes.ok()) {
+  const absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
+  if (!memory.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(bytes.status().message(), "; also auto, or a percentage such as 50%"));
+        absl::StrCat(memory.status().message(), "; also auto, or a percentage such as 50%"));
   }
-  memory = {.kind = engine::ExpertMemoryKind::kBytes, .bytes = *bytes};
+  config->experts.memory = *memory;
   return absl::OkStatus();
 }
 
@@ -64,22 +82,50 @@ absl::Status SetOffloadPolicy(absl::string_view value, Config* config) {
 }
 
 absl::Status SetRefreshInterval(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->experts.policy.refresh_interval, ParseInteger(value, 1, 1 << 30));
+  ASSIGN_OR_RETURN(config->experts.policy.refresh_interval, ParseInteger(value, 1, kMaxInterval));
   return absl::OkStatus();
 }
 
 absl::Status SetPrefetch(absl::string_view value, Config* config) {
-  if (value != "on" && value != "off") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not on or off"));
-  }
-  config->experts.prefetch = value == "on" ? moe::Prefetch::kOn : moe::Prefetch::kOff;
+  ASSIGN_OR_RETURN(config->experts.prefetch, ParsePrefetch(value));
   return absl::OkStatus();
 }
 
 absl::Status SetTraceExperts(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->experts.trace_path = std::string(value);
+  return SetName(value, &config->experts.trace_path);
+}
+
+absl::Status SetExpertProfile(absl::string_view value, Config* config) {
+  return SetName(value, &config->experts.profile_path);
+}
+
+absl::Status ChangeExpertMemory(absl::string_view value, Config* config) {
+  const absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
+  if (!memory.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(memory.status().message(), "; also a percentage such as 50%"));
+  }
+  config->offload.memory = *memory;
   return absl::OkStatus();
+}
+
+absl::Status ChangeOffloadPolicy(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->offload.policy, moe::ParsePolicyKind(value));
+  return absl::OkStatus();
+}
+
+absl::Status ChangeRefreshInterval(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->offload.refresh_interval, ParseInteger(value, 1, kMaxInterval));
+  return absl::OkStatus();
+}
+
+absl::Status ChangePrefetch(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->offload.prefetch, ParsePrefetch(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetWorkerId(absl::string_view value, Config* config) {
+  return SetName(value, &config->offload.worker_id);
 }
 
 absl::Status SetExpertReader(absl::string_view value, Config* config) {

@@ -17,6 +17,14 @@ absl::Status SetRefreshInterval(absl::string_view value, Config* config);
 absl::Status SetPrefetch(absl::string_view value, Config* config);
 absl::Status SetTraceExperts(absl::string_view value, Config* config);
 absl::Status SetExpertReader(absl::string_view value, Config* config);
+absl::Status SetExpertProfile(absl::string_view value, Config* config);
+
+// Of what offload changes.
+absl::Status ChangeExpertMemory(absl::string_view value, Config* config);
+absl::Status ChangeOffloadPolicy(absl::string_view value, Config* config);
+absl::Status ChangeRefreshInterval(absl::string_view value, Config* config);
+absl::Status ChangePrefetch(absl::string_view value, Config* config);
+absl::Status SetWorkerId(absl::string_view value, Config* config);
 
 }  // namespace tidepool::service
 

@@ -227,6 +227,11 @@ absl::Status SetIgnoreEos(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetRefresh(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->offload.refresh, ParseSwitch(value));
+  return absl::OkStatus();
+}
+
 absl::Status SetLogLevel(absl::string_view value, Config* config) {
   constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
                                                                 {"info", LogLevel::kInfo},
@@ -342,6 +347,21 @@ constexpr FlagSpec kFlags[] = {
      "folder of pack files, which hold a model's experts as they are read on demand",
      kRunning | Bit(Command::kPack), kValue, SetCacheDir},
 
+    {"profile", 0, kExperts, "FILE", "",
+     "a trace, as --trace-experts writes it, whose most used experts the policy static keeps; "
+     "without one it spreads its slots evenly",
+     kRunning, kValue, SetExpertProfile},
+    {"expert-memory", 0, kExperts, "SIZE", "as it is", "a size, or a percentage of all experts",
+     Bit(Command::kOffload), kValue, ChangeExpertMemory},
+    {"offload-policy", 0, kExperts, "POLICY", "as it is", "adaptive, tide, lru, static",
+     Bit(Command::kOffload), kValue, ChangeOffloadPolicy},
+    {"refresh-interval", 0, kExperts, "N", "as it is", "steps between refreshes of tide",
+     Bit(Command::kOffload), kValue, ChangeRefreshInterval},
+    {"prefetch", 0, kExperts, "on|off", "as it is", "read experts before they are asked for",
+     Bit(Command::kOffload), kValue, ChangePrefetch},
+    {"refresh", 0, kExperts, "", "off", "refresh the placement (of tide) at the next step",
+     Bit(Command::kOffload), kSwitch, SetRefresh},
+
     {"temperature", 0, kSampling, "X", "the model file's, else 0", "0 is greedy", kTalking, kValue,
      SetGenerationNumber<&G::temperature, 0, 100>},
     {"top-k", 0, kSampling, "K", "the model file's, else all",
@@ -402,8 +422,10 @@ constexpr FlagSpec kFlags[] = {
      kServing, kValue, SetDrainTimeout},
     {"server", 0, kServer, "HOST:PORT", "",
      "ask this server; without it, --model runs in this process", kTalking, kValue, SetServer},
-    {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server to look at",
-     Bit(Command::kStats), kValue, SetServer},
+    {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server to look at or to change",
+     Bit(Command::kStats) | Bit(Command::kOffload), kValue, SetServer},
+    {"worker-id", 0, kServer, "ID", "all workers", "the worker that is meant",
+     Bit(Command::kOffload), kValue, SetWorkerId},
     {"session", 0, kServer, "ID", "",
      "go on in this session of the server; made if it does not exist", kTalking, kValue,
      SetString<&Config::session>},

@@ -14,6 +14,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/load.h"
+#include "service/cli/machine.h"
 #include "service/cli/sampling_defaults.h"
 #include "service/cli/units.h"
 #include "service/store/sqlite_session_store.h"
@@ -91,6 +92,7 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
   ServerOptions options;
   options.listen = config.listen;
   options.worker_name = config.name;
+  options.available_memory = [] { return AvailableMemoryBytes(); };
   if (log != nullptr) options.log = [log](absl::string_view line) { log->Info(line); };
   return options;
 }

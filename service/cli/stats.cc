@@ -1,11 +1,14 @@
-// stats: a running server's counters, once or each second.
+// stats: a running server's counters and its experts, once or each second.
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,7 @@
 #include "kernels/base/status_macros.h"
 #include "service/cli/client.h"
 #include "service/cli/commands.h"
+#include "service/cli/heat_map.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -22,8 +26,13 @@ namespace {
 constexpr int kRefreshMs = 1000;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
+// A placement waits for the end of a step; until then the last one is shown.
+constexpr absl::Duration kPlacementPatience = absl::Milliseconds(800);
+constexpr int kPipeColumns = 100;
+
 struct Reading {
   Json stats;
+  Json placement;  // null: none is known
   absl::Duration time;
 };
 
@@ -40,7 +49,15 @@ double TokensPerSecond(const Json& worker, const Reading* before, absl::Duration
   return -1;
 }
 
-// Bytes per second over the window, hit rate, waiting.
+// "93.1 %" of these counters' lookups; "none" of nothing.
+std::string HitRate(const Json& counters) {
+  const double hits = counters["hits"].get<double>();
+  const double lookups = hits + counters["misses"].get<double>();
+  if (lookups == 0) return "none";
+  return absl::StrFormat("%.1f %%", 100 * hits / lookups);
+}
+
+// Sizes; hit rates now and since the start; bytes per second over the window, and waiting.
 std::string OffloadText(const Json& offload) {
   const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
   const Json& window = offload["window"];
@@ -49,16 +66,63 @@ std::string OffloadText(const Json& offload) {
       number(offload, "experts"), FormatBytes(number(offload, "capacity_bytes")),
       offload["policy"].get<std::string>(), offload["reader"].get<std::string>());
   const double seconds = number(offload, "window_seconds");
-  if (window.is_null() || seconds <= 0) return text;
-  const double lookups = number(window, "hits") + number(window, "misses");
-  absl::StrAppendFormat(
-      &text,
-      "  last %.0f s   %.1f %% hits, %s/s on demand, %s/s ahead, waiting %.0f %% of the time\n",
-      seconds, lookups > 0 ? 100 * number(window, "hits") / lookups : 0,
-      FormatBytes(number(window, "demand_bytes") / seconds),
-      FormatBytes(number(window, "prefetch_bytes") / seconds),
-      100 * number(window, "stall_seconds") / seconds);
+  const bool recent = !window.is_null() && seconds > 0;
+  absl::StrAppendFormat(&text, "  hit rate    %s since the start", HitRate(offload["total"]));
+  if (recent) absl::StrAppendFormat(&text, ", %s in the last %.0f s", HitRate(window), seconds);
+  text += "\n";
+  if (!recent) return text;
+  absl::StrAppendFormat(&text,
+                        "  reading     %s/s on demand, %s/s ahead; waiting %.0f %% of the time\n",
+                        FormatBytes(number(window, "demand_bytes") / seconds),
+                        FormatBytes(number(window, "prefetch_bytes") / seconds),
+                        100 * number(window, "stall_seconds") / seconds);
   return text;
+}
+
+// The layers of a worker's placement: by their uses in the window, or where there were none, since
+// the start; with the hit rates of the same stretch.
+std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
+  bool any = false;
+  for (const Json& layer : placement["layers"]) {
+    for (const Json& uses : layer["uses_window"]) any = any || uses.get<int64_t>() > 0;
+  }
+  const Json& counters = offload[any ? "window" : "total"]["layers"];
+  std::vector<HeatLayer> layers;
+  for (const Json& layer : placement["layers"]) {
+    HeatLayer& heat = layers.emplace_back();
+    heat.number = layer["layer"].get<int>();
+    heat.uses = layer[any ? "uses_window" : "uses_total"].get<std::vector<int64_t>>();
+    heat.resident.resize(heat.uses.size());
+    for (const Json& expert : layer["resident_experts"]) {
+      const auto id = expert.get<size_t>();
+      if (id < heat.resident.size()) heat.resident[id] = true;
+    }
+    for (const Json& of_layer : counters) {
+      if (of_layer["layer"] != layer["layer"]) continue;
+      heat.hits = of_layer["hits"].get<int64_t>();
+      heat.misses = of_layer["misses"].get<int64_t>();
+    }
+  }
+  return layers;
+}
+
+bool IsOffloaded(const Json& worker) {
+  return worker.contains("offload") && !worker["offload"].is_null();
+}
+
+bool AnyOffloaded(const Json& stats) {
+  const Json& workers = stats["workers"];
+  return std::any_of(workers.begin(), workers.end(), IsOffloaded);
+}
+
+// The map of this worker's experts, if it told of them.
+std::string MapText(const Json& worker, const Json& placement, const HeatMapSpace& space) {
+  if (placement.is_null() || !IsOffloaded(worker)) return "";
+  for (const Json& placed : placement["workers"]) {
+    if (placed["address"] != worker["address"] || placed["layers"].empty()) continue;
+    return DrawHeatMap(HeatLayers(placed, worker["offload"]), space);
+  }
+  return "";
 }
 
 std::string WorkerText(const Json& worker, double tokens_per_second) {
@@ -90,11 +154,43 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
     absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",
                           100.0 * number("expert_hits_total") / lookups, lookups);
   }
-  if (worker.contains("offload") && !worker["offload"].is_null()) {
-    absl::StrAppend(&text, OffloadText(worker["offload"]));
-  }
+  if (IsOffloaded(worker)) absl::StrAppend(&text, OffloadText(worker["offload"]));
   return text + absl::StrFormat("  memory      %s resident\n",
                                 FormatBytes(worker["resident_bytes"].get<double>()));
+}
+
+// What there is to draw on.
+HeatMapSpace Space(const Console& console) {
+  HeatMapSpace space = {.columns = kPipeColumns};
+  if (!console.out_is_terminal()) return space;
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    space.columns = size.ws_col;
+    space.rows = size.ws_row;
+  }
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool plain = (no_colour != nullptr && *no_colour != 0) || terminal == nullptr ||
+                     std::string(terminal) == "dumb";
+  space.colour = plain ? Colour::kOff : Colour::kOn;
+  return space;
+}
+
+// The maps of all workers, in the rows that the text above leaves.
+std::string Maps(const Reading& reading, const std::string& above, HeatMapSpace space) {
+  const Json& workers = reading.stats["workers"];
+  const auto drawn =
+      std::max<int64_t>(1, std::count_if(workers.begin(), workers.end(), IsOffloaded));
+  if (space.rows > 0) {
+    const auto left = space.rows - 1 - std::count(above.begin(), above.end(), '\n');
+    if (left < drawn) return "";
+    space.rows = static_cast<int>(left / drawn);
+  }
+  std::string text;
+  for (const Json& worker : workers) {
+    absl::StrAppend(&text, MapText(worker, reading.placement, space));
+  }
+  return text;
 }
 
 std::string Text(const Reading& now, const Reading* before) {
@@ -136,11 +232,17 @@ absl::Status RunStats(const Config& config, Console* console) {
     Reading now;
     ASSIGN_OR_RETURN(now.stats, client->Stats(kPatience));
     now.time = base::Clock::Real().Monotonic();
+    if (config.output != OutputFormat::kJson && AnyOffloaded(now.stats)) {
+      absl::StatusOr<Json> placement =
+          client->Placement(config.once ? kPatience : kPlacementPatience);
+      now.placement = placement.ok() ? *std::move(placement) : before.placement;
+    }
     if (config.output == OutputFormat::kJson) {
       console->PrintJson(now.stats);
     } else {
+      const std::string text = Text(now, first ? nullptr : &before);
       console->Print(
-          absl::StrCat(clear ? "\033[H\033[2J" : "", Text(now, first ? nullptr : &before)));
+          absl::StrCat(clear ? "\033[H\033[2J" : "", text, Maps(now, text, Space(*console))));
     }
     RETURN_IF_ERROR(console->out_status());
     if (config.once) return CheckWorkers(config, now.stats);

@@ -72,6 +72,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       clock_(clock),
       store_(store),
       workers_(clock, std::move(log)),
+      admin_(clock, &workers_),
       started_(clock->Monotonic()) {}
 
 std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
@@ -226,19 +227,11 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
     if (--gathering->open == 0) gathering->done(std::move(gathering->response));
   };
 
-  std::vector<const WorkerSet::Member*> asked;
-  for (const auto& member : workers_.members()) {
-    if (!request.has_worker_id() || request.worker_id() == member->view.name) {
-      asked.push_back(member.get());
-    }
-  }
-  if (request.has_worker_id() && asked.empty()) {
-    return gathering->done(
-        absl::NotFoundError(absl::StrCat("no worker has the id '", request.worker_id(), "'")));
-  }
-  gathering->open = static_cast<int>(asked.size()) + 1;
+  const auto asked = AskedWorkers(workers_, request);
+  if (!asked.ok()) return gathering->done(asked.status());
+  gathering->open = static_cast<int>(asked->size()) + 1;
   const absl::Time deadline = clock_->Now() + kStatsTimeout;
-  for (const WorkerSet::Member* member : asked) {
+  for (const WorkerSet::Member* member : *asked) {
     v1::WorkerStats* stats = gathering->response.add_workers();
     stats->set_worker_id(member->view.name);
     stats->set_address(member->link->address());
@@ -257,6 +250,15 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
       if (count.ok()) gathering->response.mutable_front()->set_sessions(*count);
       finish_one();
     });
+  });
+}
+
+std::shared_ptr<StatsWatch> FrontCore::WatchStats(const v1::WatchStatsRequest& request,
+                                                  StatsWatchSink* sink) {
+  v1::GetStatsRequest asked;
+  if (request.has_worker_id()) asked.set_worker_id(request.worker_id());
+  return watches_.Start(loop_, sink, request, [this, asked](Done<v1::GetStatsResponse> done) {
+    GetStats(asked, std::move(done));
   });
 }
 

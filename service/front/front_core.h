@@ -16,8 +16,10 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "service/front/front_admin.h"
 #include "service/front/generation.h"
 #include "service/front/worker_set.h"
+#include "service/stats_watch.h"
 #include "service/store/session_store.h"
 #include "tidepool/v1/admin.pb.h"
 #include "tidepool/v1/inference.pb.h"
@@ -35,6 +37,7 @@ class FrontCore {
   FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, WorkerSet::Log log);
 
   WorkerSet* workers() { return &workers_; }
+  FrontAdmin* admin() { return &admin_; }
   Executor* loop() { return loop_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then.
@@ -58,6 +61,11 @@ class FrontCore {
                      Done<v1::DeleteSessionResponse> done);
 
   void GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done);
+  // Null when it has ended already; the sink has been told then.
+  std::shared_ptr<StatsWatch> WatchStats(const v1::WatchStatsRequest& request,
+                                         StatsWatchSink* sink);
+  // Ends those with this status, and those to come.
+  void CloseWatches(const absl::Status& status) { watches_.Close(status); }
 
   // Ends every generation with this status.
   void CancelAll(const absl::Status& status);
@@ -70,6 +78,8 @@ class FrontCore {
   const base::Clock* clock_;
   SessionStore* store_;
   WorkerSet workers_;
+  FrontAdmin admin_;
+  StatsWatches watches_;
   const absl::Duration started_;
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "service/raw_unary.h"
+#include "service/stats_watch_reactor.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
 #include "tidepool/v1/sessions.grpc.pb.h"
@@ -244,7 +245,12 @@ class SessionsService final : public SessionsBase {
   const FrontDeps deps_;
 };
 
-class AdminService final : public v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::Service> {
+using AdminBase =
+    v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::WithRawCallbackMethod_WatchStats<
+        v1::Admin::WithRawCallbackMethod_SetOffload<v1::Admin::WithRawCallbackMethod_RefreshExperts<
+            v1::Admin::WithRawCallbackMethod_GetPlacement<v1::Admin::Service>>>>>;
+
+class AdminService final : public AdminBase {
  public:
   explicit AdminService(const FrontDeps& deps) : deps_(deps) {}
 
@@ -254,6 +260,40 @@ class AdminService final : public v1::Admin::WithRawCallbackMethod_GetStats<v1::
         deps_, context, request, response,
         [](FrontCore* core, const v1::GetStatsRequest& asked, auto done) {
           core->GetStats(asked, std::move(done));
+        });
+  }
+  grpc::ServerWriteReactor<ByteBuffer>* WatchStats(CallbackServerContext*,
+                                                   const ByteBuffer* request) override {
+    return new StatsWatchReactor(
+        deps_.core->loop(), *request,
+        [core = deps_.core](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
+          return core->WatchStats(asked, sink);
+        });
+  }
+  ServerUnaryReactor* SetOffload(CallbackServerContext* context, const ByteBuffer* request,
+                                 ByteBuffer* response) override {
+    return OnLoop<v1::SetOffloadRequest, v1::SetOffloadResponse>(
+        deps_, context, request, response,
+        [deadline = DeadlineOf(*context)](FrontCore* core, v1::SetOffloadRequest asked, auto done) {
+          core->admin()->SetOffload(std::move(asked), deadline, std::move(done));
+        });
+  }
+  ServerUnaryReactor* RefreshExperts(CallbackServerContext* context, const ByteBuffer* request,
+                                     ByteBuffer* response) override {
+    return OnLoop<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
+        deps_, context, request, response,
+        [deadline = DeadlineOf(*context)](FrontCore* core, v1::RefreshExpertsRequest asked,
+                                          auto done) {
+          core->admin()->RefreshExperts(std::move(asked), deadline, std::move(done));
+        });
+  }
+  ServerUnaryReactor* GetPlacement(CallbackServerContext* context, const ByteBuffer* request,
+                                   ByteBuffer* response) override {
+    return OnLoop<v1::GetPlacementRequest, v1::GetPlacementResponse>(
+        deps_, context, request, response,
+        [deadline = DeadlineOf(*context)](FrontCore* core, v1::GetPlacementRequest asked,
+                                          auto done) {
+          core->admin()->GetPlacement(std::move(asked), deadline, std::move(done));
         });
   }
 

@@ -225,6 +225,27 @@ class GrpcWorkerLink final : public WorkerLink {
         [this](auto... arguments) { admin_->async()->GetStats(arguments...); });
   }
 
+  void SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+                  Done<v1::SetOffloadResponse> done) override {
+    Call<v1::SetOffloadRequest, v1::SetOffloadResponse>(
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { admin_->async()->SetOffload(arguments...); });
+  }
+
+  void RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+                      Done<v1::RefreshExpertsResponse> done) override {
+    Call<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { admin_->async()->RefreshExperts(arguments...); });
+  }
+
+  void GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+                    Done<v1::GetPlacementResponse> done) override {
+    Call<v1::GetPlacementRequest, v1::GetPlacementResponse>(
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { admin_->async()->GetPlacement(arguments...); });
+  }
+
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)> on_lost) override {
     on_state_ = std::move(on_state);

@@ -50,6 +50,13 @@ class WorkerLink {
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) = 0;
+  // As Admin's rpcs of these names, of this worker.
+  virtual void SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+                          Done<v1::SetOffloadResponse> done) = 0;
+  virtual void RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+                              Done<v1::RefreshExpertsResponse> done) = 0;
+  virtual void GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+                            Done<v1::GetPlacementResponse> done) = 0;
   // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
   // `on_state` gets each state, `on_lost` each loss of the stream.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,

@@ -65,6 +65,16 @@ absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name) const {
   return absl::NotFoundError(absl::StrCat("model '", name, "' is not served; served: ", served));
 }
 
+absl::StatusOr<std::vector<const WorkerSet::Member*>> WorkerSet::Named(
+    const std::optional<std::string>& name) const {
+  std::vector<const Member*> named;
+  for (const auto& member : members_) {
+    if (!name.has_value() || *name == member->view.name) named.push_back(member.get());
+  }
+  if (!named.empty()) return named;
+  return absl::NotFoundError(absl::StrCat("no worker has the id '", name.value_or(""), "'"));
+}
+
 absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
                                              const std::string& session_id) const {
   std::vector<WorkerView> views;

@@ -50,6 +50,10 @@ class WorkerSet {
   // INVALID_ARGUMENT: no name, and several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
 
+  // Those of this name, or all; NOT_FOUND: none has it.
+  struct Member;
+  absl::StatusOr<std::vector<const Member*>> Named(const std::optional<std::string>& name) const;
+
   // UNAVAILABLE: no worker of this model can take work now. With `session_id`, what NoteSession
   // said of it counts.
   absl::StatusOr<PickedWorker> Pick(const PickRequest& request,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
 #include "service/raw_unary.h"
+#include "service/stats_watch_reactor.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
 
@@ -172,12 +173,23 @@ grpc::ServerUnaryReactor* OnPool(WorkerCore* core, grpc::CallbackServerContext* 
   return reactor;
 }
 
+// `done` on the pool: what is called here may be the engine's step thread.
+template <typename Response>
+std::function<void(absl::StatusOr<Response>)> OnPool(
+    WorkerCore* core, std::function<void(absl::StatusOr<Response>)> done) {
+  return [core, done = std::move(done)](absl::StatusOr<Response> result) {
+    core->pool()->Post([done, result = std::move(result)] { done(result); });
+  };
+}
+
 }  // namespace
 
-WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name)
+WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
+                       std::function<int64_t()> available_memory)
     : model_(model),
       engine_(engine),
       name_(std::move(name)),
+      admin_(name_, engine, std::move(available_memory)),
       started_(base::Clock::Real().Monotonic()),
       pool_(kPoolThreads) {}
 
@@ -274,18 +286,63 @@ grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext*
                 [core = core_, request] { return DoDetokenize(core->model(), *request); });
 }
 
+v1::GetStatsResponse WorkerAdminService::Stats() const {
+  v1::GetStatsResponse answer;
+  *answer.add_workers() = core_->Stats();
+  return answer;
+}
+
 grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) {
   return AnswerUnary<v1::GetStatsRequest, v1::GetStatsResponse>(
-      context, request, response, [this](v1::GetStatsRequest asked, auto done) {
-        if (asked.has_worker_id() && asked.worker_id() != core_->name()) {
-          return done(absl::NotFoundError(absl::StrCat("no worker has the id '", asked.worker_id(),
-                                                       "'; this one is '", core_->name(), "'")));
+      context, request, response, [this](const v1::GetStatsRequest& asked, auto done) {
+        if (absl::Status status = core_->admin()->CheckWorkerId(asked); !status.ok()) {
+          return done(std::move(status));
         }
-        v1::GetStatsResponse answer;
-        *answer.add_workers() = core_->Stats();
-        done(std::move(answer));
+        done(Stats());
+      });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* WorkerAdminService::WatchStats(
+    grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
+  return new StatsWatchReactor(
+      core_->loop(), *request, [this](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
+        auto watch = std::make_shared<StatsWatch>(
+            core_->loop(), sink, [this, wrong = core_->admin()->CheckWorkerId(asked)](auto done) {
+              wrong.ok() ? done(Stats()) : done(wrong);
+            });
+        watch->Start(asked);
+        return watch;
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerAdminService::SetOffload(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
+  return AnswerUnary<v1::SetOffloadRequest, v1::SetOffloadResponse>(
+      context, request, response, [this](const v1::SetOffloadRequest& asked, auto done) {
+        core_->admin()->SetOffload(asked, OnPool<v1::SetOffloadResponse>(core_, std::move(done)));
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerAdminService::RefreshExperts(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request,
+                                                             grpc::ByteBuffer* response) {
+  return AnswerUnary<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
+      context, request, response, [this](const v1::RefreshExpertsRequest& asked, auto done) {
+        core_->admin()->RefreshExperts(asked,
+                                       OnPool<v1::RefreshExpertsResponse>(core_, std::move(done)));
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerAdminService::GetPlacement(grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  return AnswerUnary<v1::GetPlacementRequest, v1::GetPlacementResponse>(
+      context, request, response, [this](const v1::GetPlacementRequest& asked, auto done) {
+        core_->admin()->GetPlacement(asked,
+                                     OnPool<v1::GetPlacementResponse>(core_, std::move(done)));
       });
 }
 

@@ -4,6 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,7 +15,9 @@
 #include "engine/engine.h"
 #include "service/active_calls.h"
 #include "service/event_loop.h"
+#include "service/stats_watch.h"
 #include "service/task_pool.h"
+#include "service/worker/worker_admin.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
@@ -22,8 +27,9 @@ namespace tidepool::service {
 // What the worker's services share. Thread-safe; outlives the gRPC server that they are in.
 class WorkerCore {
  public:
-  // `model` and `engine` outlive the core.
-  WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name);
+  // `model` and `engine` outlive the core. `available_memory` as WorkerAdmin's.
+  WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
+             std::function<int64_t()> available_memory);
   ~WorkerCore();
 
   const WorkerModel& model() const { return *model_; }
@@ -31,6 +37,7 @@ class WorkerCore {
   Executor* loop() { return &loop_; }
   TaskPool* pool() { return &pool_; }
   ActiveCalls* runs() { return &runs_; }
+  WorkerAdmin* admin() { return &admin_; }
   const std::string& name() const { return name_; }
 
   v1::WorkerStats Stats() const;
@@ -53,6 +60,7 @@ class WorkerCore {
   const WorkerModel* model_;
   engine::Engine* engine_;
   const std::string name_;
+  WorkerAdmin admin_;
   const absl::Duration started_;
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
@@ -86,15 +94,31 @@ class WorkerService final : public worker::v1::Worker::CallbackService {
 
 // Admin of a worker that is asked directly.
 class WorkerAdminService final
-    : public v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::Service> {
+    : public v1::Admin::WithRawCallbackMethod_GetStats<
+          v1::Admin::WithRawCallbackMethod_WatchStats<v1::Admin::WithRawCallbackMethod_SetOffload<
+              v1::Admin::WithRawCallbackMethod_RefreshExperts<
+                  v1::Admin::WithRawCallbackMethod_GetPlacement<v1::Admin::Service>>>>> {
  public:
   explicit WorkerAdminService(WorkerCore* core) : core_(core) {}
 
   grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStats(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* SetOffload(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* RefreshExperts(grpc::CallbackServerContext* context,
+                                           const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetPlacement(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
 
  private:
+  v1::GetStatsResponse Stats() const;
+
   WorkerCore* core_;
 };
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -32,7 +33,9 @@ class GrpcurlTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.serve(model=harness.MOE)
+        cls.model = harness.scratch_folder() / "moe.gguf"
+        shutil.copy(harness.MOE, cls.model)
+        cls.server = harness.serve("--expert-memory", "75%", model=cls.model)
         cls.addClassCleanup(cls.server.kill)
         cls.called = set()
 
@@ -84,8 +87,25 @@ class GrpcurlTest(unittest.TestCase):
         worker = stats["workers"][0]["worker_id"]
         one = self.call_one("Admin/GetStats", {"workerId": worker})
         self.assertEqual([found["worker_id"] for found in one["workers"]], [worker])
+        self.call_experts(worker)
         every = {method.full_name for service in SERVICES.values() for method in service.methods}
         self.assertEqual(every, self.called)
+
+    def call_experts(self, worker):
+        before = self.call_one("Admin/SetOffload", {})["workers"][0]
+        self.assertEqual(before["worker_id"], worker)
+        changed = self.call_one("Admin/SetOffload", {"policy": "tide", "refreshInterval": 4,
+                                                     "expertMemoryShare": 0.8})["workers"][0]
+        self.assertEqual(changed["settings"]["policy"], "tide")
+        self.assertEqual(changed["settings"]["slots"], "4")
+        refreshed = self.call_one("Admin/RefreshExperts", {"workerId": worker})["workers"][0]
+        self.assertEqual(refreshed["settings"], changed["settings"])
+        layers = self.call_one("Admin/GetPlacement", {})["workers"][0]["layers"]
+        self.assertEqual(len(layers), 2)
+        self.assertEqual(len(layers[1]["uses_total"]), 8)
+        readings = self.call("Admin/WatchStats", {"intervalSeconds": 0.1, "count": 2})
+        self.assertEqual(len(readings), 2)
+        self.assertEqual(readings[1]["workers"][0]["offload"]["policy"], "tide")
 
     def call_inference(self):
         text = "In the harbour of Brannoch, 41 boats wait"

@@ -63,6 +63,10 @@ class PuppetLink final : public WorkerLink {
   void Tokenize(v1::TokenizeRequest, absl::Time, Done<v1::TokenizeResponse>) override {}
   void Detokenize(v1::DetokenizeRequest, absl::Time, Done<v1::DetokenizeResponse>) override {}
   void GetStats(absl::Time, Done<v1::GetStatsResponse>) override {}
+  void SetOffload(v1::SetOffloadRequest, absl::Time, Done<v1::SetOffloadResponse>) override {}
+  void RefreshExperts(v1::RefreshExpertsRequest, absl::Time,
+                      Done<v1::RefreshExpertsResponse>) override {}
+  void GetPlacement(v1::GetPlacementRequest, absl::Time, Done<v1::GetPlacementResponse>) override {}
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)> on_lost) override {
     on_state_ = std::move(on_state);

@@ -1,0 +1,62 @@
+// offload: what is in force for a running server's experts, and changes of it.
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/client.h"
+#include "service/cli/commands.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+// A change waits for the end of a step.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+std::string Text(const Json& answer) {
+  std::string text;
+  for (const Json& worker : answer["workers"]) {
+    absl::StrAppend(&text, "worker ", worker["worker_id"].get<std::string>(), " ",
+                    worker["address"].get<std::string>(), "\n");
+    const Json& settings = worker["settings"];
+    if (settings.is_null()) {
+      absl::StrAppend(&text, "  failed: ", OneLine(worker["status_message"].get<std::string>()),
+                      "\n");
+      continue;
+    }
+    const auto number = [&](const char* key) { return settings[key].get<int64_t>(); };
+    const std::string policy = settings["policy"].get<std::string>();
+    absl::StrAppendFormat(&text, "  policy      %s", policy);
+    if (policy == "tide") {
+      absl::StrAppendFormat(&text, ", refreshed every %d steps", number("refresh_interval"));
+    }
+    absl::StrAppendFormat(
+        &text,
+        "\n  memory      %s: slots for %d of %d experts, and %d staging records; %s each\n"
+        "  prefetch    %s\n",
+        FormatBytes(settings["expert_memory_bytes"].get<double>()), number("slots"),
+        number("experts"), number("staging_records"),
+        FormatBytes(settings["record_bytes"].get<double>()),
+        settings["prefetch"].get<bool>() ? "on" : "off");
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status RunOffload(const Config& config, Console* console) {
+  const std::unique_ptr<Client> client = Client::Connect(config.server);
+  ASSIGN_OR_RETURN(const Json answer, client->Offload(config.offload, kPatience));
+  RETURN_IF_ERROR(console->PrintResult(config.output, answer, Text));
+  for (const Json& worker : answer["workers"]) {
+    if (worker["status_code"].get<int64_t>() == 0) continue;
+    return absl::UnavailableError(absl::StrCat(config.server, ": not all workers took the change: ",
+                                               worker["status_message"].get<std::string>()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::service

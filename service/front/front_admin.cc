@@ -1,0 +1,89 @@
+#include "service/front/front_admin.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+// A step can take long where experts are read for a whole prompt.
+constexpr absl::Duration kLongest = absl::Seconds(30);
+
+// Of a call that no worker carried out: the first one's error, with its name.
+template <typename Response>
+absl::Status FailureOfAll(const Response& response) {
+  for (const v1::WorkerOffload& worker : response.workers()) {
+    if (worker.status_code() == 0) return absl::OkStatus();
+  }
+  const v1::WorkerOffload& first = response.workers(0);
+  const std::string name = absl::StrCat(
+      "worker '", first.worker_id().empty() ? first.address() : first.worker_id(), "'");
+  const std::string& message = first.status_message();
+  return absl::Status(
+      static_cast<absl::StatusCode>(first.status_code()),
+      absl::StrContains(message, name) ? message : absl::StrCat(name, ": ", message));
+}
+
+}  // namespace
+
+template <typename Request, typename Response, typename Finish>
+void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Response> call,
+                        Finish finish, Done<Response> done) {
+  // Filled by one answer after another; the last one sends it.
+  struct Gathering {
+    Response response;
+    size_t open = 0;
+    Done<Response> done;
+  };
+  const auto asked = AskedWorkers(*workers_, request);
+  if (!asked.ok()) return done(asked.status());
+  auto gathering = std::make_shared<Gathering>();
+  gathering->open = asked->size();
+  gathering->done = std::move(done);
+  deadline = std::min(deadline, clock_->Now() + kLongest);
+  request.clear_worker_id();
+  for (const WorkerSet::Member* member : *asked) {
+    auto* worker = gathering->response.add_workers();
+    worker->set_worker_id(member->view.name);
+    worker->set_address(member->link->address());
+    (member->link.get()->*call)(
+        request, deadline, [gathering, worker, finish](absl::StatusOr<Response> answer) {
+          const std::string address = worker->address();
+          if (answer.ok() && answer->workers_size() == 1) *worker = answer->workers(0);
+          worker->set_address(address);
+          worker->set_status_code(static_cast<int>(answer.status().code()));
+          worker->set_status_message(std::string(answer.status().message()));
+          if (--gathering->open > 0) return;
+          const absl::Status status = finish(gathering->response);
+          if (!status.ok()) return gathering->done(status);
+          gathering->done(std::move(gathering->response));
+        });
+  }
+}
+
+void FrontAdmin::SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+                            Done<v1::SetOffloadResponse> done) {
+  AskAll<v1::SetOffloadRequest, v1::SetOffloadResponse>(
+      std::move(request), deadline, &WorkerLink::SetOffload, FailureOfAll<v1::SetOffloadResponse>,
+      std::move(done));
+}
+
+void FrontAdmin::RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+                                Done<v1::RefreshExpertsResponse> done) {
+  AskAll<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
+      std::move(request), deadline, &WorkerLink::RefreshExperts,
+      FailureOfAll<v1::RefreshExpertsResponse>, std::move(done));
+}
+
+void FrontAdmin::GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+                              Done<v1::GetPlacementResponse> done) {
+  AskAll<v1::GetPlacementRequest, v1::GetPlacementResponse>(
+      std::move(request), deadline, &WorkerLink::GetPlacement,
+      [](const v1::GetPlacementResponse&) { return absl::OkStatus(); }, std::move(done));
+}
+
+}  // namespace tidepool::service

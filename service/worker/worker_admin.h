@@ -1,0 +1,53 @@
+// WorkerAdmin: what operators ask of a worker's experts, without the wire.
+#ifndef TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
+#define TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/engine.h"
+#include "tidepool/v1/admin.pb.h"
+
+namespace tidepool::service {
+
+// Thread-safe. Answers come once: on the engine's step thread, which they must not hold up, or
+// before the call returned.
+class WorkerAdmin {
+ public:
+  template <typename T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+
+  // `engine` outlives it. `available_memory`: bytes that this process may still take; 0: cannot be
+  // told.
+  WorkerAdmin(std::string name, engine::Engine* engine, std::function<int64_t()> available_memory)
+      : name_(std::move(name)), engine_(engine), available_memory_(std::move(available_memory)) {}
+
+  // As Admin's rpcs of these names, of this worker alone. Errors name the worker.
+  void SetOffload(const v1::SetOffloadRequest& request, Done<v1::SetOffloadResponse> done);
+  void RefreshExperts(const v1::RefreshExpertsRequest& request,
+                      Done<v1::RefreshExpertsResponse> done);
+  void GetPlacement(const v1::GetPlacementRequest& request, Done<v1::GetPlacementResponse> done);
+
+  // NOT_FOUND where the request is for another worker.
+  template <typename Request>
+  absl::Status CheckWorkerId(const Request& request) const {
+    if (!request.has_worker_id() || request.worker_id() == name_) return absl::OkStatus();
+    return NoSuchWorker(request.worker_id());
+  }
+
+ private:
+  absl::Status NoSuchWorker(const std::string& asked) const;
+  absl::Status Named(const absl::Status& status) const;
+
+  const std::string name_;
+  engine::Engine* const engine_;
+  const std::function<int64_t()> available_memory_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
