@@ -125,15 +125,13 @@ void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_
   TakeArrivals(absl::ZeroDuration());
   WithdrawSpeculative();
   layer_ = routing.layer;
+  AskFor(experts);
+  // While the disk is at work.
   const absl::Span<const Lookup> lookups = placement_->Decide(routing);
   CHECK_EQ(lookups.size(), experts.size());
-  left_ = static_cast<int64_t>(lookups.size());
-  requested_.clear();
   for (const Lookup& lookup : lookups) {
     const int64_t index = IndexOf(layer_, lookup.expert);
-    requested_.push_back(index);
     ++uses_[index];
-    entries_[index].wanted = true;
     entries_[index].found =
         lookup.action == LookupAction::kHit ? Found::kResident : Found::kFetched;
   }
@@ -146,8 +144,18 @@ void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_
     }
     entries_[IndexOf(layer_, lookup.expert)].resident = true;
   }
-  for (const int64_t index : requested_) {
+  BeginWaiting();
+}
+
+// Which experts are there is known before it is decided which ones stay.
+void TieredExperts::AskFor(absl::Span<const int32_t> experts) {
+  left_ = static_cast<int64_t>(experts.size());
+  requested_.clear();
+  for (const int32_t expert : experts) {
+    const int64_t index = IndexOf(layer_, expert);
+    requested_.push_back(index);
     Entry& entry = entries_[index];
+    entry.wanted = true;
     if (entry.speculative) {
       DropSpeculative(index);
       stats_.prefetch_used_bytes += RecordOf(index).layout.bytes();

@@ -102,6 +102,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   absl::Status Named(int64_t index, const absl::Status& status) const;
 
   void OnRead(const RecordRead& read, const absl::Status& status);  // a reader's thread
+  void AskFor(absl::Span<const int32_t> experts);
   void BeginRead(int64_t index, int32_t buffer, ReadPriority priority);
   void BeginWaiting();
   bool TakeArrivals(absl::Duration patience);
