@@ -25,6 +25,9 @@ struct PreTokenizerRules {
 // "" is the rule of files that name none. UNIMPLEMENTED lists the names that are known.
 absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name);
 
+// The names that FindPreTokenizerRules knows, without "".
+std::vector<std::string> KnownPreTokenizers();
+
 // Thread-safe: immutable after Create.
 class PreTokenizer {
  public:

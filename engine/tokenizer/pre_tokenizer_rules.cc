@@ -110,11 +110,13 @@ std::vector<std::string> DeepSeekCoder() {
           std::string(kDeepSeekHan), R"(\p{N})"};
 }
 
-// Characters of the script Han (not those that are used with it too) are words by themselves.
+// Characters of the script Han (not those that are used with it too) are words by themselves. "Of
+// these categories and not Han" is written as "neither Han nor of the other categories": a class
+// needs no stack to be repeated, a group with a lookahead does, for every character of a word.
 std::string KimiK2() {
   constexpr absl::string_view kSuffix = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)";
-  constexpr absl::string_view kHigh = R"((?:(?!\p{sc:Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))";
-  constexpr absl::string_view kLow = R"((?:(?!\p{sc:Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))";
+  constexpr absl::string_view kHigh = R"([^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}])";
+  constexpr absl::string_view kLow = R"([^\p{sc:Han}\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}])";
   constexpr absl::string_view kBefore = R"([^\r\n\p{L}\p{N}]?)";
   return Expand(absl::StrCat(R"(\p{sc:Han}+|)", kBefore, kHigh, "*", kLow, "+", kSuffix, kBefore,
                              kHigh, "+", kLow, "*", kSuffix, R"(\p{N}{1,3}|)", kSymbols,
@@ -202,17 +204,25 @@ std::vector<Entry> AllRules() {
 }  // namespace
 
 absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name) {
-  std::vector<absl::string_view> known;
   for (Entry& entry : AllRules()) {
     for (const absl::string_view candidate : entry.names) {
       if (candidate == name) return std::move(entry.rules);
-      if (!candidate.empty()) known.push_back(candidate);
     }
   }
   return absl::UnimplementedError(
       absl::StrCat("tokenizer.ggml.pre ", Quoted(name),
                    " is not a pre-tokenizer that is known; convert the model with one that is: ",
-                   absl::StrJoin(known, ", ")));
+                   absl::StrJoin(KnownPreTokenizers(), ", ")));
+}
+
+std::vector<std::string> KnownPreTokenizers() {
+  std::vector<std::string> known;
+  for (const Entry& entry : AllRules()) {
+    for (const absl::string_view name : entry.names) {
+      if (!name.empty()) known.emplace_back(name);
+    }
+  }
+  return known;
 }
 
 }  // namespace tidepool::engine
