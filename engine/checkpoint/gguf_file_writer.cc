@@ -1,13 +1,6 @@
 #include "engine/checkpoint/gguf_file_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,36 +100,22 @@ std::string GgufMetadata::Bytes() const {
 
 absl::StatusOr<std::unique_ptr<GgufFileWriter>> GgufFileWriter::Create(
     const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensorPlan> tensors,
-    ExistingFile existing) {
-  struct stat found;
-  if (stat(path.c_str(), &found) == 0) {
-    // Renaming over a device or a pipe would replace it.
-    if (!S_ISREG(found.st_mode)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cannot write ", path, ": it is there already and not a regular file"));
-    }
-    if (existing == ExistingFile::kRefuse) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
-    }
-  }
+    base::ExistingFile existing) {
   std::unique_ptr<GgufFileWriter> writer(
-      new GgufFileWriter(path, existing, metadata.alignment(), std::move(tensors)));
-  RETURN_IF_ERROR(writer->Open(writer->Header(metadata)));
+      new GgufFileWriter(metadata.alignment(), std::move(tensors)));
+  const std::string header = writer->Header(metadata);
+  uint64_t bytes = RoundUp(header.size(), writer->alignment_);
+  for (const GgufTensorPlan& tensor : writer->tensors_) {
+    bytes += RoundUp(tensor.bytes(), writer->alignment_);
+  }
+  writer->file_bytes_ = bytes;
+  ASSIGN_OR_RETURN(writer->file_, base::AtomicFile::Create(
+                                      path, {.existing = existing,
+                                             .bytes = static_cast<int64_t>(writer->file_bytes_)}));
+  RETURN_IF_ERROR(writer->file_->Append(header.data(), static_cast<int64_t>(header.size())));
+  RETURN_IF_ERROR(writer->Pad());
+  if (!writer->tensors_.empty()) writer->left_ = writer->tensors_.front().bytes();
   return writer;
-}
-
-GgufFileWriter::GgufFileWriter(std::string path, ExistingFile existing, uint32_t alignment,
-                               std::vector<GgufTensorPlan> tensors)
-    : path_(std::move(path)),
-      partial_path_(absl::StrCat(path_, ".", getpid(), ".partial")),
-      existing_(existing),
-      alignment_(alignment),
-      tensors_(std::move(tensors)) {}
-
-GgufFileWriter::~GgufFileWriter() {
-  if (file_ < 0) return;
-  close(file_);
-  unlink(partial_path_.c_str());
 }
 
 std::string GgufFileWriter::Header(const GgufMetadata& metadata) const {
@@ -157,55 +136,17 @@ std::string GgufFileWriter::Header(const GgufMetadata& metadata) const {
   return header;
 }
 
-absl::Status GgufFileWriter::Open(const std::string& header) {
-  file_bytes_ = RoundUp(header.size(), alignment_);
-  for (const GgufTensorPlan& tensor : tensors_) file_bytes_ += RoundUp(tensor.bytes(), alignment_);
-  file_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file_ < 0) return Error(errno);
-  // A disk that is too full says so now and not after an hour. Where the file system cannot tell,
-  // writing finds out.
-  if (fallocate(file_, 0, 0, static_cast<off_t>(file_bytes_)) != 0 &&
-      (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
-    return Error(errno);
-  }
-  RETURN_IF_ERROR(Write(header.data(), header.size()));
-  RETURN_IF_ERROR(Pad());
-  if (!tensors_.empty()) left_ = tensors_.front().bytes();
-  return absl::OkStatus();
-}
-
-absl::Status GgufFileWriter::Error(int error) const {
-  const std::string message =
-      absl::StrCat("cannot write ", path_, " (", file_bytes_, " bytes): ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    return absl::ResourceExhaustedError(message);
-  }
-  return absl::Status(absl::ErrnoToStatus(error, "").code(), message);
-}
-
-absl::Status GgufFileWriter::Write(const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = write(file_, at, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Error(errno);
-    at += written;
-    bytes -= written;
-    position_ += written;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GgufFileWriter::Pad() {
-  const std::string zeros(RoundUp(position_, alignment_) - position_, '\0');
-  return Write(zeros.data(), zeros.size());
+  const auto position = static_cast<uint64_t>(file_->position());
+  const std::string zeros(RoundUp(position, alignment_) - position, '\0');
+  return file_->Append(zeros.data(), static_cast<int64_t>(zeros.size()));
 }
 
 absl::Status GgufFileWriter::Append(absl::Span<const std::byte> bytes) {
   while (!bytes.empty()) {
     CHECK(tensor_ < tensors_.size()) << "more data than tensors";
     const size_t count = std::min<uint64_t>(bytes.size(), left_);
-    RETURN_IF_ERROR(Write(bytes.data(), count));
+    RETURN_IF_ERROR(file_->Append(bytes.data(), static_cast<int64_t>(count)));
     bytes.remove_prefix(count);
     left_ -= count;
     if (left_ > 0) continue;
@@ -217,29 +158,7 @@ absl::Status GgufFileWriter::Append(absl::Span<const std::byte> bytes) {
 
 absl::Status GgufFileWriter::Finish() {
   CHECK(tensor_ == tensors_.size()) << "data of " << tensors_[tensor_].name << " is missing";
-  // Durable before it replaces anything.
-  if (fsync(file_) != 0) return Error(errno);
-  if (close(std::exchange(file_, -1)) != 0) {
-    const absl::Status status = Error(errno);
-    unlink(partial_path_.c_str());
-    return status;
-  }
-  if (Place()) return absl::OkStatus();
-  const absl::Status status = Error(errno);
-  unlink(partial_path_.c_str());
-  return status;
-}
-
-bool GgufFileWriter::Place() const {
-  if (existing_ == ExistingFile::kRefuse) {
-    // Not over what came into being meanwhile.
-    if (renameat2(AT_FDCWD, partial_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) ==
-        0) {
-      return true;
-    }
-    if (errno != EINVAL) return false;  // else the file system cannot tell
-  }
-  return std::rename(partial_path_.c_str(), path_.c_str()) == 0;
+  return file_->Finish();
 }
 
 }  // namespace tidepool::engine

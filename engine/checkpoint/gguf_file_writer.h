@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +25,7 @@
 #include "absl/types/span.h"
 #include "engine/checkpoint/ggml_type.h"
 #include "engine/checkpoint/gguf.h"
+#include "kernels/base/atomic_file.h"
 
 namespace tidepool::engine {
 
@@ -71,21 +73,15 @@ struct GgufTensorPlan {
   uint64_t bytes() const { return rows() * row_bytes(); }
 };
 
-// What happens to a file that is there already.
-enum class ExistingFile : uint8_t { kRefuse, kReplace };
-
 // Thread-compatible. Destroyed before Finish, it leaves nothing behind.
 class GgufFileWriter {
  public:
-  // Writes the header, and takes the space of the whole file where the file system can. Errors:
-  // ALREADY_EXISTS, RESOURCE_EXHAUSTED (the disk is too full; the message has the bytes needed),
-  // INVALID_ARGUMENT (a folder or a device in the way), NOT_FOUND, PERMISSION_DENIED. Requires:
-  // rows of whole blocks, names of at most 63 bytes.
+  // Writes the header, and takes the space of the whole file where the file system can. Errors are
+  // base::AtomicFile's. Requires: rows of whole blocks, names of at most 63 bytes.
   static absl::StatusOr<std::unique_ptr<GgufFileWriter>> Create(const std::string& path,
                                                                 const GgufMetadata& metadata,
                                                                 std::vector<GgufTensorPlan> tensors,
-                                                                ExistingFile existing);
-  ~GgufFileWriter();
+                                                                base::ExistingFile existing);
   GgufFileWriter(const GgufFileWriter&) = delete;
   GgufFileWriter& operator=(const GgufFileWriter&) = delete;
 
@@ -99,28 +95,19 @@ class GgufFileWriter {
   uint64_t file_bytes() const { return file_bytes_; }
 
  private:
-  GgufFileWriter(std::string path, ExistingFile existing, uint32_t alignment,
-                 std::vector<GgufTensorPlan> tensors);
+  GgufFileWriter(uint32_t alignment, std::vector<GgufTensorPlan> tensors)
+      : alignment_(alignment), tensors_(std::move(tensors)) {}
 
   std::string Header(const GgufMetadata& metadata) const;
-  absl::Status Open(const std::string& header);
-  absl::Status Write(const void* data, size_t bytes);
   // Fills up to the next multiple of the alignment.
   absl::Status Pad();
-  // Gives the complete file its name; false and errno when that fails.
-  bool Place() const;
-  absl::Status Error(int error) const;
 
-  const std::string path_;
-  const std::string partial_path_;
-  const ExistingFile existing_;
   const uint64_t alignment_;
   const std::vector<GgufTensorPlan> tensors_;
+  std::unique_ptr<base::AtomicFile> file_;
   uint64_t file_bytes_ = 0;
-  uint64_t position_ = 0;  // in the file
-  size_t tensor_ = 0;      // whose data comes next
-  uint64_t left_ = 0;      // of that tensor's bytes
-  int file_ = -1;
+  size_t tensor_ = 0;  // whose data comes next
+  uint64_t left_ = 0;  // of that tensor's bytes
 };
 
 }  // namespace tidepool::engine

@@ -26,7 +26,7 @@ struct RequantizeOptions {
   // Of the output head, or of the embedding where it is the head too; unset: DefaultHeadType(type).
   std::optional<GgmlType> head_type;
   int threads = 1;
-  ExistingFile existing = ExistingFile::kRefuse;
+  base::ExistingFile existing = base::ExistingFile::kRefuse;
   // Called with the tensor at hand and the rising fraction of bytes read; an error ends the work.
   // May be empty.
   std::function<absl::Status(absl::string_view tensor, double fraction)> progress;

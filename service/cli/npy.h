@@ -8,12 +8,12 @@
 #define TIDEPOOL_SERVICE_CLI_NPY_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/base/atomic_file.h"
 
 namespace tidepool::service {
 
@@ -31,9 +31,9 @@ struct NpyOptions {
 // failure, nothing of that name is touched.
 class NpyWriter {
  public:
+  // Errors are base::AtomicFile's; a file that is there is replaced.
   static absl::StatusOr<std::unique_ptr<NpyWriter>> Create(const std::string& path,
                                                            const NpyOptions& options);
-  ~NpyWriter();
 
   // Requires: row.size() == columns; one row only of a vector.
   absl::Status Append(absl::Span<const float> row);
@@ -41,15 +41,12 @@ class NpyWriter {
   absl::Status Finish();
 
  private:
-  NpyWriter(std::string path, const NpyOptions& options, std::FILE* file);
-  absl::Status Error() const;
+  explicit NpyWriter(const NpyOptions& options) : options_(options) {}
   // The 128 bytes in front of the data.
   std::string Header() const;
 
-  const std::string path_;
-  const std::string partial_path_;
   const NpyOptions options_;
-  std::FILE* file_;
+  std::unique_ptr<base::AtomicFile> file_;
   int64_t rows_ = 0;
 };
 

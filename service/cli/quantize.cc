@@ -112,7 +112,7 @@ absl::Status RunQuantize(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(options.head_type, ParseType("--head-type", config.head_type));
   }
   options.threads = config.threads > 0 ? config.threads : engine::AvailableCpus();
-  options.existing = config.force ? engine::ExistingFile::kReplace : engine::ExistingFile::kRefuse;
+  options.existing = config.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse;
   if (!config.force && std::filesystem::exists(config.out)) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.out, " is there already; --force replaces it"));

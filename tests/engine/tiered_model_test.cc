@@ -144,7 +144,7 @@ TEST_F(TieredModelTest, ThePackIsMadeOnceAndAgainForAnotherCheckpoint) {
 
   CHECK_OK(tools::WriteSynthetic(
                *tools::FindShape("tiny-moe"), model_,
-               {.type = GgmlType::kQ4_K, .seed = 10, .existing = ExistingFile::kReplace})
+               {.type = GgmlType::kQ4_K, .seed = 10, .existing = base::ExistingFile::kReplace})
                .status());
   const auto expected = Logits(MustLoad(model_, {}).get(), 24);
   const auto logits = Logits(MustLoad(model_, Share(0.5)).get(), 24);

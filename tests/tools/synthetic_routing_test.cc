@@ -114,7 +114,7 @@ class SyntheticRoutingTest : public ::testing::Test {
 
   // Random tokens through the model that these options give.
   Run RunModel(const Shape& shape, SyntheticOptions options) {
-    options.existing = engine::ExistingFile::kReplace;
+    options.existing = base::ExistingFile::kReplace;
     options.threads = 2;
     const auto written = WriteSynthetic(shape, Path(), options);
     EXPECT_TRUE(written.ok()) << written.status();

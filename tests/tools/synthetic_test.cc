@@ -30,7 +30,7 @@ class SyntheticTest : public ::testing::Test {
 
   // The bytes that these options give.
   std::string Bytes(absl::string_view shape, SyntheticOptions options) const {
-    options.existing = engine::ExistingFile::kReplace;
+    options.existing = base::ExistingFile::kReplace;
     const auto written = WriteSynthetic(*FindShape(shape), Path(), options);
     EXPECT_TRUE(written.ok()) << written.status();
     std::stringstream text;

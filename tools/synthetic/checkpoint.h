@@ -23,7 +23,7 @@ struct SyntheticOptions {
   RoutingTarget routing;
   uint64_t seed = 1;
   int threads = 1;
-  engine::ExistingFile existing = engine::ExistingFile::kRefuse;
+  base::ExistingFile existing = base::ExistingFile::kRefuse;
   // Called with the rising fraction of what is written. May be empty.
   std::function<void(double fraction)> progress;
 };

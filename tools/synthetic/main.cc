@@ -142,7 +142,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--force") {
-      arguments.options.existing = engine::ExistingFile::kReplace;
+      arguments.options.existing = base::ExistingFile::kReplace;
     } else if (i + 1 >= argc) {
       return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value; ", kUsage));
     } else {

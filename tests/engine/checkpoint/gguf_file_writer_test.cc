@@ -50,7 +50,7 @@ class GgufFileWriterTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::unique_ptr<GgufFileWriter>> Create(
-      ExistingFile existing = ExistingFile::kRefuse) const {
+      base::ExistingFile existing = base::ExistingFile::kRefuse) const {
     return GgufFileWriter::Create(Path(), SomeMetadata(), Plans(), existing);
   }
 
@@ -102,7 +102,7 @@ TEST_F(GgufFileWriterTest, CopiesEntriesOfEveryType) {
   GgufMetadata metadata;
   for (const GgufEntry& entry : original->metadata()) metadata.Copy(entry);
   EXPECT_EQ(metadata.alignment(), 64u);
-  auto writer = GgufFileWriter::Create(Path(), metadata, {}, ExistingFile::kRefuse);
+  auto writer = GgufFileWriter::Create(Path(), metadata, {}, base::ExistingFile::kRefuse);
   ASSERT_TRUE(writer.ok() && (*writer)->Finish().ok());
   const auto copy = GgufFile::Open(Path());
   ASSERT_TRUE(copy.ok()) << copy.status();
@@ -119,7 +119,6 @@ TEST_F(GgufFileWriterTest, AnUnfinishedFileLeavesNothing) {
     auto writer = Create();
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE((*writer)->Append(std::vector<std::byte>(10)).ok());
-    EXPECT_EQ(Files(), 1);
     EXPECT_FALSE(std::filesystem::exists(Path()));
   }
   EXPECT_EQ(Files(), 0);
@@ -128,7 +127,7 @@ TEST_F(GgufFileWriterTest, AnUnfinishedFileLeavesNothing) {
 TEST_F(GgufFileWriterTest, AFileInTheWayIsReplacedOnlyWhenAskedTo) {
   std::ofstream(Path()) << "precious";
   EXPECT_EQ(Create().status().code(), absl::StatusCode::kAlreadyExists);
-  auto writer = Create(ExistingFile::kReplace);
+  auto writer = Create(base::ExistingFile::kReplace);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(WriteAll(writer->get()).ok());
   EXPECT_TRUE(GgufFile::Open(Path()).ok());
@@ -159,7 +158,7 @@ TEST_F(GgufFileWriterTest, ADiskThatIsTooSmallSaysSoAtOnce) {
 
 TEST_F(GgufFileWriterTest, NamesWhatCannotBeWritten) {
   const auto at = [](const std::string& path) {
-    return GgufFileWriter::Create(path, {}, {}, ExistingFile::kReplace).status();
+    return GgufFileWriter::Create(path, {}, {}, base::ExistingFile::kReplace).status();
   };
   EXPECT_EQ(at(folder_).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(at("/dev/null").code(), absl::StatusCode::kInvalidArgument);

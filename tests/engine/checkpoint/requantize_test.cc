@@ -97,7 +97,7 @@ TEST(RequantizeTest, EachTensorTakesItsType) {
 
 TEST(RequantizeTest, ThreadsDoNotShow) {
   const GgufFile in = Open(Model().Build());
-  RequantizeOptions options = {.type = GgmlType::kQ6_K, .existing = ExistingFile::kReplace};
+  RequantizeOptions options = {.type = GgmlType::kQ6_K, .existing = base::ExistingFile::kReplace};
   ASSERT_TRUE(Requantize(in, OutPath(), options).ok());
   const std::string one = ContentsOf(OutPath());
   options.threads = 3;

@@ -1,0 +1,181 @@
+#include "kernels/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::base {
+namespace {
+
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+// Not the process's number: in a container that is the same at each start, and what a kill left
+// would be in the way of every later run.
+std::string PartialName(const std::string& path) {
+  std::random_device device;
+  return absl::StrFormat("%s.%08x.partial", path, device());
+}
+
+bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+// How an open file without a name is called until it gets one.
+std::string SelfPath(int file) { return absl::StrCat("/proc/self/fd/", file); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path,
+                                                               const AtomicFileOptions& options) {
+  struct stat found;
+  if (stat(path.c_str(), &found) == 0) {
+    // Renaming over a device or a pipe would replace it.
+    if (!S_ISREG(found.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot write ", path, ": it is there already and not a regular file"));
+    }
+    if (options.existing == ExistingFile::kRefuse) {
+      return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+    }
+  }
+  std::unique_ptr<AtomicFile> file(new AtomicFile(path, options));
+  RETURN_IF_ERROR(file->Open());
+  return file;
+}
+
+AtomicFile::AtomicFile(std::string path, const AtomicFileOptions& options)
+    : path_(std::move(path)), options_(options) {}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) close(file_);
+  if (!partial_path_.empty()) unlink(partial_path_.c_str());
+}
+
+absl::Status AtomicFile::Open() {
+  const int direct = options_.cache == PageCache::kBypass ? O_DIRECT : 0;
+  if (options_.unfinished == UnfinishedFile::kUnnamed) {
+    for (const int flags : {direct, 0}) {
+      file_ = open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0666);
+      if (file_ >= 0) break;
+    }
+    // Without /proc it could not get a name in the end.
+    if (file_ >= 0 && access(SelfPath(file_).c_str(), F_OK) != 0) close(std::exchange(file_, -1));
+  }
+  // Whatever the reason was: if it holds for a file with a name too, that says so.
+  if (file_ < 0) RETURN_IF_ERROR(OpenNamed());
+  if (options_.bytes > 0 && fallocate(file_, 0, 0, static_cast<off_t>(options_.bytes)) != 0 &&
+      IsFull(errno)) {
+    return Error(errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::OpenNamed() {
+  const int direct = options_.cache == PageCache::kBypass ? O_DIRECT : 0;
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  while (true) {
+    partial_path_ = PartialName(path_);
+    file_ = open(partial_path_.c_str(), kFlags | direct, 0666);
+    // A file system that knows no direct writes may find out after it made the file.
+    if (file_ < 0 && direct != 0 && errno == EINVAL) {
+      unlink(partial_path_.c_str());
+      file_ = open(partial_path_.c_str(), kFlags, 0666);
+    }
+    if (file_ >= 0) return absl::OkStatus();
+    const int error = errno;
+    const absl::Status status = Error(error);
+    // If there is such a file, it is another's: not this object's to remove.
+    partial_path_.clear();
+    if (error != EEXIST) return status;
+  }
+}
+
+absl::Status AtomicFile::Append(const void* data, int64_t bytes) {
+  RETURN_IF_ERROR(WriteAt(data, bytes, position_));
+  position_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::WriteAt(const void* data, int64_t bytes, int64_t offset) {
+  CHECK(file_ >= 0) << "the file is finished";
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written =
+        pwrite(file_, at, static_cast<size_t>(bytes), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Error(errno);
+    at += written;
+    offset += written;
+    bytes -= written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Finish() {
+  CHECK(file_ >= 0) << "the file is finished";
+  // Durable before it replaces anything.
+  if (fsync(file_) != 0) return Error(errno);
+  RETURN_IF_ERROR(Place());
+  close(std::exchange(file_, -1));
+  const int folder = open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Name() {
+  while (true) {
+    const std::string name = PartialName(path_);
+    if (linkat(AT_FDCWD, SelfPath(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      partial_path_ = name;
+      return absl::OkStatus();
+    }
+    if (errno != EEXIST) return Error(errno);
+  }
+}
+
+absl::Status AtomicFile::Place() {
+  // A new name for what has none, or one that replaces nothing, or one that does.
+  if (partial_path_.empty() && options_.existing == ExistingFile::kRefuse) {
+    return linkat(AT_FDCWD, SelfPath(file_).c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) ==
+                   0
+               ? absl::OkStatus()
+               : Error(errno);
+  }
+  if (partial_path_.empty()) RETURN_IF_ERROR(Name());
+  bool placed = false;
+  if (options_.existing == ExistingFile::kRefuse) {
+    placed =
+        renameat2(AT_FDCWD, partial_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0;
+    if (!placed && errno != EINVAL) return Error(errno);  // else the file system cannot tell
+  }
+  if (!placed && std::rename(partial_path_.c_str(), path_.c_str()) != 0) return Error(errno);
+  partial_path_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Error(int error) const {
+  std::string message = absl::StrCat("cannot write ", path_);
+  if (options_.bytes > 0) absl::StrAppend(&message, " (", options_.bytes, " bytes)");
+  if (!partial_path_.empty()) absl::StrAppend(&message, ", by way of ", partial_path_);
+  absl::StrAppend(&message, ": ", std::strerror(error));
+  if (IsFull(error)) return absl::ResourceExhaustedError(message);
+  return absl::Status(absl::ErrnoToStatus(error, "").code(), message);
+}
+
+}  // namespace tidepool::base
