@@ -1,6 +1,7 @@
 #include "engine/logits.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/cleanup/cleanup.h"
@@ -98,6 +99,16 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
                            absl::MakeConstSpan(step.logits.Row(i), step.logits.cols)));
     }
     first += rows;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFinite(int64_t position, absl::Span<const float> logits) {
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (std::isfinite(logits[id])) continue;
+    return absl::InternalError(absl::StrCat("the logit of token ", id, " at position ", position,
+                                            " is ", logits[id],
+                                            ": the model's weights or arithmetic are broken"));
   }
   return absl::OkStatus();
 }

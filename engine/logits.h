@@ -45,6 +45,9 @@ using LogitsSink =
 absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> tokens,
                            const LogitsOptions& options, LogitsSink sink);
 
+// INTERNAL names the first logit that is no finite number, as sound models have none.
+absl::Status CheckFinite(int64_t position, absl::Span<const float> logits);
+
 }  // namespace tidepool::engine
 
 #endif  // TIDEPOOL_ENGINE_LOGITS_H_

@@ -53,6 +53,7 @@ absl::StatusOr<Perplexity> ComputePerplexity(TransformerModel* model, absl::Span
     if (options.first_token.has_value()) tokens.front() = *options.first_token;
     // The logits behind a position score the token of the next.
     const auto score = [&](int64_t position, absl::Span<const float> logits) {
+      RETURN_IF_ERROR(CheckFinite(chunk * options.context + position, logits));
       const double loss = NegativeLogLikelihood(logits, text[position + 1]);
       sum += loss;
       squares += loss * loss;

@@ -35,7 +35,8 @@ struct Perplexity {
 };
 
 // Scores the whole chunks of `ids`. INVALID_ARGUMENT: fewer than two chunks of text, a context
-// below 4 or past the model's. Thread contract: as Model::Forward.
+// below 4 or past the model's. INTERNAL: a logit that is no finite number. Thread contract: as
+// Model::Forward.
 absl::StatusOr<Perplexity> ComputePerplexity(TransformerModel* model, absl::Span<const int32_t> ids,
                                              const PerplexityOptions& options);
 

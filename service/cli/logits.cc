@@ -1,8 +1,6 @@
 // logits: what the model says after given tokens, as .npy.
 #include "engine/logits.h"
 
-#include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -54,16 +52,6 @@ class PartDump {
   std::map<std::string, std::unique_ptr<NpyWriter>> files_;
 };
 
-absl::Status CheckFinite(absl::string_view file, int64_t position, absl::Span<const float> logits) {
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (std::isfinite(logits[id])) continue;
-    return absl::InternalError(absl::StrCat(file, ": the logit of token ", id, " at position ",
-                                            position, " is ", logits[id],
-                                            ": the model's weights or arithmetic are broken"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status RunLogits(const Config& config, Console* console) {
@@ -87,7 +75,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
   absl::Status sound;
   RETURN_IF_ERROR(engine::ComputeLogits(bundle->model.get(), config.tokens, options,
                                         [&](int64_t position, absl::Span<const float> logits) {
-                                          sound.Update(CheckFinite(config.model, position, logits));
+                                          sound.Update(engine::CheckFinite(position, logits));
                                           return out == nullptr ? absl::OkStatus()
                                                                 : out->Append(logits);
                                         }));
@@ -100,9 +88,10 @@ absl::Status RunLogits(const Config& config, Console* console) {
                         {"dump", config.dump},
                         {"dump_files", dump.files()}});
   }
+  RETURN_IF_ERROR(console->out_status());
   // Last, because whoever looks for the cause wants the files.
-  RETURN_IF_ERROR(sound);
-  return console->out_status();
+  return sound.ok() ? sound
+                    : absl::InternalError(absl::StrCat(config.model, ": ", sound.message()));
 }
 
 }  // namespace tidepool::service

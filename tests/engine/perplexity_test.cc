@@ -3,6 +3,7 @@
 #include "engine/perplexity.h"
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <numeric>
@@ -11,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "engine/checkpoint/gguf.h"
 #include "engine/model_bundle.h"
 #include "gtest/gtest.h"
 #include "tests/engine/model/golden_data.h"
@@ -97,6 +100,30 @@ TEST(PerplexityTest, ShortTextsAndLongChunksAreRefused) {
     EXPECT_EQ(ComputePerplexity((*bundle)->model.get(), ids, {.context = context}).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST(PerplexityTest, ABrokenModelIsNoSuccess) {
+  const std::string sound = "tests/golden/tiny/llama_f32.gguf";
+  std::stringstream bytes;
+  bytes << std::ifstream(sound, std::ios::binary).rdbuf();
+  std::string broken = bytes.str();
+  const auto file = GgufFile::Open(sound);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const GgufTensor* norm = file->FindTensor("output_norm.weight");
+  ASSERT_NE(norm, nullptr);
+  // Finite as weights are asked to be, and past float32's range with any sum.
+  const std::vector<float> huge(norm->dims[0], 3e38f);
+  std::memcpy(&broken[norm->file_offset], huge.data(), huge.size() * sizeof(float));
+  const std::string path = testing::TempDir() + "/broken.gguf";
+  std::ofstream(path, std::ios::binary) << broken;
+
+  const auto bundle = LoadModel(path, {.threads = 1});
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  const std::vector<int32_t> ids(32, 40);
+  const absl::Status status =
+      ComputePerplexity((*bundle)->model.get(), ids, {.context = 8}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "at position 4 is")) << status;
 }
 
 }  // namespace
