@@ -26,6 +26,7 @@ struct MemoryLimits {
   // To be left free; -1: 1.5 GiB, or a quarter of what is available where that is less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
+  int64_t kv_tokens = 0;  // whose KV counts too, where bytes are not known yet
 };
 
 struct ExpertSizes {

@@ -91,9 +91,12 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                              .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads}));
+  ExpertOptions experts = options.experts;
+  experts.limits.kv_bytes +=
+      experts.limits.kv_tokens * KvBytesPerToken(bundle->config, bundle->kv_dtype);
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TieredExperts> tiered,
-      MakeTieredExperts(bundle->config, bundle->weights.get(), options.experts, options.progress));
+      MakeTieredExperts(bundle->config, bundle->weights.get(), experts, options.progress));
   bundle->tiered = tiered.get();
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,

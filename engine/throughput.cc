@@ -107,6 +107,11 @@ class Runner {
 
 }  // namespace
 
+int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test) {
+  const int64_t blocks = (test.tokens + kernels::kKvBlockTokens - 1) / kernels::kKvBlockTokens;
+  return test.sequences * blocks * static_cast<int64_t>(ContiguousKv::BlockBytes(specs));
+}
+
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options) {
   CHECK(test.tokens > 0 && test.sequences > 0 && options.repetitions > 0 && options.chunk_rows > 0);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/model/kv_spec.h"
 #include "engine/model/model.h"
 #include "kernels/base/clock.h"
 #include "moe/offload_stats.h"
@@ -38,6 +39,9 @@ struct ReadCost {
   int64_t per_expert = 0;  // for each (layer, expert) that the pass computes
   int64_t per_row = 0;     // for each row: its embedding
 };
+
+// What the KV of a test takes while it runs.
+int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test);
 
 struct ThroughputOptions {
   int repetitions = 5;

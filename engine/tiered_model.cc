@@ -104,8 +104,6 @@ absl::StatusOr<moe::PolicyOptions> PolicyOf(const ExpertOptions& options, int la
 
 }  // namespace
 
-bool HasMoeLayers(const ModelConfig& config) { return !MoeLayers(config).empty(); }
-
 std::string PackPath(const GgufFile& file, const std::string& cache_dir) {
   if (cache_dir.empty()) return absl::StrCat(file.path(), ".tidepack");
   return std::filesystem::path(cache_dir) / absl::StrCat(file.Digest(), ".tidepack");
@@ -120,7 +118,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             const std::string& name,
                                                             WeightStore* store,
                                                             const std::string& path) {
-  if (path.empty() || !HasMoeLayers(config)) return nullptr;
+  if (path.empty() || config.moe_layers() == 0) return nullptr;
   ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
   moe::TraceHeader header = {.model = name,
                              .layers = static_cast<int>(contents.layouts.size()),
@@ -137,7 +135,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
 absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
     const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
     const StageProgress& progress) {
-  if (!HasMoeLayers(config)) return nullptr;
+  if (config.moe_layers() == 0) return nullptr;
   ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
   ExpertSizes sizes = SizesOf(config, contents, options.staging);
   sizes.dense_bytes = DenseBytes(*store);

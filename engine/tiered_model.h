@@ -23,8 +23,6 @@ namespace tidepool::engine {
 enum class LoadStage : uint8_t { kPacking, kLoading, kReadingExperts };
 using StageProgress = std::function<void(LoadStage stage, double fraction)>;
 
-bool HasMoeLayers(const ModelConfig& config);
-
 // Where the pack of a checkpoint lies.
 std::string PackPath(const GgufFile& file, const std::string& cache_dir);
 

@@ -352,4 +352,19 @@ absl::StatusOr<ModelConfig> ModelConfig::Parse(const GgufFile& file) {
   return config;
 }
 
+int ModelConfig::moe_layers() const {
+  return static_cast<int>(
+      std::count_if(layers.begin(), layers.end(),
+                    [](const LayerConfig& layer) { return layer.ffn == FfnKind::kMoe; }));
+}
+
+int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
+  int64_t bytes = 0;
+  for (const LayerConfig& layer : config.layers) {
+    bytes += int64_t{2} * layer.kv_heads * kernels::KvHeadBytes(dtype, config.head_dim) /
+             kernels::kKvBlockTokens;
+  }
+  return bytes;
+}
+
 }  // namespace tidepool::engine

@@ -60,8 +60,12 @@ struct ModelConfig {
   MoeConfig moe;
   std::vector<LayerConfig> layers;
 
-  bool has_moe() const { return moe.experts > 0; }
+  // How many have experts.
+  int moe_layers() const;
 };
+
+// Of all layers, with keys and values of `dtype`.
+int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype);
 
 }  // namespace tidepool::engine
 

@@ -62,6 +62,20 @@ absl::Status CheckContext(const std::vector<Test>& tests, const engine::ModelBun
   return absl::OkStatus();
 }
 
+absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBundle& bundle) {
+  const int64_t available = AvailableMemoryBytes();
+  for (const Test& test : tests) {
+    const int64_t bytes = engine::KvBytes(bundle.model->kv_specs(), test.shape);
+    if (available == 0 || bytes <= available) continue;
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "%s: the KV of %d tokens takes %s, and %s of memory is left; take fewer tokens, fewer "
+        "sequences (--batch) or a smaller --kv-type",
+        test.name, test.shape.tokens * test.shape.sequences,
+        FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(available))));
+  }
+  return absl::OkStatus();
+}
+
 // From the file's tensors, as they lie in memory.
 engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
   const engine::GgufFile& file = bundle.weights->file();
@@ -77,10 +91,7 @@ engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
       cost.dense += bytes;  // an embedding that is the head too is read whole
     }
   }
-  const int64_t moe_layers = std::count_if(
-      bundle.config.layers.begin(), bundle.config.layers.end(),
-      [](const engine::LayerConfig& layer) { return layer.ffn == engine::FfnKind::kMoe; });
-  const int64_t experts = moe_layers * bundle.config.moe.experts;
+  const int64_t experts = int64_t{bundle.config.moe_layers()} * bundle.config.moe.experts;
   if (experts > 0) cost.per_expert = expert_bytes / experts;
   return cost;
 }
@@ -210,6 +221,7 @@ absl::Status RunBench(const Config& config, Console* console) {
   const std::vector<Test> tests = TestsOf(config.bench);
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
   RETURN_IF_ERROR(CheckContext(tests, *bundle));
+  RETURN_IF_ERROR(CheckMemory(tests, *bundle));
   ASSIGN_OR_RETURN(const std::vector<Result> results,
                    Measure(config, tests, bundle.get(), console));
   // Last, so that its memory is in no test's peak.

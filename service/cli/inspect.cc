@@ -92,40 +92,27 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["shared_expert_width"] = config.moe.shared_width;
 }
 
-// KV bytes of one token.
-int64_t KvBytesPerToken(const engine::ModelConfig& config, kernels::DType dtype) {
-  int64_t bytes = 0;
-  for (const engine::LayerConfig& layer : config.layers) {
-    bytes += int64_t{2} * layer.kv_heads * kernels::KvHeadBytes(dtype, config.head_dim) /
-             kernels::kKvBlockTokens;
-  }
-  return bytes;
-}
-
 // By each type that --kv-type takes.
 Json KvBytesByType(const engine::ModelConfig& config) {
   using kernels::DType;
   Json json;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
     if (!kernels::IsKvType(dtype, config.head_dim)) continue;
-    json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] = KvBytesPerToken(config, dtype);
+    json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] = engine::KvBytesPerToken(config, dtype);
   }
   return json;
 }
 
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   const int64_t available = AvailableMemoryBytes();
-  const int64_t f16 = KvBytesPerToken(config, kernels::DType::kF16);
+  const int64_t f16 = engine::KvBytesPerToken(config, kernels::DType::kF16);
   const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
   const int64_t need = totals.resident_bytes + (int64_t{1} << 30);
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
   json["expert_bytes"] = totals.expert_bytes;
   // Of one routed expert of one layer: what moves between tiers.
-  const int64_t moe_layers =
-      std::count_if(config.layers.begin(), config.layers.end(),
-                    [](const engine::LayerConfig& l) { return l.ffn == engine::FfnKind::kMoe; });
-  const int64_t experts = moe_layers * config.moe.experts;
+  const int64_t experts = int64_t{config.moe_layers()} * config.moe.experts;
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
   json["kv_bytes_per_token"] = KvBytesByType(config);
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;

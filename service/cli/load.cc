@@ -1,10 +1,13 @@
 #include "service/cli/load.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "kernels/backend.h"
 #include "service/cli/machine.h"
 
 namespace tidepool::service {
@@ -35,6 +38,21 @@ int64_t KvBytes(const Config& config) {
     default:
       return 0;
   }
+}
+
+// Of the largest of bench's tests, in whole blocks.
+int64_t KvTokens(const Config& config) {
+  if (config.command != Command::kBench) return 0;
+  const auto most = [](const std::vector<int64_t>& counts) {
+    const auto largest = std::max_element(counts.begin(), counts.end());
+    return largest == counts.end() ? 0 : *largest;
+  };
+  const auto blocks = [](int64_t tokens) {
+    return (tokens + kernels::kKvBlockTokens - 1) / kernels::kKvBlockTokens;
+  };
+  return std::max(blocks(most(config.bench.prompt_tokens)),
+                  blocks(most(config.bench.output_tokens)) * most(config.bench.batch_sizes)) *
+         kernels::kKvBlockTokens;
 }
 
 }  // namespace
@@ -75,6 +93,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.experts = config.experts;
   options.experts.limits.available_bytes = AvailableMemoryBytes();
   options.experts.limits.kv_bytes = KvBytes(config);
+  options.experts.limits.kv_tokens = KvTokens(config);
   options.progress = progress.callback();
   return engine::LoadModel(config.model, options);
 }

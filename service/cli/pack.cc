@@ -21,7 +21,7 @@ namespace tidepool::service {
 absl::Status RunPack(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(engine::GgufFile file, engine::GgufFile::Open(config.model));
   ASSIGN_OR_RETURN(const engine::ModelConfig model, engine::ModelConfig::Parse(file));
-  if (!engine::HasMoeLayers(model)) {
+  if (model.moe_layers() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.model, " has no experts: there is nothing to pack"));
   }

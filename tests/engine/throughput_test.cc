@@ -102,6 +102,16 @@ TEST_F(MeasureThroughputTest, SequencesDecodeTogether) {
   }
 }
 
+TEST_F(MeasureThroughputTest, TheKvOfATestIsOfWholeBlocks) {
+  const auto bytes = [&](int64_t tokens, int sequences) {
+    return engine::KvBytes(model_.kv_specs(), {.tokens = tokens, .sequences = sequences});
+  };
+  EXPECT_GE(static_cast<double>(bytes(kernels::kKvBlockTokens, 1)),
+            kernels::kKvBlockTokens * KvBytes());
+  EXPECT_EQ(bytes(1, 1), bytes(kernels::kKvBlockTokens, 1));
+  EXPECT_EQ(bytes(kernels::kKvBlockTokens + 1, 3), 6 * bytes(1, 1));
+}
+
 TEST_F(MeasureThroughputTest, AFailingPassIsReported) {
   model_.script().SetFailure(absl::InternalError("no expert"));
   const auto result = MeasureThroughput(&model_, {.tokens = 4}, {.clock = &clock_});

@@ -218,6 +218,19 @@ TEST_F(TieredModelTest, MemoryBelowTheFloorNamesTheFloor) {
   EXPECT_FALSE(std::filesystem::exists(pack_));
 }
 
+TEST_F(TieredModelTest, TheKvOfAnnouncedTokensIsCounted) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  const auto load = [&](int64_t kv_tokens) {
+    const MemoryLimits limits = {
+        .available_bytes = kGib, .reserve_bytes = 0, .kv_tokens = kv_tokens};
+    return LoadModel(model_, {.threads = 1, .experts = {.limits = limits}}).status();
+  };
+  EXPECT_TRUE(load(1).ok());
+  const absl::Status status = load(kGib);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("MiB KV"));
+}
+
 constexpr int64_t kMib = 1 << 20;
 constexpr ExpertSizes kSizes = {.experts = 100,
                                 .record_bytes = 2 * kMib,

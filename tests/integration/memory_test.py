@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 import harness
+from command_test_case import CommandTest
 
 MIB = 1 << 20
 # Beside weights and KV: the program, the tokenizer, activations, what loading holds twice.
@@ -108,6 +109,12 @@ class Memory(unittest.TestCase):
         path = harness.scratch_folder() / "sparse.gguf"
         weights = write_model(path, vocab=128256, hidden=2048, ffn=4096)
         self.check(path, weights, 2 * 2048 * 2)
+
+
+class Bench(CommandTest):
+    def test_a_kv_that_no_machine_holds_is_refused(self):
+        self.refuse("bench", "--model", harness.smollm2(), "-p", "0", "-n", "8192", "-b", "4096",
+                    "--kv-type", "f32", code=1, named=("tg8192@4096", "33554432 tokens", "--batch"))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ TEST(ModelConfig, Llama) {
   EXPECT_EQ(config.context_length, 128);
   EXPECT_EQ(config.norm_eps, 1e-5f);
   EXPECT_FALSE(config.qk_norm);
-  EXPECT_FALSE(config.has_moe());
+  EXPECT_EQ(config.moe_layers(), 0);
   ASSERT_EQ(config.layers.size(), 2u);
   for (const LayerConfig& layer : config.layers) {
     EXPECT_EQ(layer.heads, 4);
@@ -75,7 +75,7 @@ TEST(ModelConfig, Families) {
     const ModelConfig config = ParseOrDie(TinyModel(expected.architecture));
     EXPECT_EQ(config.rope.style, expected.style);
     EXPECT_EQ(config.qk_norm, expected.qk_norm);
-    EXPECT_EQ(config.has_moe(), expected.moe);
+    EXPECT_EQ(config.moe_layers() > 0, expected.moe);
     EXPECT_EQ(config.moe.normalize_weights, expected.normalize);
     EXPECT_EQ(config.moe.shared_width, expected.shared_width);
     EXPECT_EQ(config.moe.experts, expected.moe ? 8 : 0);
