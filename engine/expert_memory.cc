@@ -39,6 +39,9 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
           " are the reserve, ", Mib(limits.kv_bytes), " KV and ", Mib(sizes.dense_bytes),
           " other weights; lower --kv-memory or --reserve-memory, or give --expert-memory"));
     }
+  } else if (memory.kind == ExpertMemoryKind::kShare && memory.share >= 1) {
+    // Who asks for all wants nothing read while the model runs.
+    return sizes.experts;
   } else {
     budget = memory.kind == ExpertMemoryKind::kBytes
                  ? memory.bytes

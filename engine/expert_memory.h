@@ -11,13 +11,13 @@ namespace tidepool::engine {
 enum class ExpertMemoryKind : uint8_t {
   kAuto,   // all if they fit into what is free, else as many as do
   kBytes,  // for slots and staging records together
-  kShare,  // the same as a share of all experts' bytes
+  kShare,  // the same as a share of all experts' bytes; of 1, a slot for every expert
 };
 
 struct ExpertMemory {
   ExpertMemoryKind kind = ExpertMemoryKind::kAuto;
   int64_t bytes = 0;  // kBytes
-  double share = 0;   // kShare; 1: all
+  double share = 0;   // kShare
 };
 
 // What the rest of the process takes, for kAuto.
@@ -39,7 +39,8 @@ struct ExpertSizes {
 };
 
 // Slots for experts; 0: no tiers, all experts are packed into memory as the other weights are.
-// Explicit memory always has slots, of all experts where it is enough. INVALID_ARGUMENT (explicit
+// Explicit memory always has slots, of all experts where it is enough; the staging records are
+// beyond a share of 1. INVALID_ARGUMENT (explicit
 // memory) or RESOURCE_EXHAUSTED (kAuto) names the least that is needed: the staging records and the
 // experts of one token's layer.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,

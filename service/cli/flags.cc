@@ -323,9 +323,9 @@ constexpr FlagSpec kFlags[] = {
      SetDevice},
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",
-     "memory for routed experts: a size, a percentage of all experts, or auto: all if they fit "
-     "into "
-     "what is free, else as many as do; models without experts need none",
+     "memory for routed experts: a size, a percentage of all experts (100%: every expert stays in "
+     "memory), or auto: all if they fit into what is free, else as many as do; models without "
+     "experts need none",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",
      "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},

@@ -269,7 +269,8 @@ TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
     return PlanExpertSlots({.kind = ExpertMemoryKind::kShare, .share = part}, {}, kSizes);
   };
   EXPECT_EQ(*share(0.5), 50 - 8);
-  EXPECT_EQ(*share(1), 100 - 8);
+  EXPECT_EQ(*share(0.99), 99 - 8);
+  EXPECT_EQ(*share(1), 100);
   EXPECT_FALSE(share(0.11).ok());
 }
 
