@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "engine/cgroups.h"
 
 namespace tidepool::engine {
 namespace {
@@ -52,36 +52,11 @@ double QuotaV1(const std::string& folder) {
   return Ratio(FirstLine(folder + "/cpu.cfs_quota_us"), FirstLine(folder + "/cpu.cfs_period_us"));
 }
 
-// The least quota of the group `path` below `mount` and of all groups above it. A container sees
-// its own group as the mount's root, under whatever path its host knows it.
-template <typename Quota>
-double LeastQuota(const std::string& mount, std::string path, Quota quota) {
-  double least = quota(mount);
-  while (path.size() > 1) {
-    least = std::min(least, quota(mount + path));
-    path.resize(path.rfind('/'));
-  }
-  return least;
-}
-
-// Lines of /proc/self/cgroup are "ID:CONTROLLERS:PATH"; v2's has ID 0 and no controllers.
 double CgroupCpus(const std::string& root) {
   double least = kNoQuota;
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
-    const std::string cgroups = root + "/sys/fs/cgroup";
-    if (parts[1].empty()) {
-      least = std::min(least, LeastQuota(cgroups, parts[2], QuotaV2));
-      continue;
-    }
-    for (const absl::string_view controller : absl::StrSplit(parts[1], ',')) {
-      if (controller != "cpu") continue;
-      for (const absl::string_view mount : {"/cpu", "/cpu,cpuacct"}) {
-        least = std::min(least, LeastQuota(absl::StrCat(cgroups, mount), parts[2], QuotaV1));
-      }
-    }
+  for (const CgroupFolder& group : CgroupFolders("cpu", root)) {
+    least = std::min(
+        least, group.version == CgroupVersion::kV2 ? QuotaV2(group.path) : QuotaV1(group.path));
   }
   return least;
 }

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "engine/cgroups.h"
 
 namespace tidepool::service {
 namespace {
@@ -43,18 +44,29 @@ int64_t KibField(const std::string& path, absl::string_view name) {
   return absl::SimpleAtoi(text.substr(0, text.find(' ')), &kib) ? kib * 1024 : -1;
 }
 
-// What the group at `folder` and those above it leave, up to `top`.
-int64_t CgroupLeft(const std::string& top, std::string path, const char* limit, const char* used) {
-  int64_t left = std::numeric_limits<int64_t>::max();
-  while (true) {
-    const std::string folder = absl::StrCat(top, path == "/" ? "" : path, "/");
-    const int64_t most = NumberIn(folder + limit);
-    const int64_t taken = NumberIn(folder + used);
-    if (most >= 0 && taken >= 0) left = std::min(left, std::max<int64_t>(0, most - taken));
-    const size_t slash = path.rfind('/');
-    if (path.empty() || slash == std::string::npos) return left;
-    path.resize(slash);
+// The number behind `name` in a file of lines such as "inactive_file 4096"; 0: no such line.
+int64_t StatField(const std::string& path, absl::string_view name) {
+  std::ifstream file(path);
+  std::string field;
+  int64_t number = 0;
+  while (file >> field >> number) {
+    if (field == name) return number;
   }
+  return 0;
+}
+
+// Bytes that a group leaves; none: it sets no limit.
+std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
+  const bool is_v2 = group.version == engine::CgroupVersion::kV2;
+  const int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const int64_t taken =
+      NumberIn(group.path + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (most < 0 || taken < 0) return std::nullopt;
+  // The page cache counts as taken, and the kernel drops what of it is idle before it refuses
+  // anything: a model file that was read once would otherwise leave no room for itself.
+  const int64_t idle =
+      StatField(group.path + "/memory.stat", is_v2 ? "inactive_file" : "total_inactive_file");
+  return std::max<int64_t>(0, most - std::max<int64_t>(0, taken - idle));
 }
 
 }  // namespace
@@ -62,18 +74,8 @@ int64_t CgroupLeft(const std::string& top, std::string path, const char* limit, 
 int64_t AvailableMemoryBytes(const std::string& root) {
   int64_t available = KibField(absl::StrCat(root, "/proc/meminfo"), "MemAvailable");
   if (available < 0) available = std::numeric_limits<int64_t>::max();
-  std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
-  for (std::string line; std::getline(groups, line);) {
-    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() != 3) continue;
-    if (fields[1].empty()) {
-      available = std::min(available, CgroupLeft(absl::StrCat(root, "/sys/fs/cgroup"), fields[2],
-                                                 "memory.max", "memory.current"));
-    } else if (fields[1] == "memory") {
-      available =
-          std::min(available, CgroupLeft(absl::StrCat(root, "/sys/fs/cgroup/memory"), fields[2],
-                                         "memory.limit_in_bytes", "memory.usage_in_bytes"));
-    }
+  for (const engine::CgroupFolder& group : engine::CgroupFolders("memory", root)) {
+    available = std::min(available, CgroupLeft(group).value_or(available));
   }
   return available == std::numeric_limits<int64_t>::max() ? 0 : available;
 }

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 
 // Bytes that this process may still take: the least of MemAvailable and what the cgroups (v2 or v1)
-// above it leave. `root` stands in front of /proc and /sys, for tests. 0: cannot be told.
+// above it leave, page cache that is idle aside. `root` stands in front of /proc and /sys, for tests. 0: cannot be told.
 int64_t AvailableMemoryBytes(const std::string& root = "");
 
 // The processor as it names itself, such as "AMD EPYC 9R14"; "unknown processor" where

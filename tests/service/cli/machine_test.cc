@@ -49,6 +49,26 @@ TEST_F(AvailableMemoryTest, AContainerSeesItsGroupAtTheTop) {
   EXPECT_EQ(AvailableMemoryBytes(root_), 0);
 }
 
+TEST_F(AvailableMemoryTest, IdlePageCacheIsNotTaken) {
+  Write("/proc/self/cgroup", "0::/box\n");
+  Write("/sys/fs/cgroup/box/memory.max", "3000000\n");
+  Write("/sys/fs/cgroup/box/memory.current", "2900000\n");
+  Write("/sys/fs/cgroup/box/memory.stat",
+        "anon 500000\nfile 2400000\nactive_file 400000\ninactive_file 2000000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 2100000);
+  // More than is counted, as it can be for a moment.
+  Write("/sys/fs/cgroup/box/memory.stat", "inactive_file 2950000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 3000000);
+}
+
+TEST_F(AvailableMemoryTest, OldGroupsCountTheCacheOfThoseBelow) {
+  Write("/proc/self/cgroup", "4:hugetlb,memory:/x\n");
+  Write("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n");
+  Write("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1900000\n");
+  Write("/sys/fs/cgroup/memory/x/memory.stat", "inactive_file 100\ntotal_inactive_file 1000000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 1100000);
+}
+
 TEST_F(AvailableMemoryTest, OldGroups) {
   Write("/proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n");
   Write("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n");
