@@ -17,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/tensor.h"
+#include "service/log_level.h"
 
 namespace tidepool::service {
 
@@ -39,8 +40,6 @@ enum class Command : uint8_t {
   kOffload,
 };
 inline constexpr int kCommandCount = 16;
-
-enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
 // What the session store survives.
 enum class StoreDurability : uint8_t { kProcess, kPower };

@@ -155,7 +155,7 @@ class FrontServer final : public Server {
  private:
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
       : store_(std::move(store)) {
-    const auto log = options.log ? options.log : [](absl::string_view) {};
+    const LogSink log = options.log ? options.log : [](LogLevel, absl::string_view) {};
     core_ = std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), log);
     services_ = MakeFrontServices(core_.get(), &calls_);
   }

@@ -8,15 +8,14 @@
 #define TIDEPOOL_SERVICE_SERVER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
+#include "service/log_level.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
 
@@ -33,8 +32,8 @@ struct ServerOptions {
   int64_t max_message_bytes = 32 << 20;
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
-  // Lines for the operator: a worker lost or found, a stream moved. Any thread; may be empty.
-  std::function<void(absl::string_view)> log;
+  // A worker lost or found, a run sent. Any thread; may be empty.
+  LogSink log;
   // Bytes of memory that the process may still take; 0: cannot be told. Any thread; may be empty.
   std::function<int64_t()> available_memory;
 };

@@ -1,5 +1,6 @@
 // chat: a conversation, one line a message.
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -16,10 +17,22 @@
 namespace tidepool::service {
 namespace {
 
-// Thread-safe. The answer that Ctrl-C stops, if there is one.
-class CurrentAnswer {
+// As a shell tells of a process that a signal ended: this and the signal's number.
+constexpr int kSignalled = 128;
+
+// Thread-safe. What Ctrl-C means: the end while the model is loaded or the server looked for, then
+// the end of the answer that is being given, if there is one.
+class Interrupt {
  public:
-  void Set(std::function<void()> cancel) {
+  void ChatIsOpen() {
+    base::MutexLock lock(&mutex_);
+    open_ = true;
+  }
+  bool chat_is_open() {
+    base::MutexLock lock(&mutex_);
+    return open_;
+  }
+  void SetAnswer(std::function<void()> cancel) {
     base::MutexLock lock(&mutex_);
     cancel_ = std::move(cancel);
   }
@@ -33,6 +46,7 @@ class CurrentAnswer {
 
  private:
   base::Mutex mutex_;
+  bool open_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
@@ -94,20 +108,26 @@ void Report(const Config& config, const AskResult& result, Console* console) {
 }  // namespace
 
 absl::Status RunChat(const Config& config, Console* console) {
-  CurrentAnswer current;
-  const SignalWatcher watcher({SIGINT}, [&](int) {
-    if (!current.Cancel()) console->Note("\n[/exit or Ctrl-D ends the chat]\n> ");
+  Interrupt interrupt;
+  const SignalWatcher watcher({SIGINT}, [&](int signal) {
+    if (!interrupt.chat_is_open()) {
+      // A load cannot be stopped half-way, and nothing was said yet.
+      if (console->err_is_terminal()) console->Note("\n");
+      std::_Exit(kSignalled + signal);
+    }
+    if (!interrupt.Cancel()) console->Note("\n[/exit or Ctrl-D ends the chat]\n> ");
   });
   ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, console));
   Conversation conversation(config, connection.client.get());
   RETURN_IF_ERROR(conversation.Open());
+  interrupt.ChatIsOpen();
 
   AnswerHooks hooks;
-  hooks.on_start = [&](std::function<void()> cancel) { current.Set(std::move(cancel)); };
+  hooks.on_start = [&](std::function<void()> cancel) { interrupt.SetAnswer(std::move(cancel)); };
   if (config.output == OutputFormat::kText) {
     hooks.on_text = [&](absl::string_view text) {
       console->Print(text);
-      if (!console->out_status().ok()) current.Cancel();
+      if (!console->out_status().ok()) interrupt.Cancel();
     };
   }
   int refused = 0;
@@ -120,7 +140,7 @@ absl::Status RunChat(const Config& config, Console* console) {
     if (words == "/exit") break;
     if (words.empty()) continue;
     const AskResult result = conversation.Say(line, hooks);
-    current.Set(nullptr);
+    interrupt.SetAnswer(nullptr);
     if (!result.status.ok() && !absl::IsCancelled(result.status)) {
       // A conversation outlives a refused message, but not a server that has gone.
       if (absl::IsUnavailable(result.status)) return result.status;

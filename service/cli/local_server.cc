@@ -88,12 +88,21 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const std::string& path,
   return SqliteSessionStore::Open(options);
 }
 
+// A store that another front holds, or that cannot be made, is told before a model is loaded for
+// nothing. Nothing stays open or is left: a signal ends a load at once.
+absl::Status TryStore(const std::string& path, StoreDurability durability) {
+  const NewStoreFile file(path);
+  return OpenStore(path, durability).status();
+}
+
 ServerOptions MakeServerOptions(const Config& config, Log* log) {
   ServerOptions options;
   options.listen = config.listen;
   options.worker_name = config.name;
   options.available_memory = [] { return AvailableMemoryBytes(); };
-  if (log != nullptr) options.log = [log](absl::string_view line) { log->Info(line); };
+  if (log != nullptr) {
+    options.log = [log](LogLevel level, absl::string_view line) { log->Write(level, line); };
+  }
   return options;
 }
 
@@ -163,17 +172,17 @@ class LocalServerImpl : public LocalServer {
 
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console) {
-  // A store that another front holds is told before a model is loaded for nothing.
   const std::string path = role == LocalRole::kServe ? config.store : ":memory:";
+  if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(path, config.durability));
+  ServerOptions options = MakeServerOptions(config, log);
+  if (role == LocalRole::kPrivate) options.listen.clear();
+  auto server = std::make_unique<LocalServerImpl>();
+  RETURN_IF_ERROR(server->Load(config, console));
   NewStoreFile file(path);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {
     ASSIGN_OR_RETURN(store, OpenStore(path, config.durability));
   }
-  ServerOptions options = MakeServerOptions(config, log);
-  if (role == LocalRole::kPrivate) options.listen.clear();
-  auto server = std::make_unique<LocalServerImpl>();
-  RETURN_IF_ERROR(server->Load(config, console));
   RETURN_IF_ERROR(server->Start(role, std::move(store), options));
   file.Keep();
   return server;

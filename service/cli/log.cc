@@ -38,8 +38,8 @@ Log::Log(LogLevel least)
 
 Log::~Log() = default;
 
-void Log::Debug(absl::string_view line) { logger_->log(spdlog::level::debug, View(line)); }
-void Log::Info(absl::string_view line) { logger_->log(spdlog::level::info, View(line)); }
-void Log::Warn(absl::string_view line) { logger_->log(spdlog::level::warn, View(line)); }
+void Log::Write(LogLevel level, absl::string_view line) {
+  logger_->log(LevelOf(level), View(line));
+}
 
 }  // namespace tidepool::service

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/strings/string_view.h"
-#include "service/config.h"
+#include "service/log_level.h"
 
 namespace spdlog {
 class logger;
@@ -20,9 +20,8 @@ class Log {
   explicit Log(LogLevel least);
   ~Log();
 
-  void Debug(absl::string_view line);
-  void Info(absl::string_view line);
-  void Warn(absl::string_view line);
+  void Write(LogLevel level, absl::string_view line);
+  void Info(absl::string_view line) { Write(LogLevel::kInfo, line); }
 
  private:
   std::unique_ptr<spdlog::logger> logger_;

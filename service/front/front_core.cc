@@ -67,7 +67,7 @@ constexpr size_t kMaxRequests = 4096;
 }  // namespace
 
 FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store,
-                     WorkerSet::Log log)
+                     LogSink log)
     : loop_(loop),
       clock_(clock),
       store_(store),

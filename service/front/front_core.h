@@ -34,7 +34,7 @@ class FrontCore {
   using Done = std::function<void(absl::StatusOr<T>)>;
 
   // All outlive the core; `log` may be called on the loop.
-  FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, WorkerSet::Log log);
+  FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log);
 
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }

@@ -109,13 +109,19 @@ WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) {
 
 uint64_t WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
   const uint64_t run = ++runs_;
-  if (Member* member = Find(link); member != nullptr) member->sent[run] = prompt_tokens;
+  Member* member = Find(link);
+  if (member == nullptr) return run;
+  member->sent[run] = prompt_tokens;
+  log_(LogLevel::kDebug, absl::StrCat("run ", run, " of ", prompt_tokens,
+                                      " prompt tokens begins at ", member->view.name));
   return run;
 }
 
 void WorkerSet::NoteEnded(const WorkerLink* link, uint64_t run) {
   Member* member = Find(link);
-  if (member != nullptr && member->sent.erase(run) == 0) ++member->ended;
+  if (member == nullptr) return;
+  if (member->sent.erase(run) == 0) ++member->ended;
+  log_(LogLevel::kDebug, absl::StrCat("run ", run, " at ", member->view.name, " has ended"));
 }
 
 void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens) {
@@ -132,8 +138,8 @@ void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_i
 void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) {
   Member* member = Find(link);
   if (member == nullptr || std::exchange(member->failed, true)) return;
-  log_(absl::StrCat("worker ", member->view.name, " (", link->address(),
-                    ") failed a call: ", status.message()));
+  log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", link->address(),
+                                     ") failed a call: ", status.message()));
 }
 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
@@ -149,8 +155,8 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
   view.prefixes = {state.prefix_digests().begin(), state.prefix_digests().end()};
   if (!member->connected) {
-    log_(
-        absl::StrCat("worker ", view.name, " (", member->link->address(), ") serves ", view.model));
+    log_(LogLevel::kInfo, absl::StrCat("worker ", view.name, " (", member->link->address(),
+                                       ") serves ", view.model));
   }
   const bool better = Health(*member) != WorkerHealth::kServing;
   member->model = state.model();
@@ -169,8 +175,8 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
   // Whoever comes back at this address may be a new process.
   member->sessions.clear();
-  log_(absl::StrCat("worker ", member->view.name, " (", member->link->address(),
-                    ") is lost: ", status.message()));
+  log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", member->link->address(),
+                                     ") is lost: ", status.message()));
   TellReadiness();
 }
 
@@ -179,7 +185,8 @@ void WorkerSet::TellUnreachable(Member* member, const absl::Status& status) {
   if (std::exchange(member->told, status.code()) == status.code()) return;
   const absl::string_view reason =
       absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
-  log_(absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
+  log_(LogLevel::kWarn,
+       absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
 }
 
 void WorkerSet::TellReadiness() {

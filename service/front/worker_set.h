@@ -19,6 +19,7 @@
 #include "kernels/base/clock.h"
 #include "service/front/pick_worker.h"
 #include "service/front/worker_link.h"
+#include "service/log_level.h"
 
 namespace tidepool::service {
 
@@ -32,10 +33,9 @@ struct PickedWorker {
 // Loop only.
 class WorkerSet {
  public:
-  using Log = std::function<void(absl::string_view)>;
-
-  // `clock` outlives the set. `log` gets a line when a worker comes or goes.
-  WorkerSet(const base::Clock* clock, Log log) : clock_(clock), log_(std::move(log)) {}
+  // `clock` outlives the set. `log` gets a line when a worker comes, goes or fails, and of each
+  // run.
+  WorkerSet(const base::Clock* clock, LogSink log) : clock_(clock), log_(std::move(log)) {}
 
   // Begins to watch.
   void Add(std::unique_ptr<WorkerLink> link);
@@ -95,7 +95,7 @@ class WorkerSet {
   void WakeWaiting();
 
   const base::Clock* clock_;
-  Log log_;
+  LogSink log_;
   std::vector<std::unique_ptr<Member>> members_;
   std::function<void(bool)> on_readiness_;
   bool ready_ = false;

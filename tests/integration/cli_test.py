@@ -327,6 +327,26 @@ class TroubleTest(CommandTest):
         process, address = self.start_front(other)
         told = f"worker at {other} cannot be watched: what answers there is no Tidepool worker"
         harness.wait_until(lambda: told in process.stderr, "the front tells what is wrong")
+    def test_trouble_is_logged_as_a_warning(self):
+        told = "worker at 127.0.0.1:1 cannot be watched"
+        warned, _ = self.start_front("127.0.0.1:1", more=("--log-level", "warn"))
+        silent, _ = self.start_front("127.0.0.1:1", more=("--log-level", "error"))
+        harness.wait_until(lambda: told in warned.stderr, "the front tells what is missing")
+        for process in (warned, silent):
+            process.stop()
+        self.assertEqual(silent.stderr, "")
+        self.assertEqual(len(warned.stderr.splitlines()), 1, warned.stderr)
+        self.assertRegex(warned.stderr, r" warn(ing)? worker at ")
+
+    def test_a_debug_log_tells_of_runs(self):
+        worker = harness.worker("--name", "w1")
+        self.addCleanup(worker.kill)
+        front = harness.front([worker], "--log-level", "debug")
+        self.addCleanup(front.kill)
+        run_tidepool("generate", "--server", front.address, "--prompt", "a", "--max-tokens", "2")
+        harness.wait_until(lambda: "at w1 has ended" in front.stderr, "the run's end is told")
+        self.assertRegex(front.stderr, r" debug run \d+ of \d+ prompt tokens begins at w1\n")
+
         self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", code=1,
                     named="no server answers at 127.0.0.1:1")
 

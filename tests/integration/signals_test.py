@@ -86,22 +86,43 @@ class DrainTest(unittest.TestCase):
         self.assertEqual(server.wait(20), 0)
         self.assertIn(failure(lambda: stream)[0], ("UNAVAILABLE", "CANCELLED"))
 
-    def test_a_signal_while_loading(self):
-        process = harness.Process("serve", "--model", harness.smollm2(), "--store", ":memory:",
-                                  "--listen", "127.0.0.1:0")
-        self.addCleanup(process.kill)
-        # The handler is in place when the model file is mapped.
-        harness.wait_until(lambda: not process.running() or self.catches_sigterm(process.pid),
-                           "the process catches SIGTERM")
-        self.assertEqual(process.stop(), 0)
-        self.assertEqual(process.stderr.count("error"), 0)
+
+class LoadingTest(unittest.TestCase):
+    """Signals at a process that loads its model."""
+
+    def interrupt(self, number, is_loaded, *arguments):
+        """The exit code of a process that got the signal while it loaded."""
+        for _ in range(20):
+            process = harness.Process(*arguments, "--exact", "-t", "1", "--model",
+                                      harness.smollm2())
+            self.addCleanup(process.kill)
+            harness.wait_until(lambda: not process.running() or self.has_mapped_the_model(process),
+                               "the model file is mapped")
+            process.signal(number)
+            code = process.wait()
+            if not is_loaded(process):
+                self.assertEqual(process.stderr.count("error"), 0, process.stderr)
+                return code
+        self.fail("every load was over before the signal came")
 
     @staticmethod
-    def catches_sigterm(pid):
-        with open(f"/proc/{pid}/status") as status:
-            fields = dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
-        bit = 1 << (signal.SIGTERM - 1)
-        return (int(fields["SigCgt"], 16) | int(fields["SigBlk"], 16)) & bit
+    def has_mapped_the_model(process):
+        try:
+            with open(f"/proc/{process.pid}/maps") as maps:
+                return any(line.rstrip("\n").endswith(harness.smollm2().resolve().name) for line in maps)
+        except OSError:
+            return False
+
+    def test_a_server_ends_well_and_leaves_no_store(self):
+        folder = harness.scratch_folder()
+        code = self.interrupt(signal.SIGTERM, lambda process: process.stdout, "serve", "--store",
+                              folder / "new.db", "--listen", "127.0.0.1:0")
+        self.assertEqual(code, 0)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_a_chat_ends_as_if_by_the_signal(self):
+        code = self.interrupt(signal.SIGINT, lambda process: "> " in process.stderr, "chat")
+        self.assertEqual(code, 128 + signal.SIGINT)
 
 
 class EveryRoleTest(unittest.TestCase):

@@ -142,7 +142,7 @@ class GenerationTest : public testing::Test {
  protected:
   GenerationTest() {
     store_ = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock_}).value();
-    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(), [](absl::string_view) {});
+    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
   }
 
   PuppetLink* AddWorker(const std::string& name) {
