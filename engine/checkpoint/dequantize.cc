@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "engine/checkpoint/block_values.h"
 #include "kernels/base/check.h"
 #include "kernels/code_tables.h"
 #include "kernels/math.h"

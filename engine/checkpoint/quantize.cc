@@ -7,10 +7,10 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/checkpoint/block_values.h"
 #include "engine/checkpoint/quantize_k.h"
 #include "engine/checkpoint/quantize_search.h"
 #include "kernels/base/check.h"
+#include "kernels/code_tables.h"
 #include "kernels/math.h"
 
 namespace tidepool::engine {
@@ -19,10 +19,13 @@ namespace {
 using kernels::F16ToF32;
 using kernels::F32ToBF16;
 using kernels::F32ToF16;
+using kernels::kE2M1Doubled;
+using kernels::kIq4Values;
 using quantize::AffineFit;
 using quantize::CodeRange;
 
 constexpr int kBlock = 32;
+constexpr float kLargestF16 = 65504;
 
 template <typename T>
 void Store(T value, uint8_t* at) {
@@ -58,7 +61,8 @@ void SymmetricCodes(const float* x, CodeRange range, int offset, uint8_t* block,
 void AffineCodes(const float* x, float high, uint8_t* block, int8_t* codes) {
   const AffineFit fit = quantize::FitAffine(x, kBlock, high, quantize::Minimum::kAny);
   const uint16_t d = F32ToF16(fit.step);
-  const uint16_t m = F32ToF16(fit.minimum);
+  // The fit weighs all elements, and may put its minimum beyond the least of them.
+  const uint16_t m = F32ToF16(std::clamp(fit.minimum, -kLargestF16, kLargestF16));
   Store(d, block);
   Store(m, block + 2);
   quantize::RoundCodes(x, kBlock, {F16ToF32(d), F16ToF32(m)}, {0, high}, codes);
@@ -185,7 +189,7 @@ void QuantizeMXFP4(const float* x, uint8_t* block) {
   float least = std::numeric_limits<float>::infinity();
   for (int e = exponent - 4; e <= exponent - 2; ++e) {
     const int biased = std::clamp(e + 127, 0, 254);
-    const float scale = HalfOfE8M0(biased);
+    const float scale = kernels::HalfOfE8M0(static_cast<uint8_t>(biased));
     int8_t codes[kBlock];
     float error = 0;
     for (int j = 0; j < kBlock; ++j) {
@@ -251,7 +255,7 @@ float LargestQuantizable(GgmlType type) {
     case GgmlType::kMXFP4:
       return 0x1.8p127f;  // above, the nearest code may be 2^128
     default:
-      return 65504.0f;
+      return kLargestF16;
   }
 }
 

@@ -126,6 +126,23 @@ TEST(QuantizeTest, ZerosConstantsAndExtremesStayFinite) {
   }
 }
 
+// The best line through such elements begins below the least of them, where float16 ends.
+TEST(QuantizeTest, AMinimumPastTheLastFloat16StaysFinite) {
+  for (const GgmlType type : QuantizableTypes()) {
+    for (const float sign : {1.0f, -1.0f}) {
+      std::vector<float> x(kColumns, sign * (-65504.0f + 55));
+      for (int i = 0; i < kColumns; i += 32) {
+        x[i] = sign * -65504.0f;
+        x[i + 31] = sign * (-65504.0f + 1500);
+      }
+      const std::vector<float> values = RoundTrip(type, x);
+      for (int i = 0; i < kColumns; ++i) {
+        ASSERT_NEAR(values[i], x[i], 0.26f * 65504) << GgmlTypeName(type) << " " << i;
+      }
+    }
+  }
+}
+
 TEST(QuantizeTest, FloatsRoundToNearest) {
   const std::vector<float> x = {1.0f + 0x1p-11f, 1.0f + 0x1.8p-11f, 0x1p-24f, -65504.0f};
   const std::vector<float> half = RoundTrip(GgmlType::kF16, x);
