@@ -126,17 +126,23 @@ double RoundFloat(double number, int64_t precision) {
   return std::nearbyint(number / scale) * scale;
 }
 
-// The same of an integer, for a precision below zero.
-int64_t RoundInteger(int64_t number, int64_t precision) {
-  int64_t scale = 1;
-  for (; precision < 0; ++precision) {
-    if (__builtin_mul_overflow(scale, 10, &scale)) return 0;
+// The same of an integer, for a precision below zero; none: it does not fit.
+std::optional<int64_t> RoundInteger(int64_t number, int64_t precision) {
+  constexpr int64_t kHalfOfNextPower = 5'000'000'000'000'000'000;  // of 10^19, which is no int64_t
+  if (precision < -19) return 0;
+  if (precision == -19) {
+    if (number > kHalfOfNextPower || number < -kHalfOfNextPower) return std::nullopt;
+    return 0;
   }
+  int64_t scale = 1;
+  for (; precision < 0; ++precision) scale *= 10;
   const int64_t rest = number % scale;
   const int64_t floor = number - rest;
   const int64_t twice = std::abs(rest) - (scale - std::abs(rest));
-  const bool away = twice > 0 || (twice == 0 && (floor / scale) % 2 != 0);
-  return away ? floor + (number < 0 ? -scale : scale) : floor;
+  if (twice < 0 || (twice == 0 && (floor / scale) % 2 == 0)) return floor;
+  int64_t away = 0;
+  if (__builtin_add_overflow(floor, number < 0 ? -scale : scale, &away)) return std::nullopt;
+  return away;
 }
 
 Result Round(const Call& call) {
@@ -146,7 +152,7 @@ Result Round(const Call& call) {
   const int64_t precision = given.value_or(0);
   constexpr int64_t kMaxPrecision = 30;
   if (!IsNumber(call.self)) return NoNumber("round", call.self);
-  if (std::abs(precision) > kMaxPrecision) {
+  if (precision < -kMaxPrecision || precision > kMaxPrecision) {
     return absl::InvalidArgumentError(
         absl::StrCat("round's precision is ", -kMaxPrecision, " to ", kMaxPrecision));
   }
@@ -154,7 +160,10 @@ Result Round(const Call& call) {
   if (how == "common") {
     if (!IsInteger(call.self)) return Value::MakeFloat(RoundFloat(ToDouble(call.self), precision));
     if (precision >= 0) return Value::MakeInt(ToInt64(call.self));
-    return Value::MakeInt(RoundInteger(ToInt64(call.self), precision));
+    const std::optional<int64_t> rounded = RoundInteger(ToInt64(call.self), precision);
+    if (rounded.has_value()) return Value::MakeInt(*rounded);
+    return absl::InvalidArgumentError(absl::StrCat(ToInt64(call.self), " rounded to 10^",
+                                                   -precision, " does not fit in 64 bits"));
   }
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = ToDouble(call.self) * scale;

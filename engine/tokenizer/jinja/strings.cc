@@ -164,7 +164,8 @@ absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text
 absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const Text& fill,
                               Budget* budget) {
   const auto size = static_cast<int64_t>(CharacterOffsets(text.bytes()).size()) - 1;
-  const auto missing = static_cast<size_t>(std::max<int64_t>(width - size, 0));
+  if (width <= size) return Value::MakeText(text);
+  const auto missing = static_cast<size_t>(width - size);
   // Checked by itself first: a product of both could overflow.
   RETURN_IF_ERROR(budget->Grow(missing));
   RETURN_IF_ERROR(budget->Grow(text.size() + missing * fill.size()));

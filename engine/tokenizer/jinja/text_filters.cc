@@ -127,12 +127,12 @@ Result Truncate(const Call& call) {
   };
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   RETURN_IF_ERROR(call.budget.Copy(sizeof(size_t) * (text.size() + end.size())));
-  const int64_t kept = length - size_of(end);
-  if (kept < 0 || leeway.value_or(0) < 0) {
+  const int64_t end_size = size_of(end);
+  if (length < end_size || leeway.value_or(0) < 0) {
     return absl::InvalidArgumentError("truncate needs a length that its end fits in");
   }
   if (size_of(text) - leeway.value_or(kLeeway) <= length) return Value::MakeText(text);
-  Text result = SliceText(text, {std::nullopt, kept, 1});
+  Text result = SliceText(text, {std::nullopt, length - end_size, 1});
   if (!call.arguments.FindFlag(1, "killwords")) result = Split(result, " ", 1, Side::kRight)[0];
   result.Append(end);
   return Value::MakeText(std::move(result));

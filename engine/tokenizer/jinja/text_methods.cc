@@ -268,8 +268,9 @@ Result ZeroFill(const Call& call) {
   const bool has_sign = absl::StartsWith(text.bytes(), "-") || absl::StartsWith(text.bytes(), "+");
   const size_t sign = has_sign ? 1 : 0;
   ASSIGN_OR_RETURN(const Value padded,
-                   PadText(text.Slice(sign, text.size()), *width - static_cast<int64_t>(sign),
-                           Side::kLeft, Text("0", TextOrigin::kTemplate), &call.budget));
+                   PadText(text.Slice(sign, text.size()),
+                           std::max<int64_t>(*width, 0) - static_cast<int64_t>(sign), Side::kLeft,
+                           Text("0", TextOrigin::kTemplate), &call.budget));
   Text result = text.Slice(0, sign);
   result.Append(*padded.AsText());
   return Value::MakeText(std::move(result));
