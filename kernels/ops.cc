@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/attend_bounds.h"
 #include "kernels/base/check.h"
 #include "kernels/panel.h"
 
@@ -73,17 +74,17 @@ size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads) {
   const int64_t dims = layer.k_dim + layer.v_dim;
   // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
-  const int64_t fold = (layer.v_dim + 15) / 16 * 16 + 2;
-  // Per thread: one block's keys and values as float32 and their scales; the scores, running folds
-  // and a segment's parts of 24 query vectors; the folds that several threads work on, and the
-  // parts that wait to be merged.
-  const int64_t scratch = dims * (kKvBlockTokens + 1) + 16 +
-                          24 * (kKvSegmentTokens + 2 * fold + 8) +
-                          (kAttendPartsPerThread + 64) * fold;
-  // What is shared out: groups of 24 query vectors, at least one for each span and KV head.
-  const int64_t jobs = rows * heads / 24 + spans * layer.kv_heads;
-  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * 11 * sizeof(int64_t) +
-         threads * (scratch * sizeof(float) + 48 * kAlignment) + 8 * kAlignment;
+  const int64_t fold = (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit + 2;
+  // Per thread: one block's keys and values as float32 and their scales; of a job's query vectors
+  // the scores, running folds, a segment's parts, and 32 bytes of where each lies and what it sees;
+  // the folds that several threads work on, and the parts that wait to be merged.
+  const int64_t scratch = dims * (kKvBlockTokens + 1) + kFoldUnit +
+                          kFoldVectors * (kKvSegmentTokens + 2 * fold + 8) +
+                          (kAttendPartsPerThread + kAttendLongFoldsPerThread) * fold;
+  // A job's query vectors are of one span and KV head.
+  const int64_t jobs = rows * heads / kFoldVectors + spans * layer.kv_heads;
+  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * kAttendJobBytes +
+         threads * (scratch * sizeof(float) + kAttendSmallParts * kAlignment) + 8 * kAlignment;
 }
 
 SlotRange VisibleSlots(const KvSpan& span, int64_t row) {

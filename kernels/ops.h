@@ -79,9 +79,6 @@ void MergeBest(const Best& other, Best* best);
 // An upper bound of the arena bytes that GroupedFfn takes for `rows` rows in all its `groups`.
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);
 
-// Parts of folds that Attend keeps at most, per thread, before it merges them.
-inline constexpr int64_t kAttendPartsPerThread = 512;
-
 // An upper bound of the arena bytes that Attend takes for a batch of `rows` rows in `spans` spans,
 // its result included. `threads` is the backend's.
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads);

@@ -8,14 +8,12 @@
 #include <atomic>
 #include <new>
 
+#include "kernels/attend_bounds.h"
 #include "kernels/cpu/attention_fold.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels {
 namespace {
-
-// Tasks per thread that long jobs are cut for.
-constexpr int64_t kTasksPerThread = 4;
 
 // Work below which another thread would come too late to help, in the units of Job::cost (some 100
 // ns each).
@@ -42,6 +40,8 @@ struct Task {
   int64_t begin;
   int64_t end;
 };
+
+static_assert(sizeof(Job) + sizeof(Task) <= kAttendJobBytes, "more than AttendBytes counts");
 
 struct Jobs {
   Job* data;
@@ -174,7 +174,7 @@ void AttendRows(const CpuContext& context, ConstMatrixView q, int heads, float s
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
   Jobs jobs = MakeJobs(op, spans, arena);
-  const int64_t task_cost = std::max<int64_t>(1, jobs.cost / (kTasksPerThread * threads));
+  const int64_t task_cost = std::max<int64_t>(1, jobs.cost / (kAttendTasksPerThread * threads));
   SplitLongJobs(op, task_cost, &jobs, arena);
 
   FoldScratch* scratch = arena->Allocate<FoldScratch>(threads);

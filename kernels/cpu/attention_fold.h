@@ -4,15 +4,12 @@
 
 #include <cstdint>
 
+#include "kernels/attend_bounds.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 
 namespace tidepool::kernels {
-
-// Query vectors (a row's heads that share a KV head, row by row) that are folded together: each
-// block of keys and values is converted to float32 once for all of them.
-inline constexpr int kFoldVectors = 24;
 
 // One call of Attend.
 struct AttendOp {

@@ -6,15 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attend_bounds.h"
 #include "kernels/backend.h"
 
 namespace tidepool::kernels {
 
 // The most query vectors that share one pass over a block's keys, and over its values.
 inline constexpr int kMaxAttendVectors = 6;
-
-// What folds and parts of them are rounded up to, in floats: the widest vector of any form.
-inline constexpr int kFoldUnit = 16;
 
 // Stored keys or values of one KV head in one block, without kQ8_0's own scales.
 struct KvElements {
