@@ -112,6 +112,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
     if (pool.slots < pool.all_experts()) bundle->prefill_rows = kPrefillRowsOverMemory;
     bundle->tiered->LoadResidents(InStage(options.progress, LoadStage::kReadingExperts));
   }
+  bundle->weights->EndThreads();
   bundle->weight_bytes = bundle->weights->weight_bytes();
   return bundle;
 }

@@ -185,7 +185,7 @@ absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
 WeightStore::WeightStore(GgufFile file, int threads, WeightContents contents)
     : file_(std::move(file)),
       contents_(contents),
-      pool_(threads),
+      threads_(threads),
       used_(file_.tensors().size(), false) {}
 
 absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
@@ -251,11 +251,12 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
   const int64_t first_row = place.first_row;
   const int64_t rows = place.shape.rows;
   RowPacker packer(tensor, first_row, rows, out);
+  if (pool_ == nullptr) pool_ = std::make_unique<base::ThreadPool>(threads_);
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
   for (int64_t first = 0; first < packer.panels(); first += piece) {
     const int64_t count = std::min(piece, packer.panels() - first);
-    pool_.ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
+    pool_->ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
       packer.Pack(first + begin, first + end);
     });
     // Up to here, so that the page that two pieces share goes with the second.

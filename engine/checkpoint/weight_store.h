@@ -76,6 +76,9 @@ class WeightStore {
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const GgufFile& file() const { return file_; }
 
+  // Ends the threads that pack; what is packed later starts them again.
+  void EndThreads() { pool_.reset(); }
+
   // Resident bytes of all matrices and vectors handed out so far.
   size_t weight_bytes() const { return weight_bytes_; }
 
@@ -101,7 +104,8 @@ class WeightStore {
 
   GgufFile file_;
   const WeightContents contents_;
-  base::ThreadPool pool_;
+  const int threads_;
+  std::unique_ptr<base::ThreadPool> pool_;  // while there is something to pack
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
   absl::flat_hash_map<size_t, std::vector<float>> vectors_;
   std::vector<kernels::Buffer> buffers_;

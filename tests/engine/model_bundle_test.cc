@@ -1,5 +1,6 @@
 #include "engine/model_bundle.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,16 @@ TEST(ModelBundleTest, HoldsAllThatACheckpointBecomes) {
   const auto ids = bundle->tokenizer->Encode("on the", SpecialTokens::kAsText, AddBos::kNo);
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_LT(ids->size(), 6u);
+}
+
+// The threads that packed the weights have ended; the backend's, less the caller's, stay.
+TEST(ModelBundleTest, OnlyTheBackendKeepsThreads) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
+  const auto bundle = MustLoad(kModel, {.threads = 4});
+  EXPECT_EQ(threads(), before + 3);
 }
 
 TEST(ModelBundleTest, TheChatTemplateIsTheFiles) {
