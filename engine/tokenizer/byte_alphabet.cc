@@ -1,6 +1,7 @@
 #include "engine/tokenizer/byte_alphabet.h"
 
 #include <array>
+#include <cstdint>
 
 #include "engine/tokenizer/utf8.h"
 
@@ -35,7 +36,11 @@ constexpr std::array<int16_t, kAlphabetEnd> kInverse = MakeInverse();
 
 }  // namespace
 
-char32_t ByteToAlphabet(uint8_t byte) { return kAlphabet[byte]; }
+std::string BytesToAlphabet(absl::string_view bytes) {
+  std::string writing;
+  for (const char byte : bytes) AppendUtf8(kAlphabet[static_cast<uint8_t>(byte)], &writing);
+  return writing;
+}
 
 std::optional<std::string> AlphabetToBytes(absl::string_view writing) {
   std::string bytes;

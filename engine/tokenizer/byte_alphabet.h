@@ -3,7 +3,6 @@
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_BYTE_ALPHABET_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_BYTE_ALPHABET_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,9 +10,9 @@
 
 namespace tidepool::engine {
 
-// The character that stands for a byte. Printable Latin-1 stands for itself, the other 68 bytes are
-// U+0100, U+0101, ... in order.
-char32_t ByteToAlphabet(uint8_t byte);
+// How bytes are written. Printable Latin-1 stands for itself, the other 68 bytes are U+0100, U+0101,
+// ... in order.
+std::string BytesToAlphabet(absl::string_view bytes);
 
 // The bytes that a token's writing stands for; empty when it has a character outside the alphabet.
 std::optional<std::string> AlphabetToBytes(absl::string_view writing);

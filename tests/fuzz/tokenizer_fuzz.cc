@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/pre_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/utf8.h"
@@ -24,6 +25,7 @@
 namespace {
 
 using tidepool::engine::AddBos;
+using tidepool::engine::BytesToAlphabet;
 using tidepool::engine::ControlText;
 using tidepool::engine::SpecialTokens;
 using tidepool::engine::StreamDecoder;
@@ -58,26 +60,6 @@ class Input {
   absl::string_view rest_;
 };
 
-std::string ByteLevelWriting(uint8_t byte) {
-  int next = 256;
-  for (int b = 0; b <= byte; ++b) {
-    const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-    if (b == byte) {
-      std::string writing;
-      tidepool::engine::AppendUtf8(static_cast<char32_t>(itself ? b : next), &writing);
-      return writing;
-    }
-    if (!itself) ++next;
-  }
-  return "";
-}
-
-std::string ByteLevelWriting(absl::string_view bytes) {
-  std::string writing;
-  for (const char c : bytes) writing += ByteLevelWriting(static_cast<uint8_t>(c));
-  return writing;
-}
-
 TokenizerSpec MakeSpec(Input* input) {
   TokenizerSpec spec;
   const uint8_t flags = input->Byte();
@@ -89,7 +71,7 @@ TokenizerSpec MakeSpec(Input* input) {
   spec.pre = kRules[flags >> 2 & 7];
   if (flags & 32) spec.add_space_prefix = (flags & 64) != 0;
   for (int byte = 0; byte < 256; ++byte) {
-    spec.tokens.push_back(byte_level ? ByteLevelWriting(static_cast<uint8_t>(byte))
+    spec.tokens.push_back(byte_level ? BytesToAlphabet(std::string(1, static_cast<char>(byte)))
                                      : absl::StrFormat("<0x%02X>", byte));
     spec.token_types.push_back(byte_level ? TokenType::kNormal : TokenType::kByte);
   }
@@ -97,7 +79,7 @@ TokenizerSpec MakeSpec(Input* input) {
   for (int i = 0; i < pieces; ++i) {
     const uint8_t type = input->Byte() % 16;
     const std::string text = input->String(12);
-    spec.tokens.push_back(byte_level ? ByteLevelWriting(text)
+    spec.tokens.push_back(byte_level ? BytesToAlphabet(text)
                                      : absl::StrReplaceAll(text, {{" ", kMark}}));
     spec.token_types.push_back(type >= 1 && type <= 5 ? static_cast<TokenType>(type)
                                                       : TokenType::kNormal);

@@ -76,7 +76,10 @@ TEST_F(SyntheticTest, SeedsDecideAndThreadsDoNot) {
 }
 
 TEST_F(SyntheticTest, LayersCanBeFewer) {
-  Bytes("tiny-moe", {.type = GgmlType::kQ8_0, .layers = 1});
+  Shape shape = *FindShape("tiny-moe");
+  shape.layers = 1;
+  const auto written = WriteSynthetic(shape, Path(), {.type = GgmlType::kQ8_0});
+  ASSERT_TRUE(written.ok()) << written.status();
   const auto file = engine::GgufFile::Open(Path());
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(*file->Int("qwen3moe.block_count"), 1);

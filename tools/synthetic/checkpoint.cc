@@ -127,10 +127,8 @@ absl::Status CheckType(const std::vector<Tensor>& tensors, const Shape& shape) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> WriteSynthetic(const Shape& published, const std::string& path,
+absl::StatusOr<uint64_t> WriteSynthetic(const Shape& shape, const std::string& path,
                                         const SyntheticOptions& options) {
-  Shape shape = published;
-  if (options.layers > 0) shape.layers = options.layers;
   RETURN_IF_ERROR(CheckShape(shape));
   ASSIGN_OR_RETURN(const std::vector<Tensor> tensors,
                    ListTensors(shape, {.type = options.type, .routing = options.routing}));

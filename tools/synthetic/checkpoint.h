@@ -19,7 +19,6 @@ struct SyntheticOptions {
   // Of the matrices; norms and routers are F32. The output head, or the embedding that is one, is
   // Q6_K where this has fewer bits, as `tidepool quantize` would have it.
   engine::GgmlType type = engine::GgmlType::kQ4_K;
-  int64_t layers = 0;  // 0: the shape's own
   RoutingTarget routing;
   uint64_t seed = 1;
   int threads = 1;

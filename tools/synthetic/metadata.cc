@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "engine/tokenizer/byte_alphabet.h"
 
 namespace tidepool::tools {
 namespace {
@@ -27,19 +28,10 @@ constexpr int32_t kNormal = 1;
 constexpr int32_t kControl = 3;
 constexpr int32_t kUnused = 5;
 
-// A code point below U+0800 in UTF-8.
-std::string Utf8(int code) {
-  if (code < 0x80) return std::string(1, static_cast<char>(code));
-  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-}
-
-// GPT-2's printable stand-in for each byte: itself where it prints, else one from U+0100 on.
 std::vector<std::string> ByteTokens() {
   std::vector<std::string> tokens;
-  int spare = 0x100;
   for (int byte = 0; byte < 256; ++byte) {
-    const bool prints = (byte >= 33 && byte < 127) || (byte >= 161 && byte < 173) || byte >= 174;
-    tokens.push_back(Utf8(prints ? byte : spare++));
+    tokens.push_back(engine::BytesToAlphabet(std::string(1, static_cast<char>(byte))));
   }
   return tokens;
 }
