@@ -2,10 +2,14 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/math.h"
+#include "kernels/ops.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/test_data.h"
@@ -26,36 +30,44 @@ testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector
 }
 
 std::unique_ptr<KernelBackend> Make(int threads, Precision precision, Isa isa) {
-  auto backend = MakeCpuBackend({threads, precision, isa});
-  return backend.ok() ? *std::move(backend) : nullptr;
+  return *MakeCpuBackend({threads, precision, isa});
 }
 
 constexpr Precision kPrecisions[] = {Precision::kFast, Precision::kExact};
-constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
-// Two threads of every ISA that this machine has, in both precisions.
-std::vector<std::unique_ptr<KernelBackend>> AllBackends() {
-  std::vector<std::unique_ptr<KernelBackend>> backends;
-  for (const Isa isa : kIsas) {
-    for (const Precision precision : kPrecisions) {
-      auto backend = Make(2, precision, isa);
-      if (backend != nullptr) backends.push_back(std::move(backend));
-    }
+// On one ISA.
+class IsaBitsTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    const auto backend = MakeCpuBackend({.isa = GetParam()});
+    if (!backend.ok()) GTEST_SKIP() << backend.status().message();
   }
-  return backends;
+};
+
+std::string IsaName(const testing::TestParamInfo<Isa>& test) {
+  switch (test.param) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
+    case Isa::kBest:
+      return "best";
+  }
+  return "";
 }
 
-TEST(BitsTest, EqualOverIsasAndThreads) {
+TEST_P(IsaBitsTest, EqualOverIsasAndThreads) {
   for (const Precision precision : kPrecisions) {
     const auto base = Make(1, precision, Isa::kPortable);
     std::vector<std::unique_ptr<KernelBackend>> others;
-    for (const Isa isa : kIsas) others.push_back(Make(1, precision, isa));
-    for (const Isa isa : kIsas) others.push_back(Make(2, precision, isa));
-    others.push_back(Make(5, precision, Isa::kBest));
+    for (const int threads : {1, 2, 5}) others.push_back(Make(threads, precision, GetParam()));
     for (const OpCase& test_case : OpCases(precision)) {
       const OpResult expected = test_case.run(*base);
       for (const auto& other : others) {
-        if (other == nullptr) continue;  // this machine lacks the ISA
         const OpResult actual = test_case.run(*other);
         EXPECT_TRUE(SameBits(actual.values, expected.values))
             << test_case.name << ", " << other->Description();
@@ -113,58 +125,112 @@ TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
   }
 }
 
-// One sequence prefilled at once, in chunks, and token by token beside a stranger.
-TEST(BitsTest, AttentionDoesNotSeeChunks) {
-  constexpr int64_t kTokens = 75;
-  constexpr int kHeads = 6;
-  constexpr int kKvHeads = 2;
-  constexpr int kDim = 40;
-  const std::vector<float> q = Noise(1).Floats(kTokens * kHeads * kDim);
-  const std::vector<float> k = Noise(2).Floats(kTokens * kKvHeads * kDim);
-  const std::vector<float> v = Noise(3).Floats(kTokens * kKvHeads * kDim);
-  const auto backend = Make(2, Precision::kExact, Isa::kBest);
-  for (const int64_t window : {0, 20}) {
-    const auto run = [&](int64_t chunk) {
-      KvLayer layer;
-      layer.kv_heads = kKvHeads;
-      layer.k_dim = layer.v_dim = kDim;
-      layer.v_offset = 2 * kKvHeads * kDim * kKvBlockTokens;
-      layer.block_bytes = 2 * layer.v_offset;
-      Buffer buffer(3 * layer.block_bytes);
+constexpr int kHeads = 6;
+constexpr int kKvHeads = 2;
+constexpr int kDim = 40;
+constexpr int kThreads = 2;
+
+// A sequence, and where its KV lies.
+struct Tokens {
+  Tokens(int64_t count, int seed, std::vector<int32_t> places)
+      : q(Noise(seed).Floats(count * kHeads * kDim)),
+        k(Noise(seed + 1).Floats(count * kKvHeads * kDim)),
+        v(Noise(seed + 2).Floats(count * kKvHeads * kDim)),
+        blocks(std::move(places)) {}
+
+  std::vector<float> q, k, v;
+  std::vector<int32_t> blocks;
+};
+
+// Rows of several sequences.
+struct AttendBatch {
+  void Add(const Tokens& from, int64_t first, int64_t count, int64_t window) {
+    const auto append = [&](const std::vector<float>& values, int64_t cols,
+                            std::vector<float>* to) {
+      to->insert(to->end(), values.begin() + first * cols, values.begin() + (first + count) * cols);
+    };
+    spans.push_back({rows, count, first, from.blocks, Mask::kCausal, window});
+    append(from.q, kHeads * kDim, &q);
+    append(from.k, kKvHeads * kDim, &k);
+    append(from.v, kKvHeads * kDim, &v);
+    rows += count;
+  }
+
+  // [rows, kHeads * kDim]
+  std::vector<float> Run(KernelBackend* backend, const KvLayer& layer) const {
+    backend->StoreKv({k.data(), rows, kKvHeads * kDim}, {v.data(), rows, kKvHeads * kDim}, layer,
+                     spans);
+    Arena arena(AttendBytes(rows, static_cast<int64_t>(spans.size()), kHeads, layer, kThreads));
+    Spoil(&arena);
+    return ResultOf(
+               backend->Attend({q.data(), rows, kHeads * kDim}, kHeads, 0.2f, layer, spans, &arena),
+               Precision::kExact)
+        .values;
+  }
+
+  int64_t rows = 0;
+  std::vector<float> q, k, v;
+  std::vector<KvSpan> spans;
+};
+
+// One sequence over several segments of KV, prefilled at once, in chunks, and token by token, alone
+// and beside a stranger that is elsewhere in its own.
+TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
+  constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
+  constexpr int kBlocks = kTokens / kKvBlockTokens + 1;
+  std::vector<int32_t> mine(kBlocks);
+  std::vector<int32_t> theirs(kBlocks);
+  for (int i = 0; i < kBlocks; ++i) {
+    mine[i] = 2 * (kBlocks - 1 - i);
+    theirs[i] = 2 * i + 1;
+  }
+  const Tokens me(kTokens, 1, mine);
+  const Tokens stranger(kTokens, 4, theirs);
+  const auto backend = Make(kThreads, Precision::kExact, GetParam());
+  KvLayer layer = {.kv_heads = kKvHeads, .k_dim = kDim, .v_dim = kDim};
+  layer.v_offset = 2 * kKvHeads * kDim * kKvBlockTokens;
+  layer.block_bytes = 2 * layer.v_offset;
+  for (const int64_t window : {0, 20, 150}) {
+    // The stranger goes `stride` rows at a time; 0: there is none.
+    const auto run = [&](int64_t chunk, int64_t stride) {
+      Buffer buffer(2 * kBlocks * layer.block_bytes);
       std::memset(buffer.data(), 0xff, buffer.size());
       layer.arena = buffer.data();
-      const std::vector<int32_t> blocks = {2, 0, 1};
       std::vector<float> result;
+      int64_t strange = 0;
       for (int64_t first = 0; first < kTokens; first += chunk) {
+        AttendBatch batch;
+        const int64_t others = std::min(stride, kTokens - strange);
+        const bool is_before = first / chunk % 2 == 0;
+        if (others > 0 && is_before) batch.Add(stranger, strange, others, window);
+        const int64_t row = batch.rows;
         const int64_t rows = std::min(chunk, kTokens - first);
-        const KvSpan span = {0, rows, first, blocks, Mask::kCausal, window};
-        const auto rows_of = [&](const std::vector<float>& data, int64_t cols) {
-          return ConstMatrixView(data.data() + first * cols, rows, cols);
-        };
-        backend->StoreKv(rows_of(k, kKvHeads * kDim), rows_of(v, kKvHeads * kDim), layer,
-                         {&span, 1});
-        Arena arena(4 << 20);
-        Spoil(&arena);
-        const OpResult part = ResultOf(
-            backend->Attend(rows_of(q, kHeads * kDim), kHeads, 0.2f, layer, {&span, 1}, &arena),
-            Precision::kExact);
-        result.insert(result.end(), part.values.begin(), part.values.end());
+        batch.Add(me, first, rows, window);
+        if (others > 0 && !is_before) batch.Add(stranger, strange, others, window);
+        strange += others;
+        const std::vector<float> all = batch.Run(backend.get(), layer);
+        result.insert(result.end(), all.begin() + row * kHeads * kDim,
+                      all.begin() + (row + rows) * kHeads * kDim);
       }
       return result;
     };
-    const std::vector<float> whole = run(kTokens);
+    const std::vector<float> whole = run(kTokens, 0);
     for (const int64_t chunk : {1, 7, 32, 64}) {
-      EXPECT_TRUE(SameBits(run(chunk), whole)) << "chunks of " << chunk << ", window " << window;
+      for (const int64_t stride : {0, 1, 29}) {
+        EXPECT_TRUE(SameBits(run(chunk, stride), whole))
+            << "chunks of " << chunk << ", window " << window << ", stride " << stride;
+      }
     }
   }
 }
 
 // A NaN or an infinity in one sequence's rows stays in that sequence, and is not hidden there.
-TEST(BitsTest, NansStayInTheirRow) {
+TEST_P(IsaBitsTest, NansStayInTheirRow) {
   for (const DType dtype : kAllDTypes) {
     const int64_t cols = WholeBlocks(dtype, 64);
     const Weight weight(dtype, 24, cols, 9);
-    for (const auto& backend : AllBackends()) {
+    for (const Precision precision : kPrecisions) {
+      const auto backend = Make(2, precision, GetParam());
       for (const float bad : {NAN, INFINITY, -INFINITY}) {
         std::vector<float> x = Noise(8).Floats(3 * cols);
         const auto run = [&] {
@@ -221,6 +287,11 @@ TEST(BitsTest, GroupedFfnIsItsParts) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, IsaBitsTest,
+                         testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni,
+                                         Isa::kBest),
+                         IsaName);
 
 }  // namespace
 }  // namespace tidepool::kernels
