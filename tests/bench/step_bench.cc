@@ -6,8 +6,8 @@
 //
 // Prints, for each number of threads and layers, microseconds a token through the engine (plan,
 // forward, sample, commit, delivery; nobody reads the stream meanwhile; without the request's
-// start, which a run of one token gives) and of the forward pass alone: the least and the median of
-// 200 runs.
+// start, which a run of one token gives) and of the forward pass alone: the median and the
+// quartiles of 200 runs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
