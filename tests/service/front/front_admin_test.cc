@@ -99,7 +99,7 @@ class FrontAdminTest : public testing::Test {
   }
 
   fakes::ManualClock clock_;
-  WorkerSet workers_{&clock_, [](absl::string_view) {}};
+  WorkerSet workers_{&clock_, [](LogLevel, absl::string_view) {}};
   FrontAdmin admin_{&clock_, &workers_};
   std::vector<AdminLink*> links_;
   std::optional<absl::StatusOr<v1::SetOffloadResponse>> answer_;
