@@ -31,7 +31,11 @@ constexpr CommandSpec kCommands[] = {
      "tidepool detokenize --model model.gguf --tokens 504,6376"},
     {Command::kInspect, "inspect", "what a model file holds, and what fits where", "",
      "tidepool inspect --model model.gguf"},
-    {Command::kStats, "stats", "live view of a running server", "",
+    {Command::kStats, "stats", "live view of a running server",
+     "Where experts are kept under a memory budget, a map of them follows, as far as the terminal\n"
+     "has room: a line for each layer and a character for each expert, or for a few of them. - + * #\n"
+     "are in memory, a blank and . : ! are not, from unused to used most in the last seconds; at the\n"
+     "end stands the layer's hit rate. NO_COLOR keeps it plain.",
      "tidepool stats --server 127.0.0.1:50051 --once"},
     {Command::kBench, "bench", "measure prefill, decode and batched decode of a model",
      "pp512 is a prompt of 512 tokens, tg128 makes 128 tokens one by one, tg128@8 does so for 8\n"

@@ -95,7 +95,15 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.experts.limits.kv_bytes = KvBytes(config);
   options.experts.limits.kv_tokens = KvTokens(config);
   options.progress = progress.callback();
-  return engine::LoadModel(config.model, options);
+  auto bundle = engine::LoadModel(config.model, options);
+  const bool unguided =
+      config.experts.policy.kind == moe::PolicyKind::kStatic && config.experts.profile_path.empty();
+  if (unguided && bundle.ok() && (*bundle)->tiered != nullptr) {
+    console->Note(
+        "tidepool: --offload-policy static knows no use of experts and spreads its slots evenly; "
+        "give it --profile TRACE, which --trace-experts writes\n");
+  }
+  return bundle;
 }
 
 }  // namespace tidepool::service

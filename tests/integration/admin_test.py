@@ -286,7 +286,11 @@ class OtherModelsTest(CommandTest):
         trace = model.parent / "trace.jsonl"
         run = ("bench", "--model", model, "-p", "40", "-n", "0", "-r", "1", "--expert-memory", "75%")
         self.run_json(*run, "--trace-experts", trace)
-        offload = self.run_json(*run, "--offload-policy", "static", "--profile", trace)["offload"]
+        unguided = self.run_well(*run, "--offload-policy", "static")
+        self.assertIn("--profile TRACE", unguided.stderr)
+        guided = self.run_well(*run, "--offload-policy", "static", "--profile", trace, "--json")
+        self.assertNotIn("--profile", guided.stderr)
+        offload = json.loads(guided.stdout)["offload"]
         replayed = self.run_json("replay", "--trace", trace, "--profile", trace, "--policy",
                                  "static", "--slots", offload["slots"])["results"][0]
         self.assertEqual(offload["total"]["hits"], replayed["hits"])

@@ -183,6 +183,25 @@ TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {
   EXPECT_EQ(Residents(rig.experts->Map()), 20);
 }
 
+// Steps that its interval does not divide promote nothing, but for one that was asked to.
+TEST(TieredControlTest, RefreshSoonIsTheNextStepAlone) {
+  const Master master;
+  Rig rig(master, PolicyKind::kTide, 12, 4);
+  rig.experts->LoadResidents({});
+  ASSERT_TRUE(rig.experts->Change({.refresh_interval = 1000}).ok());
+  Routings routings(8);
+  const auto promotions_of = [&](int64_t step) {
+    const int64_t before = rig.experts->Stats()->placement.promotions;
+    EXPECT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+    return rig.experts->Stats()->placement.promotions - before;
+  };
+  EXPECT_EQ(promotions_of(1), 0);
+  EXPECT_EQ(promotions_of(2), 0);
+  rig.experts->RefreshSoon();
+  EXPECT_GT(promotions_of(3), 0);
+  EXPECT_EQ(promotions_of(4), 0);
+}
+
 // The uses of the map are the placement's lookups, and static by them keeps the most used.
 TEST(TieredControlTest, StaticWithoutAProfileTakesTheCounts) {
   const Master master;
