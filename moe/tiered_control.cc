@@ -101,6 +101,9 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   policy.profile = std::move(options_.policy.profile);
   options_.policy = std::move(policy);
   options_.prefetch = change.prefetch.value_or(options_.prefetch);
+  // What a request that failed left on its way holds memory until it is there.
+  WithdrawSpeculative();
+  while (pool_.in_use() > pool_.limit()) TakeArrivals(absl::InfiniteDuration());
   return absl::OkStatus();
 }
 
