@@ -37,10 +37,11 @@ absl::Status Validate(const TransformerModel& model, absl::Span<const int32_t> t
   return absl::OkStatus();
 }
 
-// The rows of the chunk [first, first + rows) whose logits are wanted.
+// The rows of the chunk [first, first + rows), of `total` rows, whose logits are wanted.
 std::vector<int32_t> WantedRows(const LogitsOptions& options, int64_t first, int64_t rows,
-                                bool is_last) {
+                                int64_t total) {
   if (options.rows == LogitRows::kLast) {
+    const bool is_last = first + rows == total;
     return is_last ? std::vector<int32_t>{static_cast<int32_t>(rows - 1)} : std::vector<int32_t>();
   }
   const int64_t skipped = std::clamp<int64_t>(options.first_position - first, 0, rows);
@@ -90,7 +91,7 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
     span.first_slot = first;
     span.phase = moe::Phase::kPrefill;
     span.token_ids.assign(tokens.begin() + first, tokens.begin() + first + rows);
-    span.logit_rows = WantedRows(options, first, rows, first + rows == total);
+    span.logit_rows = WantedRows(options, first, rows, total);
     span.blocks = kv.blocks(0);
     ASSIGN_OR_RETURN(const StepOutput step, model->Forward(batch, kv.view(), &workspace));
     RETURN_IF_ERROR(observed);

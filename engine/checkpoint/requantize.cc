@@ -111,10 +111,16 @@ absl::Status BadRow(const GgufFile& file, const GgufTensor& tensor, int64_t row,
                                               GgmlTypeName(to), " can hold; take BF16 or F32"));
 }
 
+struct Conversion {
+  const GgufFile& file;
+  base::ThreadPool* pool;
+  GgufFileWriter* writer;
+};
+
 // Writes one tensor; `progress` gets the bytes of it read so far.
-absl::Status WriteTensor(const GgufFile& file, const GgufTensor& tensor, GgmlType to,
-                         const std::function<absl::Status(uint64_t tensor_bytes)>& progress,
-                         base::ThreadPool* pool, GgufFileWriter* writer) {
+absl::Status WriteTensor(const Conversion& conversion, const GgufTensor& tensor, GgmlType to,
+                         const std::function<absl::Status(uint64_t tensor_bytes)>& progress) {
+  const auto& [file, pool, writer] = conversion;
   RowConverter converter(tensor, to);
   const int64_t row_floats = tensor.dims[0] * static_cast<int64_t>(sizeof(float));
   const int64_t chunk = std::max<int64_t>(1, kChunkBytes / row_floats);
@@ -233,7 +239,8 @@ absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::str
       return options.progress(tensor.name, static_cast<double>(before + tensor_bytes) /
                                                static_cast<double>(report.bytes_in));
     };
-    RETURN_IF_ERROR(WriteTensor(file, tensor, report.tensors[i].to, progress, &pool, writer.get()));
+    RETURN_IF_ERROR(
+        WriteTensor({file, &pool, writer.get()}, tensor, report.tensors[i].to, progress));
     before += tensor.bytes;
   }
   RETURN_IF_ERROR(writer->Finish());

@@ -57,6 +57,38 @@ def is_below(path, folder):
     return folder == "" or path == folder or path.startswith(folder + "/")
 
 
+def without_texts(code):
+    """C++ without comments and with empty literals, line by line."""
+    code = re.sub(r'R"(\w*)\(.*?\)\1"', lambda raw: '""' + "\n" * raw[0].count("\n"), code,
+                  flags=re.DOTALL)
+    code = re.sub(r"//[^\n]*", "", code)
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', code)
+    return re.sub(r"'(?:\\.|[^'\\\n])'", "0", code)
+
+
+def long_functions(code):
+    """First lines and sizes of functions of more than 60 lines, as clang-format sets them."""
+    lines = code.split("\n")
+    for end_of_head, line in enumerate(lines):
+        if not line.endswith("{"):
+            continue
+        begin = end_of_head
+        while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in ";{}:":
+            begin -= 1
+        head = " ".join(part.strip() for part in lines[begin:end_of_head + 1])
+        indent = len(lines[begin]) - len(lines[begin].lstrip())
+        if (indent > 2 or "(" not in head or "=" in head.partition("(")[0]
+                or re.match(r"(namespace|struct|class|enum|union|extern|if|for|while|switch|else|do"
+                            r"|return|case|\})\b", head)):
+            continue
+        size = 2
+        while (begin + size <= len(lines)
+               and not lines[begin + size - 1].startswith(" " * indent + "}")):
+            size += 1
+        if size > 60:
+            yield begin + 1, size
+
+
 class LintTest(unittest.TestCase):
 
     def test_includes_point_right(self):
@@ -84,6 +116,21 @@ class LintTest(unittest.TestCase):
             if lines > 500:
                 long.append(f"{name}: {lines} lines")
         self.assertEqual(long, [])
+
+    def test_functions_stay_readable(self):
+        for head in ("void F() {\n", "  void F(int a,\n         int b) const {\n"):
+            indent = " " * (len(head) - len(head.lstrip()))
+            for statements, found in ((59 - head.count("\n"), []),
+                                      (60 - head.count("\n"), [(3, 61)])):
+                code = "x;\n\n" + head + "    x();\n" * statements + indent + "}\n"
+                self.assertEqual(list(long_functions(code)), found, head)
+        wrong = []
+        for name in tracked(".h", ".cc"):
+            if name.startswith(("tests/", "third_party/")):
+                continue
+            wrong += [f"{name}:{line}: a function of {size} lines"
+                      for line, size in long_functions(without_texts((ROOT / name).read_text()))]
+        self.assertEqual(wrong, [])
 
     def test_no_big_files(self):
         big = [name for name in tracked("") if (ROOT / name).stat().st_size > 2 << 20]

@@ -106,15 +106,17 @@ absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget) {
   return dict;
 }
 
-Result MakeCarousel(const Arguments& arguments, bool is_joiner) {
-  std::vector<Value> items = arguments.positional;
-  if (is_joiner) {
-    RETURN_IF_ERROR(arguments.Check("joiner", {"sep"}));
-    const Value* separator = arguments.Find(0, "sep");
-    items = {separator != nullptr ? *separator : Value::MakeText(", ", TextOrigin::kTemplate)};
-  }
+Result MakeCycler(const Arguments& arguments) {
+  const std::vector<Value>& items = arguments.positional;
   if (items.empty()) return absl::InvalidArgumentError("a cycler needs items");
-  return Value(std::make_shared<Carousel>(Carousel{std::move(items), is_joiner, 0}));
+  return Value(std::make_shared<Carousel>(Carousel{.items = items, .is_joiner = false}));
+}
+
+Result MakeJoiner(const Arguments& arguments) {
+  RETURN_IF_ERROR(arguments.Check("joiner", {"sep"}));
+  const Value* given = arguments.Find(0, "sep");
+  const Value separator = given != nullptr ? *given : Value::MakeText(", ", TextOrigin::kTemplate);
+  return Value(std::make_shared<Carousel>(Carousel{.items = {separator}, .is_joiner = true}));
 }
 
 absl::Status RaiseException(const Arguments& arguments, Budget* budget) {
@@ -186,9 +188,9 @@ Result Interpreter::CallFunction(const Callable& function, const Arguments& argu
       return Value::MakeDict(std::move(dict));
     }
     case Callable::Kind::kCycler:
-      return MakeCarousel(arguments, /*is_joiner=*/false);
+      return MakeCycler(arguments);
     case Callable::Kind::kJoiner:
-      return MakeCarousel(arguments, /*is_joiner=*/true);
+      return MakeJoiner(arguments);
     case Callable::Kind::kRaise:
       return RaiseException(arguments, &budget_);
     case Callable::Kind::kStrftime:

@@ -128,7 +128,8 @@ class Interpreter {
 // The functions that every template finds.
 absl::StatusOr<Value> MakeRange(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget);
-absl::StatusOr<Value> MakeCarousel(const Arguments& arguments, bool is_joiner);
+absl::StatusOr<Value> MakeCycler(const Arguments& arguments);
+absl::StatusOr<Value> MakeJoiner(const Arguments& arguments);
 absl::StatusOr<Value> Strftime(const Arguments& arguments, absl::Time now, Budget* budget);
 absl::Status RaiseException(const Arguments& arguments, Budget* budget);
 

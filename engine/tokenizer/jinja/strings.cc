@@ -99,7 +99,7 @@ std::vector<Text> SplitBlanks(const Text& text, int64_t limit) {
   return parts;
 }
 
-std::vector<Text> SplitLines(const Text& text, bool keep_ends) {
+std::vector<Text> SplitLines(const Text& text, LineEnds ends) {
   std::vector<Text> lines;
   const absl::string_view bytes = text.bytes();
   size_t begin = 0;
@@ -108,7 +108,7 @@ std::vector<Text> SplitLines(const Text& text, bool keep_ends) {
     size_t after = at + next.size;
     if (EndsLine(next.code_point)) {
       if (next.code_point == '\r' && after < bytes.size() && bytes[after] == '\n') ++after;
-      lines.push_back(text.Slice(begin, keep_ends ? after : at));
+      lines.push_back(text.Slice(begin, ends == LineEnds::kKeep ? after : at));
       begin = after;
     }
     at = after;

@@ -27,7 +27,10 @@ Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 std::vector<Text> Split(const Text& text, absl::string_view separator, int64_t limit, Side from);
 // At runs of blanks; none at the ends, but for what is left over behind `limit` words.
 std::vector<Text> SplitBlanks(const Text& text, int64_t limit);
-std::vector<Text> SplitLines(const Text& text, bool keep_ends);
+
+// Whether lines keep what ends them.
+enum class LineEnds : uint8_t { kDrop, kKeep };
+std::vector<Text> SplitLines(const Text& text, LineEnds ends);
 
 // The same from the right: the last words first, what is left over in front.
 std::vector<Text> SplitBlanksFromRight(const Text& text, int64_t limit);

@@ -68,7 +68,7 @@ Result Indent(const Call& call) {
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   Text closed = text;
   closed.Append("\n", text.origin());
-  const std::vector<Text> lines = SplitLines(closed, /*keep_ends=*/false);
+  const std::vector<Text> lines = SplitLines(closed, LineEnds::kDrop);
   RETURN_IF_ERROR(call.budget.Texts(lines.size()));
   RETURN_IF_ERROR(call.budget.Grow(text.size() + lines.size() * (blanks.size() + 1)));
   Text result;

@@ -61,7 +61,8 @@ Result SplitMethod(const Call& call) {
 Result SplitLinesMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("splitlines", {"keepends"}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
-  std::vector<Text> lines = SplitLines(text, call.arguments.FindFlag(0, "keepends"));
+  const bool keeps = call.arguments.FindFlag(0, "keepends");
+  std::vector<Text> lines = SplitLines(text, keeps ? LineEnds::kKeep : LineEnds::kDrop);
   RETURN_IF_ERROR(call.budget.Texts(lines.size()));
   return TextList(std::move(lines));
 }
