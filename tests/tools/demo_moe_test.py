@@ -71,7 +71,7 @@ class DemoMoeTest(unittest.TestCase):
         routing = routing_data.load(TOOLS / "routing.npz")
         shuffled = np.random.default_rng(5)
         routing.neurons = np.stack([shuffled.permutation(NEURONS) for _ in range(LAYERS)])
-        routing.router[:], routing.expert_scale[:] = 0, 1
+        routing.router[:], routing.neuron_scale[:] = 0, 1
         routing.top_k = routing.experts
         path = self.folder / "plain.npz"
         routing_data.save(path, routing)
@@ -101,15 +101,16 @@ class DemoMoeTest(unittest.TestCase):
             name: json.loads(self.run_tidepool("perplexity", "--model", str(model), "--file", text,
                                                "--chunks", "2", "--json"))["perplexity"]
             for name, model in (("dense", MODEL), ("moe", out))}
-        # A third of the FFN is skipped for each token; routing that is wrong gives thousands.
-        self.assertLess(found["moe"], 5 * found["dense"], found)
+        # A quarter of the FFN is skipped for each token; routing that is wrong gives thousands.
+        self.assertLess(found["moe"], 4 * found["dense"], found)
         self.assertGreater(found["moe"], found["dense"], found)
         out.unlink()
 
     def test_more_experts_are_nearer_to_the_dense_model(self):
         dense = self.logits(MODEL)
         away = []
-        for top_k in (4, 16, 32):
+        experts = self.committed.experts
+        for top_k in (experts // 8, experts // 2, experts):
             model = self.make_well("more.gguf", "--top-k", str(top_k), "--force")
             away.append(float(np.abs(self.logits(model) - dense).mean()))
         self.assertGreater(away[0], 1.2 * away[1])
@@ -128,7 +129,8 @@ class DemoMoeTest(unittest.TestCase):
                     rows, dense[f"{name}.weight"][self.committed.neurons[layer]]), name)
 
     def test_what_is_wrong_is_named(self):
-        self.refuse("33: a number from 1 to 32", "--top-k", "33")
+        experts = self.committed.experts
+        self.refuse(f"{experts + 1}: a number from 1 to {experts}", "--top-k", str(experts + 1))
         other = self.folder / "other.gguf"
         other.write_bytes(MODEL.read_bytes()[:1000])
         self.refuse("other.gguf: sha256", "--model", str(other))

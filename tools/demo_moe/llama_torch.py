@@ -1,8 +1,7 @@
 """A llama model in plain PyTorch, one layer at a time, as calibrate.py needs it.
 
-Weights are those of a GGUF file (architecture llama, tied embeddings), dequantised to float32. Each
-layer's FFN is a function that can be replaced, and hidden states are moved through layers by the
-caller, so that a layer can be fitted on what the layers before it, already replaced, give it.
+Weights are those of a GGUF file (architecture llama, tied embeddings), dequantised to float32. Hidden
+states are moved through layers by the caller, which can so look at what each gets and gives.
 """
 
 import gguf
@@ -40,7 +39,7 @@ class Cache:
 
 
 class Layer:
-    """One block: attention, then ffn(x) of the normed stream. `ffn` may be replaced."""
+    """One block: attention, then ffn(x) of the normed stream."""
 
     def __init__(self, tensors, index, config):
         self.config = config
@@ -49,13 +48,12 @@ class Layer:
         self.q, self.k, self.v, self.o = (
             part("attn_" + name) for name in ("q", "k", "v", "output"))
         self.gate, self.up, self.down = (part("ffn_" + name) for name in ("gate", "up", "down"))
-        self.ffn = self.dense_ffn
 
     def activations(self, x):
         """What the down projection reads: [..., neurons]."""
         return F.silu(x @ self.gate.T) * (x @ self.up.T)
 
-    def dense_ffn(self, x):
+    def ffn(self, x):
         return self.activations(x) @ self.down.T
 
     def norm(self, x, weight):
@@ -123,20 +121,11 @@ class Llama:
     def logits(self, stream):
         return self.layers[0].norm(stream, self.output_norm) @ self.embedding.T
 
-    def losses(self, ids, mask):
-        """Negative log-likelihoods of ids [batch, tokens] where mask (same shape) is set."""
-        stream = self.embedding[ids]
-        for layer in self.layers:
-            stream = layer.forward(stream)
-        return self.token_losses(stream, ids, mask)
-
-    def token_losses(self, stream, ids, mask):
-        """The same, of the stream behind the last layer."""
-        out = []
-        for row, tokens, wanted in zip(stream, ids, mask):
-            loss = F.cross_entropy(self.logits(row[:-1]), tokens[1:], reduction="none")
-            out.append(loss[wanted[1:]])
-        return torch.cat(out)
+    def loss(self, stream, ids):
+        """Negative log-likelihood of ids [tokens], summed, of the stream [tokens, hidden] behind the last
+        layer.
+        """
+        return F.cross_entropy(self.logits(stream[:-1]), ids[1:], reduction="sum")
 
     def sample(self, prompts, steps, temperature, top_p, generator):
         """Continues prompts (lists of ids) by `steps` sampled ids: [batch, steps]."""

@@ -132,10 +132,11 @@ class Writer:
             self.add(f"{prefix}ffn_{name}_shexp.weight", rows.data[shared], rows.tensor_type)
             self.add(f"{prefix}ffn_{name}_exps.weight", rows.data[own], rows.tensor_type)
         down = gguf.quants.dequantize(part("ffn_down").data, part("ffn_down").tensor_type)
-        self.add_down(f"{prefix}ffn_down_shexp.weight", 2 * down[:, shared])
-        scale = (routing.experts * routing.expert_scale[index]).astype(np.float32)
-        self.add_down(f"{prefix}ffn_down_exps.weight",
-                      down[:, own].transpose(1, 0, 2) * scale[:, None, None])
+        down = down[:, routing.neurons[index]] * routing.neuron_scale[index]
+        shared_down, routed_down = np.split(down, [routing.shared], axis=1)
+        self.add_down(f"{prefix}ffn_down_shexp.weight", 2 * shared_down)
+        experts_down = routed_down.reshape(-1, routing.experts, routing.width).transpose(1, 0, 2)
+        self.add_down(f"{prefix}ffn_down_exps.weight", routing.experts * experts_down)
         self.add(f"{prefix}ffn_gate_inp.weight",
                  (ROUTER_FACTOR * routing.router[index]).astype(np.float32))
         self.add(f"{prefix}ffn_gate_inp_shexp.weight",

@@ -1,15 +1,15 @@
 """The committed routing of the demo MoE: what calibrate.py found out and make.py builds with.
 
 A NumPy .npz archive (no pickles) of, for L layers, E experts of W neurons, S shared neurons:
-  version        int64, 1
+  version        int64, 2
   model_sha256   the GGUF file that it belongs to, 64 hexadecimal digits
   neurons        uint16 [L, S + E * W]: a permutation of the dense FFN's neurons; first the shared
                  expert's, then expert by expert
   shape          int64 [4]: S, E, W, and how many experts a token uses
   router         int8 [L, E, hidden], times
   router_scale   float32 [L, E]: the router's rows, read from the FFN's normed input
-  expert_scale   float32 [L, E]: what an expert's output is multiplied by, so that the sum of the
-                 chosen ones stands for that of all
+  neuron_scale   float16 [L, S + E * W], in the order of `neurons`: what a neuron's output is multiplied
+                 by, so that the sum of those in use stands for that of all
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import zipfile
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclasses.dataclass
@@ -29,7 +29,7 @@ class Routing:
     top_k: int
     neurons: np.ndarray
     router: np.ndarray  # float32 here
-    expert_scale: np.ndarray
+    neuron_scale: np.ndarray
 
 
 def save(path, routing):
@@ -40,7 +40,7 @@ def save(path, routing):
         neurons=routing.neurons.astype(np.uint16),
         shape=np.array([routing.shared, routing.experts, routing.width, routing.top_k]),
         router=np.rint(routing.router / scale[:, :, None]).astype(np.int8), router_scale=scale,
-        expert_scale=routing.expert_scale.astype(np.float32))
+        neuron_scale=routing.neuron_scale.astype(np.float16))
 
 
 def load(path):
@@ -55,7 +55,7 @@ def load(path):
             str(parts["model_sha256"]), shared, experts, width, top_k,
             parts["neurons"].astype(np.int64),
             parts["router"].astype(np.float32) * parts["router_scale"][:, :, None],
-            parts["expert_scale"])
+            parts["neuron_scale"].astype(np.float32))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; tools/demo_moe/calibrate.py makes one") from None
     except (OSError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
@@ -75,9 +75,9 @@ def check(path, routing):
                          f"{routing.width} routed ones are not the {neurons} of a layer")
     if not (np.sort(routing.neurons, axis=1) == np.arange(neurons)).all():
         raise ValueError(f"{path}: the neurons of a layer are no permutation")
-    expected = (layers, routing.experts)
-    if routing.router.shape[:2] != expected or routing.expert_scale.shape != expected:
-        raise ValueError(f"{path}: routers or scales are not those of {layers} layers and "
-                         f"{routing.experts} experts")
-    if not (np.isfinite(routing.router).all() and np.isfinite(routing.expert_scale).all()):
+    if (routing.router.shape[:2] != (layers, routing.experts)
+            or routing.neuron_scale.shape != (layers, neurons)):
+        raise ValueError(f"{path}: routers or scales are not those of {layers} layers, "
+                         f"{routing.experts} experts and {neurons} neurons")
+    if not (np.isfinite(routing.router).all() and np.isfinite(routing.neuron_scale).all()):
         raise ValueError(f"{path}: a router or scale is not finite")
