@@ -274,11 +274,14 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
     for (size_t j = i + 1; j < log.turns.size(); ++j) kept = std::min(kept, log.turns[j].start);
     v1::Turn* to = out->add_turns();
     to->set_request_id(turn.request_id);
-    to->set_start(turn.start);
+    to->set_start(std::min(turn.start, kept));
     to->set_output_start(std::min(turn.output_start, kept));
     to->set_end(std::min(turn.end, kept));
     to->set_cut_tokens(turn.end - to->end());
     for (const StoredMessage& message : turn.messages) ToProto(message, to->add_messages());
+    if (log.info.kind == SessionKind::kChat && turn.finish != TurnFinish::kRunning) {
+      ToProto(AnswerMessage(turn), to->add_messages());
+    }
     to->set_finish_reason(ToProto(turn.finish));
   }
 }

@@ -1,13 +1,13 @@
 #include "service/front/front_core.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
 #include "service/convert.h"
+#include "service/front/draw_id.h"
 
 namespace tidepool::service {
 namespace {
@@ -15,12 +15,6 @@ namespace {
 constexpr int kDefaultPage = 100;
 constexpr int kLargestPage = 1000;
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
-
-std::string DrawId(absl::string_view prefix) {
-  std::random_device device;
-  return absl::StrCat(prefix, absl::Hex(device(), absl::kZeroPad8),
-                      absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8));
-}
 
 // Collects a generation into one answer. Deletes itself at the end.
 class Collector final : public GenerationSink {

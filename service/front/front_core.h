@@ -59,6 +59,10 @@ class FrontCore {
                     Done<v1::ListSessionsResponse> done);
   void DeleteSession(const v1::DeleteSessionRequest& request, const std::string& principal,
                      Done<v1::DeleteSessionResponse> done);
+  void ForkSession(const v1::ForkSessionRequest& request, const std::string& principal,
+                   Done<v1::Session> done);
+  void TruncateSession(const v1::TruncateSessionRequest& request, const std::string& principal,
+                       Done<v1::Session> done);
 
   void GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done);
   // Null when it has ended already; the sink has been told then.
@@ -73,6 +77,12 @@ class FrontCore {
  private:
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
+  // Answers on the loop, UNAVAILABLE where the core has gone before.
+  void ReadLog(const std::string& session_id, const std::string& principal,
+               Done<SessionLogData> done);
+  // INVALID_ARGUMENT: there is no cutting at this position; see PlanCut. A worker's answer can come
+  // after the core has gone.
+  void CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done);
 
   Executor* loop_;
   const base::Clock* clock_;
@@ -83,6 +93,7 @@ class FrontCore {
   const absl::Duration started_;
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>();
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
   int64_t failovers_total_ = 0;

@@ -202,7 +202,9 @@ class InferenceService final : public InferenceBase {
 
 using SessionsBase = v1::Sessions::WithRawCallbackMethod_CreateSession<
     v1::Sessions::WithRawCallbackMethod_GetSession<v1::Sessions::WithRawCallbackMethod_ListSessions<
-        v1::Sessions::WithRawCallbackMethod_DeleteSession<v1::Sessions::Service>>>>;
+        v1::Sessions::WithRawCallbackMethod_DeleteSession<
+            v1::Sessions::WithRawCallbackMethod_ForkSession<
+                v1::Sessions::WithRawCallbackMethod_TruncateSession<v1::Sessions::Service>>>>>>;
 
 class SessionsService final : public SessionsBase {
  public:
@@ -238,6 +240,22 @@ class SessionsService final : public SessionsBase {
         deps_, context, request, response,
         [](FrontCore* core, const v1::DeleteSessionRequest& asked, auto done) {
           core->DeleteSession(asked, kPrincipal, std::move(done));
+        });
+  }
+  ServerUnaryReactor* ForkSession(CallbackServerContext* context, const ByteBuffer* request,
+                                  ByteBuffer* response) override {
+    return OnLoop<v1::ForkSessionRequest, v1::Session>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::ForkSessionRequest& asked, auto done) {
+          core->ForkSession(asked, kPrincipal, std::move(done));
+        });
+  }
+  ServerUnaryReactor* TruncateSession(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    return OnLoop<v1::TruncateSessionRequest, v1::Session>(
+        deps_, context, request, response,
+        [](FrontCore* core, const v1::TruncateSessionRequest& asked, auto done) {
+          core->TruncateSession(asked, kPrincipal, std::move(done));
         });
   }
 

@@ -127,6 +127,9 @@ void Generation::Prepare() {
       for (const StoredMessage& message : turn.messages) {
         ToProto(message, request.mutable_session()->add_messages());
       }
+      if (log.info.kind == SessionKind::kChat) {
+        ToProto(AnswerMessage(turn), request.mutable_session()->add_messages());
+      }
     }
   }
   worker->link->Prepare(std::move(request), input_.deadline,

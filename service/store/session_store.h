@@ -50,6 +50,7 @@ struct SessionInfo {
   int64_t token_count = 0;
   int32_t turn_count = 0;
   bool busy = false;  // a lease is held and has not expired
+  int64_t epoch = 0;  // of the last lease; Replace raises it too
 };
 
 struct StoredTurn {
@@ -57,15 +58,30 @@ struct StoredTurn {
   int64_t start = 0;         // of the turn's input in the log
   int64_t output_start = 0;  // of its output
   int64_t end = 0;
-  std::vector<StoredMessage> messages;  // CHAT: its input, then, when it has ended, the answer
+  std::vector<StoredMessage> messages;  // CHAT: its input
+  std::string answer;                   // the text of its output
   TurnFinish finish = TurnFinish::kRunning;
+
+  friend bool operator==(const StoredTurn&, const StoredTurn&) = default;
 };
+
+// The message that a CHAT session's turn adds behind its input.
+inline StoredMessage AnswerMessage(const StoredTurn& turn) {
+  return {.role = "assistant", .content = turn.answer};
+}
 
 struct SessionLogData {
   SessionInfo info;
   std::vector<int32_t> token_ids;
   std::vector<StoredTurn> turns;
 };
+
+// For readers: a turn whose front is gone ended where it stands, though nobody has said so yet.
+inline void EndAbandonedTurn(SessionLogData* log) {
+  if (log->info.busy || log->turns.empty()) return;
+  TurnFinish& finish = log->turns.back().finish;
+  if (finish == TurnFinish::kRunning) finish = TurnFinish::kCancelled;
+}
 
 struct NewSession {
   std::string session_id;
@@ -135,6 +151,13 @@ class SessionStore {
   // NOT_FOUND; ABORTED: a turn holds the lease.
   virtual void Delete(std::string principal, std::string session_id, DoneStatus done) = 0;
   virtual void Count(Done<int64_t> done) = 0;
+
+  // Writes a whole session as it is told, its times included and its epoch set aside; running turns
+  // become CANCELLED. ALREADY_EXISTS: the id is taken, by whomever.
+  virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
+  // Puts `session` in the place of what is there. NOT_FOUND: no such session, or another
+  // principal's; ABORTED: a turn holds the lease, or began since info.epoch was read.
+  virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
   // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it. The
   // same request_id takes it over.

@@ -18,18 +18,6 @@
 
 namespace tidepool::service {
 
-// The layout that this code writes; PRAGMA user_version of the file.
-inline constexpr int64_t kSessionSchemaVersion = 1;
-
-// Makes the tables in a new file. FAILED_PRECONDITION: the file is another program's, or of a newer
-// version of this one.
-absl::Status CreateOrCheckSchema(const SqliteDb& db);
-
-// Token ids as the log keeps them: four bytes each, little-endian.
-std::string PackTokens(absl::Span<const int32_t> tokens);
-// Appends. INTERNAL: not a whole number of tokens.
-absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
-
 // Thread-compatible. Each function reads and writes as one step of the caller's transaction; one
 // that returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing. `now` is
 // wall time.
@@ -45,6 +33,8 @@ class SessionTables {
                                    absl::string_view page_token, absl::Time now);
   absl::Status Delete(absl::string_view principal, absl::string_view session_id, absl::Time now);
   absl::StatusOr<int64_t> Count();
+  absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, absl::Time now);
+  absl::StatusOr<SessionInfo> Replace(const SessionLogData& session, absl::Time now);
   absl::StatusOr<OpenTurn> BeginTurn(const TurnRequest& turn, absl::Time now);
   absl::Status RenewLease(absl::string_view session_id, int64_t epoch, absl::Time until);
   absl::Status ReleaseLease(absl::string_view session_id, int64_t epoch);
@@ -55,7 +45,6 @@ class SessionTables {
  private:
   struct Row {
     int64_t key = 0;
-    int64_t epoch = 0;
     std::string lease_request;
     SessionInfo info;
   };
@@ -71,6 +60,8 @@ class SessionTables {
   absl::Status CutLog(int64_t key, int64_t length);
   absl::Status InsertChunk(int64_t key, int64_t start, absl::Span<const int32_t> tokens,
                            absl::string_view text);
+  absl::Status InsertTurn(int64_t key, int64_t number, const StoredTurn& turn);
+  absl::Status InsertLog(int64_t key, const SessionLogData& session);
   absl::Status StartTurn(const TurnStart& begin, Row* row);
   absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
 
@@ -78,7 +69,8 @@ class SessionTables {
   SqliteStatement delete_session_, delete_turns_, delete_chunks_;
   SqliteStatement take_lease_, renew_lease_, drop_lease_;
   SqliteStatement read_turns_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
-  SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_;
+  SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_,
+      raise_epoch_;
   SqliteStatement interrupted_, drop_all_leases_;
 };
 

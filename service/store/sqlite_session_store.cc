@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/session_schema.h"
 
 namespace tidepool::service {
 namespace {
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
   const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
     ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(options.path));
     RETURN_IF_ERROR(Configure(db, options));
-    RETURN_IF_ERROR(CreateOrCheckSchema(db));
+    RETURN_IF_ERROR(BringSchemaUpToDate(db));
     ASSIGN_OR_RETURN(std::unique_ptr<SessionTables> tables, SessionTables::Create(db));
     RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
     RETURN_IF_ERROR(tables->EndInterruptedTurns());
@@ -176,6 +177,22 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
 void SqliteSessionStore::Count(Done<int64_t> done) {
   Enqueue<int64_t>([](SessionTables& tables, absl::Time) { return tables.Count(); },
                    std::move(done));
+}
+
+void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {
+  Enqueue<SessionInfo>(
+      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+        return tables.Insert(session, now);
+      },
+      std::move(done));
+}
+
+void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done) {
+  Enqueue<SessionInfo>(
+      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+        return tables.Replace(session, now);
+      },
+      std::move(done));
 }
 
 void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {

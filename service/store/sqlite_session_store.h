@@ -51,6 +51,8 @@ class SqliteSessionStore : public SessionStore {
             Done<SessionPage> done) override;
   void Delete(std::string principal, std::string session_id, DoneStatus done) override;
   void Count(Done<int64_t> done) override;
+  void Insert(SessionLogData session, Done<SessionInfo> done) override;
+  void Replace(SessionLogData session, Done<SessionInfo> done) override;
   void BeginTurn(TurnRequest turn, Done<OpenTurn> done) override;
   void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                   DoneStatus done) override;

@@ -219,11 +219,11 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
   if (tokens == 0) return absl::InvalidArgumentError("the prompt is empty");
   if (tokens < model.context_length) return absl::OkStatus();
   if (log_length > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the session is full: with this turn its log is ", tokens,
-                     " tokens, and the context of ", model.context_length,
-                     " must hold at least one more; go on in a new session (TruncateSession is not "
-                     "served yet)"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the session is full: with this turn its log is ", tokens, " tokens, and the context of ",
+        model.context_length,
+        " must hold at least one more; cut it with TruncateSession, branch off it with "
+        "ForkSession, or go on in a new session"));
   }
   return absl::InvalidArgumentError(absl::StrCat("the prompt is ", tokens,
                                                  " tokens; the context of ", model.context_length,

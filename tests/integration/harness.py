@@ -13,6 +13,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,18 @@ def wait_until(condition, what, timeout=30):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {what() if callable(what) else what}")
         time.sleep(0.005)
+
+
+def free_port():
+    """A port that nobody listened on a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def answers(port):
+    """Whether something accepts connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _make_stubs():
@@ -292,6 +305,14 @@ class Client:
     def delete_session(self, name):
         return self.sessions.DeleteSession(sessions_pb.DeleteSessionRequest(session_id=name),
                                            timeout=30)
+
+    def fork_session(self, name, new_name, position=None):
+        return self.sessions.ForkSession(sessions_pb.ForkSessionRequest(
+            session_id=name, new_session_id=new_name, position=position), timeout=30)
+
+    def truncate_session(self, name, position):
+        return self.sessions.TruncateSession(sessions_pb.TruncateSessionRequest(
+            session_id=name, position=position), timeout=30)
 
     def stats(self):
         return self.admin.GetStats(admin_pb.GetStatsRequest(), timeout=30)

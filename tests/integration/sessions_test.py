@@ -116,6 +116,38 @@ class SessionsTest(unittest.TestCase):
         except harness.grpc.RpcError:
             return
 
+    def test_a_chat_that_went_back_answers_as_before(self):
+        self.client.create_session("back")
+        self.client.generate(session="back", max_tokens=40, chat=[("user", "Is it lit?")])
+        second = self.client.generate(session="back", max_tokens=40, chat=[("user", "And now?")])
+        whole = self.client.get_session("back")
+        self.client.fork_session("back", "branch", whole.turns[1].start)
+        self.client.truncate_session("back", whole.turns[1].start)
+        for name in ("back", "branch"):
+            again = self.client.generate(session=name, max_tokens=40, chat=[("user", "And now?")])
+            self.assertEqual(again.ids, second.ids)
+            self.assertEqual(list(self.client.get_session(name).token_ids), list(whole.token_ids))
+
+    def test_an_answer_cut_at_any_token_keeps_the_text_of_its_tokens(self):
+        self.client.create_session("cut")
+        answer = self.client.generate(session="cut", max_tokens=12, chat=[("user", "Is it lit?")])
+        begin = self.client.get_session("cut").turns[0].output_start
+        for kept in range(1, 13):
+            name = f"cut-{kept}"
+            self.client.fork_session("cut", name, begin + kept)
+            turn = self.client.get_session(name).turns[0]
+            text = self.client.inference.Detokenize(
+                harness.inference_pb.DetokenizeRequest(token_ids=answer.ids[:kept])).text
+            self.assertTrue(answer.text.startswith(turn.messages[-1].content))
+            self.assertEqual(turn.messages[-1].content.strip(), text.strip())
+            # And the next turn goes on behind those tokens.
+            self.client.generate(session=name, max_tokens=2, chat=[("user", "Go on")])
+            after = self.client.get_session(name)
+            self.assertEqual(after.turns[1].start, begin + kept)
+        code, message = failure(lambda: self.client.truncate_session("cut", begin))
+        self.assertEqual(code, "INVALID_ARGUMENT")
+        self.assertIn(f"{begin + 1} to {begin + 12}", message)
+
     def test_deleted_sessions_are_gone(self):
         self.client.create_session("gone")
         self.client.generate(session="gone", text="a", max_tokens=2)
@@ -169,7 +201,10 @@ class SessionsTest(unittest.TestCase):
         code, message = failure(lambda: client.stream(session="full", text="more", max_tokens=2))
         self.assertEqual(code, "FAILED_PRECONDITION", message)
         self.assertIn("96", message)
+        self.assertIn("TruncateSession", message)
         self.assertEqual(client.get_session("full"), before)
+        client.truncate_session("full", 80)
+        self.assertEqual(client.generate(session="full", text="more", max_tokens=2).finish, "LENGTH")
 
 
 class ListTest(unittest.TestCase):

@@ -2,6 +2,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,50 @@ namespace {
 
 using grpc::StatusCode;
 
-using ServeSessionsTest = ServeTest;
+class ServeSessionsTest : public ServeTest {
+ protected:
+  // Unset `position`: the whole log.
+  grpc::Status Fork(const std::string& id, const std::string& new_id,
+                    std::optional<int64_t> position = std::nullopt) {
+    grpc::ClientContext context;
+    v1::ForkSessionRequest request;
+    request.set_session_id(id);
+    request.set_new_session_id(new_id);
+    if (position.has_value()) request.set_position(*position);
+    v1::Session session;
+    return sessions_->ForkSession(&context, request, &session);
+  }
+
+  grpc::Status Truncate(const std::string& id, std::optional<int64_t> position) {
+    grpc::ClientContext context;
+    v1::TruncateSessionRequest request;
+    request.set_session_id(id);
+    if (position.has_value()) request.set_position(*position);
+    v1::Session session;
+    const grpc::Status status = sessions_->TruncateSession(&context, request, &session);
+    EXPECT_TRUE(!status.ok() || session.token_count() == position) << session.token_count();
+    return status;
+  }
+
+  // A turn of one user message.
+  Answer Ask(const std::string& id, const std::string& content, int64_t max_tokens = 50) {
+    v1::GenerateRequest request;
+    request.set_session_id(id);
+    request.mutable_stopping()->set_max_tokens(max_tokens);
+    v1::ChatMessage* message = request.mutable_chat()->add_messages();
+    message->set_role("user");
+    message->set_content(content);
+    return Generate(request);
+  }
+
+  static std::vector<int32_t> Prefix(const v1::Session& session, int64_t length) {
+    return {session.token_ids().begin(), session.token_ids().begin() + length};
+  }
+};
+
+std::vector<int32_t> Tokens(const v1::Session& session) {
+  return {session.token_ids().begin(), session.token_ids().end()};
+}
 
 TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   Start();
@@ -57,24 +101,15 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
 TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   Start();
   const std::string id = CreateSession();
-  const auto ask = [&](const std::string& content) {
-    v1::GenerateRequest request;
-    request.set_session_id(id);
-    request.mutable_stopping()->set_max_tokens(50);
-    v1::ChatMessage* message = request.mutable_chat()->add_messages();
-    message->set_role("user");
-    message->set_content(content);
-    return Generate(request);
-  };
   // <|start|>user\nhi<|end|><|start|>assistant\n : 1 + 5 + 2 + 1 + 1 + 10
   engine_->model.SetScript(fakes::Replies(20, WithEnd("opera"), 'x'));
-  const Answer one = ask("hi");
+  const Answer one = Ask(id, "hi");
   ASSERT_TRUE(one.status.ok()) << one.status.error_message();
   EXPECT_EQ(one.text, "opera");
   EXPECT_EQ(one.last().usage().prompt_tokens(), 20);
 
   engine_->model.SetScript(fakes::Replies(48, WithEnd("<think>a</think>b"), 'x'));
-  const Answer two = ask("yes?");
+  const Answer two = Ask(id, "yes?");
   ASSERT_TRUE(two.status.ok()) << two.status.error_message();
   EXPECT_EQ(two.text, "<think>a</think>b");
   v1::Session session = GetSession(id);
@@ -89,7 +124,7 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   EXPECT_EQ(session.turns(1).messages(1).content(), "<think>a</think>b");
 
   // This template drops what was thought: the log branches where the answer began.
-  const Answer three = ask("so");
+  const Answer three = Ask(id, "so");
   ASSERT_TRUE(three.status.ok()) << three.status.error_message();
   session = GetSession(id);
   ASSERT_EQ(session.turns_size(), 3);
@@ -154,6 +189,132 @@ TEST_F(ServeSessionsTest, AFullSessionSaysSo) {
   EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(absl::StrContains(full.status.error_message(), "TruncateSession"));
   EXPECT_EQ(GetSession(id).turn_count(), 1);
+}
+
+TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
+  Start({.context = 256});
+  const std::string id = CreateSession();
+  v1::GenerateRequest turn = Text(std::string(100, 'x'), 40);
+  turn.set_session_id(id);
+  ASSERT_TRUE(Generate(turn).status.ok());
+  const v1::Session first = GetSession(id);
+  const std::vector<int32_t> second = Generate(turn).token_ids;
+  EXPECT_EQ(second.size(), 16);  // up to the context
+  const Answer full = Generate(turn);
+  EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
+
+  ASSERT_TRUE(Truncate(id, 140).ok());
+  const v1::Session back = GetSession(id);
+  EXPECT_EQ(Tokens(back), Tokens(first));
+  ASSERT_EQ(back.turns_size(), 1);
+  EXPECT_EQ(back.turns(0).SerializeAsString(), first.turns(0).SerializeAsString());
+  EXPECT_EQ(Generate(turn).token_ids, second);
+
+  // In the middle of an answer of tokens.
+  ASSERT_TRUE(Truncate(id, 120).ok());
+  const v1::Session inside = GetSession(id);
+  EXPECT_EQ(Tokens(inside), Prefix(first, 120));
+  EXPECT_EQ(inside.turns(0).finish_reason(), v1::CANCELLED);
+  EXPECT_EQ(inside.turns(0).end(), 120);
+  v1::GenerateRequest whole;
+  whole.mutable_token_ids()->mutable_ids()->Assign(first.token_ids().begin(),
+                                                   first.token_ids().begin() + 120);
+  whole.mutable_token_ids()->add_ids('y');
+  whole.mutable_stopping()->set_max_tokens(5);
+  v1::GenerateRequest more = Text("y", 5);
+  more.set_session_id(id);
+  EXPECT_EQ(Generate(more).token_ids, Generate(whole).token_ids);
+
+  // As new, and of the other kind.
+  ASSERT_TRUE(Truncate(id, 0).ok());
+  EXPECT_EQ(GetSession(id).kind(), v1::SESSION_KIND_UNSPECIFIED);
+  EXPECT_TRUE(Ask(id, "hi").status.ok());
+}
+
+TEST_F(ServeSessionsTest, CutsAreRefusedByPositionAndRange) {
+  Start();
+  const std::string id = CreateSession();
+  ASSERT_TRUE(Ask(id, "hi", 5).status.ok());
+  for (const int64_t position : {int64_t{-1}, int64_t{26}, int64_t{7}}) {
+    const grpc::Status status = Truncate(id, position);
+    EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT) << position;
+    EXPECT_TRUE(absl::StrContains(status.error_message(), "25")) << status.error_message();
+    EXPECT_EQ(Fork(id, "other", position).error_code(), StatusCode::INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(Truncate(id, std::nullopt).error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Truncate("none", 0).error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(Fork("none", "other").error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(Fork(id, "no space").error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Fork(id, id).error_code(), StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(GetSession(id).token_count(), 25);
+}
+
+TEST_F(ServeSessionsTest, AChatCutInsideAnAnswerGoesOnBehindWhatStayed) {
+  Start();
+  const std::string id = CreateSession();
+  engine_->model.SetScript(fakes::Replies(20, WithEnd("hello there"), 'x'));
+  ASSERT_EQ(Ask(id, "hi").text, "hello there");
+  ASSERT_TRUE(Truncate(id, 25).ok());
+  const v1::Session cut = GetSession(id);
+  ASSERT_EQ(cut.turns_size(), 1);
+  EXPECT_EQ(cut.turns(0).messages(1).content(), "hello");
+  EXPECT_EQ(cut.turns(0).finish_reason(), v1::CANCELLED);
+  ASSERT_TRUE(Ask(id, "so").status.ok());
+  // The end of the turn that was cut, then the new message.
+  const v1::Session after = GetSession(id);
+  EXPECT_EQ(Prefix(after, 25), Tokens(cut));
+  EXPECT_EQ(after.turns(1).start(), 25);
+  EXPECT_EQ(after.token_ids(25), fakes::kEndToken);
+  EXPECT_EQ(after.token_ids(26), fakes::kStartToken);
+}
+
+TEST_F(ServeSessionsTest, AForkLeavesTheSessionAlone) {
+  Start();
+  const std::string id = CreateSession();
+  engine_->model.SetScript(fakes::Replies(20, WithEnd("opera"), 'x'));
+  ASSERT_TRUE(Ask(id, "hi").status.ok());
+  ASSERT_TRUE(Ask(id, "and?", 9).status.ok());
+  const v1::Session before = GetSession(id);
+  ASSERT_TRUE(Fork(id, "whole").ok());
+  ASSERT_TRUE(Fork(id, "first", before.turns(1).start()).ok());
+  ASSERT_TRUE(Fork(id, "empty", 0).ok());
+  EXPECT_EQ(Tokens(GetSession("whole")), Tokens(before));
+  EXPECT_EQ(GetSession("whole").turns_size(), 2);
+  EXPECT_EQ(GetSession("whole").turns(1).messages(1).content(),
+            before.turns(1).messages(1).content());
+  EXPECT_EQ(GetSession("empty").turns_size(), 0);
+  // The branch takes the other way.
+  const v1::Session branch = GetSession("first");
+  EXPECT_EQ(Tokens(branch), Prefix(before, before.turns(1).start()));
+  ASSERT_TRUE(Ask("first", "and?", 9).status.ok());
+  EXPECT_EQ(Tokens(GetSession("first")), Tokens(before));
+  ASSERT_TRUE(Ask("whole", "x", 3).status.ok());
+  EXPECT_EQ(GetSession(id).SerializeAsString(), before.SerializeAsString());
+}
+
+TEST_F(ServeSessionsTest, ABusySessionIsForkedAndNotTruncated) {
+  Start();
+  const std::string id = CreateSession();
+  engine_->model.Hold();
+  v1::GenerateRequest request = LongText();
+  request.set_session_id(id);
+  grpc::ClientContext context;
+  auto reader = inference_->Generate(&context, request);
+  engine_->model.Allow(8);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(Truncate(id, 3).error_code(), StatusCode::ABORTED);
+  ASSERT_TRUE(Fork(id, "branch").ok());
+  const v1::Session branch = GetSession("branch");
+  EXPECT_FALSE(branch.busy());
+  EXPECT_GT(branch.token_count(), 5);
+  EXPECT_EQ(branch.turns(0).finish_reason(), v1::CANCELLED);
+  EXPECT_EQ(branch.turns(0).end(), branch.token_count());
+  context.TryCancel();
+  engine_->model.Release();
+  while (reader->Read(&message)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
 }
 
 TEST_F(ServeSessionsTest, SessionsCrud) {

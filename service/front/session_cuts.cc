@@ -1,0 +1,120 @@
+// FrontCore's ForkSession and TruncateSession: read the log, plan the cut, ask a worker for the
+// text of an answer that is cut, write.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/convert.h"
+#include "service/front/draw_id.h"
+#include "service/front/front_core.h"
+#include "service/store/session_cut.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kDetokenizeTimeout = absl::Seconds(10);
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("the server is shutting down; retry at another");
+}
+
+void AnswerWith(const FrontCore::Done<v1::Session>& done, absl::StatusOr<SessionInfo> info) {
+  if (!info.ok()) return done(info.status());
+  v1::Session session;
+  ToProto(*info, &session);
+  done(std::move(session));
+}
+
+}  // namespace
+
+void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done) {
+  const absl::StatusOr<SessionCut> cut = PlanCut(log, position);
+  if (!cut.ok()) return done(cut.status());
+  const std::string answer = cut->last_cut ? log.turns[cut->turns - 1].answer : "";
+  const bool whole = position == log.info.token_count;
+  if (!cut->last_cut || whole || log.info.kind != SessionKind::kChat) {
+    CutSession(*cut, whole ? answer : "", &log);
+    return done(std::move(log));
+  }
+  const absl::StatusOr<PickedWorker> worker = AnyWorker(log.info.model);
+  if (!worker.ok()) return done(worker.status());
+  v1::DetokenizeRequest request;
+  request.set_model(log.info.model);
+  request.mutable_token_ids()->Assign(log.token_ids.begin() + cut->text_begin,
+                                      log.token_ids.begin() + position);
+  worker->link->Detokenize(std::move(request), clock_->Now() + kDetokenizeTimeout,
+                           [log = std::move(log), cut = *cut, answer, done = std::move(done)](
+                               absl::StatusOr<v1::DetokenizeResponse> text) mutable {
+                             if (!text.ok()) return done(text.status());
+                             CutSession(cut, CutAnswer(answer, text->text()), &log);
+                             done(std::move(log));
+                           });
+}
+
+void FrontCore::ReadLog(const std::string& session_id, const std::string& principal,
+                        Done<SessionLogData> done) {
+  store_->Get(principal, session_id,
+              [loop = loop_, weak = std::weak_ptr<int>(alive_),
+               done = std::move(done)](absl::StatusOr<SessionLogData> log) {
+                loop->Post([weak, done, log = std::move(log)]() mutable {
+                  weak.expired() ? done(ShuttingDown()) : done(std::move(log));
+                });
+              });
+}
+
+void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::string& principal,
+                            Done<v1::Session> done) {
+  if (request.has_new_session_id()) {
+    if (absl::Status status = CheckSessionId(request.new_session_id()); !status.ok()) {
+      return done(std::move(status));
+    }
+  }
+  const auto insert = [this, done, weak = std::weak_ptr<int>(alive_),
+                       id = request.has_new_session_id() ? request.new_session_id() : DrawId("s-")](
+                          absl::StatusOr<SessionLogData> log) {
+    if (!log.ok()) return done(log.status());
+    if (weak.expired()) return done(ShuttingDown());
+    log->info.session_id = id;
+    log->info.create_time = log->info.update_time = clock_->Now();
+    store_->Insert(*std::move(log),
+                   [done](absl::StatusOr<SessionInfo> info) { AnswerWith(done, std::move(info)); });
+  };
+  ReadLog(request.session_id(), principal,
+          [this, request, insert, done](absl::StatusOr<SessionLogData> log) {
+            if (!log.ok()) return done(log.status());
+            const int64_t position =
+                request.has_position() ? request.position() : log->info.token_count;
+            CutLog(*std::move(log), position, insert);
+          });
+}
+
+void FrontCore::TruncateSession(const v1::TruncateSessionRequest& request,
+                                const std::string& principal, Done<v1::Session> done) {
+  if (!request.has_position()) {
+    return done(absl::InvalidArgumentError(
+        "position is unset; accepted: 0 to the session's token_count, 0 empties the session"));
+  }
+  const auto replace = [this, done,
+                        weak = std::weak_ptr<int>(alive_)](absl::StatusOr<SessionLogData> log) {
+    if (!log.ok()) return done(log.status());
+    if (weak.expired()) return done(ShuttingDown());
+    log->info.update_time = clock_->Now();
+    store_->Replace(*std::move(log), [done](absl::StatusOr<SessionInfo> info) {
+      AnswerWith(done, std::move(info));
+    });
+  };
+  ReadLog(request.session_id(), principal,
+          [this, request, replace, done](absl::StatusOr<SessionLogData> log) {
+            if (!log.ok()) return done(log.status());
+            if (log->info.busy) {
+              return done(absl::AbortedError(absl::StrCat("session '", request.session_id(),
+                                                          "' is busy with a turn; retry when it "
+                                                          "has ended")));
+            }
+            CutLog(*std::move(log), request.position(), replace);
+          });
+}
+
+}  // namespace tidepool::service

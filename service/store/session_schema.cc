@@ -1,0 +1,95 @@
+#include "service/store/session_schema.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+namespace {
+
+// "TPL1", so that another program's database is not taken for ours.
+constexpr int64_t kApplicationId = 0x54504c31;
+
+// Files of every version before are out there: a step that was released never changes.
+//
+// A turn that runs has no end and no answer yet: both follow from the log. The log's pieces are
+// rows of their own, so that appending never rewrites what is there.
+constexpr char kVersion1[] = R"(
+CREATE TABLE sessions (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  session_id TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL,
+  model TEXT NOT NULL,
+  model_digest TEXT NOT NULL,
+  kind INTEGER NOT NULL DEFAULT 0,
+  create_us INTEGER NOT NULL,
+  update_us INTEGER NOT NULL,
+  token_count INTEGER NOT NULL DEFAULT 0,
+  turn_count INTEGER NOT NULL DEFAULT 0,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  lease_request TEXT NOT NULL DEFAULT '',
+  lease_until_us INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX sessions_by_principal ON sessions (principal, key);
+CREATE TABLE turns (
+  session INTEGER NOT NULL,
+  turn INTEGER NOT NULL,
+  request_id TEXT NOT NULL,
+  start INTEGER NOT NULL,
+  output_start INTEGER NOT NULL,
+  end INTEGER NOT NULL DEFAULT 0,
+  messages TEXT NOT NULL,
+  answer TEXT NOT NULL DEFAULT '',
+  finish INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (session, turn)) WITHOUT ROWID;
+CREATE INDEX running_turns ON turns (session) WHERE finish = 0;
+CREATE TABLE chunks (
+  session INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  tokens BLOB NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (session, start)) WITHOUT ROWID;
+)";
+
+// Sessions that expire are found by their last change.
+constexpr char kVersion2[] = "CREATE INDEX sessions_by_update ON sessions (update_us);";
+
+// Step i leads from version i to i + 1.
+constexpr const char* kSteps[] = {kVersion1, kVersion2};
+static_assert(std::size(kSteps) == kSessionSchemaVersion);
+
+// Requires: a transaction is open.
+absl::Status Migrate(const SqliteDb& db, int64_t version) {
+  for (; version < kSessionSchemaVersion; ++version) {
+    RETURN_IF_ERROR(db.Execute(kSteps[version]));
+  }
+  return db.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
+                                 "; PRAGMA user_version = ", kSessionSchemaVersion)
+                        .c_str());
+}
+
+}  // namespace
+
+absl::Status BringSchemaUpToDate(const SqliteDb& db) {
+  ASSIGN_OR_RETURN(const int64_t version, db.QueryInt("PRAGMA user_version"));
+  ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
+  ASSIGN_OR_RETURN(const int64_t tables, db.QueryInt("SELECT count(*) FROM sqlite_schema"));
+  const bool empty = version == 0 && tables == 0;
+  if (!empty && application != kApplicationId) {
+    return absl::FailedPreconditionError("it is a database of another program");
+  }
+  if (version < 0 || version > kSessionSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its schema version is ", version, ", this program knows versions up to ",
+                     kSessionSchemaVersion, ": use a newer program"));
+  }
+  if (version == kSessionSchemaVersion) return absl::OkStatus();
+  // All steps or none: what goes wrong half-way leaves the file as it was.
+  RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
+  absl::Status status = Migrate(db, version);
+  if (status.ok()) status = db.Execute("COMMIT");
+  if (!status.ok() && db.in_transaction()) db.Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+}  // namespace tidepool::service

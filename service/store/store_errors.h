@@ -1,0 +1,46 @@
+// What every store says when a call does not fit the session.
+#ifndef TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_
+#define TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+inline absl::Status NoSuchSession(absl::string_view session_id) {
+  return absl::NotFoundError(
+      absl::StrCat("session '", session_id, "' does not exist; CreateSession makes one"));
+}
+
+inline absl::Status SessionIdTaken(absl::string_view session_id) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("session_id '", session_id, "' is taken; choose another"));
+}
+
+inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view request_id) {
+  return absl::AbortedError(absl::StrCat("session '", session_id,
+                                         "' is busy with a turn (request_id '", request_id,
+                                         "'); retry when it has ended"));
+}
+
+inline absl::Status LeaseLost(absl::string_view session_id) {
+  return absl::AbortedError(
+      absl::StrCat("session '", session_id, "': another turn took it over; retry"));
+}
+
+inline absl::Status SessionChanged(absl::string_view session_id) {
+  return absl::AbortedError(
+      absl::StrCat("session '", session_id, "' was changed at the same time; retry"));
+}
+
+inline absl::Status LengthDiffers(absl::string_view session_id, int64_t length, int64_t expected) {
+  return absl::AbortedError(
+      absl::StrCat("session '", session_id, "': its log has ", length, " tokens, not ", expected));
+}
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_

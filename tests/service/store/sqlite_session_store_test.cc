@@ -1,0 +1,212 @@
+// What only the store in a file does; session_store_test.cc has the contract.
+#include "service/store/sqlite_session_store.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "service/store/message_json.h"
+#include "service/store/session_schema.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/service/store/store_calls.h"
+
+namespace tidepool::service {
+namespace {
+
+using absl::StatusCode;
+
+class SqliteSessionStoreTest : public testing::Test {
+ protected:
+  SqliteSessionStoreTest() {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::filesystem::path(testing::TempDir()) / absl::StrCat(name, "_", getpid());
+    std::filesystem::create_directories(folder_);
+    path_ = (folder_ / "sessions.db").string();
+  }
+  ~SqliteSessionStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<SessionStore> Open(int64_t max_bytes = 0) {
+    auto store = SqliteSessionStore::Open({.path = path_, .max_bytes = max_bytes});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+TEST_F(SqliteSessionStoreTest, LeasesExpireByTheClock) {
+  fakes::ManualClock clock;
+  auto store = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock}).value();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto first = Begin(*store, "s", "r1");
+  ASSERT_TRUE(first.ok());
+  // Renewed, the lease outlives its first ten seconds; then it expires.
+  clock.Advance(absl::Seconds(8));
+  EXPECT_TRUE(Renew(*store, "s", first->epoch, absl::Seconds(10)).ok());
+  clock.Advance(absl::Seconds(8));
+  EXPECT_EQ(Begin(*store, "s", "r2").status().code(), StatusCode::kAborted);
+  clock.Advance(absl::Seconds(3));
+  EXPECT_TRUE(Begin(*store, "s", "r2").ok());
+}
+
+TEST_F(SqliteSessionStoreTest, ASecondProcessIsRefused) {
+  auto store = Open();
+  const auto second = SqliteSessionStore::Open({.path = path_});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(second.status().message(), "another process")) << second.status();
+  EXPECT_TRUE(absl::StrContains(second.status().message(), path_)) << second.status();
+}
+
+TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
+  {
+    std::ofstream(path_) << std::string(5000, 'x');
+    const auto store = SqliteSessionStore::Open({.path = path_});
+    EXPECT_EQ(store.status().code(), StatusCode::kFailedPrecondition) << store.status();
+    std::filesystem::remove(path_);
+  }
+  Open().reset();
+  {
+    auto db = SqliteDb::Open(path_);
+    ASSERT_TRUE(db->Execute("PRAGMA user_version = 3").ok());
+  }
+  const auto newer = SqliteSessionStore::Open({.path = path_});
+  EXPECT_EQ(newer.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(newer.status().message(), "newer program")) << newer.status();
+
+  const std::string other = (folder_ / "other.db").string();
+  {
+    auto db = SqliteDb::Open(other);
+    ASSERT_TRUE(db->Execute("CREATE TABLE cats (name TEXT)").ok());
+  }
+  const auto foreign = SqliteSessionStore::Open({.path = other});
+  EXPECT_TRUE(absl::StrContains(foreign.status().message(), "another program")) << foreign.status();
+}
+
+// A file as version 1 of the layout wrote it.
+TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
+  Open().reset();
+  {
+    auto db = SqliteDb::Open(path_);
+    ASSERT_TRUE(db->Execute("DROP INDEX sessions_by_update; PRAGMA user_version = 1;"
+                            "INSERT INTO sessions (session_id, principal, model, model_digest, "
+                            "create_us, update_us, kind, token_count, turn_count) "
+                            "VALUES ('old', 'ann', 'm', 'd', 1, 2, 1, 2, 1);"
+                            "INSERT INTO turns (session, turn, request_id, start, output_start, "
+                            "end, messages, finish) VALUES (1, 0, 'r', 0, 1, 2, '[]', 1);"
+                            "INSERT INTO chunks VALUES (1, 0, x'0700000008000000', 'x');")
+                    .ok());
+  }
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(Get(*store, "old")->token_ids, (std::vector<int32_t>{7, 8}));
+  store.reset();
+  auto db = SqliteDb::Open(path_);
+  EXPECT_EQ(*db->QueryInt("PRAGMA user_version"), kSessionSchemaVersion);
+  EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name = 'sessions_by_update'"),
+            1);
+}
+
+// A step that fails half-way leaves the file as it was.
+TEST_F(SqliteSessionStoreTest, AMigrationIsWholeOrNothing) {
+  Open().reset();
+  {
+    auto db = SqliteDb::Open(path_);
+    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());  // its index is there already
+  }
+  EXPECT_FALSE(SqliteSessionStore::Open({.path = path_}).ok());
+  auto db = SqliteDb::Open(path_);
+  EXPECT_EQ(*db->QueryInt("PRAGMA user_version"), 1);
+}
+
+TEST_F(SqliteSessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
+  auto store = Open(/*max_bytes=*/128 << 10);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto turn = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
+  AppendRequest huge = {.session_id = "s", .epoch = turn->epoch, .expected_length = 4};
+  huge.output_ids.assign(100'000, 5);
+  const absl::Status full = Append(*store, huge);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full;
+  // The store goes on, and nothing of the failed append is there.
+  EXPECT_EQ(Get(*store, "s")->info.token_count, 4);
+  EXPECT_TRUE(Append(*store, {.session_id = "s",
+                              .epoch = turn->epoch,
+                              .expected_length = 4,
+                              .output_ids = {11},
+                              .finish = TurnFinish::kCancelled})
+                  .ok());
+}
+
+// A child appends one token after another and says so for each that was acknowledged; it is killed
+// in the middle. Whatever it said must be there.
+TEST_F(SqliteSessionStoreTest, SurvivesKill) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = SqliteSessionStore::Open({.path = path_});
+    if (!store.ok() || !Create(**store, "s").ok()) _exit(1);
+    const auto turn = Begin(**store, "s", "r1");
+    if (!turn.ok() || !Append(**store, FirstAppend(turn->epoch)).ok()) _exit(1);
+    for (int32_t i = 0;; ++i) {
+      if (!Append(**store, {.session_id = "s",
+                            .epoch = turn->epoch,
+                            .expected_length = 4 + i,
+                            .output_ids = {i},
+                            .output_text = "y"})
+               .ok()) {
+        _exit(1);
+      }
+      if (write(pipe_ends[1], &i, sizeof(i)) != sizeof(i)) _exit(1);
+    }
+  }
+  close(pipe_ends[1]);
+  int32_t last = -1;
+  while (last < 200 && read(pipe_ends[0], &last, sizeof(last)) == sizeof(last)) {
+  }
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  while (read(pipe_ends[0], &last, sizeof(last)) == sizeof(last)) {
+  }
+  close(pipe_ends[0]);
+  ASSERT_GE(last, 200);
+
+  auto store = Open();
+  const auto log = Get(*store, "s");
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_GE(log->token_ids.size(), 4 + last + 1);
+  for (int32_t i = 0; i <= last; ++i) ASSERT_EQ(log->token_ids[4 + i], i);
+  EXPECT_FALSE(log->info.busy);
+  ASSERT_EQ(log->turns.size(), 1);
+  EXPECT_EQ(log->turns[0].finish, TurnFinish::kCancelled);
+  EXPECT_EQ(log->turns[0].end, log->info.token_count);
+  EXPECT_EQ(log->turns[0].answer, "a" + std::string(log->token_ids.size() - 4, 'y'));
+  EXPECT_TRUE(Begin(*store, "s", "r2").ok());
+}
+
+TEST(MessageJsonTest, RoundTripsAndRefusesDamage) {
+  const std::vector<StoredMessage> messages = {
+      {.role = "tool", .content = "ä\"\n", .name = "n", .tool_call_id = "c"},
+      {.role = "assistant", .content = "", .tool_calls_json = "[{}]"}};
+  EXPECT_EQ(MessagesFromJson(MessagesToJson(messages)).value(), messages);
+  for (const char* damaged :
+       {"", "{}", "[1]", R"([{"role":1,"content":""}])", R"([{"role":"a"}])"}) {
+    EXPECT_EQ(MessagesFromJson(damaged).status().code(), StatusCode::kInternal) << damaged;
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::service
