@@ -40,9 +40,7 @@ class Runner {
             model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
   }
 
-  absl::Status WarmUp() {
-    return Run(0, test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses);
-  }
+  absl::Status WarmUp() { return Run(0, test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses); }
 
   // Computes the first `tokens` of every sequence of run number `run`.
   absl::Status Run(int run, int64_t tokens) {

@@ -65,8 +65,8 @@ struct Throughput {
 
 // Runs a warm-up (one chunk, or 8 passes of decoding), then the repetitions, each from an empty KV.
 // The tokens are pseudo-random ids, others in each repetition and the same in each call, as
-// tests/bench/llama_peer.py has them. Errors are Model::Forward's. Thread contract: as Model::Forward.
-// Requires: at least one token, sequence, repetition and row of a chunk.
+// tests/bench/llama_peer.py has them. Errors are Model::Forward's. Thread contract: as
+// Model::Forward. Requires: at least one token, sequence, repetition and row of a chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);
 

@@ -139,6 +139,14 @@ struct ExpertGroup {
   absl::Span<const int32_t> out_rows;
 };
 
+// Products of one expert on their way to their tokens' sums: row rows[i] of its output, times
+// weights[i], to token tokens[i]. The tokens are distinct.
+struct ExpertTerms {
+  absl::Span<const int32_t> rows;
+  absl::Span<const int32_t> tokens;
+  absl::Span<const float> weights;
+};
+
 // Thread-compatible: one thread calls; an implementation uses its own pool inside a call.
 // All scratch comes from the caller's Arena.
 class KernelBackend {
@@ -205,6 +213,15 @@ class KernelBackend {
   // one chain from zero. rows and weights: [out.rows, slots].
   virtual void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
                               const float* weights, MatrixView out) = 0;
+
+  // One step of the chains of CombineExperts, for an expert whose tokens' earlier ones have had
+  // theirs: sum[tokens[i]] += weights[i] * expert_out[rows[i]]. From zeros on, and followed by Add,
+  // this gives its bits.
+  virtual void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
+                                MatrixView sum) = 0;
+
+  // out += x.
+  virtual void Add(ConstMatrixView x, MatrixView out) = 0;
 
   // out[t] += sigmoid(gate[t]) * x[t].
   virtual void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) = 0;

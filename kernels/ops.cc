@@ -164,4 +164,13 @@ void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, 
   }
 }
 
+void CheckExpertTerms(ConstMatrixView expert_out, const ExpertTerms& terms, ConstMatrixView sum) {
+  CHECK_EQ(expert_out.cols, sum.cols);
+  CHECK(terms.tokens.size() == terms.rows.size() && terms.weights.size() == terms.rows.size());
+  for (size_t i = 0; i < terms.rows.size(); ++i) {
+    CHECK(terms.rows[i] >= 0 && terms.rows[i] < expert_out.rows) << "row " << terms.rows[i];
+    CHECK(terms.tokens[i] >= 0 && terms.tokens[i] < sum.rows) << "token " << terms.tokens[i];
+  }
+}
+
 }  // namespace tidepool::kernels

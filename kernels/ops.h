@@ -102,6 +102,7 @@ void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrix
 void CheckGate(ConstMatrixView logits, const GateSpec& spec);
 void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,
                      Precision precision);
+void CheckExpertTerms(ConstMatrixView expert_out, const ExpertTerms& terms, ConstMatrixView sum);
 
 }  // namespace tidepool::kernels
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/ops.h"
+#include "moe/ordered_layer.h"
 
 namespace tidepool::moe {
 namespace {
@@ -16,70 +18,86 @@ using kernels::Arena;
 using kernels::ExpertGroup;
 using kernels::MatrixView;
 
-}  // namespace
-
-ExpertScheduler::Plan ExpertScheduler::MakePlan(const Routing& routing, int64_t tokens,
-                                                Arena* arena) {
-  const int64_t pairs = tokens * routing.top_k;
-  // Pair indices by expert, and within one by token: a stable order that only the routing decides.
-  int32_t* order = arena->Allocate<int32_t>(pairs);
-  for (int64_t i = 0; i < pairs; ++i) order[i] = static_cast<int32_t>(i);
-  std::sort(order, order + pairs, [ids = routing.ids](int32_t a, int32_t b) {
-    return ids[a] != ids[b] ? ids[a] < ids[b] : a < b;
-  });
-
-  int32_t* experts = arena->Allocate<int32_t>(pairs);
-  int32_t* ends = arena->Allocate<int32_t>(pairs);
-  int32_t* pair_tokens = arena->Allocate<int32_t>(pairs);
-  int32_t* rows = arena->Allocate<int32_t>(pairs);
-  int32_t* slot_rows = arena->Allocate<int32_t>(pairs);
-  float* slot_weights = arena->Allocate<float>(pairs);
-  int32_t* filled = arena->Allocate<int32_t>(tokens);
-  std::fill_n(filled, tokens, 0);
-  int64_t distinct = 0;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const int32_t expert = routing.ids[order[i]];
-    const int32_t token = order[i] / routing.top_k;
-    if (i == 0 || expert != experts[distinct - 1]) experts[distinct++] = expert;
-    ends[distinct - 1] = static_cast<int32_t>(i + 1);
-    pair_tokens[i] = token;
-    rows[i] = static_cast<int32_t>(i);
-    // Pairs come by ascending expert, so each token's slots fill in that order.
-    const int64_t slot = int64_t{token} * routing.top_k + filled[token]++;
-    slot_rows[slot] = static_cast<int32_t>(i);
-    slot_weights[slot] = routing.weights[order[i]];
+// The same groups in calls of at most `most` rows; what is larger comes in parts.
+std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> groups, int64_t most) {
+  std::vector<std::vector<ExpertGroup>> calls(1);
+  size_t room = static_cast<size_t>(most);
+  for (const ExpertGroup& group : groups) {
+    for (size_t begin = 0; begin < group.rows.size();) {
+      if (room == 0) {
+        calls.emplace_back();
+        room = static_cast<size_t>(most);
+      }
+      const size_t count = std::min(room, group.rows.size() - begin);
+      calls.back().push_back(
+          {group.weights, group.rows.subspan(begin, count), group.out_rows.subspan(begin, count)});
+      begin += count;
+      room -= count;
+    }
   }
-  return {absl::MakeConstSpan(experts, distinct),  absl::MakeConstSpan(ends, distinct),
-          absl::MakeConstSpan(pair_tokens, pairs), absl::MakeConstSpan(rows, pairs),
-          absl::MakeConstSpan(slot_rows, pairs),   absl::MakeConstSpan(slot_weights, pairs)};
+  return calls;
 }
 
-absl::Status ExpertScheduler::ComputeWaves(const Plan& plan, const Activation& x,
+}  // namespace
+
+// Experts as they become ready, each pair into a row of its own.
+absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activation& x,
                                            MatrixView expert_out, Arena* arena) {
   std::vector<bool> done(plan.experts.size(), false);
   size_t left = plan.experts.size();
   std::vector<ExpertGroup> groups;
   while (true) {
-    ASSIGN_OR_RETURN(const std::vector<ReadyExpert> wave, source_->NextReady());
+    ASSIGN_OR_RETURN(const std::vector<ReadyExpert> wave, source_->NextReady(Patience::kUntilOne));
     if (wave.empty()) break;
     groups.clear();
     for (const ReadyExpert& ready : wave) {
-      const auto at = std::lower_bound(plan.experts.begin(), plan.experts.end(), ready.expert);
-      const size_t i = at - plan.experts.begin();
-      CHECK(at != plan.experts.end() && *at == ready.expert && !done[i])
-          << "the source gave expert " << ready.expert
-          << ", which was not asked for or came before";
+      const size_t i = plan.Find(ready.expert);
+      CHECK(i < plan.experts.size() && !done[i]) << "the source gave expert " << ready.expert
+                                                 << ", which was not asked for or came before";
       done[i] = true;
       --left;
       ++(ready.found == Found::kResident ? lookups_.hits : lookups_.misses);
-      const int32_t begin = i == 0 ? 0 : plan.ends[i - 1];
-      const int32_t count = plan.ends[i] - begin;
-      groups.push_back(
-          {ready.weights, plan.tokens.subspan(begin, count), plan.rows.subspan(begin, count)});
+      const auto count = static_cast<size_t>(plan.RowsOf(i));
+      groups.push_back({ready.weights, plan.tokens.subspan(plan.Begin(i), count),
+                        plan.rows.subspan(plan.Begin(i), count)});
     }
-    backend_->GroupedFfn(x, groups, expert_out, arena);
+    const int64_t most = CallRows(memory_.call_bytes, groups[0].weights->gate.rows);
+    for (const std::vector<ExpertGroup>& call : InCalls(groups, most)) {
+      backend_->GroupedFfn(x, call, expert_out, arena);
+    }
+    for (const ReadyExpert& ready : wave) source_->Release(ready.expert);
   }
   CHECK_EQ(left, size_t{0}) << "experts that the source never gave out";
+  return absl::OkStatus();
+}
+
+absl::Status ExpertScheduler::RunWhole(const Routing& routing, const ExpertPlan& plan,
+                                       const Activation& x, MatrixView out, Arena* arena) {
+  const MatrixView expert_out =
+      arena->AllocateMatrix(static_cast<int64_t>(plan.tokens.size()), out.cols);
+  RETURN_IF_ERROR(ComputeWaves(plan, x, expert_out, arena));
+  backend_->CombineExperts(expert_out, routing.top_k, plan.slot_rows.data(),
+                           plan.slot_weights.data(), out);
+  return absl::OkStatus();
+}
+
+absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activation& x,
+                                         MatrixView out, Arena* arena) {
+  const MatrixView kept = arena->AllocateMatrix(KeptRows(out.cols), out.cols);
+  const MatrixView sum = arena->AllocateMatrix(out.rows, out.cols);
+  std::fill_n(sum.data, sum.rows * sum.cols, 0.0f);
+  OrderedLayer layer({.backend = backend_,
+                      .source = source_,
+                      .plan = &plan,
+                      .x = x,
+                      .kept = kept,
+                      .call_bytes = memory_.call_bytes,
+                      .arena = arena});
+  const absl::Status computed = layer.Run(sum);
+  lookups_.hits += layer.hits();
+  lookups_.misses += layer.misses();
+  RETURN_IF_ERROR(computed);
+  backend_->Add(sum, out);
   return absl::OkStatus();
 }
 
@@ -90,34 +108,39 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
   CHECK_GT(routing.top_k, 0);
   if (tokens == 0) return absl::OkStatus();
   const size_t mark = arena->used();
-  const Plan plan = MakePlan(routing, tokens, arena);
-  const MatrixView expert_out = arena->AllocateMatrix(tokens * routing.top_k, out.cols);
-
   const size_t pairs = static_cast<size_t>(tokens) * routing.top_k;
+  const absl::Span<const int32_t> ids = absl::MakeConstSpan(routing.ids, pairs);
+  const ExpertPlan plan = MakeExpertPlan(ids, routing.weights, routing.top_k, arena);
   source_->Request({.step = routing.step,
                     .layer = routing.moe_layer,
                     .tokens = tokens,
-                    .ids = absl::MakeConstSpan(routing.ids, pairs),
+                    .ids = ids,
                     .weights = absl::MakeConstSpan(routing.weights, pairs),
                     .phases = routing.phases,
                     .requests = routing.requests},
                    plan.experts);
   if (routing.asked != nullptr) (*routing.asked)();
-  const absl::Status computed = ComputeWaves(plan, x, expert_out, arena);
-  if (computed.ok()) {
-    backend_->CombineExperts(expert_out, routing.top_k, plan.slot_rows.data(),
-                             plan.slot_weights.data(), out);
-  }
+  const bool fits = static_cast<int64_t>(pairs) <= KeptRows(out.cols);
+  const absl::Status computed =
+      fits ? RunWhole(routing, plan, x, out, arena) : RunOrdered(plan, x, out, arena);
   arena->ResetTo(mark);
   return computed;
 }
 
-size_t ExpertScheduler::WorkspaceBytes(const ExpertShape& shape) {
+int64_t ExpertScheduler::KeptRows(int64_t hidden) const {
+  constexpr int64_t kLeast = 64;
+  return std::max(kLeast, memory_.kept_bytes / (hidden * static_cast<int64_t>(sizeof(float))));
+}
+
+size_t ExpertScheduler::WorkspaceBytes(const ExpertShape& shape) const {
   const int64_t pairs = shape.tokens * shape.top_k;
-  const int64_t groups = std::min<int64_t>(pairs, shape.experts);
-  constexpr int kArrays = 9;  // of MakePlan, and expert_out
-  return (7 * pairs + shape.tokens) * sizeof(int32_t) + pairs * shape.hidden * sizeof(float) +
-         kArrays * kernels::kAlignment + kernels::GroupedFfnBytes(pairs, groups, shape.width);
+  const int64_t kept = std::min(pairs, KeptRows(shape.hidden));
+  const int64_t call = std::min(kept, CallRows(memory_.call_bytes, shape.width));
+  const int64_t groups = std::min<int64_t>(call, shape.experts);
+  const int64_t sums = pairs > kept ? shape.tokens : 0;
+  constexpr int kMatrices = 2;
+  return ExpertPlanBytes(shape.tokens, shape.top_k) + (kept + sums) * shape.hidden * sizeof(float) +
+         kMatrices * kernels::kAlignment + kernels::GroupedFfnBytes(call, groups, shape.width);
 }
 
 ExpertLookups ExpertScheduler::TakeLookups() { return std::exchange(lookups_, ExpertLookups()); }

@@ -5,8 +5,9 @@
 //   RETURN_IF_ERROR(scheduler.Run({.moe_layer = 3, .top_k = 8, .ids = ids, .weights = weights},
 //                                 x, residual, &arena));
 //
-// Bits do not depend on that order: each (token, expert) pair has an output row of its own, and the
-// rows of a token are summed in ascending order of expert id when all are there.
+// Bits do not depend on that order: the outputs of a token's experts are summed in ascending order
+// of expert id. Where they all fit into the workspace, experts run as they become ready and the
+// sums are made when all are there; where they do not (long prompts), see OrderedLayer.
 #ifndef TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 #define TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "moe/expert_plan.h"
 #include "moe/expert_source.h"
 #include "moe/policy/placement_policy.h"
 
@@ -53,42 +55,45 @@ struct ExpertShape {
   int64_t width = 0;  // neurons of an expert
 };
 
+// What a Run may take of its arena beside what grows with its tokens.
+struct SchedulerMemory {
+  int64_t kept_bytes = int64_t{32} << 20;  // outputs of experts that are not yet summed
+  int64_t call_bytes = int64_t{16} << 20;  // scratch of the products of one call
+};
+
 // Engine thread only.
 class ExpertScheduler {
  public:
   // Both outlive the scheduler.
-  ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source)
-      : backend_(backend), source_(source) {}
+  ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
+                  const SchedulerMemory& memory = {})
+      : backend_(backend), source_(source), memory_(memory) {}
 
   // out[t] += sum of weights[t][s] * expert ids[t][s] of x[t], for each of the x.values.rows
   // tokens. An error is the source's; `out` is then as it was.
   absl::Status Run(const Routing& routing, const kernels::Activation& x, kernels::MatrixView out,
                    kernels::Arena* arena);
 
-  // Arena bytes that Run takes at most; it gives them back before it returns.
-  static size_t WorkspaceBytes(const ExpertShape& shape);
+  // Arena bytes that Run takes at most; it gives them back before it returns. Grows with tokens by
+  // a row of sums and, for each of their experts, some words.
+  size_t WorkspaceBytes(const ExpertShape& shape) const;
 
   // Totals since the last call.
   ExpertLookups TakeLookups();
 
  private:
-  // The (token, slot) pairs of a layer, sorted by expert; pair i's output is row i. Lives in the
-  // arena.
-  struct Plan {
-    absl::Span<const int32_t> experts;     // distinct, ascending
-    absl::Span<const int32_t> ends;        // pairs of experts[i] end there, those of [i - 1] before
-    absl::Span<const int32_t> tokens;      // of each pair
-    absl::Span<const int32_t> rows;        // 0, 1, 2 ... : of each pair
-    absl::Span<const int32_t> slot_rows;   // [tokens, top_k]: a token's pairs by ascending expert
-    absl::Span<const float> slot_weights;  // [tokens, top_k]: in the same order
-  };
-
-  static Plan MakePlan(const Routing& routing, int64_t tokens, kernels::Arena* arena);
-  absl::Status ComputeWaves(const Plan& plan, const kernels::Activation& x,
+  absl::Status RunWhole(const Routing& routing, const ExpertPlan& plan,
+                        const kernels::Activation& x, kernels::MatrixView out,
+                        kernels::Arena* arena);
+  absl::Status RunOrdered(const ExpertPlan& plan, const kernels::Activation& x,
+                          kernels::MatrixView out, kernels::Arena* arena);
+  absl::Status ComputeWaves(const ExpertPlan& plan, const kernels::Activation& x,
                             kernels::MatrixView expert_out, kernels::Arena* arena);
+  int64_t KeptRows(int64_t hidden) const;
 
   kernels::KernelBackend* const backend_;
   ExpertSource* const source_;
+  const SchedulerMemory memory_;
   ExpertLookups lookups_;
 };
 

@@ -25,7 +25,13 @@ enum class Found : uint8_t {
 struct ReadyExpert {
   int32_t expert = 0;
   Found found = Found::kResident;
-  const kernels::FfnWeights* weights = nullptr;  // valid until the next call on the source
+  bool leaves = false;                           // once released, its memory is for others
+  const kernels::FfnWeights* weights = nullptr;  // valid until it is released or postponed
+};
+
+enum class Patience : uint8_t {
+  kNone,      // what is ready now
+  kUntilOne,  // waits until there is one
 };
 
 // Engine thread only.
@@ -34,14 +40,21 @@ class ExpertSource {
   virtual ~ExpertSource() = default;
 
   // Asks for `experts` (ascending, distinct), those that `routing` names. The routing of a layer
-  // becomes known here, once per forward. Requires that the layer before has been drained by
-  // NextReady.
+  // becomes known here, once per forward. Requires that the layer before has been drained: all
+  // given out and released, or an error.
   virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
-  // The requested experts that are ready and not yet given out; blocks until there is one. Empty
-  // when all have been given out. An error names the expert and ends the request, and what it has
-  // not given out is forgotten: DATA_LOSS (a damaged record), UNAVAILABLE (a failed read).
-  virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady() = 0;
+  // The requested experts that are ready and not yet given out. With Patience::kUntilOne none means
+  // that all have been given out, or that there is no memory to bring the next one into until one
+  // that leaves is released or postponed. An error names the expert and ends the request, and what
+  // it has given out or not is forgotten: DATA_LOSS (a damaged record), UNAVAILABLE (a failed
+  // read).
+  virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
+
+  // Of an expert that was given out: its weights are no longer used.
+  virtual void Release(int32_t expert) = 0;
+  // Of one that leaves: it is to be given out again, and its memory may serve others until then.
+  virtual void Postpone(int32_t expert) = 0;
 
   // Experts that a layer will probably ask for soon, the likeliest first. A source may begin to
   // bring them; what it gives out, and how it counts that, stays the same.

@@ -13,12 +13,16 @@ void ResidentExperts::Request(const LayerRouting& routing, absl::Span<const int3
   pending_.reserve(experts.size());
   for (const int32_t expert : experts) {
     CHECK(expert >= 0 && expert < static_cast<int32_t>(layer.size())) << "expert " << expert;
-    pending_.push_back({expert, Found::kResident, &layer[expert]});
+    pending_.push_back({.expert = expert, .weights = &layer[expert]});
   }
 }
 
-absl::StatusOr<std::vector<ReadyExpert>> ResidentExperts::NextReady() {
+absl::StatusOr<std::vector<ReadyExpert>> ResidentExperts::NextReady(Patience /*patience*/) {
   return std::exchange(pending_, {});
+}
+
+void ResidentExperts::Postpone(int32_t expert) {
+  CHECK(false) << "expert " << expert << " does not leave";
 }
 
 }  // namespace tidepool::moe

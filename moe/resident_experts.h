@@ -21,7 +21,9 @@ class ResidentExperts final : public ExpertSource {
       : layers_(std::move(layers)) {}
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
-  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override;
+  void Release(int32_t /*expert*/) override {}
+  void Postpone(int32_t expert) override;
 
  private:
   const std::vector<std::vector<kernels::FfnWeights>> layers_;

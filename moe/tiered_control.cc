@@ -79,7 +79,7 @@ absl::StatusOr<PolicyOptions> TieredExperts::PolicyAfter(const OffloadChange& ch
 }
 
 absl::Status TieredExperts::Change(const OffloadChange& change) {
-  CHECK(left_ == 0 && lent_.empty()) << "experts are in use";
+  CHECK(left_ == 0 && lent_ == 0) << "experts are in use";
   ASSIGN_OR_RETURN(const int64_t slots, SlotsAfter(change));
   ASSIGN_OR_RETURN(PolicyOptions policy, PolicyAfter(change));
   if (slots != placement_->shape().slots) {
@@ -103,7 +103,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   options_.prefetch = change.prefetch.value_or(options_.prefetch);
   // What a request that failed left on its way holds memory until it is there.
   WithdrawSpeculative();
-  while (pool_.in_use() > pool_.limit()) TakeArrivals(absl::InfiniteDuration());
+  while (pool_.in_use() > pool_.limit()) AwaitArrivals();
   return absl::OkStatus();
 }
 

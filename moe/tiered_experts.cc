@@ -1,6 +1,7 @@
 #include "moe/tiered_experts.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -121,8 +122,9 @@ void TieredExperts::BeginRead(int64_t index, int32_t buffer, ReadPriority priori
 }
 
 void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
-  CHECK(left_ == 0) << "layer " << routing.layer << " was asked for before the last was drained";
-  TakeArrivals(absl::ZeroDuration());
+  CHECK(left_ == 0 && lent_ == 0) << "layer " << routing.layer
+                                  << " was asked for before the last was drained";
+  TakeArrivals();
   WithdrawSpeculative();
   layer_ = routing.layer;
   AskFor(experts);
@@ -196,46 +198,77 @@ int32_t TieredExperts::TakeBuffer() {
   return -1;
 }
 
-absl::StatusOr<std::vector<ReadyExpert>> TieredExperts::NextReady() {
-  for (const int64_t index : lent_) {
-    entries_[index].wanted = false;
-    GiveBackIfIdle(index);
-  }
-  lent_.clear();
-  TakeArrivals(absl::ZeroDuration());
+absl::StatusOr<std::vector<ReadyExpert>> TieredExperts::NextReady(Patience patience) {
+  TakeArrivals();
   BeginWaiting();
-  if (left_ > 0 && ready_.empty() && error_.ok()) {
+  if (patience == Patience::kUntilOne && left_ > 0 && ready_.empty() && error_.ok()) {
     const absl::Duration start = options_.clock->Monotonic();
-    while (ready_.empty() && error_.ok()) {
-      TakeArrivals(absl::InfiniteDuration());
-      BeginWaiting();
-    }
+    while (ready_.empty() && error_.ok() && AwaitArrivals()) BeginWaiting();
     stats_.stall_time += options_.clock->Monotonic() - start;
   }
   if (!error_.ok()) return Abandon();
   std::vector<ReadyExpert> wave;
   for (const int64_t index : ready_) {
-    const Entry& entry = entries_[index];
-    wave.push_back({placement_->residency().At(index).expert, entry.found, &entry.weights});
+    Entry& entry = entries_[index];
+    entry.lent = true;
+    wave.push_back({.expert = placement_->residency().At(index).expert,
+                    .found = entry.found,
+                    .leaves = !entry.resident,
+                    .weights = &entry.weights});
   }
   left_ -= static_cast<int64_t>(ready_.size());
-  lent_.swap(ready_);
+  lent_ += static_cast<int64_t>(ready_.size());
+  ready_.clear();
   return wave;
 }
 
-// False: nothing came. With patience, returns when something has.
-bool TieredExperts::TakeArrivals(absl::Duration patience) {
+void TieredExperts::Release(int32_t expert) {
+  const int64_t index = IndexOf(layer_, expert);
+  Entry& entry = entries_[index];
+  CHECK(entry.lent) << "expert " << expert << " was not given out";
+  entry.lent = false;
+  entry.wanted = false;
+  --lent_;
+  GiveBackIfIdle(index);
+  BeginWaiting();
+}
+
+void TieredExperts::Postpone(int32_t expert) {
+  const int64_t index = IndexOf(layer_, expert);
+  Entry& entry = entries_[index];
+  CHECK(entry.lent && !entry.resident) << "expert " << expert << " was not given out, or stays";
+  entry.lent = false;
+  --lent_;
+  ++left_;
+  pool_.GiveBack(std::exchange(entry.buffer, -1));
+  entry.state = State::kWaiting;
+  // The lowest stands last.
+  waiting_.insert(std::lower_bound(waiting_.begin(), waiting_.end(), index, std::greater<>()),
+                  index);
+  BeginWaiting();
+}
+
+void TieredExperts::TakeArrivals() {
   std::vector<Arrival> arrivals;
   {
     base::MutexLock lock(&mutex_);
-    if (patience > absl::ZeroDuration()) {
-      CHECK(in_flight_ > 0 || !arrivals_.empty()) << "nothing is on its way";
-      while (arrivals_.empty()) arrived_.Wait(&mutex_);
-    }
     arrivals.swap(arrivals_);
   }
   for (const Arrival& arrival : arrivals) Arrived(arrival);
-  return !arrivals.empty();
+}
+
+// Returns when something has come; false: nothing is on its way.
+bool TieredExperts::AwaitArrivals() {
+  {
+    base::MutexLock lock(&mutex_);
+    while (arrivals_.empty() && in_flight_ > 0) arrived_.Wait(&mutex_);
+    if (arrivals_.empty()) {
+      CHECK(lent_ > 0) << "no memory for a layer that holds none";
+      return false;
+    }
+  }
+  TakeArrivals();
+  return true;
 }
 
 void TieredExperts::Arrived(const Arrival& arrival) {
@@ -266,6 +299,7 @@ absl::Status TieredExperts::Abandon() {
   for (const int64_t index : requested_) {
     Entry& entry = entries_[index];
     entry.wanted = false;
+    entry.lent = false;
     if (entry.state == State::kWaiting) {
       entry.state = State::kAbsent;
       if (entry.resident) placement_->Forget(placement_->residency().At(index));
@@ -276,6 +310,7 @@ absl::Status TieredExperts::Abandon() {
   waiting_.clear();
   ready_.clear();
   left_ = 0;
+  lent_ = 0;
   return std::exchange(error_, absl::OkStatus());
 }
 

@@ -58,7 +58,9 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void LoadResidents(const std::function<void(double fraction)>& progress);
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
-  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override;
+  void Release(int32_t expert) override;
+  void Postpone(int32_t expert) override;
   void Expect(int moe_layer, absl::Span<const int32_t> experts) override;
   bool WantsExpectations() const override { return options_.prefetch == Prefetch::kOn; }
 
@@ -81,7 +83,8 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
     int32_t buffer = -1;
     State state = State::kAbsent;
     bool resident = false;     // as the placement sees it
-    bool wanted = false;       // of the request at hand, and not yet given back
+    bool wanted = false;       // of the request at hand, and not yet released
+    bool lent = false;         // wanted, and given out
     bool speculative = false;  // expected, and not yet asked for
     Found found = Found::kResident;
     kernels::FfnWeights weights;  // valid while kReady
@@ -105,7 +108,8 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void AskFor(absl::Span<const int32_t> experts);
   void BeginRead(int64_t index, int32_t buffer, ReadPriority priority);
   void BeginWaiting();
-  bool TakeArrivals(absl::Duration patience);
+  void TakeArrivals();
+  bool AwaitArrivals();
   void Arrived(const Arrival& arrival);
   int32_t TakeBuffer();
   void WithdrawSpeculative();
@@ -128,9 +132,9 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   // The request at hand, as indices of entries.
   int layer_ = 0;
   int64_t left_ = 0;  // not yet given out
+  int64_t lent_ = 0;  // given out and not released
   std::vector<int64_t> requested_;
   std::vector<int64_t> ready_;    // to be given out
-  std::vector<int64_t> lent_;     // given out last
   std::vector<int64_t> waiting_;  // for buffers, the next one last
   absl::Status error_;
 

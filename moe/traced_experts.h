@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/base/status_macros.h"
 #include "moe/expert_source.h"
 #include "moe/replay/trace_writer.h"
 
@@ -27,12 +28,18 @@ class TracedExperts final : public ExpertSource {
     written_ = trace_->Write(routing);
     source_->Request(routing, experts);
   }
-  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
-    absl::StatusOr<std::vector<ReadyExpert>> ready = source_->NextReady();
-    // At the end, when the source holds nothing back.
-    if (ready.ok() && ready->empty() && !written_.ok()) return written_;
-    return ready;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
+    if (written_.ok()) return source_->NextReady(patience);
+    // The source must not hold anything back.
+    while (true) {
+      ASSIGN_OR_RETURN(const std::vector<ReadyExpert> rest,
+                       source_->NextReady(Patience::kUntilOne));
+      if (rest.empty()) return std::exchange(written_, absl::OkStatus());
+      for (const ReadyExpert& ready : rest) source_->Release(ready.expert);
+    }
   }
+  void Release(int32_t expert) override { source_->Release(expert); }
+  void Postpone(int32_t expert) override { source_->Postpone(expert); }
   void Expect(int moe_layer, absl::Span<const int32_t> experts) override {
     source_->Expect(moe_layer, experts);
   }

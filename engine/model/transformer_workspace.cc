@@ -47,7 +47,7 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
     } else {
       const MoeConfig& moe = config_.moe;
       ffn += WordBytes(rows * moe.experts) + 2 * WordBytes(rows * moe.experts_used);
-      const size_t routed = moe::ExpertScheduler::WorkspaceBytes({.tokens = rows,
+      const size_t routed = expert_scheduler_->WorkspaceBytes({.tokens = rows,
                                                                   .experts = moe.experts,
                                                                   .top_k = moe.experts_used,
                                                                   .hidden = hidden,

@@ -170,6 +170,20 @@ class CpuBackend final : public KernelBackend {
     });
   }
 
+  void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
+                        MatrixView sum) override {
+    CheckExpertTerms(expert_out, terms, sum);
+    ForRows(static_cast<int64_t>(terms.rows.size()), [&](int64_t i, int) {
+      kernels_.add_scaled(expert_out.Row(terms.rows[i]), terms.weights[i], sum.cols,
+                          sum.Row(terms.tokens[i]));
+    });
+  }
+
+  void Add(ConstMatrixView x, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    ForRows(x.rows, [&](int64_t t, int) { kernels_.add(x.Row(t), x.cols, out.Row(t)); });
+  }
+
   void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
     CHECK(x.rows == out.rows && x.cols == out.cols);
     CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);

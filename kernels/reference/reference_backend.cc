@@ -366,6 +366,25 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
+  void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
+                        MatrixView sum) override {
+    CheckExpertTerms(expert_out, terms, sum);
+    for (size_t i = 0; i < terms.rows.size(); ++i) {
+      const float* x = expert_out.Row(terms.rows[i]);
+      float* out = sum.Row(terms.tokens[i]);
+      for (int64_t c = 0; c < sum.cols; ++c) {
+        out[c] = static_cast<float>(out[c] + static_cast<double>(terms.weights[i]) * x[c]);
+      }
+    }
+  }
+
+  void Add(ConstMatrixView x, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    for (int64_t t = 0; t < out.rows; ++t) {
+      for (int64_t c = 0; c < out.cols; ++c) out.Row(t)[c] += x.Row(t)[c];
+    }
+  }
+
   void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
     CHECK(x.rows == out.rows && x.cols == out.cols);
     CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);

@@ -142,6 +142,34 @@ OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
   return {absl::StrCat("CombineExperts ", rows, "x", slots, "x", cols), run, tolerance};
 }
 
+OpCase AccumulateCase(int64_t tokens, int64_t cols) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(tokens + cols);
+    const std::vector<float> expert_out = noise.Floats(2 * tokens * cols);
+    std::vector<float> sum = noise.Floats(tokens * cols);
+    // Two experts: one of every token, one of every third.
+    for (const int32_t step : {1, 3}) {
+      std::vector<int32_t> rows;
+      std::vector<int32_t> to;
+      for (int32_t t = 0; t < tokens; t += step) {
+        rows.push_back(noise.Below(static_cast<int>(2 * tokens)));
+        to.push_back(static_cast<int32_t>(tokens) - 1 - t);
+      }
+      const std::vector<float> weights = noise.Floats(static_cast<int64_t>(rows.size()));
+      backend.AccumulateExpert({expert_out.data(), 2 * tokens, cols}, {rows, to, weights},
+                               {sum.data(), tokens, cols});
+    }
+    std::vector<float> out = noise.Floats(tokens * cols);
+    backend.Add({sum.data(), tokens, cols}, {out.data(), tokens, cols});
+    return OpResult{out, {}};
+  };
+  // Two steps and an addition of values below 1.
+  const auto tolerance = [](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), 5 * 4 * kRoundoff);
+  };
+  return {absl::StrCat("AccumulateExpert ", tokens, "x", cols), run, tolerance};
+}
+
 OpCase AddGatedCase(int64_t rows, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows + cols);
@@ -178,6 +206,8 @@ void AddExpertCases(Precision precision, std::vector<OpCase>* cases) {
   for (const int64_t cols : {1, 37, 64}) {
     cases->push_back(CombineCase(1, 8, cols));
     cases->push_back(CombineCase(13, 2, cols));
+    cases->push_back(AccumulateCase(1, cols));
+    cases->push_back(AccumulateCase(13, cols));
     cases->push_back(AddGatedCase(1, cols));
     cases->push_back(AddGatedCase(13, cols));
   }

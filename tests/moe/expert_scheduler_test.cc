@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -57,51 +58,80 @@ class Experts {
   std::vector<std::vector<kernels::FfnWeights>> layers_;
 };
 
-// Gives out what is asked for in an order and in waves that a test chooses.
+// Gives out what is asked for in an order and in waves that a test chooses, and no more than it has
+// memory for: odd experts count as fetched and leave, each in one of `memory` places.
 class PuppetSource final : public ExpertSource {
  public:
-  // `seed` decides order and waves; odd experts count as fetched.
-  PuppetSource(const Experts* experts, int seed) : experts_(*experts), random_(seed) {}
+  // `seed` decides order and waves.
+  PuppetSource(const Experts* experts, int seed, int memory = kExperts)
+      : memory_(memory), experts_(*experts), random_(seed) {}
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override {
-    CHECK(left_.empty()) << "asked before the last request was drained";
+    CHECK(left_.empty() && lent_.empty()) << "asked before the last request was drained";
     requests.push_back({experts.begin(), experts.end()});
     layer_ = routing.layer;
     left_.assign(experts.begin(), experts.end());
     std::shuffle(left_.begin(), left_.end(), random_);
   }
 
-  absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
-    // What the last wave was given is only valid until now.
-    for (auto& lent : lent_) *lent = kernels::FfnWeights();
-    lent_.clear();
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
     if (static_cast<int>(given_) == fail_after) {
       left_.clear();
+      lent_.clear();
       return absl::InternalError("expert 5 of layer 0: checksum");
     }
     std::vector<ReadyExpert> wave;
-    const size_t most = 1 + random_() % 3;
-    while (!left_.empty() && wave.size() < most) {
-      const int32_t expert = left_.back();
-      left_.pop_back();
+    size_t most = 1 + random_() % 3;
+    if (patience == Patience::kNone) most = random_() % 2;
+    // The lowest of those that need memory comes first, as they are read.
+    std::vector<int32_t> odd;
+    for (const int32_t expert : left_) {
+      if (expert % 2 == 1) odd.push_back(expert);
+    }
+    std::sort(odd.begin(), odd.end());
+    for (size_t i = left_.size(); i-- > 0 && wave.size() < most;) {
+      const int32_t expert = left_[i];
+      const bool leaves = expert % 2 == 1;
+      if (leaves && (in_memory_ >= memory_ || expert != odd.front())) continue;
+      if (leaves) {
+        ++in_memory_;
+        odd.erase(odd.begin());
+      }
+      left_.erase(left_.begin() + static_cast<int64_t>(i));
       ++given_;
-      lent_.push_back(std::make_unique<kernels::FfnWeights>(experts_.layers()[layer_][expert]));
+      lent_[expert] = std::make_unique<kernels::FfnWeights>(experts_.layers()[layer_][expert]);
       wave.push_back(
-          {expert, expert % 2 == 1 ? Found::kFetched : Found::kResident, lent_.back().get()});
+          {expert, leaves ? Found::kFetched : Found::kResident, leaves, lent_[expert].get()});
+      i = left_.size();
     }
     return wave;
   }
 
+  void Release(int32_t expert) override {
+    CHECK_EQ(lent_.erase(expert), size_t{1}) << "expert " << expert;
+    if (expert % 2 == 1) --in_memory_;
+  }
+
+  void Postpone(int32_t expert) override {
+    Release(expert);
+    CHECK(expert % 2 == 1) << "expert " << expert << " does not leave";
+    left_.push_back(expert);
+    ++postponed;
+  }
+
   std::vector<std::vector<int32_t>> requests;
   int fail_after = -1;  // experts given out before an error; -1: none
+  int postponed = 0;
 
  private:
+  const int memory_;
   const Experts& experts_;
   std::mt19937 random_;
   int layer_ = 0;
   size_t given_ = 0;
+  int in_memory_ = 0;
   std::vector<int32_t> left_;
-  std::vector<std::unique_ptr<kernels::FfnWeights>> lent_;
+  std::map<int32_t, std::unique_ptr<kernels::FfnWeights>> lent_;
 };
 
 // Tokens with a routing: distinct random experts each, weights in descending order as a gate's are.
@@ -137,12 +167,13 @@ class ExpertSchedulerTest : public testing::Test {
     backend_ = *std::move(backend);
   }
 
-  static size_t Workspace(const Tokens& tokens) {
-    return ExpertScheduler::WorkspaceBytes({.tokens = tokens.count(),
-                                            .experts = kExperts,
-                                            .top_k = kTopK,
-                                            .hidden = kHidden,
-                                            .width = kWidth});
+  size_t Workspace(const Tokens& tokens) const {
+    const ExpertScheduler scheduler(backend_.get(), nullptr, memory_);
+    return scheduler.WorkspaceBytes({.tokens = tokens.count(),
+                                     .experts = kExperts,
+                                     .top_k = kTopK,
+                                     .hidden = kHidden,
+                                     .width = kWidth});
   }
 
   // The layer's output on top of ones.
@@ -155,7 +186,7 @@ class ExpertSchedulerTest : public testing::Test {
     const kernels::Activation x =
         backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
     std::vector<float> out(tokens.x.size(), 1.0f);
-    ExpertScheduler scheduler(backend_.get(), source);
+    ExpertScheduler scheduler(backend_.get(), source, memory_);
     const absl::Status run = scheduler.Run(tokens.InLayer(layer), x,
                                            MatrixView(out.data(), tokens.count(), kHidden), &arena);
     lookups_ = scheduler.TakeLookups();
@@ -169,6 +200,7 @@ class ExpertSchedulerTest : public testing::Test {
 
   std::unique_ptr<kernels::KernelBackend> backend_;
   const Experts experts_{2};
+  SchedulerMemory memory_;
   ExpertLookups lookups_;
 };
 
@@ -234,6 +266,87 @@ TEST_F(ExpertSchedulerTest, OrderAndWavesOfArrivalChangeNoBit) {
       ASSERT_EQ(*out, *expected) << count << " tokens, seed " << seed;
     }
   }
+}
+
+// Too little room for the outputs of all pairs, and a source with memory for two experts.
+TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
+  const Tokens tokens(150);
+  ResidentExperts resident(experts_.layers());
+  const auto expected = Run(tokens, 1, &resident);
+  ASSERT_TRUE(expected.ok());
+  int postponed = 0;
+  for (const int64_t rows : {64, 100, 300, 599}) {
+    memory_ = {.kept_bytes = rows * kHidden * 4, .call_bytes = rows % 7 * 10000};
+    for (int seed = 0; seed < 20; ++seed) {
+      PuppetSource source(&experts_, seed, /*memory=*/2);
+      const auto out = Run(tokens, 1, &source);
+      ASSERT_TRUE(out.ok());
+      ASSERT_EQ(*out, *expected) << rows << " rows, seed " << seed;
+      ASSERT_EQ(lookups_.hits, 6);
+      ASSERT_EQ(lookups_.misses, 6);
+      postponed += source.postponed;
+    }
+    const auto all = Run(tokens, 1, &resident);
+    ASSERT_TRUE(all.ok());
+    ASSERT_EQ(*all, *expected) << rows << " rows, all resident";
+  }
+  EXPECT_EQ(postponed, 0);  // the next in turn always comes first here
+}
+
+// A source whose memory is taken by experts that come later gets it back.
+TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
+  // Whatever leaves comes in descending order.
+  class Backwards final : public ExpertSource {
+   public:
+    explicit Backwards(const Experts* experts) : experts_(*experts) {}
+    void Request(const LayerRouting&, absl::Span<const int32_t> experts) override {
+      left_.assign(experts.begin(), experts.end());
+    }
+    absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
+      if (left_.empty() || held_ == 2) return std::vector<ReadyExpert>();
+      // Once something had to be given back, the lowest.
+      const auto at = postponed > 0 ? left_.begin() : left_.end() - 1;
+      const int32_t expert = *at;
+      left_.erase(at);
+      ++held_;
+      return std::vector<ReadyExpert>{
+          {expert, Found::kFetched, /*leaves=*/true, &experts_.layers()[0][expert]}};
+    }
+    void Release(int32_t) override { --held_; }
+    void Postpone(int32_t expert) override {
+      --held_;
+      ++postponed;
+      left_.insert(std::lower_bound(left_.begin(), left_.end(), expert), expert);
+    }
+    int postponed = 0;
+
+   private:
+    const Experts& experts_;
+    std::vector<int32_t> left_;
+    int held_ = 0;
+  };
+  const Tokens tokens(150);
+  ResidentExperts resident(experts_.layers());
+  const auto expected = Run(tokens, 0, &resident);
+  memory_ = {.kept_bytes = 1, .call_bytes = 1};
+  Backwards source(&experts_);
+  const auto out = Run(tokens, 0, &source);
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ(*out, *expected);
+  EXPECT_EQ(lookups_.misses, kExperts);
+  EXPECT_GT(source.postponed, 0);
+}
+
+// Twice the tokens take the sums and words of as many more, and no more outputs.
+TEST_F(ExpertSchedulerTest, WorkspaceIsBounded) {
+  const ExpertShape qwen3_30b = {
+      .tokens = 2048, .experts = 128, .top_k = 8, .hidden = 2048, .width = 768};
+  const ExpertScheduler scheduler(backend_.get(), nullptr);
+  EXPECT_LT(scheduler.WorkspaceBytes(qwen3_30b), size_t{72} << 20);
+  ExpertShape twice = qwen3_30b;
+  twice.tokens *= 2;
+  EXPECT_LT(scheduler.WorkspaceBytes(twice) - scheduler.WorkspaceBytes(qwen3_30b),
+            static_cast<size_t>(qwen3_30b.tokens) * (2048 * 4 + 8 * 40));
 }
 
 TEST_F(ExpertSchedulerTest, OtherTokensChangeNoBit) {
@@ -329,9 +442,12 @@ TEST(ExpertSchedulerDeathTest, AnExpertThatNobodyAskedForEndsTheProcess) {
    public:
     explicit Wrong(const Experts* experts) : experts_(*experts) {}
     void Request(const LayerRouting&, absl::Span<const int32_t>) override {}
-    absl::StatusOr<std::vector<ReadyExpert>> NextReady() override {
-      return std::vector<ReadyExpert>{{11, Found::kResident, &experts_.layers()[0][11]}};
+    absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
+      return std::vector<ReadyExpert>{
+          {11, Found::kResident, /*leaves=*/false, &experts_.layers()[0][11]}};
     }
+    void Release(int32_t) override {}
+    void Postpone(int32_t) override {}
 
    private:
     const Experts& experts_;

@@ -56,8 +56,7 @@ class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
 
   // Null where the machine has no such reader.
   std::unique_ptr<RecordReader> Open(int64_t in_flight_bytes) {
-    auto reader =
-        OpenRecordReader(path_, {.kind = GetParam(), .in_flight_bytes = in_flight_bytes});
+    auto reader = OpenRecordReader(path_, {.kind = GetParam(), .in_flight_bytes = in_flight_bytes});
     if (reader.status().code() == absl::StatusCode::kFailedPrecondition) return nullptr;
     CHECK_OK(reader.status());
     return *std::move(reader);

@@ -1,6 +1,7 @@
 #include "moe/tiered_experts.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,37 @@ namespace tidepool::moe {
 namespace {
 
 using ::testing::HasSubstr;
+
+// As Drain, for one that uses experts in ascending order alone and holds what comes before its turn;
+// returns how many it had to give back for that.
+int DrainInOrder(const Master& master, int layer, const std::vector<int32_t>& expected,
+                 TieredExperts* experts) {
+  std::map<int32_t, ReadyExpert> held;
+  int postponed = 0;
+  for (size_t next = 0; next < expected.size();) {
+    const auto wave = experts->NextReady(Patience::kUntilOne);
+    CHECK_OK(wave.status());
+    for (const ReadyExpert& ready : *wave) CHECK(held.emplace(ready.expert, ready).second);
+    if (wave->empty()) {
+      auto last = held.rbegin();
+      while (last != held.rend() && !last->second.leaves) ++last;
+      CHECK(last != held.rend()) << "nothing that leaves, and no memory";
+      const int32_t expert = last->first;
+      experts->Postpone(expert);
+      held.erase(expert);
+      ++postponed;
+    }
+    for (; next < expected.size() && held.count(expected[next]) > 0; ++next) {
+      EXPECT_TRUE(master.Matches(layer, held[expected[next]])) << "expert " << expected[next];
+      experts->Release(expected[next]);
+      held.erase(expected[next]);
+    }
+    const OffloadStats stats = *experts->Stats();
+    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
+  }
+  EXPECT_TRUE(experts->NextReady(Patience::kUntilOne)->empty());
+  return postponed;
+}
 
 constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
                                     PolicyKind::kStatic};
@@ -72,11 +104,12 @@ TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
           (*alone)->Decide(routing);
           rig.experts->Expect((layer + 1) % kLayers, routings.Guess());
           while (true) {
-            const auto wave = rig.experts->NextReady();
+            const auto wave = rig.experts->NextReady(Patience::kUntilOne);
             ASSERT_TRUE(wave.ok());
             if (wave->empty()) break;
             for (const ReadyExpert& ready : *wave) {
               ++(ready.found == Found::kResident ? hits : misses);
+              rig.experts->Release(ready.expert);
             }
           }
         }
@@ -90,6 +123,35 @@ TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
       } else {
         EXPECT_LE(stats.demand_reads, misses);
       }
+    }
+  }
+}
+
+// A prompt that needs most experts of every layer and sums them in order: each missing one is read
+// once, but for the few that had to give way.
+TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
+  const Master master;
+  std::vector<int32_t> all(kExperts);
+  for (int e = 0; e < kExperts; ++e) all[e] = e;
+  std::vector<int32_t> ids;
+  for (int t = 0; t < kExperts; ++t) {
+    for (int s = 0; s < kTopK; ++s) ids.push_back((t + s) % kExperts);
+  }
+  for (const PolicyKind policy : kPolicies) {
+    for (int seed = 0; seed < 10; ++seed) {
+      Rig rig(master, policy, 6 + 3 * seed, seed);
+      rig.experts->LoadResidents({});
+      int64_t postponed = 0;
+      for (int step = 0; step < 4; ++step) {
+        for (int layer = 0; layer < kLayers; ++layer) {
+          rig.experts->Request({.step = step, .layer = layer, .tokens = kExperts, .ids = ids}, all);
+          postponed += DrainInOrder(master, layer, all, rig.experts.get());
+        }
+      }
+      const OffloadStats stats = *rig.experts->Stats();
+      EXPECT_EQ(stats.placement.lookups(), 4 * kAll);
+      EXPECT_EQ(stats.demand_reads, stats.placement.misses() + postponed);
+      EXPECT_LE(postponed * 4, stats.placement.misses()) << "policy " << static_cast<int>(policy);
     }
   }
 }
@@ -149,7 +211,7 @@ TEST(TieredExpertsTest, CanBeDestroyedWhileReadsAreOnTheirWay) {
     const LayerRouting routing = routings.Next(0, 0);
     rig.experts->Request(routing, routings.Distinct());
     rig.experts->Expect(1, {0, 1, 2, 3});
-    EXPECT_TRUE(rig.experts->NextReady().ok());
+    EXPECT_TRUE(rig.experts->NextReady(Patience::kUntilOne).ok());
   }
 }
 

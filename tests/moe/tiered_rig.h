@@ -123,13 +123,14 @@ inline absl::Status Drain(const Master& master, int layer, const std::vector<int
                           TieredExperts* experts) {
   std::vector<int32_t> given;
   while (true) {
-    const auto wave = experts->NextReady();
+    const auto wave = experts->NextReady(Patience::kUntilOne);
     if (!wave.ok()) return wave.status();
     if (wave->empty()) break;
     for (const ReadyExpert& ready : *wave) {
       EXPECT_TRUE(master.Matches(layer, ready)) << "layer " << layer << " expert " << ready.expert;
       given.push_back(ready.expert);
     }
+    for (const ReadyExpert& ready : *wave) experts->Release(ready.expert);
     const OffloadStats stats = *experts->Stats();
     EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
   }
