@@ -21,8 +21,8 @@ using kernels::Precision;
 constexpr int kNumericsVersion = 2;
 constexpr int kMaxThreads = 1024;
 
-// A prompt of so many tokens reads each missing expert once. Twice as many would need 400 MB more
-// of workspace at the size of Qwen3-30B, and spare prompts beyond it a second reading.
+// A prompt of so many tokens reads each missing expert once. Twice as many would need 60 MB more of
+// workspace at the size of Qwen3-30B, and spare prompts beyond it a second reading.
 constexpr int64_t kPrefillRowsOverMemory = 2048;
 
 std::string NumericsId(Precision precision, DType kv_dtype) {

@@ -38,6 +38,12 @@ std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> grou
   return calls;
 }
 
+// Rows of `cols` floats in so many bytes.
+int64_t RowsIn(int64_t bytes, int64_t cols) {
+  constexpr int64_t kLeast = 64;
+  return std::max(kLeast, bytes / (cols * static_cast<int64_t>(sizeof(float))));
+}
+
 }  // namespace
 
 // Experts as they become ready, each pair into a row of its own.
@@ -83,7 +89,7 @@ absl::Status ExpertScheduler::RunWhole(const Routing& routing, const ExpertPlan&
 
 absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activation& x,
                                          MatrixView out, Arena* arena) {
-  const MatrixView kept = arena->AllocateMatrix(KeptRows(out.cols), out.cols);
+  const MatrixView kept = arena->AllocateMatrix(RowsIn(memory_.kept_bytes, out.cols), out.cols);
   const MatrixView sum = arena->AllocateMatrix(out.rows, out.cols);
   std::fill_n(sum.data, sum.rows * sum.cols, 0.0f);
   OrderedLayer layer({.backend = backend_,
@@ -120,26 +126,22 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
                     .requests = routing.requests},
                    plan.experts);
   if (routing.asked != nullptr) (*routing.asked)();
-  const bool fits = static_cast<int64_t>(pairs) <= KeptRows(out.cols);
+  const bool fits = static_cast<int64_t>(pairs) <= RowsIn(memory_.whole_bytes, out.cols);
   const absl::Status computed =
       fits ? RunWhole(routing, plan, x, out, arena) : RunOrdered(plan, x, out, arena);
   arena->ResetTo(mark);
   return computed;
 }
 
-int64_t ExpertScheduler::KeptRows(int64_t hidden) const {
-  constexpr int64_t kLeast = 64;
-  return std::max(kLeast, memory_.kept_bytes / (hidden * static_cast<int64_t>(sizeof(float))));
-}
-
 size_t ExpertScheduler::WorkspaceBytes(const ExpertShape& shape) const {
   const int64_t pairs = shape.tokens * shape.top_k;
-  const int64_t kept = std::min(pairs, KeptRows(shape.hidden));
-  const int64_t call = std::min(kept, CallRows(memory_.call_bytes, shape.width));
+  const int64_t whole = std::min(pairs, RowsIn(memory_.whole_bytes, shape.hidden));
+  const int64_t kept = RowsIn(memory_.kept_bytes, shape.hidden);
+  const int64_t rows = pairs > whole ? std::max(whole, kept + shape.tokens) : whole;
+  const int64_t call = std::min(pairs, CallRows(memory_.call_bytes, shape.width));
   const int64_t groups = std::min<int64_t>(call, shape.experts);
-  const int64_t sums = pairs > kept ? shape.tokens : 0;
   constexpr int kMatrices = 2;
-  return ExpertPlanBytes(shape.tokens, shape.top_k) + (kept + sums) * shape.hidden * sizeof(float) +
+  return ExpertPlanBytes(shape.tokens, shape.top_k) + rows * shape.hidden * sizeof(float) +
          kMatrices * kernels::kAlignment + kernels::GroupedFfnBytes(call, groups, shape.width);
 }
 

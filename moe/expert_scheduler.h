@@ -57,8 +57,9 @@ struct ExpertShape {
 
 // What a Run may take of its arena beside what grows with its tokens.
 struct SchedulerMemory {
-  int64_t kept_bytes = int64_t{32} << 20;  // outputs of experts that are not yet summed
-  int64_t call_bytes = int64_t{16} << 20;  // scratch of the products of one call
+  int64_t whole_bytes = int64_t{32} << 20;  // outputs of a layer, if that is all
+  int64_t kept_bytes = int64_t{16} << 20;   // else those that are not yet summed, beside the sums
+  int64_t call_bytes = int64_t{8} << 20;    // scratch of the products of one call
 };
 
 // Engine thread only.
@@ -89,8 +90,6 @@ class ExpertScheduler {
                           kernels::MatrixView out, kernels::Arena* arena);
   absl::Status ComputeWaves(const ExpertPlan& plan, const kernels::Activation& x,
                             kernels::MatrixView expert_out, kernels::Arena* arena);
-  int64_t KeptRows(int64_t hidden) const;
-
   kernels::KernelBackend* const backend_;
   ExpertSource* const source_;
   const SchedulerMemory memory_;

@@ -15,6 +15,9 @@ namespace tidepool::engine {
 // Whether a span's KV stays: kAppend rows are final, kScratch rows will be overwritten.
 enum class KvWrite : uint8_t { kAppend, kScratch };
 
+// Attention of more rows is computed in parts, which rows that see what comes after them cannot be.
+inline constexpr int64_t kMostAttentionRows = 512;
+
 // Consecutive rows of one sequence.
 struct Span {
   // KV slot of the first row; row i takes slot first_slot + i.
@@ -23,6 +26,7 @@ struct Span {
   std::vector<int32_t> token_ids;
   // RoPE position of each row; empty: the row's KV slot.
   std::vector<int64_t> positions;
+  // Requires: at most kMostAttentionRows rows where it is not causal.
   kernels::Mask mask = kernels::Mask::kCausal;
   KvWrite kv = KvWrite::kAppend;
   // Whose rows these are and what they are for; no result depends on either.

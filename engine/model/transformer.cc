@@ -123,28 +123,66 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
   return pass;
 }
 
+// A long prompt's rows in parts, each after the KV of those before it: queries and outputs of all
+// would take more memory than anything else in a pass.
 void TransformerModel::Attention(int layer, const Pass& pass) {
+  const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
+  if (pass.x.rows <= kMostAttentionRows) return AttendRows(layer, pass, 0, spans);
+  const size_t mark = pass.arena->used();
+  std::vector<KvSpan> part;
+  int64_t first_row = 0;
+  int64_t rows = 0;  // of `part`
+  const auto attend = [&] {
+    AttendRows(layer, pass, first_row, part);
+    pass.arena->ResetTo(mark);
+    first_row += rows;
+    rows = 0;
+    part.clear();
+  };
+  for (const KvSpan& span : spans) {
+    for (int64_t begin = 0; begin < span.rows;) {
+      int64_t count = std::min(span.rows - begin, kMostAttentionRows - rows);
+      if (span.mask != kernels::Mask::kCausal && count < span.rows) count = 0;
+      if (count > 0) {
+        KvSpan& next = part.emplace_back(span);
+        next.first_row = rows;
+        next.rows = count;
+        next.first_slot += begin;
+        begin += count;
+        rows += count;
+      }
+      if (begin < span.rows) attend();
+    }
+  }
+  attend();
+}
+
+void TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
+                                  absl::Span<const KvSpan> spans) {
   const LayerWeights& w = weights_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];
-  const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   const int head_dim = config_.head_dim;
   const auto style = config_.rope.style;
+  const int64_t rows = spans.back().first_row + spans.back().rows;
+  const MatrixView x = pass.x.RowRange(first_row, rows);
+  const MatrixView cos = pass.cos.RowRange(first_row, rows);
+  const MatrixView sin = pass.sin.RowRange(first_row, rows);
 
-  const Activation a = backend_->Norm(pass.x, w.attention_norm, config_.norm_eps, pass.arena);
-  const MatrixView q = pass.arena->AllocateMatrix(pass.x.rows, w.q.outputs());
-  const MatrixView k = pass.arena->AllocateMatrix(pass.x.rows, w.k.outputs());
-  const MatrixView v = pass.arena->AllocateMatrix(pass.x.rows, w.v.outputs());
+  const Activation a = backend_->Norm(x, w.attention_norm, config_.norm_eps, pass.arena);
+  const MatrixView q = pass.arena->AllocateMatrix(rows, w.q.outputs());
+  const MatrixView k = pass.arena->AllocateMatrix(rows, w.k.outputs());
+  const MatrixView v = pass.arena->AllocateMatrix(rows, w.v.outputs());
   Multiply(backend_, a, {w.q.Into(q), w.k.Into(k), w.v.Into(v)});
   if (config_.qk_norm) {
     backend_->HeadNorm(q, w.q_norm, config_.norm_eps);
     backend_->HeadNorm(k, w.k_norm, config_.norm_eps);
   }
-  backend_->Rope(q, head_dim, style, pass.cos, pass.sin);
-  backend_->Rope(k, head_dim, style, pass.cos, pass.sin);
+  backend_->Rope(q, head_dim, style, cos, sin);
+  backend_->Rope(k, head_dim, style, cos, sin);
   backend_->StoreKv(k, v, kv, spans);
   const Activation attended =
       backend_->Attend(q, config_.layers[layer].heads, attention_scale_, kv, spans, pass.arena);
-  Multiply(backend_, attended, {w.attention_output.AddTo(pass.x)});
+  Multiply(backend_, attended, {w.attention_output.AddTo(x)});
 }
 
 void TransformerModel::DenseFfn(int layer, const Pass& pass) {
@@ -288,6 +326,8 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
         << "the best of " << best_of << " and of " << span.best_of;
     best_of = std::max(best_of, span.best_of);
     CHECK(span.rows() > 0 && span.first_slot >= 0) << "a span without rows";
+    CHECK(span.mask == kernels::Mask::kCausal || span.rows() <= kMostAttentionRows)
+        << "a span of " << span.rows() << " rows that see each other";
     CHECK(span.positions.empty() || static_cast<int64_t>(span.positions.size()) == span.rows());
     for (const int32_t id : span.token_ids) {
       CHECK(id >= 0 && id < config_.vocab_size) << "token id " << id;

@@ -38,9 +38,10 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
                                  .kv_heads = layer.kv_heads,
                                  .k_dim = config_.head_dim,
                                  .v_dim = config_.head_dim};
-    const size_t attention = ActivationBytes(rows, hidden) + WordBytes(rows * q_cols) +
-                             2 * WordBytes(rows * kv_cols) +
-                             AttendBytes(rows, rows, layer.heads, kv, backend_->threads());
+    const int64_t attended = std::min(rows, kMostAttentionRows);
+    const size_t attention = ActivationBytes(attended, hidden) + WordBytes(attended * q_cols) +
+                             2 * WordBytes(attended * kv_cols) +
+                             AttendBytes(attended, attended, layer.heads, kv, backend_->threads());
     size_t ffn = ActivationBytes(rows, hidden);
     if (layer.ffn == FfnKind::kDense) {
       ffn += ActivationBytes(rows, layer.ffn_width);

@@ -1,16 +1,21 @@
-"""Decoding with fewer experts in memory than the model has, beside llama.cpp's mmap and the disk's own speed.
+"""Fewer experts in memory than the model has, beside llama.cpp's mmap and the disk's own speed.
 
-Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--free 5.25] [--generate 64] [--rounds 3]
-                        [--readers uring,threads] [--policy NAME] [--threads 2] [--no-peer] [--json]
+Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--free 5.25] [--generate 64] [--prompt 512,2048]
+                        [--rounds 3] [--readers uring,threads] [--prefetch on] [--policy NAME] [--threads 2]
+                        [--no-peer] [--json]
+       offload_bench.py MODEL.gguf --resident [--generate 64] [--prompt 512] [--rounds 9]
   (a build of //service:tidepool first, and tools/setup --peers unless --no-peer; builds nothing itself)
 
 A locked ballast leaves --free GiB of the machine's memory to whoever runs, so that the page cache
 cannot hold what is not paid for. Each round measures, in fresh processes, one after the other:
-- the probe: O_DIRECT reads of one record's size at random places of the pack, 8 at a time, 10 seconds;
-- `tidepool bench` for each of --readers, decoding --generate tokens;
-- llama.cpp (llama-cpp-python) decoding the same number of tokens with mmap.
-The bound is the probe's bytes per second over the bytes that a token had to read on demand; a run that
-also computes can come near it and not beyond. Medians and quartiles over the rounds.
+- `tidepool bench` for each of --readers, decoding --generate tokens of one sequence, and before and
+  after each the probe: O_DIRECT reads of one record's size at random places of the pack, 8 at a time;
+- `tidepool bench` of the prompts, whose time is that to the first token;
+- llama.cpp (llama-cpp-python) with mmap on the same tokens.
+The bound is the probe's bytes per second, the mean of before and after, over the bytes that a token
+misses; a run that also computes can come near it and not beyond by more than the probe errs. With
+--resident all experts fit and the rounds alternate between --expert-memory 100% (tiers that read
+nothing) and auto (none). Medians and quartiles over the rounds.
 """
 
 import argparse
@@ -54,7 +59,7 @@ class Ballast:
                              f"{os.strerror(ctypes.get_errno())}; raise ulimit -l")
 
 
-def probe(pack, record_bytes, seconds=10, depth=8):
+def probe(pack, record_bytes, seconds=5, depth=8):
     """Bytes per second of random reads of records."""
     file = os.open(pack, os.O_RDONLY | os.O_DIRECT)
     records = (os.fstat(file).st_size - record_bytes) // record_bytes
@@ -84,37 +89,59 @@ def run_json(command):
     return json.loads(result.stdout)
 
 
-def run_tidepool(args, reader):
-    command = [args.tidepool, "bench", "--model", args.model, "-p", "0", "-n", str(args.generate),
-               "-r", "1", "-t", str(args.threads), "--expert-memory", args.expert_memory,
-               "--expert-reader", reader, "--prefetch", args.prefetch, "--json"]
-    if args.policy:
-        command += ["--offload-policy", args.policy]
-    report = run_json(command)
-    result = report["results"][0]
+def bench(args, *flags):
+    return run_json([args.tidepool, "bench", "--model", args.model, "-r", "1", "-t",
+                     str(args.threads), "--json", *flags])
+
+
+def run_decode(args, reader):
+    flags = ["-p", "0", "-n", str(args.generate), "--expert-memory", args.expert_memory,
+             "--expert-reader", reader, "--prefetch", args.prefetch]
+    report = bench(args, *flags, *(["--offload-policy", args.policy] if args.policy else []))
+    result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
-    lookups = counted["hits"] + counted["misses"]
-    record_bytes = report["offload"]["capacity_bytes"] / (
-        report["offload"]["slots"] + report["offload"]["staging_records"])
+    record_bytes = offload["capacity_bytes"] / (offload["slots"] + offload["staging_records"])
+    speed = result["tokens_per_s"]["median"]
     return {
-        "tokens_per_s": result["tokens_per_s"]["median"],
+        "tokens_per_s": speed,
         "peak_bytes": result["peak_rss_bytes"],
-        "weight_bytes": report["offload"]["weight_bytes"],
-        "capacity_bytes": report["offload"]["capacity_bytes"],
+        "weight_bytes": offload["weight_bytes"],
+        "capacity_bytes": offload["capacity_bytes"],
         # What `replay` counts for the same routing: a record for each miss.
-        "demand_bytes_per_token": counted["misses"] * record_bytes / args.generate,
+        "missed_bytes_per_token": counted["misses"] * record_bytes / args.generate,
         "read_bytes_per_token": read / args.generate,
         "wasted_share": counted["prefetch_wasted_bytes"] / max(1, read),
-        "hit_rate": counted["hits"] / max(1, lookups),
-        "stall_share": counted["stall_seconds"] * result["tokens_per_s"]["median"] / args.generate,
+        "hit_rate": counted["hits"] / max(1, counted["hits"] + counted["misses"]),
+        "stall_share": counted["stall_seconds"] * speed / args.generate,
     }
 
 
-def run_peer(args):
-    return run_json([sys.executable, str(HERE / "llama_peer.py"), args.model, "--prompt", "0",
-                     "--generate", str(args.generate), "--threads", str(args.threads)]
-                    )[f"tg{args.generate}"]
+def run_prompts(args):
+    """Of each length: seconds, and bytes read over the bytes of what was not resident."""
+    report = bench(args, "-p", args.prompt, "-n", "0", "--expert-memory", args.expert_memory)
+    offload = report["offload"]
+    records = offload["slots"] + offload["staging_records"]
+    missing = (offload["experts"] - offload["slots"]) * offload["capacity_bytes"] / records
+    prompts = {}
+    for result in report["results"]:
+        length, counted = int(result["test"][2:]), result["offload"]
+        prompts[length] = {
+            "seconds": length / result["tokens_per_s"]["median"],
+            "read_of_missing": (counted["demand_bytes"] + counted["prefetch_bytes"]) / missing,
+            "stall_seconds": counted["stall_seconds"],
+            "peak_bytes": result["peak_rss_bytes"],
+        }
+    return prompts
+
+
+def run_peer(args, *tests):
+    return run_json([sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
+                     str(args.threads), *tests])
+
+
+def note(line):
+    print(line, file=sys.stderr, flush=True)
 
 
 def quartiles(values):
@@ -129,6 +156,77 @@ def show(name, values, form="{:.2f}"):
     print(f"{name:44} {median} ({low} to {high})")
 
 
+def run_round(args, pack):
+    def speed():
+        return probe(pack["out"], pack["record_bytes"])
+
+    result = {"probe": [speed()]}
+    for reader in args.readers.split(",") if args.generate else []:
+        run = result[reader] = run_decode(args, reader)
+        result["probe"].append(speed())
+        bound = statistics.mean(result["probe"][-2:]) / max(1, run["missed_bytes_per_token"])
+        run["of_bound"] = run["tokens_per_s"] / bound
+        note(f"{reader}: {run['tokens_per_s']:.2f} tokens/s, {run['of_bound']:.2f} of the bound")
+    if args.generate and not args.no_peer:
+        peer = run_peer(args, "--prompt", "0", "--generate", str(args.generate))
+        result["llama.cpp"] = peer[f"tg{args.generate}"]
+        note(f"llama.cpp: {result['llama.cpp']:.2f} tokens/s")
+    if args.prompt:
+        result["prompts"] = run_prompts(args)
+        for length, run in result["prompts"].items() if not args.no_peer else []:
+            peer = run_peer(args, "--prompt", str(length), "--generate", "0")
+            run["llama.cpp"] = length / peer[f"pp{length}"]
+            note(f"{length} tokens: {run['seconds']:.1f} s, llama.cpp {run['llama.cpp']:.1f} s")
+    return result
+
+
+def show_rounds(args, rounds):
+    show("probe, GB/s", [speed / 1e9 for r in rounds for speed in r["probe"]])
+    for reader in args.readers.split(",") if args.generate else []:
+        runs = [r[reader] for r in rounds]
+        show(f"tidepool {reader}, tokens/s", [r["tokens_per_s"] for r in runs])
+        show("  MB missed per token", [r["missed_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
+        show("  MB read per token", [r["read_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
+        show("  share of the disk's bound", [r["of_bound"] for r in runs])
+        show("  share of time that waits for the disk", [r["stall_share"] for r in runs])
+        show("  hit rate", [r["hit_rate"] for r in runs], "{:.3f}")
+        show("  wasted share of bytes", [r["wasted_share"] for r in runs], "{:.3f}")
+        show("  peak memory beside weights and slots, MiB",
+             [(r["peak_bytes"] - r["weight_bytes"] - r["capacity_bytes"]) / 2**20 for r in runs],
+             "{:.0f}")
+        if not args.no_peer:
+            show("  times llama.cpp", [r[reader]["tokens_per_s"] / r["llama.cpp"] for r in rounds])
+    if args.generate and not args.no_peer:
+        show("llama.cpp mmap, tokens/s", [r["llama.cpp"] for r in rounds])
+    for length in rounds[0].get("prompts", []):
+        runs = [r["prompts"][length] for r in rounds]
+        show(f"prompt of {length}, seconds", [r["seconds"] for r in runs])
+        show("  that wait for the disk", [r["stall_seconds"] for r in runs])
+        show("  bytes read over those not resident", [r["read_of_missing"] for r in runs], "{:.3f}")
+        if not args.no_peer:
+            show("  llama.cpp mmap, seconds", [r["llama.cpp"] for r in runs])
+
+
+def measure_resident(args):
+    """What tiers cost where nothing is read: speeds with them over speeds without."""
+    tests = ["-p", args.prompt or "0", "-n", str(args.generate)]
+    ratios = {}
+    for number in range(args.rounds):
+        note(f"pair {number + 1} of {args.rounds}")
+        order = ["100%", "auto"] if number % 2 == 0 else ["auto", "100%"]
+        speeds = {}
+        for memory in order:
+            report = bench(args, *tests, "--expert-memory", memory)
+            assert ("slots" in report["offload"]) == (memory == "100%"), "not all experts fit"
+            speeds[memory] = {r["test"]: r["tokens_per_s"]["median"] for r in report["results"]}
+        for test, speed in speeds["auto"].items():
+            ratios.setdefault(test, []).append(speeds["100%"][test] / speed)
+    if args.json:
+        print(json.dumps(ratios))
+    for test, values in ratios.items() if not args.json else []:
+        show(f"{test}, with tiers over without", values, "{:.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
@@ -139,44 +237,28 @@ def main():
     parser.add_argument("--readers", default="uring,threads")
     parser.add_argument("--policy", default="")
     parser.add_argument("--prefetch", choices=["on", "off"], default="on")
+    parser.add_argument("--prompt", default="", help="lengths, such as 512,2048")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--resident", action="store_true")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--tidepool", default=str(ROOT / ".cache/bazel-bin/service/tidepool"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
+    if args.resident:
+        measure_resident(args)
+        return
     pack = run_json([args.tidepool, "pack", "--model", args.model, "--json"])
     ballast = Ballast(args.free * GIB) if args.free else None
-    readers = args.readers.split(",")
     rounds = []
     for number in range(args.rounds):
-        print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
-        result = {"probe": probe(pack["out"], pack["record_bytes"])}
-        for reader in readers:
-            result[reader] = run_tidepool(args, reader)
-            bound = result["probe"] / max(1, result[reader]["demand_bytes_per_token"])
-            result[reader]["of_bound"] = result[reader]["tokens_per_s"] / bound
-        if not args.no_peer:
-            result["llama.cpp"] = run_peer(args)
-        rounds.append(result)
+        note(f"round {number + 1} of {args.rounds}")
+        rounds.append(run_round(args, pack))
     del ballast
     if args.json:
         print(json.dumps({"pack": pack, "rounds": rounds}))
-        return
-    show("probe, GB/s", [r["probe"] / 1e9 for r in rounds])
-    for reader in readers:
-        runs = [r[reader] for r in rounds]
-        show(f"tidepool {reader}, tokens/s", [r["tokens_per_s"] for r in runs])
-        show("  MB missed per token", [r["demand_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
-        show("  MB read per token", [r["read_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
-        show("  share of time that waits for the disk", [r["stall_share"] for r in runs])
-        show("  share of the disk's bound", [r["of_bound"] for r in runs])
-        show("  hit rate", [r["hit_rate"] for r in runs], "{:.3f}")
-        show("  wasted share of bytes", [r["wasted_share"] for r in runs], "{:.3f}")
-        show("  peak memory, GiB", [r["peak_bytes"] / GIB for r in runs])
-    if not args.no_peer:
-        show("llama.cpp mmap, tokens/s", [r["llama.cpp"] for r in rounds])
-        show("ratio", [r[readers[0]]["tokens_per_s"] / r["llama.cpp"] for r in rounds])
+    else:
+        show_rounds(args, rounds)
 
 
 if __name__ == "__main__":

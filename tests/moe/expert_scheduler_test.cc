@@ -276,7 +276,7 @@ TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
   ASSERT_TRUE(expected.ok());
   int postponed = 0;
   for (const int64_t rows : {64, 100, 300, 599}) {
-    memory_ = {.kept_bytes = rows * kHidden * 4, .call_bytes = rows % 7 * 10000};
+    memory_ = {.whole_bytes = 1, .kept_bytes = rows * kHidden * 4, .call_bytes = rows % 7 * 10000};
     for (int seed = 0; seed < 20; ++seed) {
       PuppetSource source(&experts_, seed, /*memory=*/2);
       const auto out = Run(tokens, 1, &source);
@@ -328,7 +328,7 @@ TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
   const Tokens tokens(150);
   ResidentExperts resident(experts_.layers());
   const auto expected = Run(tokens, 0, &resident);
-  memory_ = {.kept_bytes = 1, .call_bytes = 1};
+  memory_ = {.whole_bytes = 1, .kept_bytes = 1, .call_bytes = 1};
   Backwards source(&experts_);
   const auto out = Run(tokens, 0, &source);
   ASSERT_TRUE(out.ok());
@@ -342,7 +342,7 @@ TEST_F(ExpertSchedulerTest, WorkspaceIsBounded) {
   const ExpertShape qwen3_30b = {
       .tokens = 2048, .experts = 128, .top_k = 8, .hidden = 2048, .width = 768};
   const ExpertScheduler scheduler(backend_.get(), nullptr);
-  EXPECT_LT(scheduler.WorkspaceBytes(qwen3_30b), size_t{72} << 20);
+  EXPECT_LT(scheduler.WorkspaceBytes(qwen3_30b), size_t{42} << 20);
   ExpertShape twice = qwen3_30b;
   twice.tokens *= 2;
   EXPECT_LT(scheduler.WorkspaceBytes(twice) - scheduler.WorkspaceBytes(qwen3_30b),

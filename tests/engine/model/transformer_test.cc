@@ -125,6 +125,56 @@ TEST(TransformerTest, ASlidingWindowCutsFromItsLengthOn) {
   EXPECT_EQ(AllLogits(windowed.model.get(), ids, 7), a);
 }
 
+// More rows than are attended at once, in spans that begin and end anywhere.
+TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
+  const LoadedModel loaded = Load(Tiny("qwen3moe_q4_1"), {.threads = 2});
+  constexpr int kLengths[] = {700, 200, kMostAttentionRows, 1, 1100};
+  constexpr int64_t kRows = 700 + 200 + kMostAttentionRows + 1 + 1100;
+  std::vector<Span> spans;
+  for (const int length : kLengths) {
+    Span& span = spans.emplace_back();
+    for (int i = 0; i < length; ++i) span.token_ids.push_back((i * 31 + length) % 250);
+    if (length == 200) span.mask = kernels::Mask::kBidirectional;
+    span.logit_rows = {length / 2, length - 1};
+    if (length == 1) span.logit_rows = {0};
+  }
+  const auto logits = [&](absl::Span<Span> batch_spans, kernels::Arena* workspace) {
+    const ContiguousKv kv(loaded.model->kv_specs(), std::size(kLengths), 1100);
+    Batch batch;
+    for (Span& span : batch_spans) {
+      span.blocks = kv.blocks(static_cast<int>(batch.spans.size()));
+      batch.spans.push_back(span);
+    }
+    const auto step = loaded.model->Forward(batch, kv.view(), workspace);
+    CHECK_OK(step.status());
+    return std::vector<float>(step->logits.data,
+                              step->logits.data + step->logits.rows * step->logits.cols);
+  };
+  kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = kRows, .logit_rows = 9}));
+  const std::vector<float> together = logits(absl::MakeSpan(spans), &workspace);
+  std::vector<float> apart;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const std::vector<float> one = logits(absl::MakeSpan(spans).subspan(i, 1), &workspace);
+    apart.insert(apart.end(), one.begin(), one.end());
+  }
+  EXPECT_EQ(together, apart);
+
+  // The last one again, as a prompt that comes in chunks.
+  const ContiguousKv kv(loaded.model->kv_specs(), 1, 1100);
+  for (int64_t begin = 0; begin < 1100; begin += 100) {
+    const auto& ids = spans.back().token_ids;
+    Span span = SpanOf({ids.begin() + begin, ids.begin() + begin + 100});
+    span.first_slot = begin;
+    span.blocks = kv.blocks(0);
+    if (begin + 100 == 1100) span.logit_rows = {99};
+    const auto step = loaded.model->Forward({.spans = {span}}, kv.view(), &workspace);
+    ASSERT_TRUE(step.ok());
+    if (span.logit_rows.empty()) continue;
+    EXPECT_TRUE(std::equal(step->logits.data, step->logits.data + step->logits.cols,
+                           together.end() - step->logits.cols));
+  }
+}
+
 TEST(TransformerTest, ObserverSeesEveryPartInOrder) {
   const LoadedModel loaded = Load(Tiny("qwen2moe_f32"), {});
   std::vector<std::string> names;

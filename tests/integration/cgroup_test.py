@@ -1,0 +1,121 @@
+"""A mixture of experts much larger than its memory, where the kernel ends what takes more.
+
+Needs root and a memory cgroup that it may divide; where there is none the tests are skipped and
+say so. The model is made for the test, random and of about 350 MB.
+"""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+import harness
+
+MIB = 1 << 20
+OVERHEAD = 200 * MIB
+MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
+
+
+def own_group(controller):
+    """The folder of this process's cgroup under a v1 controller, or under v2 ("")."""
+    mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller not in controllers.split(","):
+            continue
+        for _, folder, kind, options, *_ in mounts:
+            is_v1 = kind == "cgroup" and controller in options.split(",")
+            if (controller and is_v1) or (not controller and kind == "cgroup2"):
+                return pathlib.Path(folder) / path.lstrip("/")
+    return None
+
+
+class Group:
+    """A memory cgroup of `limit` bytes; processes started through `binary` are in it."""
+
+    LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
+
+    def __init__(self, limit):
+        errors = []
+        for controller, name in self.LIMITS.items():
+            parent = own_group(controller)
+            if parent is None:
+                continue
+            self.folder = parent / f"tidepool-test-{os.getpid()}"
+            try:
+                self.folder.mkdir()
+                (self.folder / name).write_text(str(limit))
+                break
+            except OSError as error:
+                errors.append(str(error))
+                self.remove()
+        else:
+            raise unittest.SkipTest(f"no memory cgroup can be made here: {errors or 'none mounted'}")
+        script = harness.scratch_folder() / "tidepool"
+        script.write_text(f"#!/bin/sh\necho $$ > {self.folder}/cgroup.procs || exit 99\n"
+                          f'exec {harness.BINARY} "$@"\n')
+        script.chmod(0o755)
+        self.binary = script
+
+    def kills(self):
+        for name in ("memory.oom_control", "memory.events"):
+            file = self.folder / name
+            if file.exists():
+                fields = dict(line.split() for line in file.read_text().splitlines())
+                return int(fields["oom_kill"])
+        raise AssertionError(f"{self.folder} counts no kills")
+
+    def remove(self):
+        if self.folder.exists():
+            self.folder.rmdir()
+
+
+class CgroupTest(unittest.TestCase):
+
+    def setUp(self):
+        self.own_binary = harness.BINARY
+        self.addCleanup(setattr, harness, "BINARY", self.own_binary)
+        self.model = harness.scratch_folder() / "model.gguf"
+
+    def make_model(self):
+        subprocess.run([MAKE_SYNTHETIC, "--moe", "tiny-moe", "--layers", "12", "--hidden", "512",
+                        "--width", "512", "--experts", "64", "--top-k", "4", "--type", "Q4_K",
+                        "--out", self.model], check=True, stdout=subprocess.DEVNULL)
+
+    def join(self, limit):
+        group = Group(limit)
+        self.addCleanup(group.remove)
+        harness.BINARY = group.binary
+        return group
+
+    def test_budget_and_200_mib_are_enough_from_the_first_start_on(self):
+        expert_memory, kv, dense = 32 * MIB, 4 * MIB, 32 * MIB
+        group = self.join(int((expert_memory + kv + dense + OVERHEAD) * 1.1))
+        self.make_model()
+        self.assertGreater(self.model.stat().st_size, 10 * expert_memory)
+        for state in ("packs", "has its pack"):
+            result = harness.run_tidepool(
+                "generate", "--model", self.model, "--tokens", ",".join(["7"] * 600),
+                "--max-tokens", "8", "--context", "1024", "--temperature", "0", "--kv-memory", kv,
+                "--expert-memory", expert_memory)
+            self.assertEqual(result.returncode, 0, f"{state}: {result.stderr}")
+        self.assertEqual(group.kills(), 0)
+
+    def test_a_server_finds_its_budget_in_half_the_model_s_size(self):
+        self.make_model()
+        group = self.join(self.model.stat().st_size // 2)
+        server = harness.serve("--kv-memory", "16MiB", model=self.model)
+        try:
+            client = harness.Client(server)
+            answer = client.generate(ids=list(range(300)), max_tokens=16)
+            self.assertEqual(len(answer.ids), 16)
+            offload = client.worker_stats().offload
+            self.assertLess(offload.slots, offload.experts)
+            client.close()
+        finally:
+            self.assertEqual(server.stop(), 0)
+        self.assertEqual(group.kills(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
