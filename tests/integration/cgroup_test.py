@@ -89,15 +89,15 @@ class CgroupTest(unittest.TestCase):
         return group
 
     def test_budget_and_200_mib_are_enough_from_the_first_start_on(self):
-        expert_memory, kv, dense = 32 * MIB, 4 * MIB, 32 * MIB
-        group = self.join(int((expert_memory + kv + dense + OVERHEAD) * 1.1))
+        expert_memory, kv, dense = 32, 8, 32  # MiB
+        group = self.join(int(((expert_memory + kv + dense) * MIB + OVERHEAD) * 1.1))
         self.make_model()
-        self.assertGreater(self.model.stat().st_size, 10 * expert_memory)
+        self.assertGreater(self.model.stat().st_size, 10 * expert_memory * MIB)
         for state in ("packs", "has its pack"):
             result = harness.run_tidepool(
                 "generate", "--model", self.model, "--tokens", ",".join(["7"] * 600),
-                "--max-tokens", "8", "--context", "1024", "--temperature", "0", "--kv-memory", kv,
-                "--expert-memory", expert_memory)
+                "--max-tokens", "8", "--context", "1024", "--temperature", "0", "--kv-memory",
+                f"{kv}MiB", "--expert-memory", f"{expert_memory}MiB")
             self.assertEqual(result.returncode, 0, f"{state}: {result.stderr}")
         self.assertEqual(group.kills(), 0)
 

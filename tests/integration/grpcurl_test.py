@@ -156,6 +156,14 @@ class GrpcurlTest(unittest.TestCase):
         self.assertEqual((found["kind"], found["turn_count"], len(found["turns"])), ("CHAT", 2, 2))
         self.assertEqual([message["role"] for message in found["turns"][1]["messages"]],
                          ["user", "assistant"])
+        forked = self.call_one("Sessions/ForkSession",
+                               {"sessionId": "curl", "newSessionId": "branch"})
+        self.assertEqual(forked["token_count"], found["token_count"])
+        second = found["turns"][1].get("start", 0)
+        cut = self.call_one("Sessions/TruncateSession",
+                            {"sessionId": "branch", "position": second})
+        self.assertEqual((cut["token_count"], cut["turn_count"]), (second, 1))
+        self.assertEqual(self.call_one("Sessions/DeleteSession", {"sessionId": "branch"}), {})
         listed = self.call_one("Sessions/ListSessions", {})["sessions"]
         self.assertEqual([one["session_id"] for one in listed], ["curl"])
         self.assertEqual(self.call_one("Sessions/DeleteSession", {"sessionId": "curl"}), {})
