@@ -28,6 +28,7 @@ std::vector<int> MoeLayers(const ModelConfig& config) {
 absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, WeightStore* store) {
   PackContents contents;
   contents.digest = store->file().Digest();
+  contents.modified_ns = store->file().modified_ns();
   for (const int layer : MoeLayers(config)) {
     auto& row = contents.layouts.emplace_back();
     for (int expert = 0; expert < config.moe.experts; ++expert) {
@@ -78,28 +79,20 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
     return PackExpert(config, {layers[layer], expert}, request.store,
                       contents.layouts[layer][expert], record);
   };
-  RETURN_IF_ERROR(WritePack(request.path, contents, fill, [&](double fraction) {
+  const absl::Status made = WritePack(request.path, contents, fill, [&](double fraction) {
     if (request.progress) request.progress(LoadStage::kPacking, fraction);
-  }));
+  });
+  // A folder of one's own helps where the model's is not to be written to, or is on a full disk.
+  if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made)) {
+    return absl::Status(
+        made.code(),
+        absl::StrCat(made.message(), "; name a folder for packs with --cache-dir DIR"));
+  }
+  RETURN_IF_ERROR(made);
   absl::StatusOr<moe::ExpertRecords> written = ReadPack(request.path, contents);
   if (written.ok()) return written;
   return absl::DataLossError(
       absl::StrCat(request.path, ": just written, and ", written.status().message()));
-}
-
-// The policy with the counts of its profile, which has to be of this model's shape.
-absl::StatusOr<moe::PolicyOptions> PolicyOf(const ExpertOptions& options, int layers, int experts) {
-  moe::PolicyOptions policy = options.policy;
-  if (options.profile_path.empty()) return policy;
-  ASSIGN_OR_RETURN(const moe::Trace profile, moe::ReadTrace(options.profile_path));
-  if (profile.header.layers != layers || profile.header.experts != experts) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.profile_path, " is a profile of ", profile.header.layers, " layers of ",
-        profile.header.experts, " experts, the model has ", layers, " of ", experts,
-        "; take a trace of this model, as --trace-experts writes it"));
-  }
-  policy.profile = moe::CountUses(profile);
-  return policy;
 }
 
 }  // namespace
@@ -141,9 +134,12 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
   sizes.dense_bytes = DenseBytes(*store);
   ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
   if (slots == 0) return nullptr;
-  ASSIGN_OR_RETURN(
-      moe::PolicyOptions policy,
-      PolicyOf(options, static_cast<int>(contents.layouts.size()), config.moe.experts));
+  moe::PolicyOptions policy = options.policy;
+  if (!options.profile_path.empty()) {
+    ASSIGN_OR_RETURN(policy.profile, moe::ReadProfile(options.profile_path,
+                                                      static_cast<int>(contents.layouts.size()),
+                                                      config.moe.experts));
+  }
   const std::string path = PackPath(store->file(), options.cache_dir);
   ASSIGN_OR_RETURN(moe::ExpertRecords records,
                    UsePack(config, contents, {.store = store, .path = path, .progress = progress}));

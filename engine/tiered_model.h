@@ -36,8 +36,8 @@ struct PackRequest {
 };
 
 // The pack of a checkpoint: the one that is there, or a new one where that is missing, of another
-// version or checkpoint, or damaged in its header. Errors: WritePack's, PERMISSION_DENIED, and
-// those of the checkpoint's tensors. Requires a config with experts.
+// version or checkpoint, older than the latter, or damaged in its header. Errors: WritePack's,
+// PERMISSION_DENIED, and those of the checkpoint's tensors. Requires a config with experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
 
 // The trace that options.trace_path asks for; null where it asks for none or the model has no

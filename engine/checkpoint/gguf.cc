@@ -151,6 +151,7 @@ GgufFile::Part& GgufFile::Part::operator=(Part&& other) noexcept {
   std::swap(data, other.data);
   std::swap(size, other.size);
   std::swap(data_start, other.data_start);
+  std::swap(modified_ns, other.modified_ns);
   return *this;
 }
 
@@ -179,6 +180,7 @@ absl::StatusOr<GgufFile::Part> GgufFile::Map(const std::string& path) {
   part.path = path;
   part.data = static_cast<const std::byte*>(data);
   part.size = info.st_size;
+  part.modified_ns = int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
   return part;
 }
 
@@ -262,6 +264,12 @@ uint64_t GgufFile::file_bytes() const {
   uint64_t total = 0;
   for (const Part& part : parts_) total += part.size;
   return total;
+}
+
+int64_t GgufFile::modified_ns() const {
+  int64_t latest = 0;
+  for (const Part& part : parts_) latest = std::max(latest, part.modified_ns);
+  return latest;
 }
 
 const GgufEntry* GgufFile::Find(absl::string_view key) const {

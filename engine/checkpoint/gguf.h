@@ -90,6 +90,8 @@ class GgufFile {
   int version() const { return version_; }
   int part_count() const { return static_cast<int>(parts_.size()); }
   uint64_t file_bytes() const;  // of all parts
+  // When the part that was changed last was so, in nanoseconds since 1970.
+  int64_t modified_ns() const;
 
   // Metadata, in file order.
   absl::Span<const GgufEntry> metadata() const { return entries_; }
@@ -140,6 +142,7 @@ class GgufFile {
     const std::byte* data = nullptr;
     uint64_t size = 0;
     uint64_t data_start = 0;  // where tensor data begins
+    int64_t modified_ns = 0;
 
     Part() = default;
     Part(Part&& other) noexcept;

@@ -42,6 +42,13 @@ absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   return done;
 }
 
+// Archives keep whole seconds alone.
+bool SameTime(int64_t recorded_ns, int64_t found_ns) {
+  constexpr int64_t kSecond = 1000000000;
+  if (found_ns % kSecond == 0) return recorded_ns / kSecond == found_ns / kSecond;
+  return recorded_ns == found_ns;
+}
+
 }  // namespace
 
 int64_t PackContents::header_bytes() const {
@@ -75,6 +82,9 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
   }
   if (absl::string_view(preamble.digest, sizeof(preamble.digest)) != contents.digest) {
     return absl::FailedPreconditionError("it was made from another checkpoint");
+  }
+  if (!SameTime(preamble.modified_ns, contents.modified_ns)) {
+    return absl::FailedPreconditionError("the checkpoint was changed since it was made");
   }
   const size_t layers = contents.layouts.size();
   const size_t experts = contents.layouts.front().size();

@@ -4,7 +4,8 @@
 //
 // Little-endian, from the start of the file:
 //   char[8] "TIDEPACK", u32 format version, u32 MoE layers, u32 experts of a layer, u32 0,
-//   char[32] digest of the checkpoint (GgufFile::Digest), u64 bytes of the file;
+//   char[32] digest of the checkpoint (GgufFile::Digest), i64 when that was last changed
+//   (GgufFile::modified_ns), u64 bytes of the pack;
 //   per expert, layers first: u64 bytes of its record, u64 XXH3-64 of them;
 //   u64 XXH3-64 of all that; zeros up to a multiple of 4,096.
 // Then the records, in the same order, with nothing between. moe/expert_record.h says what is in
@@ -28,6 +29,7 @@ namespace tidepool::engine {
 // What a checkpoint's pack holds. layouts[m][e]: of expert e of MoE layer m.
 struct PackContents {
   std::string digest;
+  int64_t modified_ns = 0;  // of the checkpoint: the digest sees little of its weights
   std::vector<std::vector<moe::ExpertLayout>> layouts;
 
   int64_t header_bytes() const;
@@ -35,8 +37,9 @@ struct PackContents {
 };
 
 // Where the records of `contents` lie, from the first bytes of a file that is `file_bytes` long; a
-// path is not set. FAILED_PRECONDITION for a pack of another format version or checkpoint,
-// DATA_LOSS for bytes that are damaged or cut short: either way one clause without the file's name.
+// path is not set. FAILED_PRECONDITION for a pack of another format version or checkpoint, or of
+// another state of it, DATA_LOSS for bytes that are damaged or cut short: either way one clause
+// without the file's name.
 absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header, int64_t file_bytes,
                                              const PackContents& contents);
 

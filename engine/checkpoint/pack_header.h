@@ -14,7 +14,7 @@ namespace tidepool::engine {
 
 inline constexpr absl::string_view kPackMagic = "TIDEPACK";
 // Raised whenever the header, the layout of records or the panels of any type change.
-inline constexpr uint32_t kPackVersion = 1;
+inline constexpr uint32_t kPackVersion = 2;
 
 struct PackPreamble {
   char magic[8];
@@ -23,9 +23,10 @@ struct PackPreamble {
   uint32_t experts;
   uint32_t zero;
   char digest[32];
+  int64_t modified_ns;
   uint64_t file_bytes;
 };
-static_assert(sizeof(PackPreamble) == 64);
+static_assert(sizeof(PackPreamble) == 72);
 
 struct PackEntry {
   uint64_t bytes;

@@ -64,6 +64,7 @@ absl::Status WriteHeader(const PackContents& contents, const std::vector<PackEnt
   preamble.experts = static_cast<uint32_t>(contents.layouts.front().size());
   CHECK(contents.digest.size() == sizeof(preamble.digest));
   std::copy(contents.digest.begin(), contents.digest.end(), preamble.digest);
+  preamble.modified_ns = contents.modified_ns;
   preamble.file_bytes = static_cast<uint64_t>(contents.file_bytes());
   std::memcpy(header.data(), &preamble, sizeof(preamble));
   const size_t table = entries.size() * sizeof(PackEntry);

@@ -137,4 +137,14 @@ std::vector<int64_t> CountUses(const Trace& trace) {
   return uses;
 }
 
+absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path, int layers, int experts) {
+  ASSIGN_OR_RETURN(const Trace profile, ReadTrace(path));
+  if (profile.header.layers == layers && profile.header.experts == experts) {
+    return CountUses(profile);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " is a profile of ", profile.header.layers, " layers of ", profile.header.experts,
+      " experts, expected ", layers, " of ", experts, "; take a trace of the same model"));
+}
+
 }  // namespace tidepool::moe

@@ -67,6 +67,10 @@ absl::StatusOr<Trace> ParseTrace(const std::string& name, absl::string_view byte
 // How often forwards needed each expert, [layers, experts]: the profile of a static placement.
 std::vector<int64_t> CountUses(const Trace& trace);
 
+// Those of the trace at `path`. INVALID_ARGUMENT: it is of other layers or experts; else
+// ReadTrace's.
+absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path, int layers, int experts);
+
 }  // namespace tidepool::moe
 
 #endif  // TIDEPOOL_MOE_REPLAY_TRACE_H_

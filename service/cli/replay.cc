@@ -17,20 +17,6 @@
 namespace tidepool::service {
 namespace {
 
-// The profile's counts, which have to be those of the same shape.
-absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path,
-                                                 const moe::TraceHeader& header) {
-  if (path.empty()) return std::vector<int64_t>();
-  ASSIGN_OR_RETURN(const moe::Trace profile, moe::ReadTrace(path));
-  if (profile.header.layers != header.layers || profile.header.experts != header.experts) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--profile %s is of %d layers of %d experts, the trace of %d of %d; take a trace of the "
-        "same model",
-        path, profile.header.layers, profile.header.experts, header.layers, header.experts));
-  }
-  return moe::CountUses(profile);
-}
-
 int64_t SlotsOf(const ReplaySlots& slots, const moe::TraceHeader& header) {
   if (slots.count > 0) return slots.count;
   return static_cast<int64_t>(static_cast<double>(header.all_experts()) * slots.percent / 100);
@@ -79,7 +65,11 @@ void PrintRow(const moe::ReplayResult& result, const Json& json, Console* consol
 absl::Status RunReplay(const Config& config, Console* console) {
   const ReplayFlags& flags = config.replay;
   ASSIGN_OR_RETURN(const moe::Trace trace, moe::ReadTrace(flags.trace));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> profile, ReadProfile(flags.profile, trace.header));
+  std::vector<int64_t> profile;
+  if (!flags.profile.empty()) {
+    ASSIGN_OR_RETURN(profile,
+                     moe::ReadProfile(flags.profile, trace.header.layers, trace.header.experts));
+  }
   const moe::CostModel cost{.read_bytes_per_s = flags.read_bytes_per_s,
                             .memory_bytes_per_s = flags.memory_bytes_per_s};
   const bool to_json = config.output == OutputFormat::kJson;

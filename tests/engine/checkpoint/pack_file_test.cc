@@ -20,7 +20,7 @@ using kernels::DType;
 using ::testing::HasSubstr;
 
 PackContents Contents(int layers = 2, int experts = 3) {
-  PackContents contents = {.digest = std::string(32, 'd')};
+  PackContents contents = {.digest = std::string(32, 'd'), .modified_ns = 7000000012};
   for (int layer = 0; layer < layers; ++layer) {
     auto& row = contents.layouts.emplace_back();
     // Layers may differ in type, as in files that give some layers more bits.
@@ -100,6 +100,21 @@ TEST_F(PackFileTest, ReplacesAnOldOne) {
   EXPECT_TRUE(ReadPack(path_, Contents()).ok());
 }
 
+// An edit in place that the digest does not see is seen by its time; an archive that cut that to
+// seconds changed nothing.
+TEST_F(PackFileTest, TellsACheckpointThatWasChangedSince) {
+  ASSERT_TRUE(Write(Contents()).ok());
+  PackContents changed = Contents();
+  changed.modified_ns += 1;
+  const absl::Status status = ReadPack(path_, changed).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was changed since"));
+  changed.modified_ns = 7000000000;
+  EXPECT_TRUE(ReadPack(path_, changed).ok());
+  changed.modified_ns = 8000000000;
+  EXPECT_FALSE(ReadPack(path_, changed).ok());
+}
+
 TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {
   ASSERT_TRUE(Write(Contents()).ok());
   PackContents other = Contents();
@@ -111,7 +126,7 @@ TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {
   Replace(newer);
   const absl::Status version = ReadPack(path_, Contents()).status();
   EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(version.message()), HasSubstr("version is 2, expected 1"));
+  EXPECT_THAT(std::string(version.message()), HasSubstr("version is 3, expected 2"));
   Replace(good + "x");
   EXPECT_EQ(ReadPack(path_, Contents()).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -128,7 +143,7 @@ TEST_F(PackFileTest, EveryDamageToTheHeaderShows) {
   };
   const auto size = static_cast<int64_t>(good.size());
   ASSERT_TRUE(parse(good, size).ok());
-  const size_t used = 64 + 6 * 16 + 8;
+  const size_t used = 72 + 6 * 16 + 8;
   for (size_t i = 0; i < used; ++i) {
     std::string bad = good;
     bad[i] ^= 4;
