@@ -13,6 +13,15 @@ namespace {
 // A step can take long where experts are read for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
 
+// A worker that did not answer within our own limit does not answer, whatever the caller's deadline
+// is.
+absl::Status OfWorker(const absl::Status& status, absl::Time asked_until, absl::Time deadline) {
+  if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
+  return absl::UnavailableError(absl::StrCat(
+      "no answer within ", absl::FormatDuration(kLongest),
+      ": a step in progress takes longer; a change may still be made when it ends; retry later"));
+}
+
 // Of a call that no worker carried out: the first one's error, with its name.
 template <typename Response>
 absl::Status FailureOfAll(const Response& response) {
@@ -44,19 +53,21 @@ void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Resp
   auto gathering = std::make_shared<Gathering>();
   gathering->open = asked->size();
   gathering->done = std::move(done);
-  deadline = std::min(deadline, clock_->Now() + kLongest);
+  const absl::Time until = std::min(deadline, clock_->Now() + kLongest);
   request.clear_worker_id();
   for (const WorkerSet::Member* member : *asked) {
     auto* worker = gathering->response.add_workers();
     worker->set_worker_id(member->view.name);
     worker->set_address(member->link->address());
     (member->link.get()->*call)(
-        request, deadline, [gathering, worker, finish](absl::StatusOr<Response> answer) {
+        request, until,
+        [gathering, worker, finish, until, deadline](absl::StatusOr<Response> answer) {
           const std::string address = worker->address();
           if (answer.ok() && answer->workers_size() == 1) *worker = answer->workers(0);
           worker->set_address(address);
-          worker->set_status_code(static_cast<int>(answer.status().code()));
-          worker->set_status_message(std::string(answer.status().message()));
+          const absl::Status told = OfWorker(answer.status(), until, deadline);
+          worker->set_status_code(static_cast<int>(told.code()));
+          worker->set_status_message(std::string(told.message()));
           if (--gathering->open > 0) return;
           const absl::Status status = finish(gathering->response);
           if (!status.ok()) return gathering->done(status);

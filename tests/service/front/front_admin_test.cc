@@ -161,6 +161,19 @@ TEST_F(FrontAdminTest, WorkersHaveUntilTheDeadlineButNotForEver) {
   EXPECT_EQ(links_[0]->last_deadline, clock_.Now() + absl::Seconds(2));
 }
 
+// The front's own limit is none of the caller's.
+TEST_F(FrontAdminTest, AWorkerThatTakesLongerThanTheFrontWaitsIsUnavailable) {
+  Set("a");
+  links_[0]->sets[0].second(absl::DeadlineExceededError("Deadline Exceeded"));
+  EXPECT_TRUE(absl::IsUnavailable(answer_->status()));
+  EXPECT_THAT(std::string(answer_->status().message()),
+              AllOf(HasSubstr("worker 'a': no answer within 30s"), HasSubstr("may still be made")));
+  answer_.reset();
+  Set("a", clock_.Now() + absl::Seconds(2));
+  links_[0]->sets[1].second(absl::DeadlineExceededError("Deadline Exceeded"));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(answer_->status()));
+}
+
 TEST_F(FrontAdminTest, PlacementsAreListedWithTheirFailures) {
   std::optional<absl::StatusOr<v1::GetPlacementResponse>> answer;
   admin_.GetPlacement({}, absl::InfiniteFuture(),
@@ -169,7 +182,7 @@ TEST_F(FrontAdminTest, PlacementsAreListedWithTheirFailures) {
   links_[1]->placements[0](absl::DeadlineExceededError("late"));
   ASSERT_TRUE(answer.has_value() && answer->ok());
   EXPECT_EQ((*answer)->workers(0).status_code(), 9);
-  EXPECT_EQ((*answer)->workers(1).status_code(), 4);
+  EXPECT_EQ((*answer)->workers(1).status_code(), 14);
 }
 
 TEST_F(FrontAdminTest, RefreshFailsAsChangesDo) {
