@@ -50,6 +50,14 @@ class UringReader final : public RecordReader {
           absl::StrCat("io_uring is not to be had here: ", std::strerror(error)));
     }
     open_ = true;
+    // Kernels before 5.6 make rings, but know neither this kind of read nor how to ask for it.
+    io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
+    const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
+    io_uring_free_probe(probe);
+    if (!reads) {
+      return absl::FailedPreconditionError(
+          "io_uring is not to be had here: the kernel has no IORING_OP_READ, which came with 5.6");
+    }
     event_ = eventfd(0, EFD_CLOEXEC);
     if (event_ < 0) return absl::ErrnoToStatus(errno, "cannot make an eventfd");
     return absl::OkStatus();

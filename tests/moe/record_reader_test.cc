@@ -146,6 +146,68 @@ TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
   EXPECT_EQ(seen, std::vector<int>(kReads, 1));
 }
 
+// What is needed now overtakes what was only expected, but for reads that have begun.
+TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
+  constexpr int64_t kReads = 200;  // of each kind
+  auto memory = MappedMemory::Create(2 * kReads * kRecord);
+  ASSERT_TRUE(memory.ok());
+  base::Mutex mutex;
+  std::vector<int64_t> order;
+  int64_t expected_at_demand = 0;
+  {
+    Results results(2 * kReads);
+    const auto reader = Open(1);
+    if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
+    reader->Start([&](const RecordRead& read, const absl::Status& status) {
+      {
+        base::MutexLock lock(&mutex);
+        order.push_back(read.ticket);
+      }
+      results.Put(read, status);
+    });
+    for (int64_t i = 0; i < 2 * kReads; ++i) {
+      reader->Read({.ticket = i,
+                    .offset = i % 40 * kRecord,
+                    .bytes = kRecord,
+                    .into = memory->data() + i * kRecord},
+                   i < kReads ? ReadPriority::kSpeculative : ReadPriority::kDemand);
+    }
+    {
+      base::MutexLock lock(&mutex);
+      for (const int64_t ticket : order) expected_at_demand += ticket < kReads;
+    }
+    results.Await();
+  }
+  int64_t expected_before = 0;
+  int64_t demands = 0;
+  for (const int64_t ticket : order) {
+    if (ticket >= kReads) {
+      ++demands;
+    } else if (demands < kReads) {
+      ++expected_before;
+    }
+  }
+  // With the kernel, just back from it, or told of out of turn by another thread.
+  constexpr int64_t kBegun = 4;
+  EXPECT_LE(expected_before, expected_at_demand + kBegun);
+}
+
+// Reading one's own memory where there is none is an I/O error.
+TEST_P(RecordReaderTest, AnErrorOfTheDiskMayPass) {
+  auto reader = OpenRecordReader("/proc/self/mem", {.kind = GetParam()});
+  if (absl::IsFailedPrecondition(reader.status())) GTEST_SKIP() << "no io_uring here";
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  auto memory = MappedMemory::Create(kRecord);
+  ASSERT_TRUE(memory.ok());
+  Results results(1);
+  (*reader)->Start(
+      [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+  (*reader)->Read({.offset = 0, .bytes = kRecord, .into = memory->data()}, ReadPriority::kDemand);
+  const absl::Status status = results.Await()[0];
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(status.message(), "cannot be read: Input/output error");
+}
+
 std::string KindName(const testing::TestParamInfo<ReaderKind>& kind) {
   constexpr const char* kNames[] = {"Auto", "Uring", "Threads"};
   return kNames[static_cast<int>(kind.param)];
