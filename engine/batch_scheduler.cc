@@ -43,11 +43,21 @@ std::vector<Sequence*> Snapshot(const std::vector<std::unique_ptr<Sequence>>& qu
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
                                const Decoder* decoder)
-    : options_(options), cache_(cache), decoder_(decoder) {
+    : options_(options), cache_(cache), decoder_(decoder), prefill_chunk_(options.prefill_chunk) {
   // A row for everybody, so that nobody who runs can be kept from running.
   CHECK(options.max_sequences >= 1 && options.prefill_chunk >= 1 &&
         options.max_sequences <= options.limits.rows &&
         options.max_sequences <= options.limits.logit_rows);
+}
+
+void BatchScheduler::SetPrefillChunk(int64_t rows) {
+  CHECK(1 <= rows && rows <= options_.prefill_chunk) << rows;
+  prefill_chunk_ = rows;
+}
+
+int64_t BatchScheduler::StepRows() const {
+  if (prefill_chunk_ == options_.prefill_chunk) return options_.limits.rows;
+  return std::min(options_.limits.rows, std::max(prefill_chunk_, options_.max_sequences));
 }
 
 void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
@@ -64,7 +74,7 @@ StepPlan BatchScheduler::Plan(absl::Time now) {
       sequence->has_credit = sequence->control->credit.load() > 0;
     }
   }
-  int64_t prefill_rows = options_.limits.rows - CountDecodes();
+  int64_t prefill_rows = StepRows() - CountDecodes();
   PlanRunning(&prefill_rows, &plan);
   PlanWaiting(&prefill_rows, &plan);
   return plan;
@@ -103,7 +113,7 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
   for (Sequence* sequence : Snapshot(running_)) {
     if (!sequence->admitted || !sequence->has_credit) continue;
     const bool decodes = decoder_->PendingRows(*sequence) == 1;
-    const int64_t rows = decodes ? 1 : std::min(options_.prefill_chunk, *prefill_rows);
+    const int64_t rows = decodes ? 1 : std::min(prefill_chunk_, *prefill_rows);
     if (rows == 0) continue;
     while (!PlanSequence(sequence, rows, plan)) {
       Sequence* victim = Victim(sequence);
@@ -128,7 +138,7 @@ void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
       if (stalled == nullptr) return;
       Preempt(stalled);
     }
-    const int64_t rows = std::min(options_.prefill_chunk, *prefill_rows);
+    const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
     CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
     *prefill_rows -= plan->batch.spans.back().rows();
   }

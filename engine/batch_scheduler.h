@@ -29,8 +29,8 @@ namespace tidepool::engine {
 
 struct SchedulerOptions {
   BatchLimits limits;
-  int64_t prefill_chunk = 512;
-  int64_t max_sequences = 64;  // running; at most limits.rows and limits.logit_rows
+  int64_t prefill_chunk = 512;  // most prompt rows of one sequence in one step, ever
+  int64_t max_sequences = 64;   // running; at most limits.rows and limits.logit_rows
 };
 
 // One sequence's part in a step: its span is the batch's of the same index.
@@ -59,6 +59,11 @@ class BatchScheduler {
 
   void Add(std::unique_ptr<Sequence> sequence);
 
+  // Most prompt rows of one sequence in a step from now on. Where that is less than
+  // options.prefill_chunk, a step has no more rows in all, but for the one of each sequence.
+  // Requires: 1 <= rows <= options.prefill_chunk.
+  void SetPrefillChunk(int64_t rows);
+
   // The next step. At most one plan at a time. Requires of the caller, before the next call: Commit
   // for each item whose rows were computed, or nothing for those that were not.
   StepPlan Plan(absl::Time now);
@@ -86,6 +91,7 @@ class BatchScheduler {
   void EndDoomed(absl::Time now, Queue* queue, StepPlan* plan);
   void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
   void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
+  int64_t StepRows() const;
   bool TryAdmit(Sequence* sequence);
   bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
   Sequence* Victim(const Sequence* for_whom) const;
@@ -96,6 +102,7 @@ class BatchScheduler {
   const SchedulerOptions options_;
   KvCache* const cache_;
   const Decoder* const decoder_;
+  int64_t prefill_chunk_;
   Queue running_;
   Queue waiting_;
   int64_t preemptions_ = 0;

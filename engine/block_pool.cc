@@ -1,5 +1,7 @@
 #include "engine/block_pool.h"
 
+#include <algorithm>
+
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -21,6 +23,7 @@ int32_t BlockPool::Allocate() {
   } else {
     return kNoBlock;
   }
+  touched_ = std::max(touched_, block + 1);
   blocks_[block].holders = 1;
   return block;
 }

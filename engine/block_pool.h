@@ -52,6 +52,8 @@ class BlockPool {
   // What Allocate can give: unused and cached blocks.
   int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached_; }
   int32_t cached() const { return cached_; }
+  // Blocks that nobody ever held.
+  int32_t untouched() const { return total() - touched_; }
   bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
 
  private:
@@ -71,6 +73,7 @@ class BlockPool {
   std::vector<int32_t> unused_;  // a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
   int32_t cached_ = 0;
+  int32_t touched_ = 0;  // [0, touched_) were held once
   int32_t oldest_ = kNoBlock;
   int32_t newest_ = kNoBlock;
 };

@@ -15,6 +15,7 @@
 #include "engine/kv_cache.h"
 #include "engine/output_text.h"
 #include "engine/sequence.h"
+#include "engine/shared_answer.h"
 #include "engine/stream_sink.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -102,7 +103,10 @@ class EngineImpl final : public Engine {
     Operate<moe::OffloadSettings>([this] { return offload_.RefreshSoon(); }, std::move(done));
   }
   void GetPlacement(Done<ExpertPlacement> done) override {
-    Operate<ExpertPlacement>([this] { return offload_.Placement(); }, std::move(done));
+    if (!placement_.Join(std::move(done))) return;
+    Operate<ExpertPlacement>(
+        [this] { return offload_.Placement(); },
+        [this](const absl::StatusOr<ExpertPlacement>& answer) { placement_.Answer(answer); });
   }
 
  private:
@@ -135,6 +139,7 @@ class EngineImpl final : public Engine {
   void RefreshStats();
   void PublishAndDeliver();
   absl::Duration Patience() const;
+  int64_t PrefillChunk() const;
 
   Model* const model_;
   const Tokenizer* const tokenizer_;
@@ -145,12 +150,14 @@ class EngineImpl final : public Engine {
   const std::unique_ptr<KvCache> cache_;
   const std::unique_ptr<Decoder> decoder_;
   BatchScheduler scheduler_;
+  const size_t workspace_bytes_;
   kernels::Arena workspace_;
   PrefillRate prefill_rate_;
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // in this step
+  SharedAnswer<ExpertPlacement> placement_;
   std::atomic<uint64_t> next_arrival_{0};
   std::thread step_thread_;  // last: everything else is there when it starts
 };
@@ -166,10 +173,11 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
       cache_(std::move(cache)),
       decoder_(MakeAutoregressiveDecoder(vocab_size_)),
       scheduler_({.limits = options.limits,
-                  .prefill_chunk = options.prefill_chunk,
+                  .prefill_chunk = std::max(options.prefill_chunk, options.offload_prefill_chunk),
                   .max_sequences = options.max_sequences},
                  cache_.get(), decoder_.get()),
-      workspace_(model->WorkspaceBytes(options.limits)),
+      workspace_bytes_(model->WorkspaceBytes(options.limits)),
+      workspace_(workspace_bytes_),
       offload_(model, clock) {
   PublishAndDeliver();
   step_thread_ = std::thread([this] { Run(); });
@@ -182,7 +190,8 @@ EngineImpl::~EngineImpl() {
 
 absl::Status EngineImpl::CheckFits(const GenerationRequest& request) const {
   const int64_t tokens = request.token_ids.size();
-  const int64_t need = cache_->BlocksFor(tokens, options_.prefill_chunk);
+  const int64_t need =
+      cache_->BlocksFor(tokens, std::max(options_.prefill_chunk, options_.offload_prefill_chunk));
   if (need <= cache_->blocks_total()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
@@ -239,10 +248,11 @@ void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) 
   if (!taken.ok()) done(taken);
 }
 
-// While nothing is computed nothing is published either, and the window grows old.
+// While nothing is computed nothing is published either, and the window grows old. Of a pass that
+// runs nothing is known yet: the window stays as it was.
 EngineStats EngineImpl::Stats() const {
   EngineStats stats = shared_->Stats();
-  AgeWindow(clock_->Monotonic() - stats.offload_read_at, &stats);
+  if (!stats.computing) AgeWindow(clock_->Monotonic() - stats.offload_read_at, &stats);
   return stats;
 }
 
@@ -254,6 +264,7 @@ void EngineImpl::Run() {
     for (EngineShared::Task& task : work.tasks) task(absl::OkStatus());
     work = {};
     worked = Step();
+    if (!worked) model_->Idle();
   }
   const absl::Status stopped = absl::UnavailableError("the engine has stopped");
   for (auto& sequence : scheduler_.RemoveAll()) work.sequences.push_back(std::move(sequence));
@@ -265,7 +276,16 @@ void EngineImpl::Run() {
 // How long nothing can happen unless somebody wakes the thread.
 absl::Duration EngineImpl::Patience() const { return scheduler_.NextDeadline() - clock_->Now(); }
 
+// By what is resident now, which operators may change between two steps.
+int64_t EngineImpl::PrefillChunk() const {
+  const bool offloaded =
+      stats_.offload.has_value() && stats_.offload->slots < stats_.offload->experts;
+  return offloaded && options_.offload_prefill_chunk > 0 ? options_.offload_prefill_chunk
+                                                         : options_.prefill_chunk;
+}
+
 bool EngineImpl::Step() {
+  scheduler_.SetPrefillChunk(PrefillChunk());
   StepPlan plan = scheduler_.Plan(clock_->Now());
   const absl::StatusOr<StepOutput> output = Forward(plan);
   // Not all may need the expert that is not to be had.
@@ -279,6 +299,7 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   NoteStarted(plan);
   // A pass can take seconds: what it works on shows while it runs.
   RefreshStats();
+  stats_.computing = true;
   shared_->PublishStats(stats_);
   const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = RunModel(plan.batch, plan.items);
@@ -439,6 +460,10 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_cached = cache_->blocks_cached();
   stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
   stats_.workspace_high_water_bytes = workspace_.high_water();
+  stats_.untouched_bytes =
+      cache_->blocks_untouched() * cache_->block_bytes() +
+      static_cast<int64_t>(workspace_bytes_ - stats_.workspace_high_water_bytes);
+  stats_.computing = false;
   offload_.Read(&stats_);
 }
 
@@ -459,23 +484,7 @@ void EngineImpl::PublishAndDeliver() {
   shared_->Delivered();
 }
 
-absl::Status CheckAtLeast(absl::string_view field, int64_t value, int64_t least) {
-  if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, "; it must be at least ", least));
-}
-
 }  // namespace
-
-absl::Status EngineOptions::Validate() const {
-  RETURN_IF_ERROR(CheckAtLeast("context_length", context_length, 2));
-  RETURN_IF_ERROR(CheckAtLeast("max_sequences", max_sequences, 1));
-  RETURN_IF_ERROR(CheckAtLeast("max_queued", max_queued, 0));
-  RETURN_IF_ERROR(CheckAtLeast("prefill_chunk", prefill_chunk, 1));
-  // A row of each step, and its logits, for every sequence that runs.
-  RETURN_IF_ERROR(CheckAtLeast("limits.rows", limits.rows, max_sequences));
-  return CheckAtLeast("limits.logit_rows", limits.logit_rows, max_sequences);
-}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Model* model, const Tokenizer* tokenizer,
                                                        const base::Clock* clock,

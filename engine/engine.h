@@ -39,7 +39,10 @@ struct EngineOptions {
   int64_t max_queued = 1024;         // waiting beyond those
   BatchLimits limits;                // rows of one step
   int64_t prefill_chunk = 512;       // most prompt rows of one sequence in one step
-  std::string cache_seed;            // model digest, KV type: what makes KV of equal tokens equal
+  // The same while not all of the model's experts have a place in memory: a step reads each that it
+  // needs once, however many rows need it. 0: as prefill_chunk.
+  int64_t offload_prefill_chunk = 0;
+  std::string cache_seed;  // model digest, KV type: what makes KV of equal tokens equal
 
   // INVALID_ARGUMENT names the field, its value and the accepted range.
   absl::Status Validate() const;
@@ -70,8 +73,11 @@ struct EngineStats {
   moe::OffloadStats offload_recent;
   absl::Duration offload_window;
   absl::Duration offload_read_at;  // on the engine's monotonic clock
+  bool computing = false;          // a forward pass runs, whose costs show when it ends
   uint64_t progress = 0;           // moves whenever work is done
   size_t workspace_high_water_bytes = 0;
+  // Of KV and workspace: set aside, and not taken from the machine yet.
+  int64_t untouched_bytes = 0;
 };
 
 // Who lies in memory of a model whose experts do not all do, and how often each was needed: in all,

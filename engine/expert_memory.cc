@@ -16,6 +16,12 @@ std::string Mib(int64_t bytes) {
 
 }  // namespace
 
+int64_t ReserveBytes(const MemoryLimits& limits) {
+  constexpr int64_t kReserve = int64_t{3} << 29;
+  if (limits.reserve_bytes >= 0) return limits.reserve_bytes;
+  return std::min(kReserve, limits.available_bytes.value() / 4);
+}
+
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes) {
   CHECK(sizes.experts > 0 && sizes.record_bytes > 0 && sizes.top_k > 0 && sizes.staging > 0);
@@ -26,16 +32,13 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
       least_slots, " experts of a token's layer, ", Mib(sizes.record_bytes), " each");
   int64_t budget = 0;
   if (memory.kind == ExpertMemoryKind::kAuto) {
-    if (limits.available_bytes <= 0) return 0;
-    constexpr int64_t kReserve = int64_t{3} << 29;
-    const int64_t reserve = limits.reserve_bytes >= 0
-                                ? limits.reserve_bytes
-                                : std::min(kReserve, limits.available_bytes / 4);
-    budget = limits.available_bytes - reserve - limits.kv_bytes - sizes.dense_bytes;
+    if (!limits.available_bytes.has_value()) return 0;
+    const int64_t reserve = ReserveBytes(limits);
+    budget = *limits.available_bytes - reserve - limits.kv_bytes - sizes.dense_bytes;
     if (budget >= sizes.total_bytes) return 0;
     if (budget < least) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          why, "; of ", Mib(limits.available_bytes), " of free memory, ", Mib(reserve),
+          why, "; of ", Mib(*limits.available_bytes), " of free memory, ", Mib(reserve),
           " are the reserve, ", Mib(limits.kv_bytes), " KV and ", Mib(sizes.dense_bytes),
           " other weights; lower --kv-memory or --reserve-memory, or give --expert-memory"));
     }

@@ -3,6 +3,7 @@
 #define TIDEPOOL_ENGINE_EXPERT_MEMORY_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 
@@ -22,12 +23,16 @@ struct ExpertMemory {
 
 // What the rest of the process takes, for kAuto.
 struct MemoryLimits {
-  int64_t available_bytes = 0;  // that this process may still take; 0: cannot be told, all fits
+  // That this process may still take; none: cannot be told, and all is taken to fit.
+  std::optional<int64_t> available_bytes;
   // To be left free; -1: 1.5 GiB, or a quarter of what is available where that is less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
   int64_t kv_tokens = 0;  // whose KV counts too, where bytes are not known yet
 };
+
+// Bytes that `limits` leave free. Requires: known reserve_bytes or available_bytes.
+int64_t ReserveBytes(const MemoryLimits& limits);
 
 struct ExpertSizes {
   int64_t experts = 0;       // of all layers

@@ -129,6 +129,7 @@ class KvCache {
   int64_t blocks_total() const { return pool_.total(); }
   int64_t blocks_free() const { return pool_.free(); }
   int64_t blocks_cached() const { return pool_.cached(); }
+  int64_t blocks_untouched() const { return pool_.untouched(); }  // that nobody ever held
   size_t block_bytes() const { return block_bytes_; }
   int groups() const { return static_cast<int>(specs_.size()); }
 

@@ -65,6 +65,12 @@ absl::Status LoadOptions::Validate() const {
   return absl::OkStatus();
 }
 
+int64_t ModelBundle::prefill_rows() const {
+  if (tiered == nullptr) return kPrefillRows;
+  const moe::OffloadSettings settings = tiered->Settings();
+  return settings.slots < settings.experts ? offload_prefill_rows : kPrefillRows;
+}
+
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options) {
   RETURN_IF_ERROR(options.Validate());
@@ -108,8 +114,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                        .experts = std::move(tiered),
                                        .trace = std::move(trace)}));
   if (bundle->tiered != nullptr) {
-    const moe::PoolShape& pool = bundle->tiered->placement().shape();
-    if (pool.slots < pool.all_experts()) bundle->prefill_rows = kPrefillRowsOverMemory;
+    bundle->offload_prefill_rows = kPrefillRowsOverMemory;
     bundle->tiered->LoadResidents(InStage(options.progress, LoadStage::kReadingExperts));
   }
   bundle->weights->EndThreads();

@@ -52,8 +52,12 @@ struct ModelBundle {
   kernels::DType kv_dtype = kernels::DType::kF16;
   int threads = 0;
   size_t weight_bytes = 0;  // resident, experts in tiers aside
-  // Rows of a prompt that are worth a pass: more where a pass has experts to read from afar.
-  int64_t prefill_rows = 512;
+  // Rows of a prompt that are worth a pass, and those that are so while a pass has experts to read
+  // from afar: none without tiers, in which what is resident can change while the model is served.
+  static constexpr int64_t kPrefillRows = 512;
+  int64_t offload_prefill_rows = 0;
+  // As it is now.
+  int64_t prefill_rows() const;
   moe::TieredExperts* tiered = nullptr;  // the model's experts, where they do not all lie in memory
 
   std::unique_ptr<WeightStore> weights;

@@ -9,11 +9,12 @@ namespace tidepool::moe {
 absl::StatusOr<ExpertPool> ExpertPool::Create(int64_t buffer_bytes, int32_t limit, int32_t most) {
   CHECK(buffer_bytes > 0 && buffer_bytes % kRecordAlignment == 0) << buffer_bytes;
   CHECK(limit > 0 && limit <= most) << limit << " of " << most;
-  ASSIGN_OR_RETURN(MappedMemory memory, MappedMemory::Create(buffer_bytes * most));
+  ASSIGN_OR_RETURN(MappedMemory memory, MappedMemory::Reserve(buffer_bytes * most));
+  RETURN_IF_ERROR(memory.Commit(memory.data(), buffer_bytes * limit));
   ExpertPool pool(std::move(memory), buffer_bytes);
   pool.limit_ = limit;
-  pool.fresh_.reserve(most);
-  for (int32_t buffer = most - 1; buffer >= 0; --buffer) pool.fresh_.push_back(buffer);
+  for (int32_t buffer = most - 1; buffer >= limit; --buffer) pool.reserved_.push_back(buffer);
+  for (int32_t buffer = limit - 1; buffer >= 0; --buffer) pool.fresh_.push_back(buffer);
   return pool;
 }
 
@@ -31,16 +32,31 @@ void ExpertPool::GiveBack(int32_t buffer) {
   CHECK(in_use_ > 0);
   --in_use_;
   touched_.push_back(buffer);
-  SetLimit(limit_);
+  Trim();
 }
 
-void ExpertPool::SetLimit(int32_t limit) {
+absl::Status ExpertPool::SetLimit(int32_t limit) {
   CHECK(limit > 0);
-  limit_ = limit;
-  while (!touched_.empty() && in_use_ + static_cast<int32_t>(touched_.size()) > limit_) {
-    memory_.Release(data(touched_.back()), buffer_bytes_);
-    fresh_.push_back(touched_.back());
-    touched_.pop_back();
+  absl::Status status;
+  while (status.ok() && committed() < limit) {
+    CHECK(!reserved_.empty());
+    status = memory_.Commit(data(reserved_.back()), buffer_bytes_);
+    if (!status.ok()) break;
+    fresh_.push_back(reserved_.back());
+    reserved_.pop_back();
+  }
+  if (status.ok()) limit_ = limit;
+  Trim();
+  return status;
+}
+
+// Gives back what is free and more than may be in use.
+void ExpertPool::Trim() {
+  while (committed() > limit_ && committed() > in_use_) {
+    std::vector<int32_t>& from = fresh_.empty() ? touched_ : fresh_;
+    memory_.Release(data(from.back()), buffer_bytes_);
+    reserved_.push_back(from.back());
+    from.pop_back();
   }
 }
 

@@ -17,7 +17,7 @@ namespace tidepool::moe {
 class ExpertPool {
  public:
   // Requires: 0 < limit <= most, buffer_bytes a multiple of kRecordAlignment. RESOURCE_EXHAUSTED:
-  // no address space.
+  // no address space, or no memory for `limit` of them.
   static absl::StatusOr<ExpertPool> Create(int64_t buffer_bytes, int32_t limit, int32_t most);
 
   // A free buffer, or -1.
@@ -26,8 +26,9 @@ class ExpertPool {
   void GiveBack(int32_t buffer);
 
   // How many may be in use from now on. Lowered below those in use, it gives memory back as they
-  // come back. Requires: 0 < limit <= most.
-  void SetLimit(int32_t limit);
+  // come back. RESOURCE_EXHAUSTED: the machine does not promise so much more, and the limit stays.
+  // Requires: 0 < limit <= most.
+  absl::Status SetLimit(int32_t limit);
 
   std::byte* data(int32_t buffer) const { return memory_.data() + buffer * buffer_bytes_; }
   int64_t buffer_bytes() const { return buffer_bytes_; }
@@ -38,12 +39,18 @@ class ExpertPool {
   ExpertPool(MappedMemory memory, int64_t buffer_bytes)
       : memory_(std::move(memory)), buffer_bytes_(buffer_bytes) {}
 
+  int32_t committed() const {
+    return in_use_ + static_cast<int32_t>(touched_.size() + fresh_.size());
+  }
+  void Trim();
+
   MappedMemory memory_;
   int64_t buffer_bytes_;
   int32_t limit_ = 0;
   int32_t in_use_ = 0;
-  std::vector<int32_t> touched_;  // free, with memory; the latest on top
-  std::vector<int32_t> fresh_;    // free, without
+  std::vector<int32_t> touched_;   // free, with memory; the latest on top
+  std::vector<int32_t> fresh_;     // free, without
+  std::vector<int32_t> reserved_;  // address space alone
 };
 
 }  // namespace tidepool::moe

@@ -48,7 +48,7 @@ class ExpertSource {
   // that all have been given out, or that there is no memory to bring the next one into until one
   // that leaves is released or postponed. An error names the expert and ends the request, and what
   // it has given out or not is forgotten: DATA_LOSS (a damaged record), UNAVAILABLE (a failed
-  // read).
+  // read), and of a source that writes down what is asked for, the error of writing.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
 
   // Of an expert that was given out: its weights are no longer used.
@@ -61,6 +61,11 @@ class ExpertSource {
   virtual void Expect(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
   // Whether Expect has a use.
   virtual bool WantsExpectations() const { return false; }
+
+  // Nothing will be asked for a while: what was only noted so far is written.
+  virtual void Idle() {}
+  // Nothing is asked for any more. The error of what could not be written, with the file's name.
+  virtual absl::Status Finish() { return absl::OkStatus(); }
 
   // Of a source that brings experts from elsewhere.
   virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }

@@ -1,33 +1,48 @@
 #include "moe/mapped_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 
 namespace tidepool::moe {
 namespace {
 
-constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+int64_t PageBytes() { return sysconf(_SC_PAGESIZE); }
+
+absl::StatusOr<std::byte*> Map(int64_t bytes, int protection) {
+  CHECK(bytes > 0);
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), protection, kPrivate, -1, 0);
+  if (data != MAP_FAILED) return static_cast<std::byte*>(data);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no address space for ", bytes, " bytes of memory"));
+}
+
+// Fewer pages to pin for each unbuffered read. Small mappings would only waste the rest of one.
+void PreferHugePages(std::byte* data, int64_t bytes, int64_t of_bytes) {
+  if (of_bytes >= 16 * kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+}
 
 }  // namespace
 
 absl::StatusOr<MappedMemory> MappedMemory::Create(int64_t bytes) {
-  CHECK(bytes > 0);
-  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no address space for ", bytes, " bytes of memory"));
-  }
-  // Fewer pages to pin for each unbuffered read. Small mappings would only waste the rest of one.
-  if (bytes >= 16 * kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  return MappedMemory(static_cast<std::byte*>(data), bytes);
+  ASSIGN_OR_RETURN(std::byte* const data, Map(bytes, PROT_READ | PROT_WRITE));
+  PreferHugePages(data, bytes, bytes);
+  return MappedMemory(data, bytes);
+}
+
+absl::StatusOr<MappedMemory> MappedMemory::Reserve(int64_t bytes) {
+  ASSIGN_OR_RETURN(std::byte* const data, Map(bytes, PROT_NONE));
+  return MappedMemory(data, bytes);
 }
 
 MappedMemory::MappedMemory(MappedMemory&& other) noexcept
@@ -43,11 +58,31 @@ MappedMemory::~MappedMemory() {
   if (data_ != nullptr) munmap(data_, static_cast<size_t>(size_));
 }
 
+absl::Status MappedMemory::Commit(std::byte* at, int64_t bytes) {
+  CHECK(at >= data_ && at + bytes <= data_ + size_);
+  const int64_t page = PageBytes();
+  const int64_t begin = (at - data_) / page * page;
+  const int64_t end = std::min((at - data_ + bytes + page - 1) / page * page, size_);
+  if (mprotect(data_ + begin, static_cast<size_t>(end - begin), PROT_READ | PROT_WRITE) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the machine promises no further ", bytes, " bytes of memory"));
+  }
+  PreferHugePages(data_ + begin, end - begin, size_);
+  return absl::OkStatus();
+}
+
 void MappedMemory::Release(std::byte* at, int64_t bytes) {
   CHECK(at >= data_ && at + bytes <= data_ + size_);
-  const int64_t begin = (at - data_ + kPage - 1) / kPage * kPage;
-  const int64_t end = (at - data_ + bytes) / kPage * kPage;
-  if (end > begin) madvise(data_ + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
+  const int64_t page = PageBytes();
+  const int64_t begin = (at - data_ + page - 1) / page * page;
+  const int64_t end = (at - data_ + bytes) / page * page;
+  if (end <= begin) return;
+  // Protection alone would leave them promised to this process. Where the process may have no more
+  // mappings they stay so, and are empty.
+  const auto length = static_cast<size_t>(end - begin);
+  if (mmap(data_ + begin, length, PROT_NONE, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    madvise(data_ + begin, length, MADV_DONTNEED);
+  }
 }
 
 }  // namespace tidepool::moe

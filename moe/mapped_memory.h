@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tidepool::moe {
@@ -13,8 +14,11 @@ namespace tidepool::moe {
 // them.
 class MappedMemory {
  public:
-  // Zeros. RESOURCE_EXHAUSTED where not even the address space is to be had.
+  // Zeros. RESOURCE_EXHAUSTED where the machine does not promise so much.
   static absl::StatusOr<MappedMemory> Create(int64_t bytes);
+  // Address space alone, which counts as no memory even where the machine promises none that it
+  // does not have (vm.overcommit_memory=2): nothing may be touched that was not committed.
+  static absl::StatusOr<MappedMemory> Reserve(int64_t bytes);
 
   MappedMemory(MappedMemory&& other) noexcept;
   MappedMemory& operator=(MappedMemory&& other) noexcept;
@@ -23,7 +27,10 @@ class MappedMemory {
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
 
-  // Gives the pages wholly inside [at, at + bytes) back to the machine; they read as zeros after.
+  // Makes [at, at + bytes) usable; zeros where it was not so. RESOURCE_EXHAUSTED as Create.
+  absl::Status Commit(std::byte* at, int64_t bytes);
+  // Gives the pages wholly inside [at, at + bytes) back to the machine; they are not to be touched
+  // until they are committed again.
   void Release(std::byte* at, int64_t bytes);
 
  private:

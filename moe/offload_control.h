@@ -24,8 +24,8 @@ struct OffloadChange {
   std::optional<int64_t> expert_memory_bytes;
   std::optional<double> expert_memory_share;
   std::optional<Prefetch> prefetch;
-  // That this process may still take: what growth is held against; 0: cannot be told.
-  int64_t available_bytes = 0;
+  // That experts may still take: what growth is held against; none: cannot be told.
+  std::optional<int64_t> available_bytes;
 };
 
 // What is in force.

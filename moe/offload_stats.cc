@@ -1,5 +1,6 @@
 #include "moe/offload_stats.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -15,6 +16,18 @@ void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
   recent->promotions -= before.promotions;
   recent->pass_throughs -= before.pass_throughs;
   recent->evictions -= before.evictions;
+}
+
+// Whether nothing was asked for between two readings.
+bool Idle(const OffloadStats& before, const OffloadStats& after) {
+  return before.placement.lookups() == after.placement.lookups() &&
+         before.placement.evictions == after.placement.evictions &&
+         before.demand_bytes == after.demand_bytes && before.prefetch_bytes == after.prefetch_bytes;
+}
+
+// What was read at `from` was so up to `to`: when, of that, a window that ends `now` begins.
+absl::Duration StartOfIdle(absl::Duration from, absl::Duration to, absl::Duration now) {
+  return std::max(from, std::min(to, now - OffloadWindow::kLength));
 }
 
 }  // namespace
@@ -43,6 +56,9 @@ void OffloadWindow::Add(absl::Duration time, const OffloadStats& stats) {
     readings_.push_back({time, stats});
   }
   while (readings_.size() > 2 && time - readings_[1].time >= kLength) readings_.pop_front();
+  if (readings_.size() >= 2 && Idle(readings_[0].stats, readings_[1].stats)) {
+    readings_[0].time = StartOfIdle(readings_[0].time, readings_[1].time, time);
+  }
 }
 
 OffloadStats OffloadWindow::recent() const {
@@ -63,6 +79,9 @@ void UseWindow::Add(absl::Duration time, std::vector<int64_t> uses) {
   readings_.push_back({time, std::move(uses)});
   while (readings_.size() > 1 && time - readings_[1].time >= OffloadWindow::kLength) {
     readings_.pop_front();
+  }
+  if (readings_.size() >= 2 && readings_[0].uses == readings_[1].uses) {
+    readings_[0].time = StartOfIdle(readings_[0].time, readings_[1].time, time);
   }
 }
 

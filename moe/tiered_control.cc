@@ -51,10 +51,12 @@ absl::StatusOr<int64_t> TieredExperts::SlotsAfter(const OffloadChange& change) c
   }
   const int64_t slots = std::min(shape.all_experts(), budget / record - options_.staging);
   const int64_t more = (slots + options_.staging - pool_.in_use()) * record;
-  if (slots > shape.slots && change.available_bytes > 0 && more > change.available_bytes) {
+  if (slots > shape.slots && change.available_bytes.has_value() && more > *change.available_bytes) {
+    const int64_t left = std::max<int64_t>(0, *change.available_bytes);
     return absl::ResourceExhaustedError(absl::StrCat(
         given, " and needs ", more, " bytes more than experts hold now; accepted: up to ",
-        change.available_bytes + pool_.in_use() * record, " bytes, with the memory that is free"));
+        left + pool_.in_use() * record,
+        " bytes, with the memory that is free beside --reserve-memory and what KV may still take"));
   }
   return slots;
 }
@@ -83,10 +85,12 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   ASSIGN_OR_RETURN(const int64_t slots, SlotsAfter(change));
   ASSIGN_OR_RETURN(PolicyOptions policy, PolicyAfter(change));
   if (slots != placement_->shape().slots) {
+    const auto limit = static_cast<int32_t>(slots + options_.staging);
+    if (limit > pool_.limit()) RETURN_IF_ERROR(pool_.SetLimit(limit));
     ASSIGN_OR_RETURN(const PoolChange resized, placement_->Resize(slots));
     Evict(resized.evicted);
     options_.slots = slots;
-    pool_.SetLimit(static_cast<int32_t>(slots + options_.staging));
+    CHECK_OK(pool_.SetLimit(limit));
   }
   // A policy that stays keeps what it has learned. Static is made anew for its counts.
   const bool replaced = policy.kind != options_.policy.kind ||

@@ -56,7 +56,10 @@ const ExpertRecord& TieredExperts::RecordOf(int64_t index) const {
 absl::Status TieredExperts::Named(int64_t index, const absl::Status& status) const {
   const ExpertRef ref = placement_->residency().At(index);
   const absl::string_view remedy =
-      absl::IsDataLoss(status) ? "; run tidepool pack --force to make the file anew" : "";
+      absl::IsDataLoss(status)
+          ? "; stop the server, make the file anew with tidepool pack --force (and the server's "
+            "--cache-dir, where it has one), and start it again"
+          : "";
   return absl::Status(status.code(),
                       absl::StrCat(records_.path, ": layer ", options_.layer_numbers[ref.layer],
                                    ", expert ", ref.expert, " ", status.message(), remedy));
@@ -352,12 +355,18 @@ void TieredExperts::WithdrawSpeculative() {
   }
 }
 
-void TieredExperts::Expect(int moe_layer, absl::Span<const int32_t> experts) {
-  if (options_.prefetch == Prefetch::kOff) return;
+bool TieredExperts::WantsExpectations() const {
+  if (options_.prefetch == Prefetch::kOff) return false;
+  // A buffer is one expert's: they are all there.
+  if (pool_.in_use() >= placement_->shape().all_experts()) return false;
   // Where expectations come true too seldom, reading ahead takes bandwidth from what is needed.
   constexpr int64_t kWastedPercent = 8;
   const int64_t all = stats_.demand_bytes + stats_.prefetch_bytes;
-  if (stats_.prefetch_wasted_bytes * 100 > all * kWastedPercent) return;
+  return stats_.prefetch_wasted_bytes * 100 <= all * kWastedPercent;
+}
+
+void TieredExperts::Expect(int moe_layer, absl::Span<const int32_t> experts) {
+  if (!WantsExpectations()) return;
   // Half of the staging buffers at most, so that what passes through finds its own.
   const size_t most = static_cast<size_t>(options_.staging) / 2;
   for (const int32_t expert : experts) {

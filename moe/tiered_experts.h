@@ -2,7 +2,7 @@
 // memory.
 //
 //   ASSIGN_OR_RETURN(auto experts, TieredExperts::Create(records, std::move(reader), options));
-//   RETURN_IF_ERROR(experts->LoadResidents([](double fraction) {}));
+//   experts->LoadResidents([](double fraction) {});
 //
 // A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
 // has a buffer of the pool; `staging` more hold what passes through. A missing expert is read into
@@ -62,7 +62,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void Release(int32_t expert) override;
   void Postpone(int32_t expert) override;
   void Expect(int moe_layer, absl::Span<const int32_t> experts) override;
-  bool WantsExpectations() const override { return options_.prefetch == Prefetch::kOn; }
+  bool WantsExpectations() const override;
 
   std::optional<OffloadStats> Stats() const override;
   OffloadControl* control() override { return this; }

@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 #include "moe/expert_source.h"
 #include "moe/replay/trace_writer.h"
@@ -21,11 +23,17 @@ namespace tidepool::moe {
 // a trace would say something else than the whole.
 class TracedExperts final : public ExpertSource {
  public:
-  TracedExperts(std::unique_ptr<ExpertSource> source, std::unique_ptr<TraceWriter> trace)
-      : source_(std::move(source)), trace_(std::move(trace)) {}
+  // `clock` outlives it.
+  TracedExperts(std::unique_ptr<ExpertSource> source, std::unique_ptr<TraceWriter> trace,
+                const base::Clock* clock = &base::Clock::Real())
+      : source_(std::move(source)), trace_(std::move(trace)), clock_(clock) {}
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override {
     written_ = trace_->Write(routing);
+    if (const absl::Duration now = clock_->Monotonic(); now - flushed_at_ >= kFlushEach) {
+      flushed_at_ = now;
+      written_.Update(trace_->Flush());
+    }
     source_->Request(routing, experts);
   }
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
@@ -44,12 +52,24 @@ class TracedExperts final : public ExpertSource {
     source_->Expect(moe_layer, experts);
   }
   bool WantsExpectations() const override { return source_->WantsExpectations(); }
+  // An error shows at the next Request, or at the end.
+  void Idle() override { trace_->Flush().IgnoreError(); }
+  absl::Status Finish() override {
+    absl::Status ended = source_->Finish();
+    ended.Update(trace_->Close());
+    return ended;
+  }
   std::optional<OffloadStats> Stats() const override { return source_->Stats(); }
   OffloadControl* control() override { return source_->control(); }
 
  private:
+  // So that who reads along, or a process that is killed, misses little.
+  static constexpr absl::Duration kFlushEach = absl::Seconds(1);
+
   const std::unique_ptr<ExpertSource> source_;
   const std::unique_ptr<TraceWriter> trace_;
+  const base::Clock* const clock_;
+  absl::Duration flushed_at_;
   absl::Status written_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ struct ServerOptions {
   std::string worker_name;
   // A worker lost or found, a run sent. Any thread; may be empty.
   LogSink log;
-  // Bytes of memory that the process may still take; 0: cannot be told. Any thread; may be empty.
-  std::function<int64_t()> available_memory;
+  // Bytes of memory that the process may still take, those that are to stay free aside; none:
+  // cannot be told. Any thread; may be empty.
+  std::function<std::optional<int64_t>()> available_memory;
 };
 
 // Thread-safe.

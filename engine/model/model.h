@@ -44,13 +44,17 @@ class Model {
 
   // Computes the batch: writes each row's KV, returns the wanted logits. Resets `workspace` first;
   // the result lives there. Errors: DATA_LOSS (an expert's record is damaged), UNAVAILABLE (it
-  // could not be read), each naming file, layer and expert; afterwards the KV of the batch's rows
+  // could not be read), each naming file, layer and expert, and that of a trace which cannot be
+  // written; afterwards the KV of the batch's rows
   // is undefined, everything before it is untouched.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 
   // Experts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
+
+  // No Forward comes for a while: what was only noted so far is written.
+  virtual void Idle() {}
 
   // Of a model whose experts do not all lie in memory.
   virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }

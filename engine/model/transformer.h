@@ -67,6 +67,14 @@ class TransformerModel final : public Model {
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                      kernels::Arena* workspace) override;
 
+  void Idle() override {
+    if (expert_source_ != nullptr) expert_source_->Idle();
+  }
+  // After the last Forward, once: ends the trace. The error of writing it, with its name.
+  absl::Status Finish() {
+    return expert_source_ == nullptr ? absl::OkStatus() : expert_source_->Finish();
+  }
+
   ExpertCounts last_expert_counts() const override { return expert_counts_; }
   std::optional<moe::OffloadStats> offload_stats() const override {
     if (expert_source_ == nullptr) return std::nullopt;

@@ -63,15 +63,15 @@ absl::Status CheckContext(const std::vector<Test>& tests, const engine::ModelBun
 }
 
 absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBundle& bundle) {
-  const int64_t available = AvailableMemoryBytes();
+  const std::optional<int64_t> available = AvailableMemoryBytes();
   for (const Test& test : tests) {
     const int64_t bytes = engine::KvBytes(bundle.model->kv_specs(), test.shape);
-    if (available == 0 || bytes <= available) continue;
+    if (!available.has_value() || bytes <= *available) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(
         "%s: the KV of %d tokens takes %s, and %s of memory is left; take fewer tokens, fewer "
         "sequences (--batch) or a smaller --kv-type",
         test.name, test.shape.tokens * test.shape.sequences,
-        FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(available))));
+        FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(*available))));
   }
   return absl::OkStatus();
 }
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vec
                                             engine::ModelBundle* bundle, Console* console) {
   engine::ThroughputOptions options;
   options.repetitions = static_cast<int>(config.bench.repetitions);
-  options.chunk_rows = bundle->prefill_rows;
+  options.chunk_rows = bundle->prefill_rows();
   options.cost = CostOf(*bundle);
   std::vector<Result> results;
   for (const Test& test : tests) {
@@ -122,9 +122,10 @@ absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vec
 
 // Bytes per second that the threads can read; over less memory where there is little.
 double ProbeBandwidth(int threads) {
-  const int64_t available = AvailableMemoryBytes();
+  const std::optional<int64_t> available = AvailableMemoryBytes();
   size_t bytes = kernels::kBandwidthProbeBytes;
-  while (available > 0 && bytes > static_cast<size_t>(available) / 2 && bytes > size_t{64} << 20) {
+  while (available.has_value() && bytes > static_cast<size_t>(*available) / 2 &&
+         bytes > size_t{64} << 20) {
     bytes /= 2;
   }
   return kernels::ReadBandwidth(threads, bytes, base::Clock::Real());
@@ -224,6 +225,7 @@ absl::Status RunBench(const Config& config, Console* console) {
   RETURN_IF_ERROR(CheckMemory(tests, *bundle));
   ASSIGN_OR_RETURN(const std::vector<Result> results,
                    Measure(config, tests, bundle.get(), console));
+  RETURN_IF_ERROR(bundle->model->Finish());
   // Last, so that its memory is in no test's peak.
   const double bandwidth = ProbeBandwidth(bundle->threads);
   Json json;

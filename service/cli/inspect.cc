@@ -1,6 +1,7 @@
 // inspect: what a model file holds, and what of it fits where.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,7 +105,7 @@ Json KvBytesByType(const engine::ModelConfig& config) {
 }
 
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
-  const int64_t available = AvailableMemoryBytes();
+  const std::optional<int64_t> available = AvailableMemoryBytes();
   const int64_t f16 = engine::KvBytesPerToken(config, kernels::DType::kF16);
   const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
   const int64_t need = totals.resident_bytes + (int64_t{1} << 30);
@@ -117,9 +118,10 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   json["kv_bytes_per_token"] = KvBytesByType(config);
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
   json["full_context_kv_bytes_f16"] = f16 * config.context_length;
-  json["available_bytes"] = available;
+  // Null where it cannot be told.
+  json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
   // With the default --kv-memory of 1 GiB.
-  json["fits"] = available == 0 ? Json(nullptr) : Json(need <= available);
+  json["fits"] = available.has_value() ? Json(need <= *available) : Json(nullptr);
   return json;
 }
 

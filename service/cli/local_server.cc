@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,10 +10,12 @@
 #include "absl/strings/str_format.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/engine.h"
+#include "engine/expert_memory.h"
 #include "engine/kv_cache.h"
 #include "engine/model_bundle.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "service/cli/console.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
 #include "service/cli/sampling_defaults.h"
@@ -99,7 +102,14 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
   ServerOptions options;
   options.listen = config.listen;
   options.worker_name = config.name;
-  options.available_memory = [] { return AvailableMemoryBytes(); };
+  // As at the start: what is free then decides how much of it is to stay so.
+  engine::MemoryLimits limits = config.experts.limits;
+  limits.available_bytes = AvailableMemoryBytes().value_or(0);
+  options.available_memory = [reserve = engine::ReserveBytes(limits)] {
+    std::optional<int64_t> available = AvailableMemoryBytes();
+    if (available.has_value()) *available -= reserve;
+    return available;
+  };
   if (log != nullptr) {
     options.log = [log](LogLevel level, absl::string_view line) { log->Write(level, line); };
   }
@@ -108,6 +118,15 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
 
 class LocalServerImpl : public LocalServer {
  public:
+  explicit LocalServerImpl(Console* console) : console_(console) {}
+  ~LocalServerImpl() override {
+    server_.reset();
+    engine_.reset();
+    if (bundle_ == nullptr) return;
+    const absl::Status ended = bundle_->model->Finish();
+    if (!ended.ok()) console_->Note(absl::StrCat("tidepool: ", OneLine(ended.message()), "\n"));
+  }
+
   absl::Status Load(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console));
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
@@ -116,9 +135,11 @@ class LocalServerImpl : public LocalServer {
     options.kv_memory_bytes = config.kv_memory_bytes;
     options.max_sequences = config.max_sequences;
     options.max_queued = config.max_queued;
-    options.prefill_chunk = bundle_->prefill_rows;
+    options.prefill_chunk = engine::ModelBundle::kPrefillRows;
+    options.offload_prefill_chunk = bundle_->offload_prefill_rows;
     // A row and its logits of every sequence fit into one step.
-    options.limits.rows = std::max(bundle_->prefill_rows, config.max_sequences);
+    options.limits.rows =
+        std::max({options.prefill_chunk, options.offload_prefill_chunk, config.max_sequences});
     options.limits.logit_rows = config.max_sequences;
     options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
     FillModel(options);
@@ -161,6 +182,7 @@ class LocalServerImpl : public LocalServer {
     model_.chat_template = bundle_->chat_template;
   }
 
+  Console* const console_;
   // In the order in which each needs the one before.
   std::unique_ptr<engine::ModelBundle> bundle_;
   WorkerModel model_;
@@ -176,7 +198,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(path, config.durability));
   ServerOptions options = MakeServerOptions(config, log);
   if (role == LocalRole::kPrivate) options.listen.clear();
-  auto server = std::make_unique<LocalServerImpl>();
+  auto server = std::make_unique<LocalServerImpl>(console);
   RETURN_IF_ERROR(server->Load(config, console));
   NewStoreFile file(path);
   std::unique_ptr<SessionStore> store;

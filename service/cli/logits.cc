@@ -79,6 +79,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
                                           return out == nullptr ? absl::OkStatus()
                                                                 : out->Append(logits);
                                         }));
+  RETURN_IF_ERROR(bundle->model->Finish());
   if (out != nullptr) RETURN_IF_ERROR(out->Finish());
   RETURN_IF_ERROR(dump.Finish());
   if (config.output == OutputFormat::kJson) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -71,13 +70,15 @@ std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
 
 }  // namespace
 
-int64_t AvailableMemoryBytes(const std::string& root) {
-  int64_t available = KibField(absl::StrCat(root, "/proc/meminfo"), "MemAvailable");
-  if (available < 0) available = std::numeric_limits<int64_t>::max();
+std::optional<int64_t> AvailableMemoryBytes(const std::string& root) {
+  std::optional<int64_t> available;
+  const int64_t machine = KibField(absl::StrCat(root, "/proc/meminfo"), "MemAvailable");
+  if (machine >= 0) available = machine;
   for (const engine::CgroupFolder& group : engine::CgroupFolders("memory", root)) {
-    available = std::min(available, CgroupLeft(group).value_or(available));
+    const std::optional<int64_t> left = CgroupLeft(group);
+    if (left.has_value()) available = std::min(available.value_or(*left), *left);
   }
-  return available == std::numeric_limits<int64_t>::max() ? 0 : available;
+  return available;
 }
 
 std::string ProcessorName(const std::string& root) {

@@ -34,6 +34,7 @@ absl::Status RunPerplexity(const Config& config, Console* console) {
       engine::ComputePerplexity(bundle->model.get(), ids, options);
   if (console->err_is_terminal()) console->Note("\r\033[K");
   RETURN_IF_ERROR(result.status());
+  RETURN_IF_ERROR(bundle->model->Finish());
   const Json json = {{"model", bundle->name},
                      {"file", *config.file},
                      {"perplexity", result->perplexity},

@@ -32,6 +32,10 @@ void WorkerAdmin::SetOffload(const v1::SetOffloadRequest& request,
   absl::StatusOr<moe::OffloadChange> change = FromProto(request);
   if (!change.ok()) return done(Named(change.status()));
   if (available_memory_) change->available_bytes = available_memory_();
+  // What the engine has set aside and not used yet counts as free on the machine, and is not.
+  if (change->available_bytes.has_value()) {
+    *change->available_bytes -= engine_->Stats().untouched_bytes;
+  }
   engine_->SetOffload(*change, [this, done](absl::StatusOr<moe::OffloadSettings> settings) {
     if (!settings.ok()) return done(Named(settings.status()));
     done(OfWorker<v1::SetOffloadResponse>(name_, *settings));

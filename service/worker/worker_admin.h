@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,9 +22,10 @@ class WorkerAdmin {
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // `engine` outlives it. `available_memory`: bytes that this process may still take; 0: cannot be
-  // told.
-  WorkerAdmin(std::string name, engine::Engine* engine, std::function<int64_t()> available_memory)
+  // `engine` outlives it. `available_memory`: bytes that this process may still take, those that
+  // are to stay free aside; none: cannot be told.
+  WorkerAdmin(std::string name, engine::Engine* engine,
+              std::function<std::optional<int64_t>()> available_memory)
       : name_(std::move(name)), engine_(engine), available_memory_(std::move(available_memory)) {}
 
   // As Admin's rpcs of these names, of this worker alone. Errors name the worker.
@@ -45,7 +47,7 @@ class WorkerAdmin {
 
   const std::string name_;
   engine::Engine* const engine_;
-  const std::function<int64_t()> available_memory_;
+  const std::function<std::optional<int64_t>()> available_memory_;
 };
 
 }  // namespace tidepool::service

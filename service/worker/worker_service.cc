@@ -185,7 +185,7 @@ std::function<void(absl::StatusOr<Response>)> OnPool(
 }  // namespace
 
 WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-                       std::function<int64_t()> available_memory)
+                       std::function<std::optional<int64_t>()> available_memory)
     : model_(model),
       engine_(engine),
       name_(std::move(name)),

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -29,7 +30,7 @@ class WorkerCore {
  public:
   // `model` and `engine` outlive the core. `available_memory` as WorkerAdmin's.
   WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-             std::function<int64_t()> available_memory);
+             std::function<std::optional<int64_t>()> available_memory);
   ~WorkerCore();
 
   const WorkerModel& model() const { return *model_; }

@@ -133,6 +133,20 @@ TEST_F(BatchSchedulerTest, RowsOfAStepAreBounded) {
   EXPECT_EQ(Step(), "A 16+1*, B 15+1*, C 9+6*");
 }
 
+TEST_F(BatchSchedulerTest, ChunksMayBeSmallerForAWhile) {
+  Start(100);
+  Add({.name = "A", .prompt = 3});
+  Add({.name = "B", .prompt = 100});
+  scheduler_->SetPrefillChunk(10);
+  EXPECT_EQ(Step(), "A 0+3*, B 0+7");
+  EXPECT_EQ(Step(), "A 3+1*, B 7+9");
+  scheduler_->SetPrefillChunk(40);
+  EXPECT_EQ(Step(), "A 4+1*, B 16+40");
+  // A row of each sequence fits in any case.
+  scheduler_->SetPrefillChunk(1);
+  EXPECT_EQ(Step(), "A 5+1*, B 56+1");
+}
+
 TEST_F(BatchSchedulerTest, PriorityThenArrival) {
   Start(100);
   Add({.name = "low", .prompt = 30, .priority = -1});

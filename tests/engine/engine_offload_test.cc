@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/engine_shared.h"
 #include "engine/model_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -231,19 +232,64 @@ TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
   EXPECT_EQ(uses, stats.offload->placement.lookups());
 }
 
+// What is left when the step thread ends goes to it to be told so, and nothing comes behind.
+TEST(EngineSharedTest, WhatIsPostedBeforeTheEndIsHandedOut) {
+  EngineShared shared(4);
+  absl::Status told = absl::OkStatus();
+  ASSERT_TRUE(shared.Post([&](const absl::Status& status) { told = status; }).ok());
+  shared.Stop();
+  EXPECT_TRUE(absl::IsUnavailable(shared.Post([](const absl::Status&) { FAIL(); })));
+  EngineShared::Work work;
+  EXPECT_FALSE(shared.TakeWork(absl::InfiniteDuration(), &work));
+  ASSERT_EQ(work.tasks.size(), 1u);
+  work.tasks[0](absl::UnavailableError("the end"));
+  EXPECT_EQ(told, absl::UnavailableError("the end"));
+}
+
 TEST_F(EngineOffloadTest, AnEngineThatEndsAnswersWhoWaits) {
-  Awaited<moe::OffloadSettings> refused;
   TestEngine test;
   test.model.Hold();
   const auto stream = test.Submit(MakeRequest({1, 2, 3}, 8));
   test.model.WaitForForwards(1);
-  test.engine->SetOffload({}, refused.done());
+  Awaited<moe::OffloadSettings> settings;
+  Awaited<ExpertPlacement> placement;
+  test.engine->SetOffload({}, settings.done());
+  test.engine->GetPlacement(placement.done());
   test.model.Release();
   test.engine.reset();
-  // The step thread came to it before the end, or told it of that.
-  const absl::StatusCode code = refused.Get().status().code();
-  EXPECT_TRUE(code == absl::StatusCode::kFailedPrecondition ||
-              code == absl::StatusCode::kUnavailable);
+  // The step thread came to them before the end, or told them of that.
+  for (const absl::Status& status : {settings.Get().status(), placement.Get().status()}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status) || absl::IsUnavailable(status)) << status;
+  }
+}
+
+moe::OffloadStats StatsOf(int64_t hits) {
+  moe::OffloadStats stats;
+  stats.placement.hits = hits;
+  return stats;
+}
+
+// A pass of a minute says nothing before its end: what was counted before it stays in sight.
+TEST(EngineWindowTest, DoesNotAgeWhileAPassRuns) {
+  TestEngine test;
+  test.model.SetOffloadStats(StatsOf(5));
+  test.Run(MakeRequest({1, 2, 3}, 1));
+  test.clock.Advance(absl::Seconds(2));
+  test.model.SetOffloadStats(StatsOf(9));
+  test.model.Hold();
+  const auto stream = test.Submit(MakeRequest({1, 2, 3}, 1));
+  test.model.WaitForForwards(2);
+  test.clock.Advance(absl::Minutes(1));
+  EngineStats stats = test.engine->Stats();
+  EXPECT_TRUE(stats.computing);
+  EXPECT_EQ(stats.offload_recent.placement.hits, 4);
+  EXPECT_EQ(stats.offload_window, absl::Seconds(2));
+  test.model.Release();
+  ReadAll(stream.get());
+  test.clock.Advance(absl::Minutes(1));
+  stats = test.engine->Stats();
+  EXPECT_FALSE(stats.computing);
+  EXPECT_EQ(stats.offload_recent.placement.hits, 0);
 }
 
 TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {
@@ -258,20 +304,45 @@ TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// More than the engine keeps for the end of a long step are turned away at once.
+// More changes than the engine keeps for the end of a long step are turned away at once. Who asks
+// where experts lie takes no place of theirs, however often, and the latest are answered.
 TEST_F(EngineOffloadTest, CallsThatWaitAreCounted) {
   TestEngine test;
   test.model.Hold();
   const auto stream = test.Submit(MakeRequest({1, 2, 3}, 1));
   test.model.WaitForForwards(1);
-  std::vector<Awaited<ExpertPlacement>> answers(100);
-  for (auto& answer : answers) test.engine->GetPlacement(answer.done());
+  std::vector<Awaited<ExpertPlacement>> placements(100);
+  for (auto& answer : placements) test.engine->GetPlacement(answer.done());
+  std::vector<Awaited<moe::OffloadSettings>> changes(100);
+  for (auto& answer : changes) test.engine->SetOffload({}, answer.done());
   test.model.Release();
-  int turned_away = 0;
-  for (auto& answer : answers) {
-    turned_away += answer.Get().status().code() == absl::StatusCode::kResourceExhausted;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    EXPECT_EQ(absl::IsResourceExhausted(placements[i].Get().status()), i < 100 - 64) << i;
   }
-  EXPECT_EQ(turned_away, 100 - 64);
+  int turned_away = 0;
+  for (auto& answer : changes) turned_away += absl::IsResourceExhausted(answer.Get().status());
+  EXPECT_EQ(turned_away, 100 - 63);
+}
+
+// Long passes spare reading while there is something to read, and cost others their time.
+TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
+  EngineOptions options = MakeOptions();
+  options.limits = {.rows = 200, .logit_rows = 32};
+  options.offload_prefill_chunk = 200;
+  TestEngine test(options);
+  const auto passes_of_a_prompt = [&](int64_t slots) {
+    moe::OffloadStats stats;
+    stats.slots = slots;
+    stats.experts = 48;
+    test.model.SetOffloadStats(stats);
+    // Seen by the step after the next.
+    test.Run(MakeRequest({static_cast<int32_t>(slots)}, 1));
+    const int64_t before = test.model.forwards();
+    test.Run(MakeRequest(std::vector<int32_t>(200, static_cast<int32_t>(slots)), 1));
+    return test.model.forwards() - before;
+  };
+  EXPECT_EQ(passes_of_a_prompt(48), (200 + 47) / 48);
+  EXPECT_EQ(passes_of_a_prompt(47), 1);
 }
 
 TEST(AddShareTest, PartsOfAnyCutAddUp) {

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -117,7 +118,7 @@ TEST_F(TieredModelTest, CountsAsReplayDoes) {
       for (const int chunk : {7, 1}) ASSERT_TRUE(Logits(bundle.get(), chunk).ok());
       const moe::OffloadStats stats = *bundle->tiered->Stats();
       const moe::PolicyOptions placed = options.policy;
-      bundle.reset();  // closes the trace
+      ASSERT_TRUE(bundle->model->Finish().ok());
       const auto trace = moe::ReadTrace(options.trace_path);
       ASSERT_TRUE(trace.ok()) << trace.status();
       const auto placement =
@@ -131,6 +132,30 @@ TEST_F(TieredModelTest, CountsAsReplayDoes) {
       }
     }
   }
+}
+
+TEST_F(TieredModelTest, ATraceThatCannotBeWrittenIsAnError) {
+  ExpertOptions options = Share(0.6);
+  options.trace_path = "/dev/full";
+  const auto bundle = MustLoad(model_, options);
+  absl::Status status = Logits(bundle.get(), 24).status();
+  status.Update(bundle->model->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write the trace /dev/full"));
+}
+
+// Who reads along while nothing runs sees all that ran.
+TEST_F(TieredModelTest, ATraceIsWholeWhileNothingRuns) {
+  ExpertOptions options = Share(0.6);
+  options.trace_path = folder_ + "/run.jsonl";
+  const auto bundle = MustLoad(model_, options);
+  ASSERT_TRUE(Logits(bundle.get(), 1).ok());
+  bundle->model->Idle();
+  const auto trace = moe::ReadTrace(options.trace_path);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(
+      moe::Replay(*trace, {}, moe::MakePlacement(*trace, 20, {"lru"})->get()).counters.lookups(),
+      bundle->tiered->Stats()->placement.lookups());
 }
 
 TEST_F(TieredModelTest, ThePackIsMadeOnceAndAgainForAnotherCheckpoint) {
@@ -153,6 +178,28 @@ TEST_F(TieredModelTest, ThePackIsMadeOnceAndAgainForAnotherCheckpoint) {
   struct stat third;
   ASSERT_EQ(stat(pack_.c_str(), &third), 0);
   EXPECT_NE(third.st_ino, second.st_ino);
+}
+
+// Of a large checkpoint the digest sees little: an expert that is edited in place shows by the
+// time.
+TEST_F(TieredModelTest, ACheckpointThatWasWrittenToIsPackedAgain) {
+  MustLoad(model_, Share(0.5));
+  struct stat first;
+  ASSERT_EQ(stat(pack_.c_str(), &first), 0);
+  const auto time = std::filesystem::last_write_time(model_);
+  std::filesystem::last_write_time(model_, time + std::chrono::nanoseconds(1500));
+  MustLoad(model_, Share(0.5));
+  struct stat second;
+  ASSERT_EQ(stat(pack_.c_str(), &second), 0);
+  EXPECT_NE(first.st_ino, second.st_ino);
+}
+
+TEST_F(TieredModelTest, APackThatCannotBeWrittenNamesTheRemedy) {
+  ExpertOptions options = Share(0.5);
+  options.cache_dir = "/sys";  // where nobody makes files
+  const absl::Status status = LoadModel(model_, {.threads = 1, .experts = options}).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(status) || absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("name a folder for packs with --cache-dir"));
 }
 
 TEST_F(TieredModelTest, ThePackLiesInTheCacheFolderIfThereIsOne) {
@@ -243,8 +290,9 @@ TEST(PlanExpertSlotsTest, AutoTakesAllOrWhatIsFree) {
   const auto slots = [](int64_t available, int64_t reserve) {
     return PlanExpertSlots({}, {available * kMib, reserve * kMib, 50 * kMib}, kSizes);
   };
-  EXPECT_EQ(*PlanExpertSlots({}, {}, kSizes), 0);  // cannot be told
-  EXPECT_EQ(*slots(290, 10), 0);                   // 200 + 30 + 50 + 10: just fits
+  EXPECT_EQ(*PlanExpertSlots({}, {}, kSizes), 0);                                // cannot be told
+  EXPECT_EQ(slots(0, 0).status().code(), absl::StatusCode::kResourceExhausted);  // full
+  EXPECT_EQ(*slots(290, 10), 0);  // 200 + 30 + 50 + 10: just fits
   EXPECT_EQ(*slots(289, 10), 199 / 2 - 8);
   EXPECT_EQ(*slots(114, 10), 4);
   EXPECT_EQ(slots(113, 10).status().code(), absl::StatusCode::kResourceExhausted);

@@ -93,6 +93,16 @@ void ScriptedModel::SetFailureOf(int64_t request, absl::Status status) {
   failing_request_ = request;
 }
 
+void ScriptedModel::SetOffloadStats(const moe::OffloadStats& stats) {
+  base::MutexLock lock(&mutex_);
+  offload_ = stats;
+}
+
+std::optional<moe::OffloadStats> ScriptedModel::offload_stats() const {
+  base::MutexLock lock(&mutex_);
+  return offload_;
+}
+
 void ScriptedModel::Hold() {
   base::MutexLock lock(&mutex_);
   holding_ = true;

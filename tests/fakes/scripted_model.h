@@ -42,6 +42,9 @@ class ScriptedModel final : public engine::Model {
   // The same for batches that hold rows of this request (Span::request).
   void SetFailureOf(int64_t request, absl::Status status);
 
+  // What the model tells of experts that are not all in memory; none to begin with.
+  void SetOffloadStats(const moe::OffloadStats& stats);
+
   // From now on each Forward waits at its end for one Allow.
   void Hold();
   void Allow(int64_t forwards);
@@ -62,6 +65,7 @@ class ScriptedModel final : public engine::Model {
   absl::StatusOr<engine::StepOutput> Forward(const engine::Batch& batch, const engine::KvView& kv,
                                              kernels::Arena* workspace) override;
   engine::ExpertCounts last_expert_counts() const override { return {.hits = 3, .misses = 1}; }
+  std::optional<moe::OffloadStats> offload_stats() const override;
 
  private:
   absl::Status Begin(const engine::Batch& batch);
@@ -79,6 +83,7 @@ class ScriptedModel final : public engine::Model {
   Script script_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Status failure_ TIDEPOOL_GUARDED_BY(mutex_);
   int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: all
+  std::optional<moe::OffloadStats> offload_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t forwards_ TIDEPOOL_GUARDED_BY(mutex_) = 0;

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import unittest
 
+import grpc
 import harness
 from command_test_case import CommandTest
 from harness import run_tidepool
@@ -87,6 +88,38 @@ class OffloadTest(CommandTest):
                               "--max-tokens", "4", "--expert-memory", "75%")
         self.assertNotEqual(result.returncode, 0)
         self.assertRegex(result.stderr, r"moe\.gguf\.tidepack: layer 1, expert \d is damaged")
+
+    def test_a_server_outlives_its_pack_s_damage(self):
+        server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru", model=self.model)
+        try:
+            client = harness.Client(server)
+            ask = {"text": "The tide", "max_tokens": 8, "temperature": 0}
+            whole = client.generate(**ask)
+            data = self.pack.read_bytes()
+            for damage in ("cut", "changed"):
+                with open(self.pack, "r+b") as pack:
+                    if damage == "cut":
+                        pack.truncate(4096)
+                    else:
+                        pack.seek(4096)
+                        pack.write(bytes(byte ^ 1 for byte in data[4096:]))
+                with self.assertRaises(grpc.RpcError) as raised:
+                    client.generate(**ask)
+                self.assertEqual(raised.exception.code(), grpc.StatusCode.DATA_LOSS, damage)
+                self.assertIn("moe.gguf.tidepack: layer ", raised.exception.details())
+                self.assertGreater(client.worker_stats().offload.total.failed_reads, 0)
+                with open(self.pack, "r+b") as pack:  # the file that the server has open
+                    pack.write(data)
+                self.assertEqual(client.generate(**ask).ids, whole.ids)
+            client.close()
+        finally:
+            server.stop()
+
+    def test_a_trace_that_cannot_be_written_is_no_success(self):
+        result = run_tidepool("bench", "--model", self.model, "-p", "4", "-n", "4", "-r", "1",
+                              "--trace-experts", "/dev/full")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("cannot write the trace /dev/full", result.stderr)
 
     def test_a_server_shows_its_tiers(self):
         server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru", model=self.model)

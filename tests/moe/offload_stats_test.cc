@@ -47,5 +47,34 @@ TEST(OffloadWindowTest, ReadingsFarApart) {
   EXPECT_EQ(window.recent().placement.hits, 5);
 }
 
+// What was the same all through a pause was so at its end, too.
+TEST(OffloadWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
+  OffloadWindow window;
+  for (int64_t i = 0; i <= 20; ++i) window.Add(absl::Seconds(i), At(i));
+  window.Add(absl::Seconds(100), At(20));
+  EXPECT_EQ(window.length(), OffloadWindow::kLength);
+  EXPECT_EQ(window.recent().placement.hits, 0);
+  window.Add(absl::Seconds(104), At(26));
+  EXPECT_EQ(window.length(), OffloadWindow::kLength);
+  EXPECT_EQ(window.recent().placement.hits, 6);
+  window.Add(absl::Seconds(108), At(28));
+  EXPECT_EQ(window.length(), OffloadWindow::kLength);
+  EXPECT_EQ(window.recent().placement.hits, 8);
+  // A pause shorter than the stretch is part of it.
+  window.Add(absl::Seconds(113), At(28));
+  EXPECT_EQ(window.recent().placement.hits, 8);
+}
+
+TEST(UseWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
+  UseWindow window;
+  for (int64_t i = 0; i <= 20; ++i) window.Add(absl::Seconds(i), {i, 7});
+  EXPECT_EQ(window.Recent({20, 7}), (std::vector<int64_t>{10, 0}));
+  EXPECT_EQ(window.Length(absl::Seconds(20)), OffloadWindow::kLength);
+  window.Add(absl::Seconds(100), {20, 7});
+  window.Add(absl::Seconds(103), {22, 8});
+  EXPECT_EQ(window.Recent({22, 8}), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(window.Length(absl::Seconds(103)), OffloadWindow::kLength);
+}
+
 }  // namespace
 }  // namespace tidepool::moe

@@ -60,6 +60,12 @@ class PuppetReader final : public RecordReader {
 
   std::string Description() const override { return "puppet"; }
 
+  // Returns when every read that was asked for has ended.
+  void WaitIdle() {
+    base::MutexLock lock(&mutex_);
+    while (busy_ || !demand_.empty() || !speculative_.empty()) idle_.Wait(&mutex_);
+  }
+
   int64_t reads() const {
     base::MutexLock lock(&mutex_);
     return reads_;
@@ -80,9 +86,13 @@ class PuppetReader final : public RecordReader {
         read = reads.back();
         reads.pop_back();
         fate = fate_;
+        busy_ = true;
       }
       std::memcpy(read.into, file_.data() + read.offset, static_cast<size_t>(read.bytes));
       done_(read, fate ? fate(read) : absl::OkStatus());
+      base::MutexLock lock(&mutex_);
+      busy_ = false;
+      idle_.NotifyAll();
     }
   }
 
@@ -90,10 +100,12 @@ class PuppetReader final : public RecordReader {
   Done done_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
+  base::CondVar idle_;
   std::mt19937 random_ TIDEPOOL_GUARDED_BY(mutex_);
   Fate fate_ TIDEPOOL_GUARDED_BY(mutex_);
   int64_t reads_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool busy_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a read is in work
   std::vector<RecordRead> demand_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<RecordRead> speculative_ TIDEPOOL_GUARDED_BY(mutex_);
   std::thread thread_;

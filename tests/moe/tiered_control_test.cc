@@ -161,7 +161,32 @@ TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(status), AllOf(HasSubstr(absl::StrCat("expert_memory_bytes is ", want)),
                                      HasSubstr(absl::StrCat("up to ", want - 1, " bytes"))));
+  for (const int64_t nothing : {0, -4096}) {
+    status = refused({.expert_memory_bytes = want, .available_bytes = nothing});
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(Message(status), HasSubstr("up to 0 bytes"));
+  }
   EXPECT_TRUE(control->Change({.expert_memory_bytes = want, .available_bytes = want}).ok());
+}
+
+// Also what a layer that failed left on its way.
+TEST(TieredControlTest, ShrinkingWaitsForWhatIsOnItsWay) {
+  const Master master;
+  for (int seed = 0; seed < 20; ++seed) {
+    Rig rig(master, PolicyKind::kLru, kAll - 1, seed);
+    const int64_t record = rig.experts->Settings().record_bytes;
+    rig.puppet->set_fate([&](const RecordRead& read) {
+      return read.offset == 0 ? absl::UnavailableError("cannot be read") : absl::OkStatus();
+    });
+    std::vector<int32_t> all(kExperts);
+    for (int e = 0; e < kExperts; ++e) all[e] = e;
+    rig.experts->Request({.step = 0, .layer = 0, .tokens = 3, .ids = all}, all);
+    ASSERT_FALSE(Drain(master, 0, all, rig.experts.get()).ok());
+    ASSERT_TRUE(rig.experts->Change({.expert_memory_bytes = (kTopK + kStaging) * record}).ok());
+    const OffloadStats stats = *rig.experts->Stats();
+    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
+    EXPECT_EQ(stats.capacity_bytes, (kTopK + kStaging) * record);
+  }
 }
 
 TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {

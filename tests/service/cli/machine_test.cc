@@ -33,6 +33,13 @@ TEST_F(AvailableMemoryTest, WithoutGroupsItIsTheMachines) {
   EXPECT_EQ(AvailableMemoryBytes(root_), 4000 * 1024);
 }
 
+TEST_F(AvailableMemoryTest, WhatCannotBeToldIsNotNothing) {
+  Write("/proc/meminfo", "MemTotal:       9000 kB\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), std::nullopt);
+  Write("/proc/meminfo", "MemAvailable:   0 kB\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 0);
+}
+
 TEST_F(AvailableMemoryTest, TheTightestGroupAboveCounts) {
   Write("/proc/self/cgroup", "0::/outer/inner\n");
   Write("/sys/fs/cgroup/outer/memory.max", "3000000\n");

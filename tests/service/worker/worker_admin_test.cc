@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -59,7 +60,7 @@ class WorkerAdminTest : public testing::Test {
   }
 
   const std::string folder_ = testing::TempDir() + "/worker_admin_test";
-  int64_t available_ = 0;
+  std::optional<int64_t> available_;
   std::unique_ptr<engine::ModelBundle> bundle_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<WorkerAdmin> admin_;
@@ -128,6 +129,27 @@ TEST_F(WorkerAdminTest, ErrorsNameTheWorker) {
   request.Clear();
   request.set_policy("static");
   EXPECT_EQ(refused(request).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Memory that KV was promised counts as free on the machine until it is used.
+TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
+  v1::SetOffloadRequest request;
+  const v1::OffloadSettings before = Set(request)->workers(0).settings();
+  const int64_t untouched = engine_->Stats().untouched_bytes;
+  EXPECT_GE(untouched, (4 << 20) - (1 << 16));  // all of the KV, to the next block
+  const int64_t more = 10 * before.record_bytes();
+  request.set_expert_memory_bytes(before.expert_memory_bytes() + more);
+  // The sixteen residents lie in memory already.
+  const int64_t need = request.expert_memory_bytes() - 16 * before.record_bytes();
+  available_ = untouched + need - 1;
+  const absl::Status status = Set(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("KV"));
+  available_ = untouched + need;
+  EXPECT_TRUE(Set(request).ok());
+  available_ = 0;
+  request.set_expert_memory_bytes(request.expert_memory_bytes() + before.record_bytes());
+  EXPECT_EQ(Set(request).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(WorkerAdminTest, AnotherWorkersIdIsNotFound) {

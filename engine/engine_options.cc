@@ -1,0 +1,32 @@
+// EngineOptions::Validate.
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/engine.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+absl::Status CheckAtLeast(absl::string_view field, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, "; it must be at least ", least));
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  RETURN_IF_ERROR(CheckAtLeast("context_length", context_length, 2));
+  RETURN_IF_ERROR(CheckAtLeast("max_sequences", max_sequences, 1));
+  RETURN_IF_ERROR(CheckAtLeast("max_queued", max_queued, 0));
+  RETURN_IF_ERROR(CheckAtLeast("prefill_chunk", prefill_chunk, 1));
+  RETURN_IF_ERROR(CheckAtLeast("offload_prefill_chunk", offload_prefill_chunk, 0));
+  // A row of each step, and its logits, for every sequence that runs.
+  RETURN_IF_ERROR(CheckAtLeast("limits.rows", limits.rows, max_sequences));
+  return CheckAtLeast("limits.logit_rows", limits.logit_rows, max_sequences);
+}
+
+}  // namespace tidepool::engine

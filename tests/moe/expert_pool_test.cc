@@ -1,0 +1,101 @@
+#include "moe/expert_pool.h"
+
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::moe {
+namespace {
+
+constexpr int64_t kBytes = 3 * 4096;
+
+// How the kernel protects the page at `address`, such as "rw-p"; "": it is not mapped.
+std::string ProtectionOf(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    size_t dash = 0;
+    const uintptr_t begin = std::stoull(line, &dash, 16);
+    size_t space = 0;
+    const uintptr_t end = std::stoull(line.substr(dash + 1), &space, 16);
+    if (begin <= at && at < end) return line.substr(dash + 1 + space + 1, 4);
+  }
+  return "";
+}
+
+TEST(MappedMemoryTest, ReservedSpaceIsUsableWhereItIsCommitted) {
+  auto memory = MappedMemory::Reserve(int64_t{1} << 30);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  std::byte* const at = memory->data() + (1 << 20);
+  EXPECT_EQ(ProtectionOf(at), "---p");
+  ASSERT_TRUE(memory->Commit(at, 1 << 16).ok());
+  EXPECT_EQ(ProtectionOf(at), "rw-p");
+  EXPECT_EQ(ProtectionOf(at + (1 << 16)), "---p");
+  std::memset(at, 7, 1 << 16);
+  memory->Release(at, 1 << 16);
+  EXPECT_EQ(ProtectionOf(at), "---p");
+  ASSERT_TRUE(memory->Commit(at, 1 << 16).ok());
+  EXPECT_EQ(at[100], std::byte{0});
+}
+
+// Address space of buffers that may not be in use is promised to nobody.
+TEST(ExpertPoolTest, OnlyWhatMayBeInUseIsMemory) {
+  auto pool = ExpertPool::Create(kBytes, 4, 20);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ(ProtectionOf(pool->data(3)), "rw-p");
+  EXPECT_EQ(ProtectionOf(pool->data(4)), "---p");
+  ASSERT_TRUE(pool->SetLimit(9).ok());
+  EXPECT_EQ(ProtectionOf(pool->data(8)), "rw-p");
+  EXPECT_EQ(ProtectionOf(pool->data(9)), "---p");
+  ASSERT_TRUE(pool->SetLimit(2).ok());
+  int usable = 0;
+  for (int buffer = 0; buffer < 20; ++buffer) {
+    usable += ProtectionOf(pool->data(buffer)) == "rw-p";
+  }
+  EXPECT_EQ(usable, 2);
+}
+
+// Buffers that are in use are distinct and usable, however the limit moves.
+TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
+  constexpr int kMost = 30;
+  auto pool = ExpertPool::Create(kBytes, 5, kMost);
+  ASSERT_TRUE(pool.ok());
+  std::mt19937 random(4);
+  std::vector<int32_t> used;
+  for (int i = 0; i < 5000; ++i) {
+    switch (random() % 3) {
+      case 0:
+        if (random() % 10 == 0) ASSERT_TRUE(pool->SetLimit(1 + random() % kMost).ok());
+        break;
+      case 1: {
+        const int32_t buffer = pool->Take();
+        EXPECT_EQ(buffer >= 0, static_cast<int32_t>(used.size()) < pool->limit());
+        if (buffer < 0) break;
+        std::memset(pool->data(buffer), buffer + 1, kBytes);
+        used.push_back(buffer);
+        break;
+      }
+      case 2:
+        if (used.empty()) break;
+        std::swap(used[random() % used.size()], used.back());
+        pool->GiveBack(used.back());
+        used.pop_back();
+        break;
+    }
+    EXPECT_EQ(pool->in_use(), static_cast<int32_t>(used.size()));
+    EXPECT_EQ(std::set<int32_t>(used.begin(), used.end()).size(), used.size());
+    for (const int32_t buffer : used) {
+      ASSERT_EQ(pool->data(buffer)[0], static_cast<std::byte>(buffer + 1));
+      ASSERT_EQ(pool->data(buffer)[kBytes - 1], static_cast<std::byte>(buffer + 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::moe
