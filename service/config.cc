@@ -197,11 +197,18 @@ absl::Status ValidateServing(const Config& config) {
     RETURN_IF_ERROR(
         Need(!config.workers.empty(), "--worker HOST:PORT is missing: a front needs at least one"));
   }
-  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(config.listen));
-  return Need(IsLoopback(address.host) || config.allow_unauthenticated,
-              absl::StrCat("--listen ", config.listen,
-                           " can be reached from other machines and nobody is authenticated; "
-                           "to serve them all the same, add --allow-unauthenticated"));
+  const std::pair<const char*, const std::string&> addresses[] = {{"--listen ", config.listen},
+                                                                  {"--http ", config.http}};
+  for (const auto& [flag, text] : addresses) {
+    if (text.empty()) continue;
+    ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(text));
+    RETURN_IF_ERROR(
+        Need(IsLoopback(address.host) || config.allow_unauthenticated,
+             absl::StrCat(flag, text,
+                          " can be reached from other machines and nobody is authenticated; "
+                          "to serve them all the same, add --allow-unauthenticated")));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateTalking(const Config& config, const std::set<std::string>& given) {

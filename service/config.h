@@ -115,6 +115,8 @@ struct Config {
 
   // Serving.
   std::string listen = "127.0.0.1:50051";
+  std::string http = "127.0.0.1:8080";  // empty: no HTTP
+  bool http_named = false;              // by the user: another port will not do
   bool allow_unauthenticated = false;
   std::vector<std::string> workers;
   std::string name;   // of a worker

@@ -168,7 +168,9 @@ void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out) {
   out->set_include_stop(stopping.include_stop);
 }
 
-void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out) {
+void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
+             worker::v1::RunResponse* out) {
+  const auto bytes = [&](int32_t id) { return std::string(tokenizer.TokenBytes(id)); };
   out->set_position(chunk.position);
   out->mutable_token_ids()->Assign(chunk.token_ids.begin(), chunk.token_ids.end());
   out->set_text(chunk.text);
@@ -176,10 +178,12 @@ void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out) {
     v1::TokenLogprob* to = out->add_logprobs();
     to->set_token_id(token.token_id);
     to->set_logprob(token.logprob);
+    to->set_token(bytes(token.token_id));
     for (const auto& [id, logprob] : token.top) {
       v1::TopLogprob* top = to->add_top();
       top->set_token_id(id);
       top->set_logprob(logprob);
+      top->set_token(bytes(id));
     }
   }
   if (!chunk.finish.has_value()) return;
@@ -224,6 +228,7 @@ void ToProto(const WorkerModel& model, v1::Model* out) {
   out->set_has_chat_template(model.chat_template.ok());
   out->set_weight_bytes(model.weight_bytes);
   out->set_numerics_id(model.numerics_id);
+  out->set_tool_syntax(model.tool_syntax);
 }
 
 v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run) {

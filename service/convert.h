@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "moe/offload_control.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
@@ -46,7 +47,8 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
 // With every field set.
 void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);
 void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
-void ToProto(const engine::StreamChunk& chunk, worker::v1::RunResponse* out);
+void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
+             worker::v1::RunResponse* out);
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
 void ToProto(const WorkerModel& model, v1::Model* out);
 

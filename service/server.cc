@@ -14,6 +14,8 @@
 #include "service/front/front_services.h"
 #include "service/front/grpc_worker_link.h"
 #include "service/grpc_host.h"
+#include "service/http/http_server.h"
+#include "service/http/openai_api.h"
 #include "service/worker/worker_service.h"
 
 namespace tidepool::service {
@@ -28,6 +30,10 @@ std::string NameOrDrawn(const std::string& name) {
   if (!name.empty()) return name;
   std::random_device device;
   return absl::StrCat("worker-", absl::Hex(device(), absl::kZeroPad8));
+}
+
+LogSink LogOf(const ServerOptions& options) {
+  return options.log ? options.log : [](LogLevel, absl::string_view) {};
 }
 
 // Runs `task` on the loop and waits for it. Requires: not called on the loop.
@@ -101,6 +107,7 @@ class FrontServer final : public Server {
         .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions", "tidepool.v1.Admin"}};
     for (const auto& service : server->services_) host.services.push_back(service.get());
     ASSIGN_OR_RETURN(server->host_, GrpcHost::Start(host));
+    if (!options.http.empty()) RETURN_IF_ERROR(server->StartHttp(options));
     RunOn(&server->loop_, [&] {
       server->core_->workers()->OnReadiness(
           [raw = server.get()](bool ready) { raw->OnReadiness(ready); });
@@ -113,6 +120,7 @@ class FrontServer final : public Server {
   }
 
   ~FrontServer() override {
+    // Without a host nothing has begun.
     host_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
     host_.reset();
     // A turn that began too late gives its lease back in answer, an append that failed closes its
@@ -124,6 +132,7 @@ class FrontServer final : public Server {
 
   int port() const override { return host_->port(); }
   const std::string& address() const override { return host_->address(); }
+  std::string http_address() const override { return http_ == nullptr ? "" : http_->address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
 
   // False: no worker was heard of in time.
@@ -137,6 +146,7 @@ class FrontServer final : public Server {
 
   void Shutdown(absl::Duration drain) override {
     host_->StopReady();
+    api_.StopReady();
     calls_.Close();
     const absl::Status leaving = absl::UnavailableError("the server is shutting down");
     loop_.Post([this, leaving] {
@@ -149,15 +159,30 @@ class FrontServer final : public Server {
       core_->CancelAll(absl::UnavailableError("the server is shutting down; retry at another"));
     });
     host_->Shutdown(kCancelGrace);
+    if (http_ != nullptr) http_->Shutdown(kCancelGrace);
     LeaveWorkers();
   }
 
  private:
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
-      : store_(std::move(store)) {
-    const LogSink log = options.log ? options.log : [](LogLevel, absl::string_view) {};
-    core_ = std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), log);
+      : store_(std::move(store)),
+        core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
+                                          LogOf(options))),
+        api_({.core = core_.get(), .calls = &calls_}) {
     services_ = MakeFrontServices(core_.get(), &calls_);
+  }
+
+  absl::Status StartHttp(const ServerOptions& options) {
+    HttpServerOptions http = {.listen = options.http};
+    http.limits.max_body_bytes = options.max_message_bytes;
+    absl::StatusOr<std::unique_ptr<HttpServer>> started = HttpServer::Start(&api_, http);
+    if (absl::IsUnavailable(started.status()) &&
+        options.http_port_taken == ServerOptions::PortTaken::kTakeAnother) {
+      http.listen = absl::StrCat(options.http.substr(0, options.http.rfind(':')), ":0");
+      started = HttpServer::Start(&api_, http);
+    }
+    if (started.ok()) http_ = *std::move(started);
+    return started.status();
   }
 
   // No call runs any more: whoever looks at the workers has gone.
@@ -176,16 +201,19 @@ class FrontServer final : public Server {
 
   void OnReadiness(bool ready) {
     host_->SetReady(ready);
+    api_.SetReady(ready);
     base::MutexLock lock(&mutex_);
     ready_ = ready;
     ready_changed_.NotifyAll();
   }
 
+  ActiveCalls calls_;                 // of clients
+  ActiveCalls link_calls_;            // to workers
+  std::unique_ptr<HttpServer> http_;  // the loop's tasks hold its exchanges
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
-  ActiveCalls calls_;                // of clients
-  ActiveCalls link_calls_;           // to workers
   std::unique_ptr<FrontCore> core_;  // goes on the loop
+  OpenAiApi api_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<GrpcHost> host_;
 
@@ -204,6 +232,7 @@ class ServeServer final : public Server {
 
   int port() const override { return front_->port(); }
   const std::string& address() const override { return front_->address(); }
+  std::string http_address() const override { return front_->http_address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return front_->InProcessChannel(); }
   void Shutdown(absl::Duration drain) override {
     front_->Shutdown(drain);

@@ -29,6 +29,11 @@ namespace tidepool::service {
 struct ServerOptions {
   // HOST:PORT; port 0 takes a free one. Empty: no port at all, InProcessChannel() alone.
   std::string listen = "127.0.0.1:50051";
+  // The same for HTTP, of servers that have a front. Empty: no HTTP.
+  std::string http;
+  enum class PortTaken : uint8_t { kFail, kTakeAnother };
+  // What if another has the port of `http`: another may be taken where nobody named this one.
+  PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
   // How a worker is known to its fronts and in stats. Empty: drawn.
@@ -50,6 +55,8 @@ class Server {
   virtual int port() const = 0;
   // HOST:PORT with the port that was taken; empty: none.
   virtual const std::string& address() const = 0;
+  // The same of HTTP; empty: none.
+  virtual std::string http_address() const { return ""; }
   // A channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 

@@ -42,6 +42,7 @@ _LIBRARIES = {
     ],
     "liburing": ["uring"],
     "pcre2": ["pcre2-8"],
+    "prometheus": ["prometheus-cpp-core"],
     "spdlog": [
         "spdlog",
         "fmt",
@@ -53,6 +54,7 @@ _LIBRARIES = {
 
 # Header-only libraries: nothing to link.
 _HEADER_ONLY = [
+    "boost",
     "cli11",
     "nlohmann_json",
 ]

@@ -92,10 +92,10 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen", "auth-token-file", "http",         "kv-disk",  "max-experts-per-layer",
-    "orphan-ttl",   "probe-listen",    "rank",         "ranks",    "rendezvous",
-    "request-ttl",  "stall-timeout",   "store-unsafe", "tls-cert", "tls-client-ca",
-    "tls-key",      "workers",
+    "admin-listen", "auth-token-file", "kv-disk",       "max-experts-per-layer",
+    "orphan-ttl",   "probe-listen",    "rank",          "ranks",
+    "rendezvous",   "request-ttl",     "stall-timeout", "store-unsafe",
+    "tls-cert",     "tls-client-ca",   "tls-key",       "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
     "sessions",

@@ -164,6 +164,13 @@ absl::Status SetListen(absl::string_view value, Config* config) {
   return SetAddress(value, &config->listen);
 }
 
+absl::Status SetHttp(absl::string_view value, Config* config) {
+  config->http_named = true;
+  if (value != "off") return SetAddress(value, &config->http);
+  config->http.clear();
+  return absl::OkStatus();
+}
+
 absl::Status SetServer(absl::string_view value, Config* config) {
   return SetAddress(value, &config->server);
 }
@@ -395,6 +402,9 @@ constexpr FlagSpec kFlags[] = {
 
     {"listen", 0, kServer, "HOST:PORT", "127.0.0.1:50051",
      "where to serve gRPC; port 0 takes a free one", kServing, kValue, SetListen},
+    {"http", 0, kServer, "HOST:PORT|off", "127.0.0.1:8080, or a free port if that one is taken",
+     "where to serve HTTP, OpenAI-compatible; port 0 takes a free one",
+     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetHttp},
     {"allow-unauthenticated", 0, kServer, "", "off",
      "serve past this machine although nobody is authenticated", kServing, kSwitch,
      SetSwitch<&Config::allow_unauthenticated>},

@@ -21,6 +21,7 @@
 #include "service/cli/sampling_defaults.h"
 #include "service/cli/units.h"
 #include "service/store/sqlite_session_store.h"
+#include "service/worker/tool_syntax.h"
 #include "service/worker/worker_model.h"
 
 namespace tidepool::service {
@@ -101,6 +102,8 @@ absl::Status TryStore(const std::string& path, StoreDurability durability) {
 ServerOptions MakeServerOptions(const Config& config, Log* log) {
   ServerOptions options;
   options.listen = config.listen;
+  options.http = config.http;
+  if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
@@ -180,6 +183,7 @@ class LocalServerImpl : public LocalServer {
     model_.cache_seed = options.cache_seed;
     model_.tokenizer = bundle_->tokenizer.get();
     model_.chat_template = bundle_->chat_template;
+    model_.tool_syntax = ToolSyntaxOf(bundle_->tokenizer->spec().chat_template);
   }
 
   Console* const console_;
@@ -197,7 +201,10 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   const std::string path = role == LocalRole::kServe ? config.store : ":memory:";
   if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(path, config.durability));
   ServerOptions options = MakeServerOptions(config, log);
-  if (role == LocalRole::kPrivate) options.listen.clear();
+  if (role == LocalRole::kPrivate) {
+    options.listen.clear();
+    options.http.clear();
+  }
   auto server = std::make_unique<LocalServerImpl>(console);
   RETURN_IF_ERROR(server->Load(config, console));
   NewStoreFile file(path);

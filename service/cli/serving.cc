@@ -1,4 +1,6 @@
 // serve, front and worker: from the start to the end of a server.
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -84,6 +86,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
       json["context_length"] = model->context_length;
       json["backend"] = model->backend;
     }
+    if (!server.http_address().empty()) json["http"] = server.http_address();
     if (config.command != Command::kWorker) json["store"] = config.store;
     json["try"] = call;
     console->PrintJson(json);
@@ -91,6 +94,13 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   }
   std::string text =
       absl::StrFormat("%s: gRPC on %s, with health and reflection\n", role, server.address());
+  if (!server.http_address().empty()) {
+    absl::StrAppend(&text, "  HTTP      ", server.http_address(), ", OpenAI-compatible",
+                    server.http_address() == config.http || config.http_named
+                        ? ""
+                        : absl::StrCat(" (", config.http, " is taken)"),
+                    "\n");
+  }
   if (model != nullptr) {
     absl::StrAppendFormat(&text, "  model     %s (%s), context %d tokens, %s of weights, %s\n",
                           model->name, model->architecture, model->context_length,
@@ -104,11 +114,20 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   console->Print(text);
 }
 
+// Each connection takes a file, and shells start programs with room for a thousand.
+void RaiseFileLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 absl::Status RunServing(const Config& config, Console* console) {
   // Before the server, so that it outlives no call of the watcher's.
   StopRequest stop;
+  RaiseFileLimit();
   Log log(config.log_level);
   std::unique_ptr<LocalServer> local;
   std::unique_ptr<Server> front;

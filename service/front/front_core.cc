@@ -60,8 +60,7 @@ constexpr size_t kMaxRequests = 4096;
 
 }  // namespace
 
-FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store,
-                     LogSink log)
+FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log)
     : loop_(loop),
       clock_(clock),
       store_(store),
@@ -94,8 +93,14 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
                                      .workers = &workers_,
                                      .store = store_,
                                      .failovers_total = &failovers_total_};
-  auto generation = std::make_shared<Generation>(context, std::move(input), sink,
-                                                 [this, key](const absl::Status& end) {
+  const auto model_name = [this, asked = input.request.model()] {
+    const absl::StatusOr<v1::Model> model = workers_.FindModel(asked);
+    return model.ok() ? model->name() : std::string();
+  };
+  auto measured = std::make_shared<MeasuredSink>(sink, clock_, &request_metrics_, model_name);
+  GenerationSink* measuring = measured.get();
+  auto generation = std::make_shared<Generation>(context, std::move(input), measuring,
+                                                 [this, key, measured](const absl::Status& end) {
                                                    if (!end.ok()) ++requests_failed_total_;
                                                    running_.erase(key);
                                                  });

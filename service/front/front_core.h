@@ -18,6 +18,7 @@
 #include "service/event_loop.h"
 #include "service/front/front_admin.h"
 #include "service/front/generation.h"
+#include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
 #include "service/store/session_store.h"
@@ -71,6 +72,8 @@ class FrontCore {
   // Ends those with this status, and those to come.
   void CloseWatches(const absl::Status& status) { watches_.Close(status); }
 
+  const RequestMetricsMap& request_metrics() const { return request_metrics_; }
+
   // Ends every generation with this status.
   void CancelAll(const absl::Status& status);
 
@@ -94,6 +97,7 @@ class FrontCore {
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
+  RequestMetricsMap request_metrics_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
   int64_t failovers_total_ = 0;

@@ -67,7 +67,7 @@ void RunSession::Pump() {
   if (!chunk->ok()) return Finish(chunk->status());
   worker::v1::RunResponse response;
   response.set_attempt(attempt_);
-  ToProto(**chunk, &response);
+  ToProto(**chunk, *model_->tokenizer, &response);
   writing_ = true;
   last_written_ = (*chunk)->finish.has_value();
   transport_->Write(std::move(response));

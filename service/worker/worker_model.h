@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "tidepool/v1/inference.pb.h"
 
 namespace tidepool::service {
 
@@ -34,6 +35,7 @@ struct WorkerModel {
   // Why there is none: the file has no template, or one past what ChatTemplate knows.
   absl::StatusOr<engine::ChatTemplate> chat_template =
       absl::FailedPreconditionError("the model file has no chat template");
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // of that template
 };
 
 }  // namespace tidepool::service

@@ -35,6 +35,20 @@ TEMPLATES = {
         {"messages": [{"role": "user", "x": [1.5, None]}], "tools": [{"f": True}], "template_kwargs": {"q": "\u00e9"}}),
 }
 
+HTTP = {
+    "completion": 'p{"model":"m","prompt":["a","b"],"n":2,"seed":-1,"stop":["x"],"logit_bias":{"5":-1.5},"logprobs":3,'
+                  '"stream":true,"stream_options":{"include_usage":true},"top_k":-1,"suffix":null,"best_of":2}',
+    "ids": 'p{"prompt":[[1,2],[3]],"max_tokens":7,"echo":false,"stop_token_ids":[4],"priority":-3}',
+    "chat": 'c{"messages":[{"role":"user","content":[{"type":"text","text":"\\u00e9"}]},{"role":"assistant",'
+            '"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\\"x\\":[1]}"}}]},{"role":"tool",'
+            '"content":"2","tool_call_id":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{}}}],'
+            '"tool_choice":"auto","logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"a":null}}',
+    "wrong": 'c{"mesages":[],"temperature":"x","n":1e9}',
+    "tags": 't\x11Hm.\n<tool_call>{"name":"f","arguments":{"a":"<tool_call>"}}</tool_call>\n<tool_call>x</tool_call>',
+    "llama": 't\x12 {"name":"f","parameters":{"a":"}"}}; {"name":"g"}',
+    "mistral": 't\x04[TOOL_CALLS] [{"name":"f","arguments":{}},{"name":"g"}]',
+}
+
 CONFIGS = {
     "serve": "serve\n--model\nm.gguf\n--threads=2\n--kv-memory\n1GiB\n--listen=127.0.0.1:0\n--log-level=warn",
     "generate": "generate\n--model=m\n--prompt\nhi\n--temperature=0.5\n--logit-bias=1=2,3=-1\n--stop=x\n--timeout=1m30s",
@@ -145,7 +159,7 @@ def folder(target):
 
 
 def main():
-    for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS)):
+    for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

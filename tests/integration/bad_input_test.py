@@ -248,7 +248,7 @@ class BadFileTest(unittest.TestCase):
 
     def refuse(self, path, *named, commands=("serve", "generate", "inspect", "logits", "tokenize")):
         more = {
-            "serve": ["--store", ":memory:", "--listen", "127.0.0.1:0"],
+            "serve": ["--store", ":memory:", "--listen", "127.0.0.1:0", "--http", "off"],
             "worker": ["--listen", "127.0.0.1:0"],
             "generate": ["--prompt", "a", "--max-tokens", "1"],
             "inspect": [],

@@ -43,8 +43,7 @@ class CommandLineTest(CommandTest):
         self.refuse(named="command")
 
     def test_what_does_not_exist_yet_says_so(self):
-        for arguments in (["serve", *MODEL, "--http", "127.0.0.1:0"],
-                          ["serve", *MODEL, "--max-experts-per-layer", "2"],
+        for arguments in (["serve", *MODEL, "--max-experts-per-layer", "2"],
                           ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
                           ["token", "new"],
                           ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):

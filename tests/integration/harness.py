@@ -166,6 +166,8 @@ class Server(Process):
     """serve, front or worker on a free port, once its health `awaited` is SERVING."""
 
     def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness"):
+        if command != "worker" and "--http" not in arguments:
+            arguments += ("--http", "127.0.0.1:0")
         super().__init__(command, *arguments, "--listen", listen)
         # A front's own output may name its workers first.
         others = set(ENDPOINT.findall(" ".join(self.arguments[:-1])))
@@ -181,6 +183,9 @@ class Server(Process):
 
         self.address = wait_until(endpoint, lambda: f"{command} prints its endpoint: {self.stderr}",
                                   START_TIMEOUT)
+        # Printed in the same piece as the endpoint.
+        http = re.search(r"HTTP +(127\.0\.0\.1:\d+)", self.stdout)
+        self.http_address = http.group(1) if http else None
         wait_until(lambda: health(self.address, awaited),
                    lambda: f"{command} tells {awaited}: {self.stderr}", START_TIMEOUT)
 

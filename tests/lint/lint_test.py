@@ -23,6 +23,7 @@ ALLOWED = {
     "service/store": ["service/store", "kernels/base", "tidepool"],
     "service/worker": ["service", "engine", "moe", "kernels/base", "tidepool"],
     "service/front": ["service", "engine", "moe", "kernels/base", "tidepool"],
+    "service/http": ["service", "engine", "kernels/base", "tidepool"],
     "service/cli": ["service", "engine", "moe", "kernels", "tidepool"],
     "service": ["service", "engine", "moe", "kernels", "tidepool"],
     "tools": ["tools", "engine", "kernels"],
@@ -31,9 +32,10 @@ ALLOWED = {
 
 # A worker does not know fronts, and neither knows the command line.
 FORBIDDEN = {
-    "service/worker": ["service/front", "service/cli", "service/store"],
-    "service/front": ["service/cli"],
-    "service/store": ["service/front", "service/worker", "service/cli"],
+    "service/worker": ["service/front", "service/http", "service/cli", "service/store"],
+    "service/front": ["service/cli", "service/http"],
+    "service/http": ["service/worker", "service/store", "service/cli/flags.h"],
+    "service/store": ["service/http", "service/front", "service/worker", "service/cli"],
     "engine/model": ["engine/engine.h"],
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "service/wire_check.h"
+#include "tests/fakes/byte_tokenizer.h"
 
 namespace tidepool::service {
 namespace {
@@ -131,24 +132,27 @@ TEST(ConvertTest, StartKeepsPromptAndOutputApart) {
 }
 
 TEST(ConvertTest, AChunkBecomesAResponse) {
+  const auto tokenizer = fakes::MakeByteTokenizer();
   engine::StreamChunk chunk;
   chunk.position = 4;
   chunk.token_ids = {1, 2};
   chunk.text = "ab";
   chunk.logprobs = {{.token_id = 1, .logprob = -0.5f, .top = {{1, -0.5f}, {8, -1.0f}}}};
   worker::v1::RunResponse run;
-  ToProto(chunk, &run);
+  ToProto(chunk, *tokenizer, &run);
   EXPECT_EQ(run.finish_reason(), v1::FINISH_REASON_UNSPECIFIED);
   EXPECT_FALSE(run.has_usage());
   chunk.finish = engine::FinishReason::kStopString;
   chunk.usage.cached_tokens = 32;
   worker::v1::RunResponse last;
-  ToProto(chunk, &last);
+  ToProto(chunk, *tokenizer, &last);
   const v1::GenerateResponse relayed = ToGenerateResponse(std::move(last));
   EXPECT_EQ(relayed.position(), 4);
   EXPECT_EQ(relayed.token_ids_size(), 2);
   EXPECT_EQ(relayed.text(), "ab");
+  EXPECT_EQ(relayed.logprobs(0).token(), "\x01");
   EXPECT_EQ(relayed.logprobs(0).top(1).token_id(), 8);
+  EXPECT_EQ(relayed.logprobs(0).top(1).token(), "\x08");
   EXPECT_EQ(relayed.finish_reason(), v1::STOP_STRING);
   EXPECT_EQ(relayed.usage().cached_tokens(), 32);
 }

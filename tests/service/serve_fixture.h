@@ -36,7 +36,7 @@ class ServeTest : public testing::Test {
     auto store = SqliteSessionStore::Open({.path = ":memory:"});
     ASSERT_TRUE(store.ok()) << store.status();
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
-                             {.listen = "127.0.0.1:0"});
+                             {.listen = "127.0.0.1:0", .http = "127.0.0.1:0"});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());

@@ -16,6 +16,7 @@ struct TestEngineOptions {
   int64_t context = 2048;
   int64_t max_queued = 1024;
   std::string digest = "digest-1";
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
 };
 
 // What a server needs of an engine, over bytes as tokens. Its template is

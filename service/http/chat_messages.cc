@@ -1,0 +1,167 @@
+#include "service/http/chat_messages.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/tokenizer/utf8.h"
+
+namespace tidepool::service {
+namespace {
+
+std::string At(absl::string_view name, size_t index) { return absl::StrCat(name, "[", index, "]"); }
+
+// The text of a message's list of parts.
+std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fields) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string where = At(path, i);
+    if (!parts[i].is_object()) {
+      fields->Fail(where, "is no object; it must be {\"type\": \"text\", \"text\": ...}");
+      return text;
+    }
+    JsonFields part(parts[i], where + ".");
+    const std::string type = part.String("type").value_or("");
+    if (type != "text") {
+      fields->Fail(where + ".type",
+                   absl::StrCat("is ", engine::Quoted(type), "; only \"text\" is served yet"));
+      return text;
+    }
+    const auto value = part.String("text");
+    if (!value.has_value()) part.Fail("text", "is missing");
+    fields->Fail(part.Done());
+    absl::StrAppend(&text, value.value_or(""));
+  }
+  return text;
+}
+
+// A call that an assistant made, as templates want it: its arguments an object, not OpenAI's text.
+Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
+  if (!call.is_object()) {
+    fields->Fail(path, "is no object");
+    return {};
+  }
+  JsonFields outer(call, path + ".");
+  const std::string id = outer.String("id").value_or("");
+  outer.Find("index");  // as streams number calls, and clients send them back
+  if (outer.String("type").value_or("function") != "function") {
+    outer.Fail("type", "is not \"function\"");
+  }
+  const Json* function = outer.Object("function");
+  if (function == nullptr) outer.Fail("function", "is missing");
+  fields->Fail(outer.Done());
+  if (function == nullptr) return {};
+  JsonFields inner(*function, path + ".function.");
+  const auto name = inner.String("name");
+  if (!name.has_value()) inner.Fail("name", "is missing");
+  const std::string text = inner.String("arguments").value_or("{}");
+  absl::StatusOr<Json> arguments = ParseJsonText(text.empty() ? "{}" : text);
+  if (!arguments.ok() || !arguments->is_object()) {
+    inner.Fail("arguments", "is not the text of a JSON object");
+    arguments = Json::object();
+  }
+  fields->Fail(inner.Done());
+  Json read = {{"type", "function"},
+               {"function", {{"name", name.value_or("")}, {"arguments", *std::move(arguments)}}}};
+  if (!id.empty()) read["id"] = id;
+  return read;
+}
+
+void ReadToolCalls(const Json& calls, const std::string& path, JsonFields* fields,
+                   v1::ChatMessage* message) {
+  Json list = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    list.push_back(ReadToolCall(calls[i], At(path, i), fields));
+  }
+  if (!list.empty()) message->set_tool_calls_json(DumpJson(list));
+}
+
+void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
+                 v1::ChatMessage* message) {
+  if (!json.is_object()) return fields->Fail(path, "is no object");
+  JsonFields read(json, path + ".");
+  const auto role = read.String("role");
+  if (!role.has_value()) read.Fail("role", "is missing");
+  // Newer models' name for the same thing; templates know the older one.
+  message->set_role(role == "developer" ? "system" : role.value_or(""));
+  const Json* calls = read.Array("tool_calls");
+  const Json* content = read.Find("content");
+  if (content == nullptr) {
+    if (calls == nullptr) read.Fail("content", "is missing");
+  } else if (content->is_array()) {
+    message->set_content(JoinParts(*content, path + ".content", fields));
+  } else if (content->is_string()) {
+    message->set_content(content->get<std::string>());
+  } else {
+    read.Fail("content", "must be a string or a list of parts");
+  }
+  if (const auto name = read.String("name")) message->set_name(*name);
+  if (const auto id = read.String("tool_call_id")) message->set_tool_call_id(*id);
+  if (calls != nullptr) ReadToolCalls(*calls, path + ".tool_calls", fields, message);
+  // What answers carry and clients send back.
+  read.NotServed("refusal");
+  read.NotServed("audio");
+  read.NotServed("annotations", Json::array());
+  read.NotServed("function_call", Json(), "use tool_calls");
+  fields->Fail(read.Done());
+}
+
+void ReadTools(JsonFields* fields, v1::Chat* chat) {
+  const Json* tools = fields->Array("tools");
+  const Json* choice = fields->Find("tool_choice");
+  if (choice != nullptr && *choice != "auto" && *choice != "none") {
+    fields->Fail("tool_choice", "is served as \"auto\" and \"none\" only yet");
+  }
+  fields->NotServed("parallel_tool_calls", true);
+  fields->NotServed("functions", Json(), "use tools");
+  fields->NotServed("function_call", Json(), "use tool_choice");
+  if (tools == nullptr || tools->empty()) return;
+  for (size_t i = 0; i < tools->size(); ++i) {
+    const Json& tool = (*tools)[i];
+    const std::string path = At("tools", i);
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) {
+      return fields->Fail(path, "must be {\"type\": \"function\", \"function\": {...}}");
+    }
+    JsonFields outer(tool, path + ".");
+    outer.Find("function");
+    if (outer.String("type").value_or("") != "function") {
+      outer.Fail("type", "is not \"function\"; no other is served yet");
+    }
+    fields->Fail(outer.Done());
+    JsonFields inner(tool["function"], path + ".function.");
+    if (!inner.String("name").has_value()) inner.Fail("name", "is missing");
+    inner.String("description");
+    inner.Object("parameters");
+    inner.NotServed("strict", false);
+    fields->Fail(inner.Done());
+  }
+  // The model does not call what it does not see.
+  if (choice != nullptr && *choice == "none") return;
+  chat->set_tools_json(DumpJson(*tools));
+}
+
+}  // namespace
+
+void ReadChat(JsonFields* fields, v1::Chat* chat) {
+  const Json* messages = fields->Array("messages");
+  if (messages == nullptr || messages->empty()) {
+    fields->Fail("messages", "is missing or empty; send 1 message or more");
+  } else {
+    for (size_t i = 0; i < messages->size(); ++i) {
+      ReadMessage((*messages)[i], At("messages", i), fields, chat->add_messages());
+    }
+  }
+  ReadTools(fields, chat);
+  if (const Json* kwargs = fields->Object("chat_template_kwargs")) {
+    chat->set_template_kwargs_json(DumpJson(*kwargs));
+  }
+  fields->NotServed("chat_template");
+  fields->NotServed("documents");
+  fields->NotServed("add_generation_prompt", true);
+  fields->NotServed("continue_final_message", false);
+  fields->NotServed("reasoning_effort", Json(),
+                    "pass what the template knows in chat_template_kwargs");
+}
+
+}  // namespace tidepool::service

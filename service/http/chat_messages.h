@@ -1,0 +1,15 @@
+// ReadChat: the conversation of a chat request: messages, tools, variables for the template.
+#ifndef TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
+#define TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
+
+#include "service/http/json_fields.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+// Faults go to `fields`.
+void ReadChat(JsonFields* fields, v1::Chat* chat);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_

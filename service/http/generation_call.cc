@@ -1,0 +1,211 @@
+#include "service/http/generation_call.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "service/http/http_error.h"
+
+namespace tidepool::service {
+namespace {
+
+std::string DrawId() {
+  std::random_device device;
+  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8),
+                      absl::Hex(device(), absl::kZeroPad8));
+}
+
+}  // namespace
+
+GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, std::string principal,
+                               std::shared_ptr<HttpExchange> exchange)
+    : front_(front),
+      request_(std::move(request)),
+      principal_(std::move(principal)),
+      exchange_(std::move(exchange)),
+      choices_(request_.choices.size()),
+      left_(static_cast<int64_t>(request_.choices.size())) {
+  const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
+  head_ = {.endpoint = request_.endpoint,
+           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", DrawId()),
+           .model = request_.choices[0].model(),
+           .created = absl::ToUnixSeconds(absl::Now())};
+  for (size_t i = 0; i < request_.choices.size(); ++i) {
+    renderers_.emplace_back(head_, i, request_.echo.empty() ? "" : request_.echo[i]);
+  }
+}
+
+GenerationCall::~GenerationCall() {
+  if (entered_) front_.calls->Leave();
+}
+
+void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, std::string principal,
+                           std::shared_ptr<HttpExchange> exchange) {
+  auto call = std::shared_ptr<GenerationCall>(
+      new GenerationCall(front, std::move(request), std::move(principal), std::move(exchange)));
+  const absl::Status entered = front.calls->Enter();
+  call->entered_ = entered.ok();
+  if (!entered.ok()) return call->Fail(entered);
+  call->exchange_->OnGone([weak = call->weak_from_this()] {
+    const auto live = weak.lock();
+    if (live == nullptr) return;
+    live->failed_ = true;
+    live->front_.core->loop()->Post(
+        [live] { live->CancelAll(absl::CancelledError("the client left")); });
+  });
+  front.core->loop()->Post([call] { call->Begin(); });
+}
+
+void GenerationCall::Begin() {
+  if (cancelled_) return;
+  if (absl::StatusOr<v1::ToolSyntax> syntax = FindToolSyntax(); !syntax.ok()) {
+    exchange_->Post([self = shared_from_this(), status = syntax.status()] { self->Fail(status); });
+    return;
+  }
+  self_ = shared_from_this();
+  open_ = static_cast<int64_t>(choices_.size());
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].call = this;
+    choices_[i].index = static_cast<int64_t>(i);
+  }
+  const auto keep = self_;  // a generation that is refused ends at once
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    GenerationInput input = {.request = request_.choices[i],
+                             .principal = principal_,
+                             .deadline = absl::InfiniteFuture()};
+    choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
+  }
+}
+
+absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
+  if (!request_.tools) return v1::TOOL_SYNTAX_UNSPECIFIED;
+  const absl::StatusOr<v1::Model> model =
+      front_.core->workers()->FindModel(request_.choices[0].model());
+  // The generation waits for its worker, and for its errors.
+  if (!model.ok()) return v1::OTHER_TOOL_SYNTAX;
+  if (model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
+    return FieldError("tools",
+                      absl::StrCat("has no effect: the chat template of model '", model->name(),
+                                   "' has no place for them; leave it out"));
+  }
+  return model->tool_syntax();
+}
+
+void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
+  // The worker that made the first message told of its model before.
+  absl::StatusOr<v1::ToolSyntax> syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
+  if (response.position() == 0) syntax = FindToolSyntax();
+  exchange_->Post([self = shared_from_this(), index, syntax, response = std::move(response)] {
+    if (!syntax.ok()) return self->Fail(syntax.status());
+    if (*syntax != v1::TOOL_SYNTAX_UNSPECIFIED) self->renderers_[index].LookForCalls(*syntax);
+    self->OnMessage(index, response);
+  });
+}
+
+void GenerationCall::OnFinish(int64_t index, absl::Status status) {
+  choices_[index].finished = true;
+  exchange_->Post([self = shared_from_this(), index, status = std::move(status)] {
+    self->OnEnd(index, status);
+  });
+  if (--open_ == 0) self_.reset();
+}
+
+void GenerationCall::CancelAll(const absl::Status& status) {
+  if (std::exchange(cancelled_, true)) return;
+  const auto keep = shared_from_this();
+  for (Choice& choice : choices_) {
+    if (choice.generation != nullptr && !choice.finished) choice.generation->Cancel(status);
+  }
+}
+
+void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& message) {
+  if (failed_) return;
+  ChoiceRenderer& renderer = renderers_[index];
+  renderer.Take(message);
+  if (message.has_usage()) {
+    if (index % request_.n == 0) {
+      usage_.prompt_tokens += message.usage().prompt_tokens();
+      usage_.cached_tokens += message.usage().cached_tokens();
+    }
+    usage_.completion_tokens += message.usage().completion_tokens();
+  }
+  if (!request_.stream) return Acknowledge(index);
+  std::optional<Json> delta = renderer.TakeDelta();
+  if (!delta.has_value()) return Acknowledge(index);
+  WriteEvent(ChunkJson(head_, *std::move(delta)),
+             [self = shared_from_this(), index] { self->Acknowledge(index); });
+}
+
+void GenerationCall::Acknowledge(int64_t index) {
+  front_.core->loop()->Post([self = shared_from_this(), index] {
+    if (self->choices_[index].generation != nullptr) self->choices_[index].generation->OnWritten();
+  });
+}
+
+void GenerationCall::OnEnd(int64_t index, const absl::Status& status) {
+  static_cast<void>(index);
+  if (failed_) return;
+  if (!status.ok()) return Fail(status);
+  if (--left_ == 0) Complete();
+}
+
+HttpResponse GenerationCall::HeadOf(int status, std::string content_type) const {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = std::move(content_type);
+  response.headers = {{"x-request-id", head_.id}};
+  return response;
+}
+
+void GenerationCall::BeginStream() {
+  if (std::exchange(stream_begun_, true)) return;
+  HttpResponse head = HeadOf(200, "text/event-stream; charset=utf-8");
+  // Proxies that collect what they pass on would make one answer of a stream.
+  head.headers.insert(head.headers.end(),
+                      {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  exchange_->BeginStream(std::move(head));
+}
+
+void GenerationCall::WriteEvent(Json chunk, std::function<void()> taken) {
+  BeginStream();
+  if (request_.include_usage && !chunk.contains("usage")) chunk["usage"] = Json();
+  exchange_->Write(SseEvent(chunk), std::move(taken));
+}
+
+void GenerationCall::Fail(const absl::Status& status) {
+  if (std::exchange(failed_, true)) return;
+  if (stream_begun_) {
+    // The status line has left: the error is an event, and no [DONE] follows.
+    exchange_->Write(SseEvent(ErrorJson(ToHttpError(status))), nullptr);
+    exchange_->EndStream();
+  } else {
+    HttpResponse response = ErrorResponse(status);
+    response.headers.emplace_back("x-request-id", head_.id);
+    exchange_->Answer(std::move(response));
+  }
+  front_.core->loop()->Post([self = shared_from_this()] {
+    self->CancelAll(absl::CancelledError("another choice of the request failed"));
+  });
+}
+
+void GenerationCall::Complete() {
+  failed_ = true;  // nothing is said after this
+  if (request_.stream) {
+    if (request_.include_usage) {
+      Json last = ChunkJson(head_, Json());
+      last["usage"] = UsageJson(usage_);
+      WriteEvent(std::move(last), nullptr);
+    }
+    BeginStream();
+    exchange_->Write(kSseDone, nullptr);
+    return exchange_->EndStream();
+  }
+  Json choices = Json::array();
+  for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
+  HttpResponse response = HeadOf(200, "application/json");
+  response.body = DumpJson(AnswerJson(head_, std::move(choices), usage_));
+  exchange_->Answer(std::move(response));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,94 @@
+// GenerationCall: one completion request of a client: its generations at the front, their messages
+// to the client, as a stream or as one answer.
+#ifndef TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
+#define TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "service/active_calls.h"
+#include "service/front/front_core.h"
+#include "service/http/http_exchange.h"
+#include "service/http/openai_request.h"
+#include "service/http/openai_response.h"
+
+namespace tidepool::service {
+
+// What calls need of the server; outlives them.
+struct HttpFront {
+  FrontCore* core = nullptr;
+  ActiveCalls* calls = nullptr;
+};
+
+// Lives until its client has the answer or is gone, and its generations have ended. What renders
+// belongs to the exchange's executor, what generates to the front's loop; they send each other
+// messages, of which each generation has one on its way.
+class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
+ public:
+  // On the exchange's executor.
+  static void Start(const HttpFront& front, OpenAiRequest request, std::string principal,
+                    std::shared_ptr<HttpExchange> exchange);
+  ~GenerationCall();
+
+ private:
+  // The front's side of a choice.
+  struct Choice final : GenerationSink {
+    void Write(v1::GenerateResponse response) override {
+      call->OnWrite(index, std::move(response));
+    }
+    void Finish(absl::Status status) override { call->OnFinish(index, std::move(status)); }
+
+    GenerationCall* call = nullptr;
+    int64_t index = 0;
+    std::shared_ptr<Generation> generation;
+    bool finished = false;
+  };
+
+  GenerationCall(const HttpFront& front, OpenAiRequest request, std::string principal,
+                 std::shared_ptr<HttpExchange> exchange);
+
+  // Loop.
+  void Begin();
+  // How this model writes calls of tools; an error if it has no place for tools.
+  absl::StatusOr<v1::ToolSyntax> FindToolSyntax() const;
+  void OnWrite(int64_t index, v1::GenerateResponse response);
+  void OnFinish(int64_t index, absl::Status status);
+  void CancelAll(const absl::Status& status);
+
+  // The exchange's executor.
+  void OnMessage(int64_t index, const v1::GenerateResponse& message);
+  void OnEnd(int64_t index, const absl::Status& status);
+  void Acknowledge(int64_t index);
+  void BeginStream();
+  void WriteEvent(Json chunk, std::function<void()> taken);
+  void Fail(const absl::Status& status);
+  void Complete();
+  HttpResponse HeadOf(int status, std::string content_type) const;
+
+  const HttpFront front_;
+  const OpenAiRequest request_;
+  const std::string principal_;
+  const std::shared_ptr<HttpExchange> exchange_;
+  bool entered_ = false;
+
+  // Loop only.
+  std::vector<Choice> choices_;
+  std::shared_ptr<GenerationCall> self_;  // while a generation can call
+  int64_t open_ = 0;
+  bool cancelled_ = false;
+
+  // The exchange's executor only.
+  AnswerHead head_;
+  std::vector<ChoiceRenderer> renderers_;
+  AnswerUsage usage_;
+  int64_t left_ = 0;
+  bool stream_begun_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_

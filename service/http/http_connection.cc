@@ -1,0 +1,476 @@
+#include "service/http/http_connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/rfc7230.hpp>
+#include <boost/beast/http/status.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kernels/base/check.h"
+#include "service/http/http_error.h"
+
+namespace tidepool::service {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+// The kernel doubles it: no more than 256 KiB lie between a stream and its client.
+constexpr int kSendBufferBytes = 128 << 10;
+constexpr absl::Duration kLingerTime = absl::Seconds(2);
+constexpr int64_t kLingerBytes = 1 << 20;
+
+HttpResponse Complaint(int status, const std::string& message, const std::string& code) {
+  HttpResponse response;
+  response.status = status;
+  response.body =
+      DumpJson(ErrorJson({.status = status,
+                          .message = message,
+                          .type = status < 500 ? "invalid_request_error" : "server_error",
+                          .code = code}));
+  return response;
+}
+
+// Proxies' clients name the host in front of the path.
+absl::string_view OriginForm(absl::string_view target) {
+  if (!absl::ConsumePrefix(&target, "http://")) return target;
+  const size_t path = target.find('/');
+  return path == absl::string_view::npos ? "/" : target.substr(path);
+}
+
+// Without the query, and with its percent escapes undone where they are right.
+std::string PathOf(absl::string_view target) {
+  target = OriginForm(target);
+  target = target.substr(0, target.find_first_of("?#"));
+  std::string path;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == '%' && i + 2 < target.size() && absl::ascii_isxdigit(target[i + 1]) &&
+        absl::ascii_isxdigit(target[i + 2])) {
+      path += absl::HexStringToBytes(target.substr(i + 1, 2));
+      i += 2;
+    } else {
+      path += target[i];
+    }
+  }
+  return path;
+}
+
+std::string Chunk(const std::string& bytes) {
+  return absl::StrCat(absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
+}
+
+void TuneSocket(asio::ip::tcp::socket* socket) {
+  boost::system::error_code ignored;  // each is a matter of speed
+  socket->set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket->set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+  // Clients that vanished without a word.
+  socket->set_option(asio::socket_base::keep_alive(true), ignored);
+  const int idle_seconds = 60, interval_seconds = 15;
+  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));
+  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(int));
+}
+
+}  // namespace
+
+HttpResponse ErrorResponse(const absl::Status& status) {
+  const HttpError error = ToHttpError(status);
+  HttpResponse response;
+  response.status = error.status;
+  response.body = DumpJson(ErrorJson(error));
+  if (error.retry_after_s.has_value()) {
+    response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
+  }
+  return response;
+}
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpConnections* all)
+    : all_(all),
+      socket_(std::move(socket)),
+      deadline_(socket_.get_executor()),
+      buffer_(static_cast<size_t>(all->limits.max_header_bytes) + (64 << 10)) {
+  TuneSocket(&socket_);
+}
+
+HttpConnection::~HttpConnection() {
+  all_->open_body_bytes -= body_accounted_;
+  Leave();
+}
+
+void HttpConnection::Leave() {
+  base::MutexLock lock(&all_->mutex);
+  all_->live.erase(this);
+  all_->changed.NotifyAll();
+}
+
+void HttpConnection::Start() {
+  {
+    base::MutexLock lock(&all_->mutex);
+    all_->live[this] = weak_from_this();
+  }
+  Post([self = shared_from_this()] { self->WaitForRequest(); });
+}
+
+void HttpConnection::Drain() {
+  Post([self = shared_from_this()] {
+    if (self->state_ == State::kIdle) self->Close();
+  });
+}
+
+void HttpConnection::Abort() {
+  Post([self = shared_from_this()] { self->LeaveClient(); });
+}
+
+void HttpConnection::Post(std::function<void()> task) {
+  asio::post(socket_.get_executor(), std::move(task));
+}
+
+void HttpConnection::WaitForRequest() {
+  if (state_ == State::kClosed) return;
+  state_ = State::kIdle;
+  parser_.reset();
+  head_ = {};
+  if (all_->draining) return Close();
+  if (buffer_.size() > 0) return ReadHeader();
+  buffer_.shrink_to_fit();
+  SetDeadline(all_->limits.idle_timeout);
+  WatchReadable();
+}
+
+// Tells of a next request's first bytes, and while a request is answered, of its client's end.
+void HttpConnection::WatchReadable() {
+  if (watching_) return;
+  watching_ = true;
+  socket_.async_wait(asio::socket_base::wait_read,
+                     [self = shared_from_this()](const Error& error) { self->OnReadable(error); });
+}
+
+void HttpConnection::OnReadable(const Error& error) {
+  watching_ = false;
+  if (error || state_ == State::kClosed) return;
+  if (state_ == State::kIdle) return ReadHeader();
+  if (state_ != State::kBusy) return;
+  char byte = 0;
+  const ssize_t got = recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got > 0) return;  // a pipelined request, which waits where it is
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+    return WatchReadable();
+  }
+  LeaveClient();
+}
+
+void HttpConnection::ReadHeader() {
+  state_ = State::kReading;
+  timed_out_ = false;
+  keep_alive_ = false;
+  is_head_ = false;
+  http_1_0_ = false;
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(all_->limits.max_header_bytes));
+  parser_->body_limit(static_cast<uint64_t>(all_->limits.max_body_bytes));
+  SetDeadline(all_->limits.header_timeout);
+  http::async_read_header(
+      socket_, buffer_, *parser_,
+      [self = shared_from_this()](const Error& error, size_t) { self->OnHeader(error); });
+}
+
+std::string HttpConnection::FaultOfHeader() const {
+  const auto& header = parser_->get();
+  if (header.version() != 10 && header.version() != 11) {
+    return "only HTTP/1.1 is spoken here (gRPC is at another port)";
+  }
+  if (header.version() == 11 && header.count(http::field::host) != 1) {
+    return "a request of HTTP/1.1 has exactly one Host header";
+  }
+  // Anything but chunked, and the end of the body is anybody's guess.
+  if (header.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
+    return "the transfer encoding is not chunked";
+  }
+  if (!absl::StartsWith(PathOf({header.target().data(), header.target().size()}), "/")) {
+    return "the request's target is no path";
+  }
+  return "";
+}
+
+void HttpConnection::OnHeader(const Error& error) {
+  if (error) return OnReadError(error);
+  const auto& header = parser_->get();
+  if (const std::string fault = FaultOfHeader(); !fault.empty()) {
+    return Refuse(400, fault, "bad_request");
+  }
+  const auto field = [&header](http::field name) {
+    const auto value = header[name];
+    return std::string(value.data(), value.size());
+  };
+  head_.method = std::string(header.method_string().data(), header.method_string().size());
+  head_.path = PathOf({header.target().data(), header.target().size()});
+  head_.content_type = field(http::field::content_type);
+  head_.authorization = field(http::field::authorization);
+  is_head_ = head_.method == "HEAD";
+  http_1_0_ = header.version() == 10;
+  if (std::optional<HttpResponse> refusal = all_->handler->CheckHead(head_)) {
+    // An unread body would be taken for the next request.
+    return Refuse(*std::move(refusal), parser_->is_done() && parser_->get().keep_alive());
+  }
+  const std::string expect = field(http::field::expect);
+  if (!expect.empty() && !absl::EqualsIgnoreCase(expect, "100-continue")) {
+    return Refuse(417, "the only expectation that is known is 100-continue", "bad_request");
+  }
+  SetDeadline(all_->limits.body_timeout);
+  if (expect.empty() || http_1_0_ || parser_->is_done()) return ReadBody();
+  writing_ = "HTTP/1.1 100 Continue\r\n\r\n";
+  asio::async_write(socket_, asio::buffer(writing_),
+                    [self = shared_from_this()](const Error& failed, size_t) {
+                      failed ? self->OnReadError(failed) : self->ReadBody();
+                    });
+}
+
+void HttpConnection::ReadBody() {
+  if (parser_->is_done()) return Dispatch();
+  http::async_read_some(
+      socket_, buffer_, *parser_,
+      [self = shared_from_this()](const Error& error, size_t) { self->OnBody(error); });
+}
+
+void HttpConnection::OnBody(const Error& error) {
+  if (error) return OnReadError(error);
+  if (!AccountBody(static_cast<int64_t>(parser_->get().body().size()))) {
+    HttpResponse busy =
+        Complaint(503, "the server receives as many bytes as it can hold; retry after a moment",
+                  "unavailable");
+    busy.headers.emplace_back("Retry-After", "2");
+    return Refuse(std::move(busy), /*keep_alive=*/false);
+  }
+  ReadBody();
+}
+
+bool HttpConnection::AccountBody(int64_t bytes) {
+  const int64_t more = bytes - body_accounted_;
+  body_accounted_ = bytes;
+  return (all_->open_body_bytes += more) <= all_->limits.max_open_body_bytes || more <= 0;
+}
+
+void HttpConnection::Dispatch() {
+  ClearDeadline();
+  state_ = State::kBusy;
+  keep_alive_ = parser_->get().keep_alive();
+  HttpRequest request = {.head = head_, .body = std::move(parser_->get().body())};
+  parser_.reset();
+  WatchReadable();
+  all_->handler->Handle(std::move(request), shared_from_this());
+  AccountBody(0);
+}
+
+void HttpConnection::OnReadError(const Error& error) {
+  if (timed_out_) {
+    return Refuse(408, "the request did not arrive in time; send it at once", "request_timeout");
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return Refuse(431,
+                  absl::StrCat("the request's header is past ", all_->limits.max_header_bytes,
+                               " bytes; send fewer or shorter fields"),
+                  "header_too_large");
+  }
+  if (error == http::error::body_limit) {
+    return Refuse(413,
+                  absl::StrCat("the request's body is past ", all_->limits.max_body_bytes,
+                               " bytes; send a shorter one"),
+                  "body_too_large");
+  }
+  const bool theirs = error.category() == http::make_error_code(http::error::bad_method).category();
+  if (theirs && error != http::error::end_of_stream && error != http::error::partial_message) {
+    return Refuse(400,
+                  absl::StrCat("this is no request of HTTP/1.1 (", error.message(),
+                               "); gRPC and TLS are not spoken at this port"),
+                  "bad_request");
+  }
+  Close();
+}
+
+void HttpConnection::Refuse(HttpResponse response, bool keep_alive) {
+  ClearDeadline();
+  state_ = State::kBusy;
+  keep_alive_ = keep_alive;
+  Answer(std::move(response));
+}
+
+void HttpConnection::Refuse(int status, const std::string& message, const std::string& code) {
+  Refuse(Complaint(status, message, code), /*keep_alive=*/false);
+}
+
+std::string HttpConnection::HeadText(const HttpResponse& response, int64_t content_length) const {
+  const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
+  std::string text = absl::StrCat(
+      "HTTP/1.1 ", response.status, " ", absl::string_view(reason.data(), reason.size()),
+      "\r\nDate: ", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()),
+      "\r\n");
+  if (!response.content_type.empty()) {
+    absl::StrAppend(&text, "Content-Type: ", response.content_type, "\r\n");
+  }
+  for (const auto& [name, value] : response.headers) {
+    absl::StrAppend(&text, name, ": ", value, "\r\n");
+  }
+  if (content_length >= 0) absl::StrAppend(&text, "Content-Length: ", content_length, "\r\n");
+  if (chunked_) absl::StrAppend(&text, "Transfer-Encoding: chunked\r\n");
+  if (!keep_alive_) absl::StrAppend(&text, "Connection: close\r\n");
+  if (keep_alive_ && http_1_0_) absl::StrAppend(&text, "Connection: keep-alive\r\n");
+  return absl::StrCat(text, "\r\n");
+}
+
+void HttpConnection::Answer(HttpResponse response) {
+  if (state_ != State::kBusy) return;
+  if (all_->draining) keep_alive_ = false;
+  chunked_ = false;
+  const bool no_content = response.status == 204;
+  pending_ = HeadText(response, no_content ? -1 : static_cast<int64_t>(response.body.size()));
+  if (!is_head_) pending_ += response.body;
+  answer_complete_ = true;
+  StartWrite();
+}
+
+void HttpConnection::BeginStream(HttpResponse head) {
+  if (state_ != State::kBusy) return;
+  chunked_ = !http_1_0_;
+  if (all_->draining || http_1_0_) keep_alive_ = false;
+  pending_ = HeadText(head, -1);
+  StartWrite();
+}
+
+void HttpConnection::Write(std::string bytes, std::function<void()> taken) {
+  if (state_ != State::kBusy) return;
+  if (!bytes.empty()) pending_ += chunked_ ? Chunk(bytes) : bytes;
+  pending_taken_.push_back(std::move(taken));
+  StartWrite();
+}
+
+void HttpConnection::EndStream() {
+  if (state_ != State::kBusy) return;
+  if (chunked_) pending_ += "0\r\n\r\n";
+  answer_complete_ = true;
+  StartWrite();
+}
+
+void HttpConnection::OnGone(std::function<void()> callback) {
+  if (state_ == State::kBusy) {
+    on_gone_ = std::move(callback);
+  } else {
+    callback();
+  }
+}
+
+void HttpConnection::StartWrite() {
+  if (write_running_) return;
+  if (pending_.empty() && pending_taken_.empty()) {
+    if (answer_complete_) EndExchange();
+    return;
+  }
+  write_running_ = true;
+  writing_ = std::exchange(pending_, "");
+  writing_taken_ = std::exchange(pending_taken_, {});
+  SetDeadline(all_->limits.write_timeout);
+  asio::async_write(
+      socket_, asio::buffer(writing_),
+      [self = shared_from_this()](const Error& error, size_t) { self->OnWrote(error); });
+}
+
+void HttpConnection::OnWrote(const Error& error) {
+  write_running_ = false;
+  if (state_ != State::kBusy) return;
+  if (error) return LeaveClient();
+  ClearDeadline();
+  for (const auto& taken : std::exchange(writing_taken_, {})) {
+    if (taken) taken();
+  }
+  StartWrite();
+}
+
+void HttpConnection::EndExchange() {
+  answer_complete_ = false;
+  on_gone_ = nullptr;
+  writing_ = std::string();
+  if (keep_alive_ && !all_->draining) return WaitForRequest();
+  lingered_bytes_ = 0;
+  Linger();
+}
+
+// A socket that closes with bytes unread resets the connection, and the client may never see its
+// answer: what it still sends is read for a moment.
+void HttpConnection::Linger() {
+  Error ignored;
+  if (state_ != State::kLingering) {
+    state_ = State::kLingering;
+    parser_.reset();
+    AccountBody(0);
+    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    SetDeadline(kLingerTime);
+  }
+  writing_.resize(4096);
+  socket_.async_read_some(asio::buffer(writing_),
+                          [self = shared_from_this()](const Error& error, size_t bytes) {
+                            self->lingered_bytes_ += static_cast<int64_t>(bytes);
+                            if (error || self->lingered_bytes_ > kLingerBytes) {
+                              self->Close();
+                            } else if (self->state_ == State::kLingering) {
+                              self->Linger();
+                            }
+                          });
+}
+
+void HttpConnection::LeaveClient() {
+  Close();
+  if (const auto gone = std::exchange(on_gone_, nullptr)) gone();
+}
+
+void HttpConnection::Close() {
+  state_ = State::kClosed;
+  ClearDeadline();
+  writing_taken_.clear();
+  pending_taken_.clear();
+  pending_.clear();
+  Error ignored;
+  socket_.close(ignored);
+  Leave();  // whoever still holds the exchange is not waited for
+}
+
+void HttpConnection::SetDeadline(absl::Duration time) {
+  const int64_t mine = ++deadlines_;
+  deadline_.expires_after(absl::ToChronoNanoseconds(time));
+  deadline_.async_wait([self = shared_from_this(), mine](const Error& error) {
+    if (!error && mine == self->deadlines_) self->OnDeadline();
+  });
+}
+
+void HttpConnection::ClearDeadline() {
+  ++deadlines_;
+  deadline_.cancel();
+}
+
+void HttpConnection::OnDeadline() {
+  switch (state_) {
+    case State::kIdle:
+    case State::kLingering:
+      return Close();
+    case State::kBusy:
+      return LeaveClient();
+    case State::kReading: {
+      timed_out_ = true;
+      Error ignored;
+      socket_.cancel(ignored);
+      return;
+    }
+    case State::kClosed:
+      return;
+  }
+}
+
+}  // namespace tidepool::service

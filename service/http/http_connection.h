@@ -1,0 +1,137 @@
+// HttpConnection: HTTP/1.1 over one socket (RFC 9112), by Boost.Beast's parser. Requests are served
+// one after the other, pipelined ones too.
+#ifndef TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
+#define TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>  // in front of Asio, which needs and does not include it
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kernels/base/mutex.h"
+#include "service/http/http_exchange.h"
+
+namespace tidepool::service {
+
+struct HttpLimits {
+  int64_t max_connections = 8192;
+  int64_t max_header_bytes = 16 << 10;
+  int64_t max_body_bytes = 32 << 20;
+  int64_t max_open_body_bytes = 256 << 20;  // of all connections, while they are received
+  absl::Duration header_timeout = absl::Seconds(10);
+  absl::Duration body_timeout = absl::Minutes(2);
+  absl::Duration idle_timeout = absl::Seconds(75);
+  // Without one byte taken. A client may stop reading a stream and go on later.
+  absl::Duration write_timeout = absl::Minutes(10);
+};
+
+class HttpConnection;
+
+// What the connections of a server share. Thread-safe; outlives them.
+struct HttpConnections {
+  HttpLimits limits;
+  HttpHandler* handler = nullptr;
+  std::atomic<int64_t> open_body_bytes = 0;
+  std::atomic<bool> draining = false;
+
+  base::Mutex mutex;
+  base::CondVar changed;
+  std::map<HttpConnection*, std::weak_ptr<HttpConnection>> live TIDEPOOL_GUARDED_BY(mutex);
+};
+
+// All state belongs to the socket's executor, a strand.
+class HttpConnection final : public HttpExchange,
+                             public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(boost::asio::ip::tcp::socket socket, HttpConnections* all);
+  ~HttpConnection() override;
+
+  // Thread-safe.
+  void Start();
+  // An idle connection closes now, a busy one after its answer.
+  void Drain();
+  // Closes now.
+  void Abort();
+
+  void Post(std::function<void()> task) override;
+  void Answer(HttpResponse response) override;
+  void BeginStream(HttpResponse head) override;
+  void Write(std::string bytes, std::function<void()> taken) override;
+  void EndStream() override;
+  void OnGone(std::function<void()> callback) override;
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Error = boost::system::error_code;
+  enum class State : uint8_t { kIdle, kReading, kBusy, kLingering, kClosed };
+
+  void WaitForRequest();
+  void WatchReadable();
+  void OnReadable(const Error& error);
+  void ReadHeader();
+  void OnHeader(const Error& error);
+  // What is wrong with a header that parses; empty: nothing.
+  std::string FaultOfHeader() const;
+  void ReadBody();
+  void OnBody(const Error& error);
+  bool AccountBody(int64_t bytes);
+  void Dispatch();
+  void OnReadError(const Error& error);
+  // Without keep_alive the connection closes behind the answer, the rest of the request unread.
+  void Refuse(HttpResponse response, bool keep_alive);
+  void Refuse(int status, const std::string& message, const std::string& code);
+
+  std::string HeadText(const HttpResponse& response, int64_t content_length) const;
+  void StartWrite();
+  void OnWrote(const Error& error);
+  void EndExchange();
+  void Linger();
+  void LeaveClient();
+  void Close();
+  // Counts as closed.
+  void Leave();
+  void SetDeadline(absl::Duration time);
+  void ClearDeadline();
+  void OnDeadline();
+
+  HttpConnections* const all_;
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer deadline_;
+  int64_t deadlines_ = 0;  // set so far: an old one that comes late is none
+  boost::beast::flat_buffer buffer_;
+  State state_ = State::kIdle;
+  bool watching_ = false;
+  bool timed_out_ = false;
+
+  // The request that is read or answered.
+  std::optional<Parser> parser_;
+  HttpHead head_;
+  int64_t body_accounted_ = 0;
+  bool is_head_ = false;
+  bool chunked_ = false;
+  bool keep_alive_ = false;
+  bool http_1_0_ = false;
+  std::function<void()> on_gone_;
+
+  // Bytes in flight, and those behind them.
+  std::string writing_, pending_;
+  std::vector<std::function<void()>> writing_taken_, pending_taken_;
+  bool write_running_ = false;
+  bool answer_complete_ = false;
+  int64_t lingered_bytes_ = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_

@@ -1,0 +1,34 @@
+// Errors as OpenAI's clients read them: an HTTP status and {"error": {message, type, param, code}}.
+#ifndef TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
+#define TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/http/json.h"
+
+namespace tidepool::service {
+
+struct HttpError {
+  int status = 500;
+  std::string message;
+  std::string type;
+  std::string param;  // the field; empty: null
+  std::string code;   // empty: null
+  std::optional<int> retry_after_s;
+};
+
+// INVALID_ARGUMENT that names a request's field: "FIELD COMPLAINT".
+absl::Status FieldError(absl::string_view field, absl::string_view complaint);
+
+// The one mapping from codes to HTTP. Requires: !status.ok().
+HttpError ToHttpError(const absl::Status& status);
+
+// {"error": {...}}.
+Json ErrorJson(const HttpError& error);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_

@@ -1,0 +1,29 @@
+// JSON of strangers: parsed within limits, and written as one line.
+#ifndef TIDEPOOL_SERVICE_HTTP_JSON_H_
+#define TIDEPOOL_SERVICE_HTTP_JSON_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace tidepool::service {
+
+// Keeps the order of keys: chat templates print objects as they came.
+using Json = nlohmann::ordered_json;
+
+// A request's body: one object. INVALID_ARGUMENT says where it is no JSON, which key stands twice
+// in an object, or which limit it is past: 64 levels, 4 Mi values.
+absl::StatusOr<Json> ParseJsonBody(absl::string_view body);
+
+// The same for JSON inside a field, where any value is accepted; nullopt-like: null JSON never
+// comes out of text that is not JSON.
+absl::StatusOr<Json> ParseJsonText(absl::string_view text);
+
+// On one line. What is not UTF-8 becomes U+FFFD.
+std::string DumpJson(const Json& json);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_JSON_H_

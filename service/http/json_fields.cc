@@ -1,0 +1,137 @@
+#include "service/http/json_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/utf8.h"
+#include "service/cli/units.h"
+#include "service/http/http_error.h"
+
+namespace tidepool::service {
+namespace {
+
+// A value in an error: short, on one line.
+std::string Shown(const Json& value) {
+  if (value.is_array() || value.is_object()) return absl::StrCat("an ", value.type_name());
+  return engine::Quoted(DumpJson(value));
+}
+
+}  // namespace
+
+std::string JsonFields::PathOf(absl::string_view name) const { return absl::StrCat(path_, name); }
+
+void JsonFields::Fail(absl::string_view name, absl::string_view complaint) {
+  Fail(FieldError(PathOf(name), complaint));
+}
+
+void JsonFields::Fail(const absl::Status& status) { status_.Update(status); }
+
+void JsonFields::WrongType(absl::string_view name, const Json& found, absl::string_view wanted) {
+  Fail(name, absl::StrCat("is ", Shown(found), "; it must be ", wanted));
+}
+
+const Json* JsonFields::Find(absl::string_view name) {
+  asked_.emplace_back(name);
+  const auto found = object_.find(asked_.back());
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json* JsonFields::Array(absl::string_view name) {
+  const Json* value = Find(name);
+  if (value == nullptr || value->is_array()) return value;
+  WrongType(name, *value, "an array");
+  return nullptr;
+}
+
+const Json* JsonFields::Object(absl::string_view name) {
+  const Json* value = Find(name);
+  if (value == nullptr || value->is_object()) return value;
+  WrongType(name, *value, "an object");
+  return nullptr;
+}
+
+std::optional<std::string> JsonFields::String(absl::string_view name) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return value->get<std::string>();
+  WrongType(name, *value, "a string");
+  return std::nullopt;
+}
+
+std::optional<bool> JsonFields::Bool(absl::string_view name) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>();
+  WrongType(name, *value, "true or false");
+  return std::nullopt;
+}
+
+std::optional<float> JsonFields::Number(absl::string_view name) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    WrongType(name, *value, "a number");
+    return std::nullopt;
+  }
+  const float number = static_cast<float>(value->get<double>());
+  if (std::isfinite(number)) return number;
+  WrongType(name, *value, "a number that a float32 holds");
+  return std::nullopt;
+}
+
+std::optional<int64_t> JsonFields::Integer(absl::string_view name, int64_t least, int64_t most) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  const bool fits =
+      value->is_number_unsigned()
+          ? value->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
+          : value->is_number_integer();
+  if (fits) {
+    const int64_t number = value->get<int64_t>();
+    if (number >= least && number <= most) return number;
+  }
+  WrongType(name, *value, absl::StrCat("an integer from ", least, " to ", most));
+  return std::nullopt;
+}
+
+std::vector<int32_t> JsonFields::Ids(absl::string_view name) {
+  std::vector<int32_t> ids;
+  const Json* list = Array(name);
+  if (list == nullptr) return ids;
+  ids.reserve(list->size());
+  for (const Json& value : *list) {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > INT32_MAX) {
+      Fail(absl::StrCat(name, "[", ids.size(), "]"),
+           absl::StrCat("is ", Shown(value), "; it must be a token id"));
+      return {};
+    }
+    ids.push_back(value.get<int32_t>());
+  }
+  return ids;
+}
+
+void JsonFields::NotServed(absl::string_view name, const Json& harmless, absl::string_view remedy) {
+  const Json* value = Find(name);
+  if (value == nullptr || *value == harmless) return;
+  Fail(name, absl::StrCat("is not served yet", harmless.is_null() ? "" : " but for ",
+                          harmless.is_null() ? "" : DumpJson(harmless), "; ", remedy));
+}
+
+absl::Status JsonFields::Done() const {
+  if (!status_.ok()) return status_;
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
+    // A hint is found by comparing: not for names that are no names.
+    constexpr size_t kLongestName = 64;
+    const std::string hint =
+        key.size() > kLongestName ? "" : NearestNameHint(key, asked_, /*prefix=*/path_);
+    const std::string shown = engine::Quoted(absl::StrCat(path_, key));
+    return FieldError(shown.substr(1, shown.size() - 2),
+                      absl::StrCat("is not a known field", hint));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,64 @@
+// JsonFields: the fields of one JSON object of a request, read one by one. The first fault stays,
+// so that a reader reads straight on and asks once at the end.
+//
+//   JsonFields fields(object, "");
+//   if (auto value = fields.Number("temperature")) sampling->set_temperature(*value);
+//   RETURN_IF_ERROR(fields.Done());  // also names a field that nobody asked for
+#ifndef TIDEPOOL_SERVICE_HTTP_JSON_FIELDS_H_
+#define TIDEPOOL_SERVICE_HTTP_JSON_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/http/json.h"
+
+namespace tidepool::service {
+
+// Thread-compatible. A field that is null counts as missing. Functions return nothing for a field
+// that is missing or has the wrong type; the latter is a fault.
+class JsonFields {
+ public:
+  // `object` is one, and outlives this. `path` stands in front of names in errors, as in
+  // "messages[0].".
+  JsonFields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
+
+  // Of any type.
+  const Json* Find(absl::string_view name);
+  const Json* Array(absl::string_view name);
+  const Json* Object(absl::string_view name);
+  std::optional<std::string> String(absl::string_view name);
+  std::optional<bool> Bool(absl::string_view name);
+  std::optional<float> Number(absl::string_view name);
+  // Inclusive limits.
+  std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
+  // Token ids.
+  std::vector<int32_t> Ids(absl::string_view name);
+
+  // A field that is known and not done: anything but null and `harmless` is a fault. `remedy`
+  // stands behind "; ".
+  void NotServed(absl::string_view name, const Json& harmless = Json(),
+                 absl::string_view remedy = "leave it out");
+
+  std::string PathOf(absl::string_view name) const;
+  void Fail(absl::string_view name, absl::string_view complaint);
+  void Fail(const absl::Status& status);
+
+  // The first fault: of a read, or a field that no function was asked for.
+  absl::Status Done() const;
+
+ private:
+  void WrongType(absl::string_view name, const Json& found, absl::string_view wanted);
+
+  const Json& object_;
+  const std::string path_;
+  std::vector<std::string> asked_;
+  absl::Status status_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_JSON_FIELDS_H_

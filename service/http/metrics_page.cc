@@ -1,0 +1,192 @@
+#include "service/http/metrics_page.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <cstdint>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+constexpr const char* kEndNames[kRequestEnds] = {"stop", "length", "abort", "error"};
+
+// Collects families in the order in which they are first named.
+class Page {
+ public:
+  void Counter(const std::string& name, const std::string& help, const Labels& labels,
+               double value) {
+    Add(name, help, MetricType::Counter, labels).counter.value = value;
+  }
+  void Gauge(const std::string& name, const std::string& help, const Labels& labels, double value) {
+    Add(name, help, MetricType::Gauge, labels).gauge.value = value;
+  }
+  void Histogram(const std::string& name, const std::string& help, const Labels& labels,
+                 const service::Histogram& histogram) {
+    ClientMetric::Histogram& out = Add(name, help, MetricType::Histogram, labels).histogram;
+    out.sample_count = static_cast<uint64_t>(histogram.count());
+    out.sample_sum = histogram.sum();
+    uint64_t cumulative = 0;
+    for (size_t i = 0; i < histogram.counts().size(); ++i) {
+      cumulative += static_cast<uint64_t>(histogram.counts()[i]);
+      const double bound = i < histogram.bounds().size() ? histogram.bounds()[i]
+                                                         : std::numeric_limits<double>::infinity();
+      out.bucket.push_back({cumulative, bound});
+    }
+  }
+
+  std::string Text() const {
+    std::ostringstream out;
+    prometheus::TextSerializer().Serialize(out, families_);
+    return out.str();
+  }
+
+ private:
+  ClientMetric& Add(const std::string& name, const std::string& help, MetricType type,
+                    const Labels& labels) {
+    const std::string full = absl::StrCat("tidepool:", name);
+    MetricFamily* family = nullptr;
+    for (MetricFamily& known : families_) {
+      if (known.name == full) family = &known;
+    }
+    if (family == nullptr) {
+      families_.push_back({full, help, type, {}});
+      family = &families_.back();
+    }
+    ClientMetric& metric = family->metric.emplace_back();
+    metric.label = labels;
+    return metric;
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+void AddFront(const v1::FrontStats& front, Page* page) {
+  page->Gauge("uptime_seconds", "Since the front started.", {}, front.uptime_seconds());
+  page->Gauge("streams_running", "Requests that the front holds.", {},
+              static_cast<double>(front.streams_running()));
+  page->Counter("requests_total", "Requests that came to the front.", {},
+                static_cast<double>(front.requests_total()));
+  page->Counter("requests_failed_total", "Of these, ended by an error.", {},
+                static_cast<double>(front.requests_failed_total()));
+  page->Counter("failovers_total", "Streams that went on at another worker.", {},
+                static_cast<double>(front.failovers_total()));
+  page->Gauge("sessions", "Sessions in the store.", {}, static_cast<double>(front.sessions()));
+}
+
+void AddRequests(const std::string& model, const RequestMetrics& requests, Page* page) {
+  const Labels labels = {{"model_name", model}};
+  for (int i = 0; i < kRequestEnds; ++i) {
+    Labels ended = labels;
+    ended.push_back({"finished_reason", kEndNames[i]});
+    page->Counter("request_success_total", "Requests by how they ended.", ended,
+                  static_cast<double>(requests.ends[i]));
+  }
+  const std::pair<std::pair<const char*, const char*>, const service::Histogram&> histograms[] = {
+      {{"time_to_first_token_seconds", "From a request to its first token."},
+       requests.time_to_first_token},
+      {{"inter_token_latency_seconds", "From a token to the next."}, requests.inter_token_latency},
+      {{"e2e_request_latency_seconds", "From a request to its end."}, requests.e2e_latency},
+      {{"request_queue_time_seconds", "Until a request is first planned."}, requests.queue_time},
+      {{"request_prefill_time_seconds", "From there to its first token."}, requests.prefill_time},
+      {{"request_decode_time_seconds", "From there to its last."}, requests.decode_time},
+      {{"request_prompt_tokens", "Tokens of a prompt."}, requests.prompt_tokens},
+      {{"request_generation_tokens", "Tokens of an answer."}, requests.generation_tokens}};
+  for (const auto& [names, histogram] : histograms) {
+    page->Histogram(names.first, names.second, labels, histogram);
+  }
+}
+
+void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
+  const auto counter = [&](const char* name, const char* help, double value) {
+    page->Counter(name, help, labels, value);
+  };
+  const v1::OffloadStats& offload = worker.offload();
+  const v1::OffloadCounters& total = offload.total();
+  page->Gauge("expert_slots", "Experts that can be resident.", labels,
+              static_cast<double>(offload.slots()));
+  page->Gauge("expert_resident_bytes", "Memory of experts in use.", labels,
+              static_cast<double>(offload.resident_bytes()));
+  page->Gauge("expert_capacity_bytes", "Memory of experts at most.", labels,
+              static_cast<double>(offload.capacity_bytes()));
+  counter("expert_promotions_total", "Missing experts that became resident.",
+          static_cast<double>(total.promotions()));
+  counter("expert_pass_throughs_total", "Missing experts that were used and forgotten.",
+          static_cast<double>(total.pass_throughs()));
+  counter("expert_demand_bytes_total", "Read because a layer waited for them.",
+          static_cast<double>(total.demand_bytes()));
+  counter("expert_prefetch_bytes_total", "Read because a layer was expected to ask for them.",
+          static_cast<double>(total.prefetch_bytes()));
+  counter("expert_prefetch_used_bytes_total", "Of these, asked for.",
+          static_cast<double>(total.prefetch_used_bytes()));
+  counter("expert_prefetch_wasted_bytes_total", "Of these, dropped unused.",
+          static_cast<double>(total.prefetch_wasted_bytes()));
+  counter("expert_failed_reads_total", "Reads of experts that failed.",
+          static_cast<double>(total.failed_reads()));
+  counter("expert_stall_seconds_total", "Computation waited for experts.", total.stall_seconds());
+  counter("expert_hidden_seconds_total", "Reads went on beside computation.",
+          total.hidden_seconds());
+}
+
+void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
+  const auto counter = [&](const char* name, const char* help, int64_t value) {
+    page->Counter(name, help, labels, static_cast<double>(value));
+  };
+  counter("prompt_tokens_total", "Prompt tokens.", worker.prompt_tokens_total());
+  counter("generation_tokens_total", "Tokens made.", worker.generated_tokens_total());
+  counter("prefix_cache_queries_total", "Prompt tokens that were looked up in the cache.",
+          worker.prompt_tokens_total());
+  counter("prefix_cache_hits_total", "Of these, found.", worker.cached_prompt_tokens_total());
+  counter("num_preemptions_total", "Sequences whose KV was given up.", worker.preemptions_total());
+  counter("engine_steps_total", "Forward passes.", worker.steps_total());
+  counter("engine_progress_total", "Moves whenever work is done.",
+          static_cast<int64_t>(worker.progress()));
+  counter("expert_hits_total", "Experts that a layer needed and that were in fast memory.",
+          worker.expert_hits_total());
+  counter("expert_misses_total", "Experts that a layer needed and that were not.",
+          worker.expert_misses_total());
+}
+
+void AddWorker(const v1::WorkerStats& worker, Page* page) {
+  const Labels name = {{"worker", worker.worker_id()}};
+  page->Gauge("worker_up", "1 if the worker answers.", name, worker.status_code() == 0 ? 1 : 0);
+  if (worker.status_code() != 0) return;
+  const Labels labels = {{"model_name", worker.model()}, {"worker", worker.worker_id()}};
+  const auto gauge = [&](const char* key, const char* help, double value) {
+    page->Gauge(key, help, labels, value);
+  };
+  gauge("num_requests_running", "Sequences that are computed.",
+        static_cast<double>(worker.sequences_running()));
+  gauge("num_requests_waiting", "Sequences that wait.",
+        static_cast<double>(worker.sequences_waiting()));
+  const double blocks = static_cast<double>(worker.kv_blocks_total());
+  gauge("kv_cache_usage_perc", "Share of KV blocks in use; 1 is all.",
+        blocks == 0 ? 0 : 1 - static_cast<double>(worker.kv_blocks_free()) / blocks);
+  gauge("weight_bytes", "Weights in memory.", static_cast<double>(worker.weight_bytes()));
+  gauge("resident_bytes", "Memory of the worker's process.",
+        static_cast<double>(worker.resident_bytes()));
+  AddWork(worker, labels, page);
+  if (worker.has_offload()) AddExperts(worker, labels, page);
+}
+
+}  // namespace
+
+std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests) {
+  Page page;
+  AddFront(stats.front(), &page);
+  for (const auto& [model, metrics] : requests) AddRequests(model, metrics, &page);
+  for (const v1::WorkerStats& worker : stats.workers()) AddWorker(worker, &page);
+  return page.Text();
+}
+
+}  // namespace tidepool::service

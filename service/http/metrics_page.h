@@ -1,0 +1,21 @@
+// MetricsPage: the counters of a front and its workers as Prometheus reads them
+// (https://prometheus.io/docs/instrumenting/exposition_formats/). Names are vLLM's where it has
+// one, with the prefix "tidepool:".
+#ifndef TIDEPOOL_SERVICE_HTTP_METRICS_PAGE_H_
+#define TIDEPOOL_SERVICE_HTTP_METRICS_PAGE_H_
+
+#include <string>
+
+#include "service/front/request_metrics.h"
+#include "tidepool/v1/admin.pb.h"
+
+namespace tidepool::service {
+
+inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
+
+// Workers that did not answer are told by tidepool:worker_up alone.
+std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_METRICS_PAGE_H_

@@ -1,0 +1,49 @@
+// OpenAiApi: what is served over HTTP: OpenAI's endpoints, health, metrics.
+#ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
+#define TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "service/http/generation_call.h"
+#include "service/http/http_exchange.h"
+
+namespace tidepool::service {
+
+// Thread-safe. Outlives the threads that call it; exchanges may outlive it.
+class OpenAiApi final : public HttpHandler {
+ public:
+  explicit OpenAiApi(const HttpFront& front);
+
+  // What /readyz tells.
+  void SetReady(bool ready) { ready_ = ready; }
+  // /readyz is not ready from now on, whatever SetReady says.
+  void StopReady() { draining_ = true; }
+
+  std::optional<HttpResponse> CheckHead(const HttpHead& head) override;
+  void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
+
+ private:
+  struct Route;
+  static const Route* FindRoute(const std::string& path);
+
+  void Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void ListModels(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Metrics(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Healthz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Readyz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+
+  const HttpFront front_;
+  const int64_t started_;  // Unix seconds
+  std::atomic<bool> ready_ = false;
+  std::atomic<bool> draining_ = false;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_

@@ -1,0 +1,281 @@
+#include "service/http/openai_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/request.h"
+#include "kernels/base/status_macros.h"
+#include "service/convert.h"
+#include "service/http/chat_messages.h"
+#include "service/http/http_error.h"
+#include "service/http/json_fields.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int64_t kCompletionMaxTokens = 16;
+// Each choice holds its prompt.
+constexpr size_t kMaxPromptBytes = 64 << 20;
+
+void ReadSeed(JsonFields* fields, v1::Sampling* sampling) {
+  const Json* seed = fields->Find("seed");
+  if (seed == nullptr) return;
+  if (!seed->is_number_integer()) return fields->Fail("seed", "must be an integer");
+  // Negative ones are numbers like others.
+  sampling->set_seed(seed->is_number_unsigned() ? seed->get<uint64_t>()
+                                                : static_cast<uint64_t>(seed->get<int64_t>()));
+}
+
+void ReadLogitBias(JsonFields* fields, v1::Sampling* sampling) {
+  const Json* biases = fields->Object("logit_bias");
+  if (biases == nullptr) return;
+  for (const auto& [key, value] : biases->items()) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(key, &id) || !value.is_number()) {
+      return fields->Fail("logit_bias", "must hold token ids as keys and numbers from -100 to 100");
+    }
+    (*sampling->mutable_logit_bias())[id] = static_cast<float>(value.get<double>());
+  }
+}
+
+void ReadSampling(JsonFields* fields, v1::Sampling* sampling) {
+  if (const auto value = fields->Number("temperature")) sampling->set_temperature(*value);
+  if (const auto value = fields->Number("top_p")) sampling->set_top_p(*value);
+  // vLLM's -1 and 0 both keep all tokens.
+  if (const auto value = fields->Integer("top_k", -1, INT32_MAX)) {
+    sampling->set_top_k(static_cast<int32_t>(std::max<int64_t>(*value, 0)));
+  }
+  if (const auto value = fields->Number("min_p")) sampling->set_min_p(*value);
+  if (const auto value = fields->Number("repetition_penalty")) {
+    sampling->set_repetition_penalty(*value);
+  }
+  if (const auto value = fields->Number("frequency_penalty")) {
+    sampling->set_frequency_penalty(*value);
+  }
+  if (const auto value = fields->Number("presence_penalty")) sampling->set_presence_penalty(*value);
+  ReadSeed(fields, sampling);
+  ReadLogitBias(fields, sampling);
+  fields->NotServed("typical_p", 1);
+  fields->NotServed("use_beam_search", false);
+  fields->NotServed("length_penalty", 1);
+  fields->NotServed("allowed_token_ids");
+  fields->NotServed("bad_words", Json::array());
+}
+
+void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
+  if (const Json* stop = fields->Find("stop")) {
+    const Json list = stop->is_array() ? *stop : Json::array({*stop});
+    for (const Json& text : list) {
+      if (!text.is_string()) return fields->Fail("stop", "must be a string or a list of strings");
+      stopping->add_stop(text.get<std::string>());
+    }
+  }
+  for (const int32_t id : fields->Ids("stop_token_ids")) stopping->add_stop_token_ids(id);
+  if (fields->Bool("ignore_eos").value_or(false)) stopping->set_ignore_eos(true);
+  if (fields->Bool("include_stop_str_in_output").value_or(false)) stopping->set_include_stop(true);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (const auto tokens = fields->Integer("max_tokens", 1, kMost)) {
+    stopping->set_max_tokens(*tokens);
+  }
+  fields->NotServed("min_tokens", 0);
+}
+
+// What both endpoints have, but for what makes the prompt.
+void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* base) {
+  if (const auto model = fields->String("model")) base->set_model(*model);
+  ReadSampling(fields, base->mutable_sampling());
+  ReadStopping(fields, base->mutable_stopping());
+  out->stream = fields->Bool("stream").value_or(false);
+  if (const Json* options = fields->Object("stream_options")) {
+    if (!out->stream) fields->Fail("stream_options", "is for streams; set stream to true");
+    JsonFields inner(*options, "stream_options.");
+    out->include_usage = inner.Bool("include_usage").value_or(false);
+    inner.NotServed("include_obfuscation", false);
+    inner.NotServed("continuous_usage_stats", false);
+    fields->Fail(inner.Done());
+  }
+  // vLLM's lower numbers go first, ours later.
+  if (const auto priority = fields->Integer("priority", -100, 100)) {
+    base->set_priority(static_cast<int32_t>(-*priority));
+  }
+  // Names of a service's own users: nothing here depends on them.
+  fields->String("user");
+  fields->String("safety_identifier");
+  if (const auto tier = fields->String("service_tier")) {
+    if (*tier != "auto" && *tier != "default") fields->NotServed("service_tier");
+  }
+  fields->NotServed("skip_special_tokens", true);
+  fields->NotServed("spaces_between_special_tokens", true);
+  fields->NotServed("add_special_tokens", true);
+  fields->NotServed("return_tokens_as_token_ids", false);
+  if (const Json* format = fields->Object("response_format")) {
+    JsonFields inner(*format, "response_format.");
+    if (inner.String("type").value_or("") != "text") {
+      inner.Fail("type", "is served as \"text\" only yet");
+    }
+    fields->Fail(inner.Done());
+  }
+  for (const char* name :
+       {"truncate_prompt_tokens", "prompt_logprobs", "logits_processors", "guided_json",
+        "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "request_id",
+        "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "moderation",
+        "kv_transfer_params"}) {
+    fields->NotServed(name);
+  }
+}
+
+// Sets logprobs for `top` alternatives.
+void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
+  base->set_logprobs(true);
+  base->set_top_logprobs(static_cast<int32_t>(top));
+}
+
+// `prompts` times n, each with a seed of its own. Consumes `prompts`.
+absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, OpenAiRequest* out) {
+  const int64_t count = n * static_cast<int64_t>(prompts.size());
+  if (count > OpenAiRequest::kMaxChoices) {
+    return FieldError("n", absl::StrCat("asks for ", count, " answers in all; at most ",
+                                        OpenAiRequest::kMaxChoices, " are served"));
+  }
+  size_t bytes = 0;
+  for (const v1::GenerateRequest& prompt : prompts) {
+    bytes += prompt.ByteSizeLong() * static_cast<size_t>(n);
+    RETURN_IF_ERROR(CheckGenerateRequest(prompt));
+  }
+  if (bytes > kMaxPromptBytes) {
+    return FieldError("n", absl::StrCat("asks for prompts of ", bytes, " bytes in all; at most ",
+                                        kMaxPromptBytes, " are served"));
+  }
+  out->n = n;
+  out->choices.reserve(count);
+  for (v1::GenerateRequest& prompt : prompts) {
+    const uint64_t seed = prompt.sampling().seed();
+    for (int64_t i = 0; i < n; ++i) {
+      v1::GenerateRequest& choice = out->choices.emplace_back(prompt);
+      // The first is what n = 1 gives; without a seed each draws its own.
+      if (prompt.sampling().has_seed()) choice.mutable_sampling()->set_seed(seed + i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// `ids` as one prompt, or a fault.
+void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
+            std::vector<v1::GenerateRequest>* prompts) {
+  v1::GenerateRequest& prompt = prompts->emplace_back();
+  for (const Json& id : ids) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
+      return fields->Fail(path, "must hold token ids only");
+    }
+    prompt.mutable_token_ids()->add_ids(id.get<int32_t>());
+  }
+}
+
+// A text, a list of texts, token ids, or a list of lists of token ids.
+std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
+  std::vector<v1::GenerateRequest> prompts;
+  const Json* prompt = fields->Find("prompt");
+  if (prompt == nullptr || (prompt->is_array() && prompt->empty())) {
+    fields->Fail("prompt", "is missing or empty");
+  } else if (prompt->is_string()) {
+    prompts.emplace_back().set_text(prompt->get<std::string>());
+  } else if (!prompt->is_array()) {
+    fields->Fail("prompt", "must be a string, a list of strings, or token ids");
+  } else if ((*prompt)[0].is_number()) {
+    AddIds(*prompt, "prompt", fields, &prompts);
+  } else if (prompt->size() > OpenAiRequest::kMaxChoices) {
+    fields->Fail("prompt", absl::StrCat("has ", prompt->size(), " entries; at most ",
+                                        OpenAiRequest::kMaxChoices, " are served"));
+  } else {
+    for (size_t i = 0; i < prompt->size(); ++i) {
+      const Json& one = (*prompt)[i];
+      const std::string path = absl::StrCat("prompt[", i, "]");
+      if (one.is_string()) {
+        prompts.emplace_back().set_text(one.get<std::string>());
+      } else if (one.is_array()) {
+        AddIds(one, path, fields, &prompts);
+      } else {
+        fields->Fail(path, "must be a string or a list of token ids");
+      }
+    }
+  }
+  return prompts;
+}
+
+absl::Status ApplyEcho(const std::vector<v1::GenerateRequest>& prompts, int64_t n, bool logprobs,
+                       OpenAiRequest* out) {
+  if (logprobs) {
+    return FieldError("echo", "is not served together with logprobs yet; leave one of them out");
+  }
+  for (const v1::GenerateRequest& prompt : prompts) {
+    if (!prompt.has_text()) return FieldError("echo", "is served for prompts of text only yet");
+    out->echo.insert(out->echo.end(), n, prompt.text());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body) {
+  OpenAiRequest out;
+  out.endpoint = OpenAiEndpoint::kCompletions;
+  JsonFields fields(body, "");
+  v1::GenerateRequest base;
+  ReadCommon(&fields, &out, &base);
+  if (!base.stopping().has_max_tokens()) {
+    base.mutable_stopping()->set_max_tokens(kCompletionMaxTokens);
+  }
+  std::vector<v1::GenerateRequest> prompts = ReadPrompts(&fields);
+  const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
+  // n is what best_of defaults to.
+  fields.NotServed("best_of", n);
+  fields.NotServed("suffix", "");
+  const bool echo = fields.Bool("echo").value_or(false);
+  if (const auto top = fields.Integer("logprobs", 0, engine::kMaxTopLogprobs)) {
+    AskLogprobs(*top, &base);
+  }
+  RETURN_IF_ERROR(fields.Done());
+  if (echo) RETURN_IF_ERROR(ApplyEcho(prompts, n, base.logprobs(), &out));
+  for (v1::GenerateRequest& prompt : prompts) prompt.MergeFrom(base);
+  RETURN_IF_ERROR(MakeChoices(n, std::move(prompts), &out));
+  return out;
+}
+
+absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body) {
+  OpenAiRequest out;
+  out.endpoint = OpenAiEndpoint::kChat;
+  JsonFields fields(body, "");
+  v1::GenerateRequest base;
+  ReadCommon(&fields, &out, &base);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (const auto tokens = fields.Integer("max_completion_tokens", 1, kMost)) {
+    if (base.stopping().has_max_tokens() && base.stopping().max_tokens() != *tokens) {
+      fields.Fail("max_completion_tokens", "is set beside another max_tokens; send one of them");
+    }
+    base.mutable_stopping()->set_max_tokens(*tokens);
+  }
+  ReadChat(&fields, base.mutable_chat());
+  out.tools = base.chat().has_tools_json();
+  const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
+  const bool logprobs = fields.Bool("logprobs").value_or(false);
+  const auto top = fields.Integer("top_logprobs", 0, engine::kMaxTopLogprobs);
+  if (logprobs) AskLogprobs(top.value_or(0), &base);
+  if (!logprobs && top.value_or(0) > 0) {
+    fields.Fail("top_logprobs", "needs logprobs; set logprobs to true");
+  }
+  fields.NotServed("modalities", Json::array({"text"}));
+  fields.NotServed("store", false);
+  fields.NotServed("echo", false);
+  for (const char* name : {"audio", "prediction", "web_search_options", "metadata", "verbosity"}) {
+    fields.NotServed(name);
+  }
+  RETURN_IF_ERROR(fields.Done());
+  RETURN_IF_ERROR(MakeChoices(n, {std::move(base)}, &out));
+  return out;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,210 @@
+#include "service/http/openai_response.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/tokenizer/utf8.h"
+
+namespace tidepool::service {
+namespace {
+
+// JSON has no infinities; this is what stands for them in the field.
+double Finite(float logprob) { return std::max(static_cast<double>(logprob), -9999.0); }
+
+std::string Lossy(const std::string& bytes) {
+  std::string text;
+  const std::string tail = engine::AppendUtf8Lossy(bytes, &text);
+  if (!tail.empty()) absl::StrAppend(&text, engine::kReplacementCharacter);
+  return text;
+}
+
+Json BytesJson(const std::string& bytes) {
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<uint8_t>(c));
+  return list;
+}
+
+Json ChatLogprob(const v1::TokenLogprob& token) {
+  Json top = Json::array();
+  for (const v1::TopLogprob& other : token.top()) {
+    top.push_back({{"token", Lossy(other.token())},
+                   {"logprob", Finite(other.logprob())},
+                   {"bytes", BytesJson(other.token())}});
+  }
+  return {{"token", Lossy(token.token())},
+          {"logprob", Finite(token.logprob())},
+          {"bytes", BytesJson(token.token())},
+          {"top_logprobs", std::move(top)}};
+}
+
+// The older shape names tokens by text alone: parts of characters must not look alike.
+std::string LegacyName(const std::string& bytes) {
+  if (engine::ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes) absl::StrAppendFormat(&name, "\\x%02x", static_cast<uint8_t>(c));
+  return name;
+}
+
+int64_t Characters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
+}
+
+Json LegacyLogprobs(const std::vector<v1::TokenLogprob>& logprobs, int64_t* offset) {
+  Json tokens = Json::array(), values = Json::array(), tops = Json::array();
+  Json offsets = Json::array();
+  bool any_top = false;
+  for (const v1::TokenLogprob& token : logprobs) {
+    tokens.push_back(LegacyName(token.token()));
+    values.push_back(Finite(token.logprob()));
+    Json top = Json::object();
+    for (const v1::TopLogprob& other : token.top()) {
+      top[LegacyName(other.token())] = Finite(other.logprob());
+    }
+    any_top = any_top || !top.empty();
+    tops.push_back(std::move(top));
+    offsets.push_back(*offset);
+    *offset += Characters(token.token());
+  }
+  return {{"text_offset", std::move(offsets)},
+          {"token_logprobs", std::move(values)},
+          {"tokens", std::move(tokens)},
+          {"top_logprobs", any_top ? std::move(tops) : Json()}};
+}
+
+const char* ObjectName(OpenAiEndpoint endpoint, bool chunk) {
+  if (endpoint == OpenAiEndpoint::kCompletions) return "text_completion";
+  return chunk ? "chat.completion.chunk" : "chat.completion";
+}
+
+Json HeadJson(const AnswerHead& head, bool chunk) {
+  return {{"id", head.id},
+          {"object", ObjectName(head.endpoint, chunk)},
+          {"created", head.created},
+          {"model", head.model}};
+}
+
+}  // namespace
+
+Json UsageJson(const AnswerUsage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+Json AnswerJson(const AnswerHead& head, Json choices, const AnswerUsage& usage) {
+  Json answer = HeadJson(head, /*chunk=*/false);
+  answer["choices"] = std::move(choices);
+  answer["usage"] = UsageJson(usage);
+  return answer;
+}
+
+Json ChunkJson(const AnswerHead& head, Json choice) {
+  Json chunk = HeadJson(head, /*chunk=*/true);
+  chunk["choices"] = Json::array();
+  if (!choice.is_null()) chunk["choices"].push_back(std::move(choice));
+  return chunk;
+}
+
+std::string SseEvent(const Json& json) { return absl::StrCat("data: ", DumpJson(json), "\n\n"); }
+
+ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const std::string& echo)
+    : endpoint_(head.endpoint), id_(head.id), index_(index), text_(echo) {}
+
+void ChoiceRenderer::TakeText(const std::string& text, bool last) {
+  if (!parser_.has_value()) {
+    text_ += text;
+    return;
+  }
+  const auto take = [this](ToolCallParser::Output out) {
+    text_ += out.content;
+    std::move(out.calls.begin(), out.calls.end(), std::back_inserter(calls_));
+  };
+  take(parser_->Feed(text));
+  if (last) take(parser_->Finish());
+}
+
+void ChoiceRenderer::Take(const v1::GenerateResponse& message) {
+  finish_ = message.finish_reason();
+  TakeText(message.text(), finish_ != v1::FINISH_REASON_UNSPECIFIED);
+  for (const v1::TokenLogprob& token : message.logprobs()) logprobs_.push_back(token);
+  asked_logprobs_ = asked_logprobs_ || message.logprobs_size() > 0;
+}
+
+Json ChoiceRenderer::TakeCalls(bool numbered) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls_) {
+    Json json = {{"id", absl::StrCat("call_", id_, "_", index_, "_", calls_taken_)},
+                 {"type", "function"},
+                 {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    if (numbered) json["index"] = calls_taken_;
+    ++calls_taken_;
+    list.push_back(std::move(json));
+  }
+  calls_.clear();
+  return list;
+}
+
+Json ChoiceRenderer::LogprobsJson() {
+  if (!asked_logprobs_) return {};
+  const std::vector<v1::TokenLogprob> logprobs = std::exchange(logprobs_, {});
+  if (endpoint_ == OpenAiEndpoint::kCompletions) return LegacyLogprobs(logprobs, &offset_);
+  Json content = Json::array();
+  for (const v1::TokenLogprob& token : logprobs) content.push_back(ChatLogprob(token));
+  return {{"content", std::move(content)}, {"refusal", Json()}};
+}
+
+Json ChoiceRenderer::FinishJson() const {
+  switch (finish_) {
+    case v1::STOP:
+    case v1::STOP_STRING:
+      return calls_taken_ > 0 ? "tool_calls" : "stop";
+    case v1::LENGTH:
+      return "length";
+    case v1::CANCELLED:
+      return "abort";
+    default:
+      return {};
+  }
+}
+
+std::optional<Json> ChoiceRenderer::TakeDelta() {
+  const bool last = finish_ != v1::FINISH_REASON_UNSPECIFIED;
+  if (text_.empty() && calls_.empty() && logprobs_.empty() && !last) return std::nullopt;
+  Json choice = {{"index", index_}};
+  if (endpoint_ == OpenAiEndpoint::kCompletions) {
+    choice["text"] = std::exchange(text_, "");
+  } else {
+    Json delta = Json::object();
+    if (!std::exchange(role_sent_, true)) delta["role"] = "assistant";
+    if (!text_.empty() || !logprobs_.empty()) delta["content"] = std::exchange(text_, "");
+    if (!calls_.empty()) delta["tool_calls"] = TakeCalls(/*numbered=*/true);
+    choice["delta"] = std::move(delta);
+  }
+  choice["logprobs"] = logprobs_.empty() ? Json() : LogprobsJson();
+  choice["finish_reason"] = FinishJson();
+  return choice;
+}
+
+Json ChoiceRenderer::TakeWhole() {
+  Json choice = {{"index", index_}};
+  if (endpoint_ == OpenAiEndpoint::kCompletions) {
+    choice["text"] = std::exchange(text_, "");
+  } else {
+    const bool no_text = text_.empty() && !calls_.empty();
+    Json message = {{"role", "assistant"},
+                    {"content", no_text ? Json() : Json(std::exchange(text_, ""))},
+                    {"refusal", Json()}};
+    if (!calls_.empty()) message["tool_calls"] = TakeCalls(/*numbered=*/false);
+    choice["message"] = std::move(message);
+  }
+  choice["logprobs"] = LogprobsJson();
+  choice["finish_reason"] = FinishJson();
+  return choice;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,83 @@
+// Answers in OpenAI's shapes, whole or as chunks of a stream.
+#ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
+#define TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "service/http/json.h"
+#include "service/http/openai_request.h"
+#include "service/http/tool_calls.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+// What all chunks of an answer begin with.
+struct AnswerHead {
+  OpenAiEndpoint endpoint = OpenAiEndpoint::kCompletions;
+  std::string id;
+  std::string model;
+  int64_t created = 0;  // Unix seconds
+};
+
+// Tokens of an answer: each prompt counts once, however many choices it has.
+struct AnswerUsage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+Json UsageJson(const AnswerUsage& usage);
+
+// Of a whole answer.
+Json AnswerJson(const AnswerHead& head, Json choices, const AnswerUsage& usage);
+// Of one event of a stream; `choice` null: none, as in the last one, which carries the usage.
+Json ChunkJson(const AnswerHead& head, Json choice);
+
+// One event of text/event-stream (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+std::string SseEvent(const Json& json);
+inline constexpr char kSseDone[] = "data: [DONE]\n\n";
+
+// One choice, from its messages to its JSON. Thread-compatible.
+class ChoiceRenderer {
+ public:
+  // `id` of the answer: names calls of tools. `echo` is what the text begins with.
+  ChoiceRenderer(const AnswerHead& head, int64_t index, const std::string& echo);
+
+  // Before the first message.
+  void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
+  void Take(const v1::GenerateResponse& message);
+
+  // What came since the last time, for a stream; nullopt: nothing worth an event.
+  std::optional<Json> TakeDelta();
+  // Everything, for a whole answer. Once.
+  Json TakeWhole();
+
+ private:
+  void TakeText(const std::string& text, bool last);
+  void TakeLogprobs(const v1::GenerateResponse& message);
+  Json TakeCalls(bool numbered);
+  Json LogprobsJson();
+  Json FinishJson() const;
+
+  const OpenAiEndpoint endpoint_;
+  const std::string id_;
+  const int64_t index_;
+  std::optional<ToolCallParser> parser_;
+
+  // Not taken yet.
+  std::string text_;
+  std::vector<ToolCall> calls_;
+  std::vector<v1::TokenLogprob> logprobs_;
+
+  bool asked_logprobs_ = false;
+  bool role_sent_ = false;
+  int64_t calls_taken_ = 0;
+  int64_t offset_ = 0;  // characters of the text in front of logprobs_
+  v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_

@@ -1,0 +1,303 @@
+"""The HTTP side as strangers use it: the official OpenAI client, bare sockets, many connections."""
+
+import concurrent.futures
+import json
+import socket
+import unittest
+
+import openai
+
+import chain_model
+import harness
+from harness import Client, wait_until
+
+TOOL_TEMPLATE = (
+    "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}\n"
+    '{"name": ..., "arguments": ...} in <tool_call></tool_call><|im_end|>\n{% endif %}'
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+TOOL_ANSWER = ["Let ", "me ", "look.", "\n<tool", "_call>", '{"name": ', '"weather", ', '"argu',
+               'ments": {"city": ', '"Ulm"}}', "</tool", "_call>"]
+TOOLS = [{"type": "function",
+          "function": {"name": "weather", "description": "of a city",
+                       "parameters": {"type": "object",
+                                      "properties": {"city": {"type": "string"}}}}}]
+HI = [{"role": "user", "content": "hi"}]
+
+
+def open_client(server):
+    # Without the proxies of the environment, and with every failure told at once.
+    return openai.OpenAI(base_url=f"http://{server.http_address}/v1", api_key="unused",
+                         max_retries=0, timeout=120,
+                         http_client=openai.DefaultHttpxClient(trust_env=False))
+
+
+def raw(server, data, timeout=60):
+    """What the server says to these bytes until it closes."""
+    host, port = server.http_address.split(":")
+    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the server has heard enough; what it said can be read
+        said = b""
+        while chunk := connection.recv(65536):
+            said += chunk
+        return said
+
+
+class OpenAiTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.serve()
+        cls.client = open_client(cls.server)
+        cls.grpc = Client(cls.server)
+        cls.model = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.kill()
+
+    def chat(self, **more):
+        return self.client.chat.completions.create(model=self.model, messages=HI,
+                                                   **{"max_tokens": 20, **more})
+
+    def test_models(self):
+        self.assertEqual(self.client.models.retrieve(self.model).id, self.model)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("none/such")
+
+    def test_a_chat_equals_grpc_and_its_stream(self):
+        whole = self.chat(temperature=0)
+        reference = self.grpc.generate(chat=[("user", "hi")], max_tokens=20, temperature=0)
+        self.assertEqual(whole.choices[0].message.content, reference.text)
+        self.assertEqual(whole.choices[0].message.role, "assistant")
+        self.assertEqual(whole.usage.prompt_tokens, reference.usage.prompt_tokens)
+        self.assertEqual(whole.usage.completion_tokens, 20)
+        self.assertEqual(whole.choices[0].finish_reason, "length")
+        chunks = list(self.chat(temperature=0, stream=True,
+                                stream_options={"include_usage": True}))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, reference.text)
+        self.assertGreater(len(chunks), 5)
+        self.assertEqual(chunks[-1].usage.completion_tokens, 20)
+        self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
+
+    def test_completions_stop_and_echo(self):
+        plain = self.client.completions.create(model=self.model, prompt="Once", temperature=0,
+                                               max_tokens=30).choices[0].text
+        stop = plain[10:12]
+        cut = self.client.completions.create(model=self.model, prompt="Once", temperature=0,
+                                             max_tokens=30, stop=[stop], echo=True).choices[0]
+        self.assertEqual(cut.text, "Once" + plain[:plain.index(stop)])
+        self.assertEqual(cut.finish_reason, "stop")
+
+    def test_n_and_seed(self):
+        first = self.chat(n=2, seed=5, temperature=1)
+        again = self.chat(n=2, seed=5, temperature=1)
+        texts = [choice.message.content for choice in first.choices]
+        self.assertEqual([choice.index for choice in first.choices], [0, 1])
+        self.assertEqual(texts, [choice.message.content for choice in again.choices])
+        self.assertNotEqual(texts[0], texts[1])
+        alone = self.chat(seed=5, temperature=1).choices[0].message.content
+        self.assertEqual(alone, texts[0])
+
+    def test_logprobs(self):
+        chat = self.chat(logprobs=True, top_logprobs=3, temperature=0).choices[0]
+        self.assertEqual(len(chat.logprobs.content), 20)
+        for entry in chat.logprobs.content:
+            self.assertEqual(len(entry.top_logprobs), 3)
+            self.assertEqual(entry.top_logprobs[0].token, entry.token)
+        spelled = b"".join(bytes(entry.bytes) for entry in chat.logprobs.content)
+        self.assertEqual(spelled.decode(errors="replace"), chat.message.content)
+        legacy = self.client.completions.create(model=self.model, prompt="Once", logprobs=2,
+                                                temperature=0, max_tokens=5).choices[0].logprobs
+        self.assertEqual(len(legacy.tokens), 5)
+        self.assertEqual([len(top) for top in legacy.top_logprobs], [2] * 5)
+        self.assertEqual(legacy.text_offset[0], 0)
+
+    def test_errors(self):
+        with self.assertRaises(openai.NotFoundError) as missing:
+            self.client.chat.completions.create(model="gpt-x", messages=HI)
+        self.assertEqual(missing.exception.code, "model_not_found")
+        with self.assertRaises(openai.BadRequestError) as unserved:
+            self.chat(response_format={"type": "json_object"})
+        self.assertEqual(unserved.exception.param, "response_format.type")
+        with self.assertRaises(openai.BadRequestError) as unknown:
+            self.chat(extra_body={"min_q": 1})
+        self.assertIn("did you mean min_p?", str(unknown.exception))
+        with self.assertRaises(openai.BadRequestError) as long:
+            self.client.completions.create(model=self.model, prompt="x " * 20000)
+        self.assertEqual(long.exception.code, "context_length_exceeded")
+        with self.assertRaises(openai.BadRequestError) as tools:
+            self.chat(tools=TOOLS)
+        self.assertEqual(tools.exception.param, "tools")
+
+    def test_extra_body(self):
+        greedy = self.chat(temperature=0).choices[0].message.content
+        top = self.chat(temperature=1, extra_body={"top_k": 1}).choices[0].message.content
+        self.assertEqual(top, greedy)
+
+    def test_a_cancel_stops_the_work(self):
+        before = self.grpc.wait_idle().requests_cancelled_total
+        stream = self.chat(stream=True, max_tokens=1500, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        stream.close()
+        stats = self.grpc.wait_idle()
+        self.assertEqual(stats.requests_cancelled_total, before + 1)
+        self.assertEqual(stats.kv_blocks_free, stats.kv_blocks_total)
+
+    def test_many_at_once(self):
+        expected = self.chat(temperature=0).choices[0].message.content
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = pool.map(lambda _: self.chat(temperature=0), range(64))
+            self.assertEqual({answer.choices[0].message.content for answer in answers}, {expected})
+
+
+class ToolsTest(unittest.TestCase):
+
+    def test_calls_of_tools(self):
+        path = chain_model.write(harness.scratch_folder() / "chain.gguf", TOOL_ANSWER,
+                                 TOOL_TEMPLATE)
+        server = harness.serve(model=path)
+        self.addCleanup(server.kill)
+        client = open_client(server)
+        ask = {"model": "chain", "messages": HI, "temperature": 0}
+        choice = client.chat.completions.create(tools=TOOLS, **ask).choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertEqual(choice.message.content, "Let me look.")
+        call = choice.message.tool_calls[0]
+        self.assertEqual(call.function.name, "weather")
+        self.assertEqual(json.loads(call.function.arguments), {"city": "Ulm"})
+
+        chunks = list(client.chat.completions.create(tools=TOOLS, stream=True, **ask))
+        deltas = [chunk.choices[0].delta for chunk in chunks]
+        self.assertEqual("".join(delta.content or "" for delta in deltas), "Let me look.")
+        calls = [one for delta in deltas for one in delta.tool_calls or []]
+        self.assertEqual([one.function.name for one in calls], ["weather"])
+        self.assertEqual(chunks[-1].choices[0].finish_reason, "tool_calls")
+
+        # The conversation goes on with what the client makes of it.
+        turn = HI + [choice.message.model_dump(),
+                     {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        more = client.chat.completions.create(model="chain", messages=turn, tools=TOOLS)
+        bare = client.chat.completions.create(model="chain", messages=HI, tools=TOOLS)
+        self.assertGreater(more.usage.prompt_tokens, bare.usage.prompt_tokens + len("weather"))
+        # Without tools the text is text.
+        plain = client.chat.completions.create(**ask).choices[0]
+        self.assertIn("<tool_call>", plain.message.content)
+        self.assertEqual(plain.finish_reason, "stop")
+
+
+class WireTest(unittest.TestCase):
+
+    def setUp(self):
+        self.server = harness.serve()
+        self.addCleanup(self.server.kill)
+
+    def test_garbage(self):
+        for data in (b"\x00\xff" * 5000, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00" + b"x" * 512,
+                     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+            self.assertTrue(raw(self.server, data).startswith(b"HTTP/1.1 4"), data[:20])
+        post = (b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s")
+        for body in (b"", b"\xff", b"[" * 100000, b'{"prompt":"\xc3("}'):
+            self.assertTrue(raw(self.server, post % (len(body), body)).startswith(b"HTTP/1.1 400"))
+        oversize = raw(self.server, post % (1 << 30, b"{" * 100))
+        self.assertTrue(oversize.startswith(b"HTTP/1.1 413"), oversize)
+        self.assertTrue(raw(self.server, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+                        .startswith(b"HTTP/1.1 200"))
+
+    def test_a_thousand_idle_connections(self):
+        host, port = self.server.http_address.split(":")
+        before = resident_bytes(self.server)
+        idle = [socket.create_connection((host, int(port))) for _ in range(1000)]
+        client = open_client(self.server)
+        model = client.models.list().data[0].id
+        answer = client.completions.create(model=model, prompt="Once", max_tokens=5)
+        self.assertEqual(answer.usage.completion_tokens, 5)
+        per_connection = (resident_bytes(self.server) - before) / len(idle)
+        print(f"1,000 idle connections: {per_connection:.0f} bytes each")
+        self.assertLess(per_connection, 32 << 10)
+        for connection in idle:
+            connection.close()
+
+    def test_a_reader_that_stops(self):
+        host, port = self.server.http_address.split(":")
+        body = json.dumps({"prompt": "Once", "max_tokens": 1900, "stream": True, "logprobs": 20,
+                           "ignore_eos": True}).encode()
+        with socket.create_connection((host, int(port))) as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                         % (len(body), body))
+            grpc = Client(self.server)
+            # Its sequence leaves the plan when its credit is used up.
+            stalled = wait_until(lambda: stall_of(grpc), "the stream is held back")
+            self.assertLess(stalled, 1900)
+            others = open_client(self.server)
+            model = others.models.list().data[0].id
+            answer = others.completions.create(model=model, prompt="Once", max_tokens=50)
+            self.assertEqual(answer.usage.completion_tokens, 50)
+            said = b""
+            while chunk := slow.recv(1 << 20):
+                said += chunk
+        tokens = sum(len(event["choices"][0]["logprobs"]["tokens"]) for event in events_of(said)
+                     if event["choices"][0]["logprobs"])
+        self.assertEqual(tokens, 1900)
+
+    def test_names_of_ports(self):
+        taken = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store", ":memory:",
+                                     "--listen", "127.0.0.1:0", "--http", self.server.http_address)
+        self.assertEqual(taken.returncode, 1)
+        self.assertIn(self.server.http_address, taken.stderr)
+        self.assertIn("--http", taken.stderr)
+        self.assertEqual(len(taken.stderr.splitlines()), 1, taken.stderr)
+        quiet = harness.serve("--http", "off")
+        self.addCleanup(quiet.kill)
+        self.assertIsNone(quiet.http_address)
+
+    def test_a_front_and_its_worker(self):
+        worker = harness.worker()
+        self.addCleanup(worker.kill)
+        front = harness.front([worker])
+        self.addCleanup(front.kill)
+        client = open_client(front)
+        model = client.models.list().data[0].id
+        answer = client.completions.create(model=model, prompt="Once", max_tokens=5, logprobs=1)
+        self.assertEqual(len(answer.choices[0].logprobs.tokens), 5)
+        self.assertEqual(front.stop(), 0)
+
+
+def resident_bytes(server):
+    with open(f"/proc/{server.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def stall_of(grpc):
+    """Tokens made so far, once 30 readings in a row with a running sequence are alike."""
+    first = grpc.worker_stats()
+    for _ in range(30):
+        stats = grpc.worker_stats()
+        running = stats.sequences_running + stats.sequences_waiting > 0
+        if stats.steps_total != first.steps_total or not running or not stats.steps_total:
+            return None
+    return first.generated_tokens_total
+
+
+def events_of(said):
+    """The JSON events of a chunked event stream that ends with [DONE]."""
+    rest, text = said.partition(b"\r\n\r\n")[2], b""
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        text, rest = text + rest[:int(size, 16)], rest[int(size, 16) + 2:]
+    lines = [line[6:] for line in text.decode().split("\n\n") if line]
+    assert lines[-1] == "[DONE]", lines[-1]
+    return [json.loads(line) for line in lines[:-1]]
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

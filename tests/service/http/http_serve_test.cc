@@ -1,0 +1,324 @@
+// The OpenAI-compatible side over real sockets: front and worker in one process, the scripted model
+// behind them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "service/http/json.h"
+#include "tests/service/http/raw_client.h"
+#include "tests/service/serve_fixture.h"
+
+namespace tidepool::service {
+namespace {
+
+class HttpServeTest : public ServeTest {
+ protected:
+  std::unique_ptr<RawClient> Connect() {
+    const std::string address = server_->http_address();
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
+    return std::make_unique<RawClient>(port);
+  }
+  RawAnswer Post(const std::string& path, const std::string& body) {
+    return Connect()->Post(path, body);
+  }
+  static Json Parsed(const RawAnswer& answer) {
+    const absl::StatusOr<Json> json = ParseJsonBody(answer.body);
+    EXPECT_TRUE(json.ok()) << answer.body;
+    return json.ok() ? *json : Json();
+  }
+  // The events of a stream, without the closing [DONE], which must be there.
+  static std::vector<Json> Events(const RawAnswer& answer) {
+    std::vector<Json> events;
+    absl::string_view rest = answer.body;
+    while (absl::ConsumePrefix(&rest, "data: ")) {
+      const size_t end = rest.find("\n\n");
+      if (end == absl::string_view::npos) break;
+      const std::string line(rest.substr(0, end));
+      rest.remove_prefix(end + 2);
+      if (line == "[DONE]") {
+        EXPECT_EQ(rest, "");
+        return events;
+      }
+      events.push_back(*ParseJsonBody(line));
+    }
+    ADD_FAILURE() << "no [DONE] in " << answer.body;
+    return events;
+  }
+};
+
+TEST_F(HttpServeTest, ACompletion) {
+  Start();
+  engine_->model.SetScript(fakes::Replies(5, WithEnd("hello w\xC3\xB6rld"), 'x'));
+  const RawAnswer answer =
+      Post("/v1/completions", R"({"model":"scripted","prompt":"Hello","max_tokens":100})");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_TRUE(absl::StrContains(answer.head, "x-request-id: cmpl-")) << answer.head;
+  const Json json = Parsed(answer);
+  EXPECT_EQ(json["choices"][0]["text"], "hello w\xC3\xB6rld");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 13);
+  EXPECT_EQ(json["model"], "scripted");
+}
+
+TEST_F(HttpServeTest, StreamsEqualWholeAnswers) {
+  Start();
+  const std::string body =
+      R"({"prompt":["Hello","Hi"],"n":2,"seed":3,"temperature":1,"max_tokens":60,"logprobs":2)";
+  const Json whole = Parsed(Post("/v1/completions", body + "}"));
+  ASSERT_EQ(whole["choices"].size(), 4) << whole;
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], 7);
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 240);
+  EXPECT_NE(whole["choices"][0]["text"], whole["choices"][1]["text"]);
+  const std::vector<Json> events = Events(
+      Post("/v1/completions", body + R"(,"stream":true,"stream_options":{"include_usage":true}})"));
+  std::vector<std::string> texts(4), finishes(4);
+  std::vector<Json> tokens(4, Json::array());
+  for (const Json& event : events) {
+    for (const Json& choice : event["choices"]) {
+      const size_t index = choice["index"];
+      texts[index] += choice["text"].get<std::string>();
+      if (!choice["finish_reason"].is_null()) finishes[index] = choice["finish_reason"];
+      for (const Json& token : choice["logprobs"]["tokens"]) tokens[index].push_back(token);
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(texts[i], whole["choices"][i]["text"]);
+    EXPECT_EQ(finishes[i], "length");
+    EXPECT_EQ(tokens[i], whole["choices"][i]["logprobs"]["tokens"]);
+  }
+  EXPECT_EQ(events.front()["usage"], Json());
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], 240);
+  EXPECT_TRUE(events.back()["choices"].empty());
+}
+
+TEST_F(HttpServeTest, AChatWithTools) {
+  Start({.tool_syntax = v1::TOOL_CALL_TAGS});
+  const std::string reply =
+      "Look:\n<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>";
+  // <|start|>user\nhi<|end_of_text|><|start|>assistant\n
+  engine_->model.SetScript(fakes::Replies(20, WithEnd(reply), 'x'));
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],)"
+                           R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  const Json whole = Parsed(Post("/v1/chat/completions", body + "}"));
+  const Json& choice = whole["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "Look:") << whole;
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"x\":1}");
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  std::string content;
+  int calls = 0;
+  for (const Json& event : Events(Post("/v1/chat/completions", body + R"(,"stream":true})"))) {
+    const Json& delta = event["choices"][0]["delta"];
+    if (delta.contains("content")) content += delta["content"].get<std::string>();
+    if (delta.contains("tool_calls")) ++calls;
+  }
+  EXPECT_EQ(content, "Look:");
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(HttpServeTest, ToolsThatTheTemplateDoesNotKnowAreRefused) {
+  Start();
+  const RawAnswer answer =
+      Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)"
+                                   R"("tools":[{"type":"function","function":{"name":"f"}}]})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(Parsed(answer)["error"]["param"], "tools") << answer.body;
+}
+
+TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
+  Start({.context = 64});
+  const std::tuple<const char*, const char*, int, const char*, const char*> table[] = {
+      {"/v1/completions", R"({"model":"other","prompt":"x"})", 404, "model_not_found", "model"},
+      {"/v1/completions", R"({"prompt":"x","top_p":7})", 400, "", "top_p"},
+      {"/v1/completions", "{", 400, "", ""},
+      {"/v1/completions", R"({"prompt":"x","logit_bias":{"70000":1}})", 400, "", "logit_bias"},
+      {"/v1/chat/completions", R"({"messages":[]})", 400, "", "messages"},
+      {"/v1/nothing", "{}", 404, "not_found", ""},
+  };
+  for (const auto& [path, body, status, code, param] : table) {
+    const RawAnswer answer = Post(path, body);
+    EXPECT_EQ(answer.status, status) << body << answer.body;
+    const Json error = Parsed(answer)["error"];
+    EXPECT_EQ(error["code"], *code == 0 ? Json() : Json(code)) << answer.body;
+    EXPECT_EQ(error["param"], *param == 0 ? Json() : Json(param)) << answer.body;
+  }
+  for (const size_t bytes : {size_t{70}, size_t{100000}}) {
+    const RawAnswer answer = Post("/v1/completions", absl::StrCat(R"({"stream":true,"prompt":")",
+                                                                  std::string(bytes, 'x'), "\"}"));
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(Parsed(answer)["error"]["code"], "context_length_exceeded") << answer.body;
+  }
+}
+
+TEST_F(HttpServeTest, AFullQueueIs429) {
+  Start({.max_queued = 0});
+  engine_->model.Hold();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int refused = 0;
+  // More than can run at the same time: some find no place.
+  for (int i = 0; i < 80; ++i) {
+    clients.push_back(Connect());
+    clients.back()->SendPost("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  }
+  while (Stats().front().requests_failed_total() == 0) std::this_thread::yield();
+  engine_->model.Release();
+  for (const auto& client : clients) {
+    const RawAnswer answer = client->ReadAnswer();
+    if (answer.status == 200) continue;
+    EXPECT_EQ(answer.status, 429) << answer.body;
+    EXPECT_TRUE(absl::StrContains(answer.head, "Retry-After: ")) << answer.head;
+    ++refused;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(HttpServeTest, AClientThatLeavesStopsTheWork) {
+  Start();
+  for (const char* stream : {"true", "false"}) {
+    engine_->model.Hold();
+    const auto client = Connect();
+    client->SendPost("/v1/completions",
+                     absl::StrCat(R"({"prompt":"Hello","max_tokens":2000,"ignore_eos":true,"n":2,)",
+                                  "\"stream\":", stream, "}"));
+    const auto sequences = [&] {
+      const engine::EngineStats stats = engine_->engine->Stats();
+      return stats.sequences_running + stats.sequences_waiting;
+    };
+    while (sequences() < 2) std::this_thread::yield();
+    client->Close();
+    while (Stats().front().streams_running() > 0) std::this_thread::yield();
+    engine_->model.Release();
+    WaitIdle();
+  }
+  const v1::GetStatsResponse stats = Stats();
+  EXPECT_EQ(stats.workers(0).requests_cancelled_total(), 4);
+  EXPECT_EQ(stats.workers(0).kv_blocks_free(), stats.workers(0).kv_blocks_total());
+}
+
+TEST_F(HttpServeTest, AFailureInAStreamIsAnEvent) {
+  Start();
+  engine_->model.Hold();
+  const auto client = Connect();
+  client->SendPost("/v1/completions",
+                   R"({"prompt":"Hello","max_tokens":2000,"ignore_eos":true,"stream":true})");
+  engine_->model.Allow(20);
+  client->ReadUntil("\n\n");
+  engine_->model.SetFailure(absl::InternalError("the disk is on fire"));
+  engine_->model.Release();
+  const std::string rest = client->ReadUntil("\r\n0\r\n\r\n");
+  EXPECT_TRUE(absl::StrContains(rest, "data: {\"error\":{\"message\":")) << rest;
+  EXPECT_FALSE(absl::StrContains(rest, "[DONE]")) << rest;
+}
+
+TEST_F(HttpServeTest, AReaderThatStopsHoldsOnlyItsOwnStreamBack) {
+  Start();
+  const auto slow = Connect();
+  slow->SendPost("/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1900,)"
+                 R"("ignore_eos":true,"stream":true,"logprobs":true,"top_logprobs":20})");
+  // Another's answer comes meanwhile, and the slow one's whole later.
+  const Json other = Parsed(Post("/v1/completions", R"({"prompt":"Hello","max_tokens":50})"));
+  EXPECT_EQ(other["usage"]["completion_tokens"], 50);
+  int64_t tokens = 0;
+  for (const Json& event : Events(slow->ReadAnswer())) {
+    if (!event["choices"][0]["logprobs"].is_null()) {
+      tokens += static_cast<int64_t>(event["choices"][0]["logprobs"]["content"].size());
+    }
+  }
+  EXPECT_EQ(tokens, 1900);
+}
+
+TEST_F(HttpServeTest, ModelsAndHealth) {
+  Start();
+  const auto client = Connect();
+  const Json models = Parsed(client->Get("/v1/models"));
+  ASSERT_EQ(models["data"].size(), 1);
+  EXPECT_EQ(models["data"][0]["id"], "scripted");
+  EXPECT_EQ(models["data"][0]["max_model_len"], 2048);
+  EXPECT_EQ(Parsed(client->Get("/v1/models/scripted"))["id"], "scripted");
+  const RawAnswer unknown = client->Get("/v1/models/none%2Fsuch");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_TRUE(absl::StrContains(unknown.body, "none/such")) << unknown.body;
+  EXPECT_EQ(client->Get("/healthz").status, 200);
+  EXPECT_EQ(client->Get("/readyz").status, 200);
+}
+
+TEST_F(HttpServeTest, Metrics) {
+  Start();
+  Post("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true})");
+  Generate(Text("Hello", 5));  // gRPC's count too
+  const std::string page = Connect()->Get("/metrics").body;
+  for (const char* line :
+       {"tidepool:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 2\n",
+        "tidepool:time_to_first_token_seconds_count{model_name=\"scripted\"} 2\n",
+        "tidepool:inter_token_latency_seconds_count{model_name=\"scripted\"} 33\n",
+        "tidepool:request_prompt_tokens_sum{model_name=\"scripted\"} 10\n",
+        "tidepool:requests_total 2\n"}) {
+    EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+  }
+  EXPECT_TRUE(absl::StrContains(page, "tidepool:kv_cache_usage_perc{model_name=\"scripted\""))
+      << page;
+}
+
+TEST_F(HttpServeTest, MethodsAndTypes) {
+  Start();
+  const auto client = Connect();
+  const RawAnswer wrong = client->Get("/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_TRUE(absl::StrContains(wrong.head, "Allow: POST, OPTIONS\r\n")) << wrong.head;
+  client->Send("OPTIONS /v1/models HTTP/1.1\r\nHost: h\r\n\r\n");
+  const RawAnswer options = client->ReadAnswer();
+  EXPECT_EQ(options.status, 204);
+  EXPECT_TRUE(absl::StrContains(options.head, "Allow: GET, HEAD, OPTIONS\r\n")) << options.head;
+  client->Send("HEAD /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer(/*has_body=*/false).status, 200);
+  client->Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
+      "Content-Length: 0\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().status, 415);
+}
+
+TEST_F(HttpServeTest, ShutdownLetsAStreamEnd) {
+  Start();
+  engine_->model.Hold();
+  const auto client = Connect();
+  client->SendPost("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true,)"
+                                      R"("stream":true})");
+  engine_->model.Allow(3);
+  client->ReadUntil("\n\n");
+  std::thread stopping([&] { server_->Shutdown(absl::Seconds(60)); });
+  const auto late = Connect();
+  while (late->Get("/readyz").status == 200) std::this_thread::yield();
+  EXPECT_EQ(late->Get("/healthz").status, 200);
+  EXPECT_EQ(late->Post("/v1/completions", R"({"prompt":"x"})").status, 503);
+  engine_->model.Release();
+  EXPECT_TRUE(absl::StrContains(client->ReadUntil("[DONE]\n\n"), "\"length\""));
+  stopping.join();
+}
+
+TEST_F(HttpServeTest, ShutdownEndsWhatDoesNotEnd) {
+  Start();
+  engine_->model.Hold();
+  const auto client = Connect();
+  client->SendPost("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"stream":true})");
+  engine_->model.Allow(3);
+  client->ReadUntil("\n\n");
+  std::thread stopping([&] { server_->Shutdown(absl::ZeroDuration()); });
+  const std::string rest = client->ReadToEnd();
+  EXPECT_TRUE(absl::StrContains(rest, "shutting down")) << rest;
+  engine_->model.Release();
+  stopping.join();
+}
+
+}  // namespace
+}  // namespace tidepool::service

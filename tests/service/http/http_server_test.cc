@@ -1,0 +1,304 @@
+// HTTP/1.1 on real sockets, over a handler that a test drives.
+#include "service/http/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/mutex.h"
+#include "tests/service/http/raw_client.h"
+
+namespace tidepool::service {
+namespace {
+
+// Answers with what it was asked; exchanges of /held wait for the test. Thread-safe.
+class EchoHandler final : public HttpHandler {
+ public:
+  std::optional<HttpResponse> CheckHead(const HttpHead& head) override {
+    if (head.path != "/refused") return std::nullopt;
+    HttpResponse response;
+    response.status = 404;
+    response.body = "no";
+    return response;
+  }
+  void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override {
+    if (request.head.path == "/held") {
+      exchange->OnGone([this] { gone_.set_value(); });
+      base::MutexLock lock(&mutex_);
+      held_ = std::move(exchange);
+      changed_.NotifyAll();
+      return;
+    }
+    HttpResponse response;
+    response.content_type = "text/plain";
+    response.body = absl::StrCat(request.head.method, " ", request.head.path, " ", request.body);
+    exchange->Answer(std::move(response));
+  }
+
+  std::shared_ptr<HttpExchange> TakeHeld() {
+    base::MutexLock lock(&mutex_);
+    while (held_ == nullptr) changed_.Wait(&mutex_);
+    return std::exchange(held_, nullptr);
+  }
+  void WaitGone() { gone_.get_future().wait(); }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::shared_ptr<HttpExchange> held_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::promise<void> gone_;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void Start(const HttpLimits& limits = {}) {
+    auto server = HttpServer::Start(&handler_, {.listen = "127.0.0.1:0", .limits = limits});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::unique_ptr<RawClient> Connect() { return std::make_unique<RawClient>(server_->port()); }
+  // What a client that sends these bytes is told.
+  std::string Told(const std::string& bytes) {
+    const auto client = Connect();
+    client->Send(bytes);
+    return client->ReadToEnd();
+  }
+
+  EchoHandler handler_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, OneConnectionManyRequests) {
+  Start();
+  const auto client = Connect();
+  EXPECT_EQ(client->Get("/a%20b?query=1").body, "GET /a b ");
+  EXPECT_EQ(client->Post("/c", "body").body, "POST /c body");
+  client->Send(
+      "POST /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().body, "POST /d abcde");
+  client->Send("HEAD /e HTTP/1.1\r\nHost: h\r\n\r\n");
+  const RawAnswer head = client->ReadAnswer(/*has_body=*/false);
+  EXPECT_TRUE(absl::StrContains(head.head, "Content-Length: 8\r\n")) << head.head;
+  EXPECT_EQ(client->Get("/f").body, "GET /f ");
+  EXPECT_EQ(client->Get("http://h:1/g?x").body, "GET /g ");
+  EXPECT_EQ(server_->connections(), 1);
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  Start();
+  const auto client = Connect();
+  std::string all;
+  for (int i = 0; i < 50; ++i) {
+    absl::StrAppend(&all, "POST /", i, " HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nxy");
+  }
+  client->Send(all);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(client->ReadAnswer().body, absl::StrCat("POST /", i, " xy"));
+  }
+}
+
+TEST_F(HttpServerTest, ExpectContinue) {
+  Start();
+  const auto client = Connect();
+  client->Send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client->ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client->Send("ab");
+  EXPECT_EQ(client->ReadAnswer().body, "POST /x ab");
+  // A refusal saves the client its body.
+  client->Send(
+      "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().status, 404);
+  EXPECT_FALSE(client->ReadMore()) << "the connection must close: its body was not read";
+}
+
+TEST_F(HttpServerTest, Http10ClosesUnlessAsked) {
+  Start();
+  const std::string told = Told("GET /x HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(absl::StrContains(told, "Connection: close")) << told;
+  EXPECT_TRUE(absl::EndsWith(told, "GET /x ")) << told;
+  const auto client = Connect();
+  client->Send("GET /y HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().body, "GET /y ");
+  client->Send("GET /z HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().body, "GET /z ");
+}
+
+TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
+  HttpLimits limits;
+  limits.max_header_bytes = 1000;
+  limits.max_body_bytes = 100;
+  Start(limits);
+  const std::string post = "POST /x HTTP/1.1\r\nHost: h\r\n";
+  const std::pair<std::string, int> table[] = {
+      {"\x16\x03\x01 a TLS hello \r\n\r\n", 400},
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: a\r\nbroken\r\n\r\n", 400},
+      {"GET ftp://elsewhere/ HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(2000, 'x') + "\r\n\r\n", 431},
+      {std::string(5000, 'G'), 431},
+      {post + "Content-Length: 101\r\n\r\n", 413},
+      {post + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+      {post + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+      {post + "Transfer-Encoding: gzip\r\n\r\n", 400},
+      {post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x'), 413},
+      {post + "Expect: miracles\r\nContent-Length: 1\r\n\r\nx", 417},
+  };
+  for (const auto& [bytes, status] : table) {
+    const std::string told = Told(bytes);
+    EXPECT_TRUE(absl::StartsWith(told, absl::StrCat("HTTP/1.1 ", status, " "))) << bytes << told;
+    EXPECT_TRUE(absl::StrContains(told, "\"error\"")) << told;
+    EXPECT_TRUE(absl::StrContains(told, "Connection: close")) << told;
+  }
+  const auto quiet = Connect();
+  quiet->Send("POST /x HT");
+  quiet->EndSending();
+  EXPECT_EQ(quiet->ReadToEnd(), "");  // half a request of a client that left
+}
+
+TEST_F(HttpServerTest, SlowRequestsEnd) {
+  HttpLimits limits;
+  limits.header_timeout = limits.body_timeout = limits.idle_timeout = absl::Milliseconds(20);
+  Start(limits);
+  EXPECT_TRUE(absl::StartsWith(Told("GET / HTT"), "HTTP/1.1 408 "));
+  EXPECT_TRUE(absl::StartsWith(Told("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab"),
+                               "HTTP/1.1 408 "));
+  EXPECT_EQ(Told(""), "");
+}
+
+TEST_F(HttpServerTest, BodiesShareABudget) {
+  HttpLimits limits;
+  limits.max_open_body_bytes = 10;
+  Start(limits);
+  const auto client = Connect();
+  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);
+  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);  // given back
+  EXPECT_EQ(client->Post("/x", "0123456789a").status, 503);
+}
+
+TEST_F(HttpServerTest, ConnectionsAreCounted) {
+  HttpLimits limits;
+  limits.max_connections = 2;
+  Start(limits);
+  const auto first = Connect(), second = Connect();
+  EXPECT_EQ(first->Get("/").status, 200);
+  EXPECT_EQ(second->Get("/").status, 200);
+  const RawAnswer third = Connect()->ReadAnswer();
+  EXPECT_EQ(third.status, 503);
+  EXPECT_TRUE(absl::StrContains(third.body, "too many connections"));
+  first->Close();
+  while (server_->connections() > 1) std::this_thread::yield();
+  EXPECT_EQ(Connect()->Get("/").status, 200);
+}
+
+TEST_F(HttpServerTest, AStreamIsWrittenPieceByPiece) {
+  Start();
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  std::promise<void> taken;
+  exchange->Post([&] {
+    exchange->BeginStream({.content_type = "text/event-stream"});
+    exchange->Write("data: 1\n\n", [&] { taken.set_value(); });
+  });
+  EXPECT_TRUE(absl::StrContains(client->ReadUntil("data: 1\n\n"), "Transfer-Encoding: chunked"));
+  taken.get_future().wait();
+  exchange->Post([&] {
+    exchange->Write("data: 2\n\n", nullptr);
+    exchange->EndStream();
+  });
+  EXPECT_EQ(client->ReadUntil("0\r\n\r\n"), "\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n");
+  EXPECT_EQ(client->Get("/next").body, "GET /next ");
+}
+
+TEST_F(HttpServerTest, AClientThatLeavesIsNoticed) {
+  Start();
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  client->Close();
+  handler_.WaitGone();
+}
+
+TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
+  Start();
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  // Each piece is written once the one before was taken, as generations do.
+  constexpr int kPieces = 400;
+  const std::string piece(64 << 10, 'x');
+  std::atomic<int> taken = 0;
+  std::function<void()> next = [&] {
+    if (++taken < kPieces) {
+      exchange->Write(piece, next);
+    } else {
+      exchange->EndStream();
+    }
+  };
+  exchange->Post([&] {
+    exchange->BeginStream({.content_type = "text/plain"});
+    exchange->Write(piece, next);
+  });
+  // Sockets hold some; the server nothing more. An answer on another connection shows that it does
+  // not wait.
+  EXPECT_EQ(Connect()->Get("/other").body, "GET /other ");
+  EXPECT_LT(taken, kPieces);
+  const RawAnswer answer = client->ReadAnswer();
+  EXPECT_EQ(answer.body.size(), kPieces * piece.size());
+}
+
+TEST_F(HttpServerTest, ShutdownLetsAnswersOut) {
+  Start();
+  const auto idle = Connect();
+  EXPECT_EQ(idle->Get("/").status, 200);
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  std::thread stopping([&] { server_->Shutdown(absl::Seconds(60)); });
+  EXPECT_FALSE(idle->ReadMore());  // closed at once
+  exchange->Post([&] { exchange->Answer({.content_type = "", .body = "late"}); });
+  EXPECT_EQ(client->ReadAnswer().body, "late");
+  EXPECT_FALSE(client->ReadMore());
+  stopping.join();
+  EXPECT_EQ(server_->connections(), 0);
+}
+
+TEST_F(HttpServerTest, ShutdownDoesNotWaitForever) {
+  Start();
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  server_->Shutdown(absl::Milliseconds(1));
+  EXPECT_EQ(client->ReadToEnd(), "");
+  exchange->Post([] {});  // nobody runs it, and nothing is touched
+}
+
+TEST_F(HttpServerTest, AddressesThatAreTakenAreNamed) {
+  Start();
+  const auto second = HttpServer::Start(&handler_, {.listen = server_->address()});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(second.status().message(), server_->address())) << second.status();
+  EXPECT_TRUE(absl::StrContains(second.status().message(), "--http")) << second.status();
+  EXPECT_EQ(HttpServer::Start(&handler_, {.listen = "nonsense"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(HttpServerTest, IdleConnectionsAreCheap) {
+  Start();
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(Connect());
+  EXPECT_EQ(Connect()->Get("/").status, 200);
+  EXPECT_EQ(idle.back()->Get("/x").body, "GET /x ");
+}
+
+}  // namespace
+}  // namespace tidepool::service

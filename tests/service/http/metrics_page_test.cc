@@ -1,0 +1,170 @@
+// What a front's requests and workers look like to Prometheus.
+#include "service/http/metrics_page.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "tests/fakes/manual_clock.h"
+
+namespace tidepool::service {
+namespace {
+
+class NullSink final : public GenerationSink {
+ public:
+  void Write(v1::GenerateResponse) override { ++writes; }
+  void Finish(absl::Status end) override { status = std::move(end); }
+  int writes = 0;
+  absl::Status status = absl::UnknownError("not finished");
+};
+
+v1::GenerateResponse Tokens(int count, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
+  v1::GenerateResponse response;
+  for (int i = 0; i < count; ++i) response.add_token_ids(i);
+  response.set_finish_reason(finish);
+  return response;
+}
+
+class RequestMetricsTest : public testing::Test {
+ protected:
+  MeasuredSink Measure(const std::string& model = "m") {
+    return MeasuredSink(&sink_, &clock_, &metrics_, [model] { return model; });
+  }
+
+  fakes::ManualClock clock_;
+  RequestMetricsMap metrics_;
+  NullSink sink_;
+};
+
+TEST_F(RequestMetricsTest, TimesAreTheClients) {
+  MeasuredSink measured = Measure();
+  clock_.Advance(absl::Milliseconds(30));
+  measured.Write(Tokens(1));
+  clock_.Advance(absl::Milliseconds(20));
+  measured.Write(Tokens(0));  // text that lags behind is no token
+  clock_.Advance(absl::Milliseconds(40));
+  measured.Write(Tokens(3));
+  clock_.Advance(absl::Milliseconds(10));
+  v1::GenerateResponse last = Tokens(1, v1::LENGTH);
+  last.mutable_usage()->set_prompt_tokens(7);
+  last.mutable_usage()->set_completion_tokens(5);
+  last.mutable_usage()->set_queue_seconds(0.25);
+  measured.Write(last);
+  measured.Finish(absl::OkStatus());
+  EXPECT_EQ(sink_.writes, 4);
+  EXPECT_TRUE(sink_.status.ok());
+
+  const RequestMetrics& metrics = metrics_.at("m");
+  EXPECT_EQ(metrics.time_to_first_token.count(), 1);
+  EXPECT_NEAR(metrics.time_to_first_token.sum(), 0.030, 1e-9);
+  EXPECT_EQ(metrics.inter_token_latency.count(), 4);
+  EXPECT_NEAR(metrics.inter_token_latency.sum(), 0.070, 1e-9);
+  EXPECT_NEAR(metrics.e2e_latency.sum(), 0.100, 1e-9);
+  EXPECT_NEAR(metrics.queue_time.sum(), 0.25, 1e-9);
+  EXPECT_EQ(metrics.prompt_tokens.sum(), 7);
+  EXPECT_EQ(metrics.generation_tokens.sum(), 5);
+  EXPECT_EQ(metrics.ends[static_cast<int>(RequestEnd::kLength)], 1);
+}
+
+TEST_F(RequestMetricsTest, EndsAreTold) {
+  const std::pair<absl::Status, RequestEnd> table[] = {
+      {absl::CancelledError("gone"), RequestEnd::kAbort},
+      {absl::ResourceExhaustedError("full"), RequestEnd::kError},
+      {absl::OkStatus(), RequestEnd::kStop}};
+  for (const auto& [status, end] : table) {
+    MeasuredSink measured = Measure();
+    measured.Finish(status);
+    EXPECT_EQ(sink_.status, status);
+    EXPECT_EQ(metrics_.at("m").ends[static_cast<int>(end)], 1) << status;
+  }
+  // Whatever a client asks for does not become a label.
+  MeasuredSink unknown = Measure("");
+  unknown.Write(Tokens(1));
+  unknown.Finish(absl::NotFoundError("no such model"));
+  EXPECT_EQ(metrics_.size(), 1);
+}
+
+TEST(HistogramTest, BoundsAreInclusive) {
+  static constexpr double kBounds[] = {1, 2};
+  Histogram histogram(kBounds);
+  histogram.Observe(0);
+  histogram.Observe(1);
+  histogram.Observe(1.5, 3);
+  histogram.Observe(2);
+  histogram.Observe(9);
+  EXPECT_EQ(histogram.counts(), absl::MakeConstSpan({int64_t{2}, int64_t{4}, int64_t{1}}));
+  EXPECT_EQ(histogram.count(), 7);
+  EXPECT_EQ(histogram.sum(), 16.5);
+}
+
+v1::GetStatsResponse Stats() {
+  v1::GetStatsResponse stats;
+  stats.mutable_front()->set_requests_total(9);
+  v1::WorkerStats* worker = stats.add_workers();
+  worker->set_worker_id("w\"1\n");
+  worker->set_model("m");
+  worker->set_sequences_running(2);
+  worker->set_kv_blocks_total(8);
+  worker->set_kv_blocks_free(6);
+  worker->set_prompt_tokens_total(100);
+  worker->set_cached_prompt_tokens_total(25);
+  worker->set_expert_hits_total(7);
+  worker->mutable_offload()->mutable_total()->set_stall_seconds(1.5);
+  v1::WorkerStats* gone = stats.add_workers();
+  gone->set_worker_id("w2");
+  gone->set_status_code(14);
+  return stats;
+}
+
+TEST(MetricsPageTest, NamesAndLabels) {
+  RequestMetricsMap requests;
+  requests["m"].time_to_first_token.Observe(0.015);
+  requests["m"].ends[0] = 3;
+  const std::string page = MetricsPage(Stats(), requests);
+  const std::string worker = R"({model_name="m",worker="w\"1\n"} )";
+  for (const std::string& line :
+       {std::string("# TYPE tidepool:requests_total counter\n"),
+        std::string("tidepool:requests_total 9\n"),
+        "tidepool:num_requests_running" + worker + "2\n",
+        "tidepool:kv_cache_usage_perc" + worker + "0.25\n",
+        "tidepool:prompt_tokens_total" + worker + "100\n",
+        "tidepool:prefix_cache_hits_total" + worker + "25\n",
+        "tidepool:expert_hits_total" + worker + "7\n",
+        "tidepool:expert_stall_seconds_total" + worker + "1.5\n",
+        std::string("tidepool:worker_up{worker=\"w2\"} 0\n"),
+        std::string(
+            "tidepool:request_success_total{model_name=\"m\",finished_reason=\"stop\"} 3\n"),
+        std::string("# TYPE tidepool:time_to_first_token_seconds histogram\n"),
+        std::string(
+            "tidepool:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"0.01\"} 0\n"),
+        std::string(
+            "tidepool:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"0.02\"} 1\n"),
+        std::string(
+            "tidepool:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"+Inf\"} 1\n"),
+        std::string("tidepool:time_to_first_token_seconds_count{model_name=\"m\"} 1\n")}) {
+    EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+  }
+}
+
+TEST(MetricsPageTest, FamiliesStandTogether) {
+  v1::GetStatsResponse stats = Stats();
+  *stats.add_workers() = stats.workers(0);
+  RequestMetricsMap requests;
+  requests["a"], requests["b"];
+  std::set<std::string> seen;
+  for (const absl::string_view line : absl::StrSplit(MetricsPage(stats, requests), '\n')) {
+    if (!absl::StartsWith(line, "# TYPE ")) continue;
+    const std::string name(absl::string_view(line).substr(7, line.rfind(' ') - 7));
+    EXPECT_TRUE(absl::StartsWith(name, "tidepool:")) << name;
+    EXPECT_TRUE(seen.insert(name).second) << name << " stands twice";
+  }
+  EXPECT_GT(seen.size(), 20);
+}
+
+}  // namespace
+}  // namespace tidepool::service

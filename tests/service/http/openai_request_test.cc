@@ -1,0 +1,281 @@
+// OpenAI's bodies as our requests: tables of what is taken, and of what is refused and how.
+#include "service/http/openai_request.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "service/http/http_error.h"
+
+namespace tidepool::service {
+namespace {
+
+absl::StatusOr<OpenAiRequest> Completion(const std::string& text) {
+  const absl::StatusOr<Json> body = ParseJsonBody(text);
+  if (!body.ok()) return body.status();
+  return ParseCompletionRequest(*body);
+}
+
+absl::StatusOr<OpenAiRequest> Chat(const std::string& text) {
+  const absl::StatusOr<Json> body = ParseJsonBody(text);
+  if (!body.ok()) return body.status();
+  return ParseChatRequest(*body);
+}
+
+// A chat of one message and these fields.
+absl::StatusOr<OpenAiRequest> ChatWith(const std::string& fields) {
+  return Chat(R"({"messages":[{"role":"user","content":"hi"}],)" + fields + "}");
+}
+
+v1::GenerateRequest Only(const absl::StatusOr<OpenAiRequest>& request) {
+  EXPECT_TRUE(request.ok()) << request.status();
+  if (!request.ok()) return {};
+  EXPECT_EQ(request->choices.size(), 1);
+  return request->choices[0];
+}
+
+TEST(CompletionRequestTest, EveryFieldArrives) {
+  const auto request = Completion(R"({"model":"m","prompt":"Once","max_tokens":7,"temperature":0.5,
+      "top_p":0.25,"top_k":40,"min_p":0.125,"repetition_penalty":1.5,"frequency_penalty":-1,
+      "presence_penalty":2,"seed":-1,"logit_bias":{"5":-100,"7":1.5},"stop":["a","b"],
+      "stop_token_ids":[3],"ignore_eos":true,"include_stop_str_in_output":true,"logprobs":3,
+      "priority":-5,"user":"u","stream":true,"stream_options":{"include_usage":true},
+      "suffix":null,"best_of":1,"echo":false,"n":1,"use_beam_search":false,"min_tokens":0})");
+  const v1::GenerateRequest one = Only(request);
+  EXPECT_EQ(one.model(), "m");
+  EXPECT_EQ(one.text(), "Once");
+  EXPECT_EQ(one.stopping().max_tokens(), 7);
+  EXPECT_EQ(one.sampling().temperature(), 0.5f);
+  EXPECT_EQ(one.sampling().top_p(), 0.25f);
+  EXPECT_EQ(one.sampling().top_k(), 40);
+  EXPECT_EQ(one.sampling().min_p(), 0.125f);
+  EXPECT_EQ(one.sampling().repetition_penalty(), 1.5f);
+  EXPECT_EQ(one.sampling().frequency_penalty(), -1.0f);
+  EXPECT_EQ(one.sampling().presence_penalty(), 2.0f);
+  EXPECT_EQ(one.sampling().seed(), ~uint64_t{0});
+  EXPECT_EQ(one.sampling().logit_bias().at(5), -100.0f);
+  EXPECT_EQ(one.sampling().logit_bias().at(7), 1.5f);
+  EXPECT_EQ(one.stopping().stop_size(), 2);
+  EXPECT_EQ(one.stopping().stop_token_ids(0), 3);
+  EXPECT_TRUE(one.stopping().ignore_eos());
+  EXPECT_TRUE(one.stopping().include_stop());
+  EXPECT_TRUE(one.logprobs());
+  EXPECT_EQ(one.top_logprobs(), 3);
+  EXPECT_EQ(one.priority(), 5);
+  EXPECT_TRUE(request->stream);
+  EXPECT_TRUE(request->include_usage);
+}
+
+TEST(CompletionRequestTest, UnsetFieldsStayUnset) {
+  const v1::GenerateRequest one = Only(Completion(R"({"prompt":"x"})"));
+  EXPECT_FALSE(one.has_model());
+  EXPECT_FALSE(one.sampling().has_temperature());
+  EXPECT_FALSE(one.sampling().has_seed());
+  EXPECT_EQ(one.stopping().max_tokens(), 16);  // as OpenAI's
+  const v1::GenerateRequest nulls =
+      Only(Completion(R"({"prompt":"x","temperature":null,"seed":null,"stop":null,"n":null})"));
+  EXPECT_FALSE(nulls.sampling().has_temperature());
+  EXPECT_FALSE(nulls.sampling().has_seed());
+}
+
+TEST(CompletionRequestTest, PromptsTimesN) {
+  const auto request = Completion(R"({"prompt":["a","b"],"n":2,"seed":10,"echo":true})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_EQ(request->choices.size(), 4);
+  const std::vector<std::pair<std::string, uint64_t>> expected = {
+      {"a", 10}, {"a", 11}, {"b", 10}, {"b", 11}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(request->choices[i].text(), expected[i].first);
+    EXPECT_EQ(request->choices[i].sampling().seed(), expected[i].second);
+    EXPECT_EQ(request->echo[i], expected[i].first);
+  }
+  const auto ids = Completion(R"({"prompt":[[1,2],[3]]})");
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(ids->choices[0].token_ids().ids_size(), 2);
+  EXPECT_EQ(ids->choices[1].token_ids().ids(0), 3);
+  EXPECT_EQ(Only(Completion(R"({"prompt":[4,5,6]})")).token_ids().ids_size(), 3);
+}
+
+TEST(ChatRequestTest, MessagesArrive) {
+  const v1::GenerateRequest one = Only(Chat(R"({"messages":[
+      {"role":"developer","content":"be brief"},
+      {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"},
+      {"role":"assistant","content":null,"refusal":null,"annotations":[],"tool_calls":[
+        {"id":"c1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
+      {"role":"tool","content":"2","tool_call_id":"c1"}],
+      "max_completion_tokens":9,"chat_template_kwargs":{"enable_thinking":false}})"));
+  ASSERT_EQ(one.chat().messages_size(), 4);
+  EXPECT_EQ(one.chat().messages(0).role(), "system");
+  EXPECT_EQ(one.chat().messages(1).content(), "ab");
+  EXPECT_EQ(one.chat().messages(1).name(), "n");
+  EXPECT_EQ(one.chat().messages(2).tool_calls_json(),
+            R"([{"type":"function","function":{"name":"f","arguments":{"x":1}},"id":"c1"}])");
+  EXPECT_EQ(one.chat().messages(3).tool_call_id(), "c1");
+  EXPECT_EQ(one.chat().template_kwargs_json(), R"({"enable_thinking":false})");
+  EXPECT_EQ(one.stopping().max_tokens(), 9);
+  EXPECT_FALSE(Only(ChatWith(R"("n":1)")).stopping().has_max_tokens());
+}
+
+TEST(ChatRequestTest, ToolsAndLogprobs) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{}}}])";
+  const auto with = ChatWith(tools + R"(,"tool_choice":"auto")");
+  EXPECT_TRUE(absl::StrContains(Only(with).chat().tools_json(), R"("name":"f")"));
+  EXPECT_TRUE(with->tools);
+  const auto without = ChatWith(tools + R"(,"tool_choice":"none")");
+  EXPECT_FALSE(Only(without).chat().has_tools_json());
+  EXPECT_FALSE(without->tools);
+  const v1::GenerateRequest logprobs = Only(ChatWith(R"("logprobs":true,"top_logprobs":5)"));
+  EXPECT_TRUE(logprobs.logprobs());
+  EXPECT_EQ(logprobs.top_logprobs(), 5);
+}
+
+struct Refused {
+  const char* fields;
+  const char* param;
+  const char* message;  // a part of it
+};
+
+void ExpectRefused(const absl::StatusOr<OpenAiRequest>& request, const Refused& expected) {
+  ASSERT_FALSE(request.ok()) << expected.fields;
+  const HttpError error = ToHttpError(request.status());
+  EXPECT_EQ(error.status, 400) << expected.fields;
+  EXPECT_EQ(error.type, "invalid_request_error");
+  EXPECT_EQ(error.param, expected.param) << error.message;
+  EXPECT_TRUE(absl::StrContains(error.message, expected.message)) << error.message;
+}
+
+TEST(CompletionRequestTest, FaultsAreNamed) {
+  const Refused table[] = {
+      {R"("temperature":"hot")", "temperature", "must be a number"},
+      {R"("temperature":200)", "temperature", "from 0 to 100"},
+      {R"("temperature":1e300)", "temperature", "float32"},
+      {R"("top_p":0)", "top_p", "above 0"},
+      {R"("top_k":1.5)", "top_k", "integer"},
+      {R"("max_tokens":0)", "max_tokens", "from 1"},
+      {R"("max_tokens":18446744073709551615)", "max_tokens", "from 1"},
+      {R"("n":129)", "n", "1 to 128"},
+      {R"("n":0)", "n", "1 to 128"},
+      {R"("n":2,"best_of":3)", "best_of", "not served"},
+      {R"("suffix":"end")", "suffix", "not served"},
+      {R"("logprobs":21)", "logprobs", "0 to 20"},
+      {R"("logprobs":true)", "logprobs", "integer"},
+      {R"("echo":true,"logprobs":1)", "echo", "logprobs"},
+      {R"("stop":[1])", "stop", "strings"},
+      {R"("stop":"")", "stop[0]", "1 to 1024"},
+      {R"("stop_token_ids":[-1])", "stop_token_ids[0]", "token id"},
+      {R"("logit_bias":{"x":1})", "logit_bias", "token ids"},
+      {R"("logit_bias":{"1":101})", "logit_bias", "-100 to 100"},
+      {R"("seed":1.5)", "seed", "integer"},
+      {R"("stream":1)", "stream", "true or false"},
+      {R"("stream_options":{})", "stream_options", "stream to true"},
+      {R"("stream":true,"stream_options":{"usage":true})", "stream_options.usage", "not a known"},
+      {R"("guided_json":{})", "guided_json", "not served"},
+      {R"("max_token":3)", "max_token", "did you mean max_tokens?"},
+      {R"("messages":[])", "messages", "not a known field"},
+      {R"("response_format":{"type":"json_object"})", "response_format.type", "text"},
+      {R"("typical_p":0.5)", "typical_p", "not served"},
+  };
+  for (const Refused& row : table) {
+    ExpectRefused(Completion(absl::StrCat(R"({"prompt":"x",)", row.fields, "}")), row);
+  }
+  ExpectRefused(Completion("{}"), {"{}", "prompt", "missing"});
+  ExpectRefused(Completion(R"({"prompt":[]})"), {"[]", "prompt", "empty"});
+  ExpectRefused(Completion(R"({"prompt":""})"), {"", "text", "empty"});
+  ExpectRefused(Completion(R"({"prompt":[[1],"a",{}]})"), {"{}", "prompt[2]", "string"});
+  ExpectRefused(Completion(R"({"prompt":[1,-2]})"), {"-2", "prompt", "token ids"});
+  ExpectRefused(Completion(R"({"prompt":["a","b"],"n":65})"), {"n", "n", "130 answers"});
+}
+
+TEST(ChatRequestTest, FaultsAreNamed) {
+  const Refused table[] = {
+      {R"("top_logprobs":2)", "top_logprobs", "needs logprobs"},
+      {R"("max_tokens":2,"max_completion_tokens":3)", "max_completion_tokens", "one of them"},
+      {R"("audio":{})", "audio", "not served"},
+      {R"("modalities":["text","audio"])", "modalities", "not served"},
+      {R"("functions":[])", "functions", "use tools"},
+      {R"("tools":[{"type":"function"}])", "tools[0]", "function"},
+      {R"("tools":[{"type":"custom","function":{"name":"f"}}])", "tools[0].type", "function"},
+      {R"("tools":[{"type":"function","function":{"nam":"f"}}])", "tools[0].function.name",
+       "missing"},
+      {R"("tool_choice":"required")", "tool_choice", "auto"},
+      {R"("tool_choice":{"type":"function"})", "tool_choice", "auto"},
+      {R"("parallel_tool_calls":false)", "parallel_tool_calls", "not served"},
+      {R"("chat_template_kwargs":[])", "chat_template_kwargs", "object"},
+      {R"("prompt":"x")", "prompt", "not a known field"},
+      {R"("reasoning_effort":"low")", "reasoning_effort", "chat_template_kwargs"},
+  };
+  for (const Refused& row : table) ExpectRefused(ChatWith(row.fields), row);
+  const Refused messages[] = {
+      {R"([])", "messages", "empty"},
+      {R"(["hi"])", "messages[0]", "object"},
+      {R"([{"content":"x"}])", "messages[0].role", "missing"},
+      {R"([{"role":"user"}])", "messages[0].content", "missing"},
+      {R"([{"role":"user","content":3}])", "messages[0].content", "string"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type", "image_url"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text",
+       "missing"},
+      {R"([{"role":"user","content":"x","colour":1}])", "messages[0].colour", "not a known"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
+       "messages[0].tool_calls[0].function.arguments", "JSON object"},
+  };
+  for (const Refused& row : messages) {
+    ExpectRefused(Chat(absl::StrCat(R"({"messages":)", row.fields, "}")), row);
+  }
+}
+
+TEST(JsonBodyTest, FaultsAreNamed) {
+  const std::pair<std::string, const char*> table[] = {
+      {"", "empty"},
+      {"{", "not JSON: parse error at line 1"},
+      {"[]", "is a JSON array"},
+      {"{\"a\":\"\xff\"}", "not JSON"},
+      {R"({"a":1,"a":2})", "'a' twice"},
+      {R"({"x":{"b":1,"c":{"b":2},"b":3}})", "'b' twice"},
+      {std::string(100, '[') + std::string(100, ']'), "deeper than 64"},
+      {R"({"a":1} trailing)", "not JSON"},
+  };
+  for (const auto& [body, message] : table) {
+    const absl::StatusOr<Json> json = ParseJsonBody(body);
+    ASSERT_FALSE(json.ok()) << body;
+    EXPECT_TRUE(absl::StrContains(json.status().message(), message)) << json.status();
+    EXPECT_FALSE(absl::StrContains(json.status().message(), "\n"));
+  }
+  std::string many = "{\"a\":[0";
+  for (int i = 0; i < (4 << 20); ++i) many += ",0";
+  EXPECT_TRUE(absl::StrContains(ParseJsonBody(many + "]}").status().message(), "more than"));
+}
+
+TEST(HttpErrorTest, CodesBecomeStatuses) {
+  const std::tuple<absl::Status, int, const char*, bool> table[] = {
+      {absl::InvalidArgumentError("x"), 400, "", false},
+      {absl::UnimplementedError("n above 1 is not served yet"), 400, "unsupported_parameter",
+       false},
+      {absl::FailedPreconditionError("the model file has no chat template"), 400, "", false},
+      {absl::InvalidArgumentError("the prompt is 9 tokens; the context of 8 must hold it"), 400,
+       "context_length_exceeded", false},
+      {absl::NotFoundError("model 'x' is not served; served: y"), 404, "model_not_found", false},
+      {absl::AlreadyExistsError("x"), 409, "", false},
+      {absl::ResourceExhaustedError("the queue is full"), 429, "rate_limit_exceeded", true},
+      {absl::UnavailableError("x"), 503, "unavailable", true},
+      {absl::DeadlineExceededError("x"), 504, "deadline_exceeded", false},
+      {absl::InternalError("x"), 500, "internal_error", false},
+  };
+  for (const auto& [status, http, code, retry] : table) {
+    const HttpError error = ToHttpError(status);
+    EXPECT_EQ(error.status, http) << status;
+    EXPECT_EQ(error.code, code) << status;
+    EXPECT_EQ(error.retry_after_s.has_value(), retry) << status;
+  }
+  EXPECT_EQ(DumpJson(ErrorJson(ToHttpError(absl::InvalidArgumentError("top_p is 3; it must be")))),
+            R"({"error":{"message":"top_p is 3; it must be","type":"invalid_request_error",)"
+            R"("param":"top_p","code":null}})");
+}
+
+}  // namespace
+}  // namespace tidepool::service

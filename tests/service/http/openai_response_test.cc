@@ -1,0 +1,182 @@
+// Our messages in OpenAI's shapes, and calls of tools found in them.
+#include "service/http/openai_response.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "service/http/tool_calls.h"
+
+namespace tidepool::service {
+namespace {
+
+v1::GenerateResponse Message(const std::string& text,
+                             v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
+  v1::GenerateResponse message;
+  message.set_text(text);
+  message.set_finish_reason(finish);
+  return message;
+}
+
+void AddLogprob(const std::string& token, float logprob, v1::GenerateResponse* message) {
+  v1::TokenLogprob* entry = message->add_logprobs();
+  entry->set_token(token);
+  entry->set_logprob(logprob);
+  v1::TopLogprob* top = entry->add_top();
+  top->set_token("\xff");
+  top->set_logprob(-INFINITY);
+}
+
+constexpr OpenAiEndpoint kChat = OpenAiEndpoint::kChat;
+constexpr OpenAiEndpoint kCompletions = OpenAiEndpoint::kCompletions;
+
+TEST(ResponseTest, WholeChat) {
+  const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 0, "");
+  choice.Take(Message("Hel"));
+  choice.Take(Message("lo", v1::STOP_STRING));
+  const Json answer = AnswerJson(head, Json::array({choice.TakeWhole()}), {7, 4, 2});
+  EXPECT_EQ(
+      DumpJson(answer),
+      R"({"id":"chatcmpl-1","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,)"
+      R"("message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,)"
+      R"("finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,)"
+      R"("total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}})");
+}
+
+TEST(ResponseTest, WholeCompletionWithLogprobs) {
+  const AnswerHead head = {.endpoint = kCompletions, .id = "cmpl-1", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 3, "Echo ");
+  v1::GenerateResponse message = Message("h\xC3\xA9", v1::LENGTH);
+  AddLogprob("h", -0.5f, &message);
+  AddLogprob("\xC3", -1, &message);
+  AddLogprob("\xA9", -2, &message);
+  choice.Take(message);
+  EXPECT_EQ(DumpJson(choice.TakeWhole()),
+            "{\"index\":3,\"text\":\"Echo h\xC3\xA9\",\"logprobs\":{\"text_offset\":[0,1,2],"
+            R"("token_logprobs":[-0.5,-1.0,-2.0],"tokens":["h","bytes:\\xc3","bytes:\\xa9"],)"
+            R"("top_logprobs":[{"bytes:\\xff":-9999.0},{"bytes:\\xff":-9999.0},)"
+            R"({"bytes:\\xff":-9999.0}]},"finish_reason":"length"})");
+}
+
+TEST(ResponseTest, StreamOfChat) {
+  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 1, "");
+  choice.Take(Message(""));
+  EXPECT_FALSE(choice.TakeDelta().has_value());
+  v1::GenerateResponse first = Message("A");
+  AddLogprob("A", -0.25f, &first);
+  choice.Take(first);
+  const auto delta = choice.TakeDelta();
+  ASSERT_TRUE(delta.has_value());
+  EXPECT_EQ(SseEvent(ChunkJson(head, *delta)),
+            "data: "
+            R"({"id":"c","object":"chat.completion.chunk","created":5,"model":"m","choices":[)"
+            R"({"index":1,"delta":{"role":"assistant","content":"A"},"logprobs":{"content":[)"
+            R"({"token":"A","logprob":-0.25,"bytes":[65],"top_logprobs":[{"token":")"
+            "\xEF\xBF\xBD"
+            R"(","logprob":-9999.0,"bytes":[255]}]}],"refusal":null},"finish_reason":null}]})"
+            "\n\n");
+  choice.Take(Message("", v1::LENGTH));
+  EXPECT_EQ(DumpJson(*choice.TakeDelta()),
+            R"({"index":1,"delta":{},"logprobs":null,"finish_reason":"length"})");
+}
+
+TEST(ResponseTest, CallsOfTools) {
+  const AnswerHead head = {.endpoint = kChat, .id = "c"};
+  const std::string text =
+      "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"}\"]}}\n</tool_call>";
+  ChoiceRenderer whole(head, 0, "");
+  whole.LookForCalls(v1::TOOL_CALL_TAGS);
+  whole.Take(Message(text, v1::STOP));
+  EXPECT_EQ(DumpJson(whole.TakeWhole()),
+            R"({"index":0,"message":{"role":"assistant","content":null,"refusal":null,)"
+            R"("tool_calls":[{"id":"call_c_0_0","type":"function","function":{"name":"f",)"
+            R"("arguments":"{\"x\":[1,\"}\"]}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
+  ChoiceRenderer stream(head, 0, "");
+  stream.LookForCalls(v1::TOOL_CALL_TAGS);
+  std::vector<std::string> deltas;
+  for (const char c : text + "\n" + text) {
+    stream.Take(Message(std::string(1, c)));
+    if (const auto delta = stream.TakeDelta()) deltas.push_back(DumpJson((*delta)["delta"]));
+  }
+  stream.Take(Message("", v1::STOP));
+  EXPECT_EQ((*stream.TakeDelta())["finish_reason"], "tool_calls");
+  ASSERT_EQ(deltas.size(), 2);
+  EXPECT_EQ(deltas[0],
+            R"({"role":"assistant","tool_calls":[{"id":"call_c_0_0","type":"function","function":)"
+            R"({"name":"f","arguments":"{\"x\":[1,\"}\"]}"},"index":0}]})");
+  EXPECT_EQ(deltas[1], R"({"tool_calls":[{"id":"call_c_0_1","type":"function","function":)"
+                       R"({"name":"f","arguments":"{\"x\":[1,\"}\"]}"},"index":1}]})");
+}
+
+struct ToolCase {
+  v1::ToolSyntax syntax;
+  std::string text;
+  std::string content;
+  std::vector<std::string> calls;  // "name arguments"
+};
+
+std::vector<ToolCase> ToolCases() {
+  constexpr auto tags = v1::TOOL_CALL_TAGS;
+  constexpr auto llama = v1::LLAMA3_JSON;
+  constexpr auto mistral = v1::MISTRAL_LIST;
+  const std::string call = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+  return {
+      {tags, "plain text ", "plain text ", {}},
+      {tags, "", "", {}},
+      {tags, "Let me see.\n\n" + call + "\n", "Let me see.", {"f {}"}},
+      {tags, call + "\n" + call, "", {"f {}", "f {}"}},
+      {tags, "a < b <tool_cal", "a < b <tool_cal", {}},
+      {tags, "<tool_call>{\"name\":\"f\"", "<tool_call>{\"name\":\"f\"", {}},
+      {tags, "<tool_call>not JSON</tool_call> x", "<tool_call>not JSON</tool_call> x", {}},
+      {tags, "<tool_call>[1]</tool_call>", "<tool_call>[1]</tool_call>", {}},
+      {tags, "<<tool_call>{\"name\":\"g\"}</tool_call>", "<", {"g {}"}},
+      {llama, "{\"name\": \"f\", \"parameters\": {\"a\": \"x\"}}", "", {"f {\"a\":\"x\"}"}},
+      {llama, " {\"name\":\"f\"} ; {\"name\":\"g\"}\n", "", {"f {}", "g {}"}},
+      {llama, "<|python_tag|>{\"name\":\"f\"}", "", {"f {}"}},
+      {llama, "<|py is no tag", "<|py is no tag", {}},
+      {llama, "{\"answer\": 3}", "{\"answer\": 3}", {}},
+      {llama, "{\"name\":\"f\"} and more", "{\"name\":\"f\"} and more", {}},
+      {llama, "It is {\"name\":\"f\"}", "It is {\"name\":\"f\"}", {}},
+      {mistral, "[TOOL_CALLS] [{\"name\":\"f\",\"arguments\":{\"k\":1}}]", "", {"f {\"k\":1}"}},
+      {mistral, "[{\"name\":\"f\",\"arguments\":\"{}\"},{\"name\":\"g\"}]", "", {"f {}", "g {}"}},
+      {mistral, "[1, 2]", "[1, 2]", {}},
+      {mistral, "[{\"name\":\"f\"", "[{\"name\":\"f\"", {}},
+      {mistral, "Hello [there]", "Hello [there]", {}},
+      {v1::OTHER_TOOL_SYNTAX, call, call, {}},
+  };
+}
+
+void Collect(ToolCallParser::Output out, ToolCase* got) {
+  got->content += out.content;
+  for (const ToolCall& found : out.calls) got->calls.push_back(found.name + " " + found.arguments);
+}
+
+TEST(ToolCallParserTest, HoweverTheTextIsCut) {
+  for (const ToolCase& expected : ToolCases()) {
+    for (size_t step = 1; step <= expected.text.size() + 1; ++step) {
+      ToolCallParser parser(expected.syntax);
+      ToolCase got;
+      for (size_t i = 0; i < expected.text.size(); i += step) {
+        Collect(parser.Feed(expected.text.substr(i, step)), &got);
+      }
+      Collect(parser.Finish(), &got);
+      EXPECT_EQ(got.content, expected.content) << expected.text << " in steps of " << step;
+      EXPECT_EQ(got.calls, expected.calls) << expected.text << " in steps of " << step;
+    }
+  }
+}
+
+TEST(ToolCallParserTest, PlainTextIsNotHeldBack) {
+  ToolCallParser tags(v1::TOOL_CALL_TAGS);
+  EXPECT_EQ(tags.Feed("Hello").content, "Hello");
+  ToolCallParser llama(v1::LLAMA3_JSON);
+  EXPECT_EQ(llama.Feed("Hello").content, "Hello");
+  EXPECT_EQ(llama.Feed("{").content, "{");
+}
+
+}  // namespace
+}  // namespace tidepool::service

@@ -1,0 +1,124 @@
+// RawClient: bytes on a socket, as an HTTP client of any manners sends them.
+#ifndef TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
+#define TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+struct RawAnswer {
+  int status = 0;
+  std::string head;
+  std::string body;  // chunks joined
+};
+
+// Thread-compatible. Reads block until the server says something or closes.
+class RawClient {
+ public:
+  explicit RawClient(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int connected =
+        connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    EXPECT_EQ(connected, 0);
+  }
+  ~RawClient() { Close(); }
+
+  void Send(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;  // the server has closed; what it said can be read
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+  }
+  void EndSending() { shutdown(socket_, SHUT_WR); }
+  void Close() {
+    if (socket_ >= 0) close(socket_);
+    socket_ = -1;
+  }
+
+  // False: the server has closed.
+  bool ReadMore() {
+    char bytes[4096];
+    const ssize_t got = recv(socket_, bytes, sizeof(bytes), 0);
+    if (got > 0) received_.append(bytes, static_cast<size_t>(got));
+    return got > 0;
+  }
+  std::string ReadToEnd() {
+    while (ReadMore()) {
+    }
+    return received_;
+  }
+  // Up to and with `mark`; what is behind it stays.
+  std::string ReadUntil(absl::string_view mark) {
+    size_t at = std::string::npos;
+    while ((at = received_.find(mark.data(), 0, mark.size())) == std::string::npos) {
+      if (!ReadMore()) return std::exchange(received_, "");
+    }
+    std::string taken = received_.substr(0, at + mark.size());
+    received_.erase(0, taken.size());
+    return taken;
+  }
+
+  RawAnswer ReadAnswer(bool has_body = true) {
+    RawAnswer answer;
+    answer.head = ReadUntil("\r\n\r\n");
+    EXPECT_TRUE(absl::SimpleAtoi(absl::string_view(answer.head).substr(9, 3), &answer.status))
+        << answer.head;
+    if (!has_body) return answer;
+    if (absl::StrContains(answer.head, "Transfer-Encoding: chunked")) {
+      while (true) {
+        const size_t size = std::stoul(ReadUntil("\r\n"), nullptr, 16);
+        answer.body += Take(size);
+        Take(2);
+        if (size == 0) return answer;
+      }
+    }
+    const size_t at = answer.head.find("Content-Length: ");
+    if (at == std::string::npos) return answer;
+    answer.body = Take(std::stoul(answer.head.substr(at + 16)));
+    return answer;
+  }
+
+  RawAnswer Get(absl::string_view path) {
+    Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: h\r\n\r\n"));
+    return ReadAnswer();
+  }
+  void SendPost(absl::string_view path, absl::string_view body) {
+    Send(absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n",
+                      "Content-Length: ", body.size(), "\r\n\r\n", body));
+  }
+  RawAnswer Post(absl::string_view path, absl::string_view body) {
+    SendPost(path, body);
+    return ReadAnswer();
+  }
+
+ private:
+  std::string Take(size_t size) {
+    while (received_.size() < size && ReadMore()) {
+    }
+    std::string taken = received_.substr(0, size);
+    received_.erase(0, size);
+    return taken;
+  }
+
+  int socket_;
+  std::string received_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
