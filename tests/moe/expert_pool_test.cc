@@ -71,7 +71,8 @@ TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
   for (int i = 0; i < 5000; ++i) {
     switch (random() % 3) {
       case 0:
-        if (random() % 10 == 0) ASSERT_TRUE(pool->SetLimit(1 + random() % kMost).ok());
+        if (random() % 10 != 0) break;
+        ASSERT_TRUE(pool->SetLimit(static_cast<int32_t>(1 + random() % kMost)).ok());
         break;
       case 1: {
         const int32_t buffer = pool->Take();
