@@ -9,7 +9,9 @@
 namespace tidepool::moe {
 namespace {
 
-// What the curvature begins with: weights hardly move before some dozens of samples agree.
+// What the curvature begins with: weights hardly move before some dozens of samples agree. Chosen
+// on the design half of tests/moe/replay/trace_kinds.h, whose mean moves by less than 0.001 between
+// 24 and 200.
 constexpr double kRidge = 64;
 constexpr float kMostLogit = 8;
 constexpr float kLeastCurvature = 1e-4f;

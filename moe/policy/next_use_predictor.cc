@@ -10,13 +10,12 @@ namespace tidepool::moe {
 namespace {
 
 // Forwards ahead at which the model is asked; it answers for those up to the next one.
-constexpr int kHorizons[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-constexpr int kLastHorizon = 10;
+constexpr int kHorizons[] = {0, 1, 2, 4, 8, 16, 32};
+constexpr int kLastHorizon = 64;
+// Nearer forwards are horizons of their own.
+constexpr int kFirstDue = 2;
 // Samples weigh half as much after so many forwards.
 constexpr int64_t kMemory = 1024;
-// Where in a round of all layers horizons are compared: at its end.
-constexpr float kRound = 1;
-
 // Begins as the mean of all the rates.
 std::vector<double> FirstWeights() {
   std::vector<double> weights(kFeatures, 0);
@@ -34,6 +33,7 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
       models_(kAgeGroups, LogisticModel(FirstWeights())),
       share_(shape.experts),
       outcomes_(shape.experts),
+      walk_(stride_),
       ahead_(stride_),
       chances_(stride_) {
   const float prior = static_cast<float>(shape.top_k) / static_cast<float>(shape.experts);
@@ -81,31 +81,38 @@ void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>
   }
 }
 
+// What the model says of experts for when they are due; of the others nothing will be asked.
+void NextUsePredictor::PredictDue(const UsageHistory& history) {
+  due_positions_.clear();
+  due_chances_.assign(stride_, 0.0f);
+  for (int i = 0; i < experts_; ++i) {
+    const int32_t due = history.due()[i];
+    if (due >= kFirstDue && due < kLastHorizon) due_positions_.push_back(i);
+  }
+  history.SortByDueAge(&due_positions_);
+  history.ComputeDue(due_positions_, tables_, &ahead_);
+  Predict(ahead_, &chances_);
+  for (size_t i = 0; i < due_positions_.size(); ++i) due_chances_[due_positions_[i]] = chances_[i];
+}
+
 void NextUsePredictor::LookAhead(int index, Layer* layer) {
   layer->history.Sort();
   layer->order = layer->history.order();
-  std::vector<float> unused(stride_, 1.0f);  // chance of no use up to the horizon
-  std::vector<float> forwards(stride_, 0.0f);
-  std::vector<float> best(stride_, 0.0f);
-  float* chance_of = outlook_.chance.data() + int64_t{index} * experts_;
-  float* forwards_of = outlook_.forwards.data() + int64_t{index} * experts_;
+  PredictDue(layer->history);
+  walk_.Begin(layer->history.due(), due_chances_);
   for (size_t h = 0; h < std::size(kHorizons); ++h) {
     LayerFeatures& features = h == 0 ? layer->features : ahead_;
     std::vector<float>& chances = h == 0 ? layer->chances : chances_;
     layer->history.Compute(horizons_[h], tables_, &features);
     Predict(features, &chances);
     const int end = h + 1 < std::size(kHorizons) ? kHorizons[h + 1] : kLastHorizon;
-    for (int i = 0; i < experts_; ++i) {
-      for (int step = kHorizons[h]; step < end; ++step) {
-        forwards[i] += unused[i];
-        unused[i] *= 1 - chances[i];
-      }
-      const float ratio = (1 - unused[i]) / (forwards[i] - 1 + kRound);
-      if (ratio <= best[i]) continue;
-      best[i] = ratio;
-      chance_of[layer->order[i]] = 1 - unused[i];
-      forwards_of[layer->order[i]] = forwards[i] - 1;
-    }
+    walk_.Advance(kHorizons[h], end, chances);
+  }
+  float* chance_of = outlook_.chance.data() + int64_t{index} * experts_;
+  float* forwards_of = outlook_.forwards.data() + int64_t{index} * experts_;
+  for (int i = 0; i < experts_; ++i) {
+    chance_of[layer->order[i]] = walk_.chance()[i];
+    forwards_of[layer->order[i]] = walk_.forwards()[i];
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "moe/policy/logistic_model.h"
+#include "moe/policy/outlook_walk.h"
 #include "moe/policy/placement_policy.h"
 #include "moe/policy/usage_history.h"
 
@@ -44,6 +45,7 @@ class NextUsePredictor {
   };
 
   void Learn(Layer* layer);
+  void PredictDue(const UsageHistory& history);
   void LookAhead(int index, Layer* layer);
   void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
 
@@ -58,6 +60,9 @@ class NextUsePredictor {
   // Of the update at hand.
   std::vector<float> share_;     // [experts]
   std::vector<float> outcomes_;  // [experts], by position
+  OutlookWalk walk_;
+  std::vector<int32_t> due_positions_;
+  std::vector<float> due_chances_;  // [stride]
   LayerFeatures ahead_;
   std::vector<float> chances_;
 };

@@ -11,13 +11,15 @@ namespace {
 
 constexpr int kRates = kUseRates + kShareRates;
 // In forwards; 0: nothing fades. A geometric ladder from the last forward to always.
-constexpr float kHalfLives[kRates] = {1, 2, 4, 8, 16, 32, 100, 400, 0, 1, 4, 16, 64};
-constexpr int kShortRate = 4;  // those that contexts are made of
-constexpr int kLongRate = 6;
+constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
+constexpr int kShortRate = 3;  // those that contexts are made of
+constexpr int kLongRate = 4;
 
 constexpr float kLn2 = 0.693147181f;
+// This prior and the contexts' memory were chosen on the design half of
+// tests/moe/replay/trace_kinds.h; values nearby move its mean by less than 0.001.
 // A prior counts as so many forwards.
-constexpr float kPriorForwards = 3;
+constexpr float kPriorForwards = 6;
 // Odds are kept within these.
 constexpr float kLeastOdds = 5e-4f;
 constexpr float kMostOdds = 1e3f;
@@ -26,7 +28,7 @@ constexpr int32_t kMaxAge = 300;  // older is as old
 constexpr int32_t kNeverUsed = 1000;
 
 // Memory of a context: it weighs new uses by 1 / this at least.
-constexpr float kContextForwards = 1000;
+constexpr float kContextForwards = 5000;
 constexpr int kAgeClasses = 19;
 constexpr int kRateClasses = 12;
 constexpr int kShareClasses = 8;
@@ -41,11 +43,12 @@ constexpr std::array<int, kContexts> kContextSizes = {
     kAgeClasses* kShareClasses,  // age, share at the last use
 };
 
-int ContextBegin(int context) {
-  int begin = 0;
-  for (int c = 0; c < context; ++c) begin += kContextSizes[c];
-  return begin;
-}
+// Where each table begins, and where the last one ends.
+constexpr auto kContextBegins = [] {
+  std::array<int, kContexts + 1> begins{};
+  for (int c = 0; c < kContexts; ++c) begins[c + 1] = begins[c] + kContextSizes[c];
+  return begins;
+}();
 
 // Exact up to 8, then in growing steps.
 constexpr int AgeClass(int32_t age) {
@@ -83,6 +86,13 @@ int GapPattern(int32_t gap, int32_t gap_before) {
   return steady * 4 + length;
 }
 
+// Of counts that fade, before the prior is added to both.
+Vec4 LogOdds(Vec4 used, Vec4 total, float prior_used) {
+  used += prior_used;
+  const Vec4 unused = Max4(total + kPriorForwards - used, Vec4{} + 1e-6f);
+  return Log4(Clamp4(used / unused, kLeastOdds, kMostOdds)) * kLn2;
+}
+
 }  // namespace
 
 Silence::Silence(int length) : forwards(length) {
@@ -95,7 +105,7 @@ Silence::Silence(int length) : forwards(length) {
 }
 
 ContextTables::ContextTables(float prior)
-    : cells_(ContextBegin(kContexts),
+    : cells_(kContextBegins[kContexts],
              {prior, 0,
               std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds))}) {}
 
@@ -128,7 +138,8 @@ UsageHistory::UsageHistory(int experts, float prior)
       fading_(kRates * stride_),
       order_(experts),
       sorted_state_(experts),
-      sorted_(kRates * stride_) {}
+      sorted_(kRates * stride_),
+      due_(stride_, -1) {}
 
 void UsageHistory::Add(absl::Span<const float> share) {
   for (int rate = 0; rate < kRates; ++rate) {
@@ -161,7 +172,10 @@ void UsageHistory::Sort() {
   for (const Expert& expert : state_) ++begins[std::min(expert.age, kOldest) + 1];
   for (int age = 0; age <= kOldest; ++age) begins[age + 1] += begins[age];
   for (int e = 0; e < experts_; ++e) order_[begins[std::min(state_[e].age, kOldest)]++] = e;
-  for (int i = 0; i < experts_; ++i) sorted_state_[i] = state_[order_[i]];
+  for (int i = 0; i < experts_; ++i) {
+    const Expert& expert = sorted_state_[i] = state_[order_[i]];
+    due_[i] = expert.gap < kNeverUsed ? std::max(expert.gap - expert.age - 1, -1) : -1;
+  }
   for (int rate = 0; rate < kRates; ++rate) {
     const float* from = fading_.data() + rate * stride_;
     float* to = sorted_.data() + rate * stride_;
@@ -172,35 +186,6 @@ void UsageHistory::Sort() {
 void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
                            LayerFeatures* features) const {
   ComputeRates(silence, features);
-  ComputeContexts(silence, tables, features);
-  ComputeAges(silence.forwards, features);
-  int position = 0;
-  for (int group = 0; group < kAgeGroups; ++group) {
-    while (position < experts_ &&
-           sorted_state_[position].age + silence.forwards < kGroupAges[group]) {
-      ++position;
-    }
-    features->groups[group] = position;
-  }
-  features->groups[kAgeGroups] = experts_;
-}
-
-void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
-  for (int rate = 0; rate < kRates; ++rate) {
-    const float fade = silence.fade[rate];
-    const float total = totals_[rate] * fade + silence.grown[rate];
-    const float* from = sorted_.data() + rate * stride_;
-    float* to = features->values.data() + rate * stride_;
-    for (int i = 0; i < experts_; i += kLanes) {
-      const Vec4 used = Load4(from + i) * fade + kPriorForwards * prior_;
-      const Vec4 unused = Max4(total + kPriorForwards - used, Vec4{} + 1e-6f);
-      Store4(Log4(Clamp4(used / unused, kLeastOdds, kMostOdds)) * kLn2, to + i);
-    }
-  }
-}
-
-void UsageHistory::ComputeContexts(const Silence& silence, const ContextTables& tables,
-                                   LayerFeatures* features) const {
   // What a fading count has to be multiplied with to be a rate.
   const auto scale_of = [&](int rate) {
     const float fade = silence.fade[rate];
@@ -210,47 +195,113 @@ void UsageHistory::ComputeContexts(const Silence& silence, const ContextTables& 
   const float long_scale = scale_of(kLongRate);
   const float* short_rates = sorted_.data() + kShortRate * stride_;
   const float* long_rates = sorted_.data() + kLongRate * stride_;
-  int32_t* cells = features->cells.data();
+  float* ages = features->values.data() + (kRates + kContexts) * stride_;
+  int group = 0;
   for (int i = 0; i < experts_; ++i) {
     const Expert& expert = sorted_state_[i];
     const int32_t age = expert.age + silence.forwards;
-    const auto uses =
-        static_cast<int32_t>(silence.forwards < 32 ? expert.uses << silence.forwards : 0);
-    const int age_class = kAgeClassOf[std::min<size_t>(age, kAgeClassOf.size() - 1)];
-    const int phase = std::clamp(age - expert.gap, -kPhases / 2, kPhases / 2 - 1) + kPhases / 2;
-    const int32_t context[kContexts] = {
-        uses & 255,
-        age_class * kRateClasses + RateClass(short_rates[i] * short_scale),
-        std::min(age, 31) * kGapClasses + std::min(expert.gap, kGapClasses - 1),
-        phase * 12 + GapPattern(expert.gap, expert.gap_before),
-        RateClass(long_rates[i] * long_scale) * 8 + (uses & 7),
-        age_class * kShareClasses + expert.share,
-    };
-    for (int c = 0; c < kContexts; ++c) cells[c * stride_ + i] = context[c];
+    while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = i;
+    FindCells(expert, silence.forwards, short_rates[i] * short_scale, long_rates[i] * long_scale,
+              features->cells.data() + i);
+    ages[i] = static_cast<float>(age);
   }
-  for (int c = 0; c < kContexts; ++c) {
-    const int begin = ContextBegin(c);
-    float* to = features->values.data() + (kRates + c) * stride_;
-    for (int i = 0; i < experts_; ++i) {
-      int32_t& cell = cells[c * stride_ + i];
-      cell += begin;
-      to[i] = tables.log_odds(cell);
+  while (group <= kAgeGroups) features->groups[group++] = experts_;
+  ReadTables(tables, experts_, features);
+  ComputeAges(experts_, features);
+}
+
+void UsageHistory::SortByDueAge(std::vector<int32_t>* positions) const {
+  // When it is due, an expert is one forward younger than its last gap was long.
+  std::stable_sort(positions->begin(), positions->end(), [this](int32_t a, int32_t b) {
+    return sorted_state_[a].gap < sorted_state_[b].gap;
+  });
+}
+
+void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
+  for (int rate = 0; rate < kRates; ++rate) {
+    const float fade = silence.fade[rate];
+    const float total = totals_[rate] * fade + silence.grown[rate];
+    const float* from = sorted_.data() + rate * stride_;
+    float* to = features->values.data() + rate * stride_;
+    for (int i = 0; i < experts_; i += kLanes) {
+      Store4(LogOdds(Load4(from + i) * fade, Vec4{} + total, kPriorForwards * prior_), to + i);
     }
   }
 }
 
-void UsageHistory::ComputeAges(int silence, LayerFeatures* features) const {
-  float* to = features->values.data() + (kRates + kContexts) * stride_;
-  for (int i = 0; i < experts_; ++i) {
-    const int32_t age = std::min(sorted_state_[i].age + silence, kMaxAge);
-    const float next = 1.0f + static_cast<float>(age);
-    to[i] = next;
-    to[stride_ + i] = age == 0 ? 1.0f : 0.0f;
-    to[2 * stride_ + i] = 1 / next;
-    to[3 * stride_ + i] = 1;
+void UsageHistory::ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
+                              LayerFeatures* features) const {
+  const auto count = static_cast<int>(positions.size());
+  float* ages = features->values.data() + (kRates + kContexts) * stride_;
+  int group = 0;
+  for (int begin = 0; begin < count; begin += kLanes) {
+    const int lanes = std::min(kLanes, count - begin);
+    Vec4 silence = Vec4{};
+    for (int i = 0; i < lanes; ++i) silence[i] = static_cast<float>(due_[positions[begin + i]]);
+    Vec4 short_rate = Vec4{};
+    Vec4 long_rate = Vec4{};
+    for (int rate = 0; rate < kRates; ++rate) {
+      const float half_life = kHalfLives[rate];
+      const Vec4 fade =
+          half_life > 0 ? Exp4(Max4(silence * (-1 / half_life), Vec4{} - 100.0f)) : Vec4{} + 1.0f;
+      const Vec4 grown = half_life > 0 ? (1.0f - fade) / (1 - one_.fade[rate]) : silence;
+      const Vec4 total = totals_[rate] * fade + grown;
+      Vec4 used = Vec4{};
+      for (int i = 0; i < lanes; ++i) used[i] = sorted_[rate * stride_ + positions[begin + i]];
+      used *= fade;
+      if (rate == kShortRate) short_rate = used / Max4(total, Vec4{} + 1.0f);
+      if (rate == kLongRate) long_rate = used / Max4(total, Vec4{} + 1.0f);
+      Store4(LogOdds(used, total, kPriorForwards * prior_),
+             features->values.data() + rate * stride_ + begin);
+    }
+    for (int i = 0; i < lanes; ++i) {
+      const Expert& expert = sorted_state_[positions[begin + i]];
+      const int32_t age = expert.gap - 1;
+      while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = begin + i;
+      FindCells(expert, due_[positions[begin + i]], short_rate[i], long_rate[i],
+                features->cells.data() + begin + i);
+      ages[begin + i] = static_cast<float>(age);
+    }
   }
-  for (int i = 0; i < experts_; i += kLanes) {
-    Store4(Log4(Max4(Load4(to + i), Vec4{} + 1.0f)) * (0.5f * kLn2) - 1.0f, to + i);
+  while (group <= kAgeGroups) features->groups[group++] = count;
+  ReadTables(tables, count, features);
+  ComputeAges(count, features);
+}
+
+void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_rate,
+                             float long_rate, int32_t* cells) const {
+  const int32_t age = expert.age + silence;
+  const auto uses = static_cast<int32_t>(silence < 32 ? expert.uses << silence : 0);
+  const int age_class = kAgeClassOf[std::min<size_t>(age, kAgeClassOf.size() - 1)];
+  const int phase = std::clamp(age - expert.gap, -kPhases / 2, kPhases / 2 - 1) + kPhases / 2;
+  const int32_t context[kContexts] = {
+      uses & 255,
+      age_class * kRateClasses + RateClass(short_rate),
+      std::min(age, 31) * kGapClasses + std::min(expert.gap, kGapClasses - 1),
+      phase * 12 + GapPattern(expert.gap, expert.gap_before),
+      RateClass(long_rate) * 8 + (uses & 7),
+      age_class * kShareClasses + expert.share,
+  };
+  for (int c = 0; c < kContexts; ++c) cells[c * stride_] = kContextBegins[c] + context[c];
+}
+
+void UsageHistory::ReadTables(const ContextTables& tables, int count,
+                              LayerFeatures* features) const {
+  for (int c = 0; c < kContexts; ++c) {
+    const int32_t* cells = features->cells.data() + c * stride_;
+    float* to = features->values.data() + (kRates + c) * stride_;
+    for (int i = 0; i < count; ++i) to[i] = tables.log_odds(cells[i]);
+  }
+}
+
+void UsageHistory::ComputeAges(int count, LayerFeatures* features) const {
+  float* to = features->values.data() + (kRates + kContexts) * stride_;
+  for (int i = 0; i < count; i += kLanes) {
+    const Vec4 age = Clamp4(Load4(to + i), 0, kMaxAge);
+    Store4(Log4(age + 1.0f) * (0.5f * kLn2) - 1.0f, to + i);
+    Store4(age == 0.0f ? Vec4{} + 1.0f : Vec4{}, to + stride_ + i);
+    Store4(1.0f / (age + 1.0f), to + 2 * stride_ + i);
+    Store4(Vec4{} + 1.0f, to + 3 * stride_ + i);
   }
 }
 

@@ -19,8 +19,8 @@ namespace tidepool::moe {
 //   the same from shares of a forward's tokens;
 //   the log odds of a use that each context table has seen;
 //   functions of the age (forwards since the last use), and a constant.
-inline constexpr int kUseRates = 9;
-inline constexpr int kShareRates = 4;
+inline constexpr int kUseRates = 6;
+inline constexpr int kShareRates = 3;
 inline constexpr int kContexts = 6;
 inline constexpr int kAgeFeatures = 3;
 inline constexpr int kFeatures = kUseRates + kShareRates + kContexts + kAgeFeatures + 1;
@@ -56,13 +56,15 @@ class ContextTables {
   std::vector<Cell> cells_;
 };
 
-// Features of a layer's experts, sorted by age.
+// Features of experts, in the order of their age groups.
 struct LayerFeatures {
   explicit LayerFeatures(int stride) : values(kFeatures * stride), cells(kContexts * stride) {}
 
+  int count() const { return groups.back(); }
+
   std::vector<float> values;                 // [kFeatures, stride]
   std::vector<int32_t> cells;                // [kContexts, stride]
-  std::array<int, kAgeGroups + 1> groups{};  // positions where age groups begin, and the end
+  std::array<int, kAgeGroups + 1> groups{};  // where age groups begin, and the end
 };
 
 // Thread-compatible.
@@ -82,15 +84,20 @@ class UsageHistory {
   // Expert at each position.
   const std::vector<int32_t>& order() const { return order_; }
 
+  // Silence of the expert at each position after which its last gap will have repeated, so that
+  // the next forward is the one to use it if uses are regular; -1: that is over, or there is no
+  // gap yet.
+  const std::vector<int32_t>& due() const { return due_; }
+
   // The features as they will be after a silence of all the layer's experts.
   void Compute(const Silence& silence, const ContextTables& tables, LayerFeatures* features) const;
+  // Those of the experts at `positions`, each as it will be when it is due.
+  void ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
+                  LayerFeatures* features) const;
+  // Sorts positions of experts that will be due by the age that they will have then.
+  void SortByDueAge(std::vector<int32_t>* positions) const;
 
  private:
-  void ComputeRates(const Silence& silence, LayerFeatures* features) const;
-  void ComputeContexts(const Silence& silence, const ContextTables& tables,
-                       LayerFeatures* features) const;
-  void ComputeAges(int silence, LayerFeatures* features) const;
-
   struct Expert {
     uint32_t uses = 0;  // bit i: used i forwards ago
     int32_t age = 0;
@@ -98,6 +105,14 @@ class UsageHistory {
     int32_t gap_before = 0;  // and the two before
     int32_t share = 0;       // class of the share at the last use
   };
+
+  void ComputeRates(const Silence& silence, LayerFeatures* features) const;
+  // cells[c * stride_]: the context cells of an expert after a silence; its rates are those then.
+  void FindCells(const Expert& expert, int32_t silence, float short_rate, float long_rate,
+                 int32_t* cells) const;
+  void ReadTables(const ContextTables& tables, int count, LayerFeatures* features) const;
+  // From ages of `count` experts, which stand where the first of the age's features goes.
+  void ComputeAges(int count, LayerFeatures* features) const;
 
   const int experts_;
   const int stride_;
@@ -109,6 +124,7 @@ class UsageHistory {
   std::vector<int32_t> order_;                           // [experts]
   std::vector<Expert> sorted_state_;                     // [experts]: by position
   std::vector<float> sorted_;                            // [rates, stride]: by position
+  std::vector<int32_t> due_;                             // [stride]: by position
 };
 
 }  // namespace tidepool::moe
