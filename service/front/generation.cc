@@ -257,7 +257,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
 
 void Generation::Retry(absl::Status status, void (Generation::*step)()) {
   if (++attempt_ >= kMaxAttempts) {
-    if (absl::IsResourceExhausted(status)) return End(std::move(status));
+    if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) return End(std::move(status));
     return End(absl::InternalError(
         absl::StrCat(kMaxAttempts, " workers failed this request; the last: ", status.message())));
   }

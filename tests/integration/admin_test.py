@@ -300,7 +300,7 @@ class OtherModelsTest(CommandTest):
         other["experts"] += 1
         trace.write_text("\n".join([json.dumps(other)] + lines[1:]) + "\n")
         self.refuse(*run, "--profile", trace,
-                    named=("2 layers of 9 experts", "the model has 2 of 8"))
+                    named=("2 layers of 9 experts", "expected 2 of 8"))
 
 
 class WorkersTest(unittest.TestCase):
