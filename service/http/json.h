@@ -17,8 +17,7 @@ using Json = nlohmann::ordered_json;
 // in an object, or which limit it is past: 64 levels, 4 Mi values.
 absl::StatusOr<Json> ParseJsonBody(absl::string_view body);
 
-// The same for JSON inside a field, where any value is accepted; nullopt-like: null JSON never
-// comes out of text that is not JSON.
+// The same for JSON inside a field: any value.
 absl::StatusOr<Json> ParseJsonText(absl::string_view text);
 
 // On one line. What is not UTF-8 becomes U+FFFD.

@@ -151,10 +151,24 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   counter("engine_steps_total", "Forward passes.", worker.steps_total());
   counter("engine_progress_total", "Moves whenever work is done.",
           static_cast<int64_t>(worker.progress()));
-  counter("expert_hits_total", "Experts that a layer needed and that were in fast memory.",
-          worker.expert_hits_total());
-  counter("expert_misses_total", "Experts that a layer needed and that were not.",
-          worker.expert_misses_total());
+}
+
+// Hits and misses, by layer where the worker tells; the one fast tier is its memory.
+void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
+  const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
+    Labels with_layer = labels;
+    if (!layer.empty()) with_layer.push_back({"layer", std::move(layer)});
+    with_layer.push_back({"tier", "memory"});
+    page->Counter("expert_hits_total", "Experts that a layer needed and that were in the tier.",
+                  with_layer, static_cast<double>(hits));
+    page->Counter("expert_misses_total", "Experts that a layer needed and that were not.",
+                  with_layer, static_cast<double>(misses));
+  };
+  const auto& layers = worker.offload().total().layers();
+  for (const v1::LayerCounters& layer : layers) {
+    add(absl::StrCat(layer.layer()), layer.hits(), layer.misses());
+  }
+  if (layers.empty()) add("", worker.expert_hits_total(), worker.expert_misses_total());
 }
 
 void AddWorker(const v1::WorkerStats& worker, Page* page) {
@@ -176,6 +190,7 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
   gauge("resident_bytes", "Memory of the worker's process.",
         static_cast<double>(worker.resident_bytes()));
   AddWork(worker, labels, page);
+  AddExpertUse(worker, labels, page);
   if (worker.has_offload()) AddExperts(worker, labels, page);
 }
 

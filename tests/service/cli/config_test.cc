@@ -196,7 +196,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(
       complaint("model = \"m\"\n\nmodle = \"m\"\n"),
       AllOf(HasSubstr(".toml: line 3: unknown key modle"), HasSubstr("did you mean model?")));
-  EXPECT_THAT(complaint("http = \"127.0.0.1:8080\"\n"), HasSubstr("http is not available yet"));
+  EXPECT_THAT(complaint("tls-cert = \"a.pem\"\n"), HasSubstr("tls-cert is not available yet"));
   EXPECT_THAT(complaint("threads = \"many\"\n"),
               HasSubstr("line 1: threads: \"many\" is not a whole number"));
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));

@@ -73,7 +73,7 @@ TEST_F(HttpServeTest, ACompletion) {
 TEST_F(HttpServeTest, StreamsEqualWholeAnswers) {
   Start();
   const std::string body =
-      R"({"prompt":["Hello","Hi"],"n":2,"seed":3,"temperature":1,"max_tokens":60,"logprobs":2)";
+      R"({"prompt":["Hello","Hi"],"n":2,"seed":3,"temperature":1,"max_tokens":60,"ignore_eos":true,"logprobs":2)";
   const Json whole = Parsed(Post("/v1/completions", body + "}"));
   ASSERT_EQ(whole["choices"].size(), 4) << whole;
   EXPECT_EQ(whole["usage"]["prompt_tokens"], 7);

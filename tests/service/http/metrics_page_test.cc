@@ -113,7 +113,10 @@ v1::GetStatsResponse Stats() {
   worker->set_kv_blocks_free(6);
   worker->set_prompt_tokens_total(100);
   worker->set_cached_prompt_tokens_total(25);
-  worker->set_expert_hits_total(7);
+  v1::LayerCounters* layer = worker->mutable_offload()->mutable_total()->add_layers();
+  layer->set_layer(3);
+  layer->set_hits(5);
+  layer->set_misses(2);
   worker->mutable_offload()->mutable_total()->set_stall_seconds(1.5);
   v1::WorkerStats* gone = stats.add_workers();
   gone->set_worker_id("w2");
@@ -127,6 +130,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
   requests["m"].ends[0] = 3;
   const std::string page = MetricsPage(Stats(), requests);
   const std::string worker = R"({model_name="m",worker="w\"1\n"} )";
+  const std::string layer = R"({model_name="m",worker="w\"1\n",layer="3",tier="memory"} )";
   for (const std::string& line :
        {std::string("# TYPE tidepool:requests_total counter\n"),
         std::string("tidepool:requests_total 9\n"),
@@ -134,7 +138,8 @@ TEST(MetricsPageTest, NamesAndLabels) {
         "tidepool:kv_cache_usage_perc" + worker + "0.25\n",
         "tidepool:prompt_tokens_total" + worker + "100\n",
         "tidepool:prefix_cache_hits_total" + worker + "25\n",
-        "tidepool:expert_hits_total" + worker + "7\n",
+        "tidepool:expert_hits_total" + layer + "5\n",
+        "tidepool:expert_misses_total" + layer + "2\n",
         "tidepool:expert_stall_seconds_total" + worker + "1.5\n",
         std::string("tidepool:worker_up{worker=\"w2\"} 0\n"),
         std::string(
@@ -149,6 +154,17 @@ TEST(MetricsPageTest, NamesAndLabels) {
         std::string("tidepool:time_to_first_token_seconds_count{model_name=\"m\"} 1\n")}) {
     EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
   }
+}
+
+TEST(MetricsPageTest, ExpertsThatAllLieInMemory) {
+  v1::GetStatsResponse stats;
+  v1::WorkerStats* worker = stats.add_workers();
+  worker->set_worker_id("w");
+  worker->set_model("m");
+  worker->set_expert_hits_total(7);
+  EXPECT_TRUE(absl::StrContains(
+      MetricsPage(stats, {}),
+      "tidepool:expert_hits_total{model_name=\"m\",worker=\"w\",tier=\"memory\"} 7\n"));
 }
 
 TEST(MetricsPageTest, FamiliesStandTogether) {
