@@ -32,7 +32,7 @@ class Runner {
       : model_(model),
         test_(test),
         cost_(options.cost),
-        rows_(test.phase == Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
+        rows_(test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
         kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
                             static_cast<double>(kernels::kKvBlockTokens)),
         kv_(model->kv_specs(), test.sequences, test.tokens),
@@ -40,7 +40,9 @@ class Runner {
             model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
   }
 
-  absl::Status WarmUp() { return Run(0, test_.phase == Phase::kPrefill ? rows_ : kWarmUpPasses); }
+  absl::Status WarmUp() {
+    return Run(0, test_.phase == moe::Phase::kPrefill ? rows_ : kWarmUpPasses);
+  }
 
   // Computes the first `tokens` of every sequence of run number `run`.
   absl::Status Run(int run, int64_t tokens) {
@@ -61,12 +63,12 @@ class Runner {
  private:
   absl::Status Pass(int64_t first, int64_t rows) {
     Batch batch;
-    const bool wants_logits = test_.phase == Phase::kDecode || first + rows == test_.tokens;
+    const bool wants_logits = test_.phase == moe::Phase::kDecode || first + rows == test_.tokens;
     for (int s = 0; s < test_.sequences; ++s) {
       Span& span = batch.spans.emplace_back();
       span.first_slot = first;
       span.request = s;
-      span.phase = test_.phase == Phase::kDecode ? moe::Phase::kDecode : moe::Phase::kPrefill;
+      span.phase = test_.phase;
       for (int64_t i = first; i < first + rows; ++i) span.token_ids.push_back(TokenAt(s, i));
       if (wants_logits) span.logit_rows = {static_cast<int32_t>(rows - 1)};
       span.blocks = kv_.blocks(s);

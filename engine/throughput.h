@@ -3,7 +3,8 @@
 //
 //   ASSIGN_OR_RETURN(const Throughput decode,
 //                    MeasureThroughput(bundle->model.get(),
-//                                      {.phase = Phase::kDecode, .tokens = 128, .sequences = 8},
+//                                      {.phase = moe::Phase::kDecode, .tokens = 128, .sequences =
+//                                      8},
 //                                      {.cost = cost}));
 //   const double tokens_per_s = decode.tokens / decode.seconds[0];
 #ifndef TIDEPOOL_ENGINE_THROUGHPUT_H_
@@ -19,16 +20,14 @@
 #include "engine/model/model.h"
 #include "kernels/base/clock.h"
 #include "moe/offload_stats.h"
+#include "moe/policy/placement_policy.h"
 
 namespace tidepool::engine {
 
-enum class Phase : uint8_t {
-  kPrefill,  // all tokens of a prompt, in chunks; logits of the last
-  kDecode,   // one token of each sequence per pass, with logits
-};
-
 struct ThroughputTest {
-  Phase phase = Phase::kPrefill;
+  // kPrefill: all tokens of a prompt, in chunks; logits of the last. kDecode: one token of each
+  // sequence per pass, with logits.
+  moe::Phase phase = moe::Phase::kPrefill;
   int64_t tokens = 512;  // of each sequence, from an empty KV
   int sequences = 1;
 };

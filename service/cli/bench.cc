@@ -22,7 +22,7 @@
 namespace tidepool::service {
 namespace {
 
-using engine::Phase;
+using moe::Phase;
 
 struct Test {
   std::string name;

@@ -65,7 +65,7 @@ class MeasureThroughputTest : public ::testing::Test {
 TEST_F(MeasureThroughputTest, APromptGoesThroughInChunks) {
   std::vector<int> seen;
   const auto result =
-      MeasureThroughput(&model_, {.phase = Phase::kPrefill, .tokens = 25},
+      MeasureThroughput(&model_, {.phase = moe::Phase::kPrefill, .tokens = 25},
                         {.repetitions = 2,
                          .chunk_rows = 10,
                          .cost = {.dense = 1000, .per_expert = 100, .per_row = 7},
@@ -89,7 +89,7 @@ TEST_F(MeasureThroughputTest, APromptGoesThroughInChunks) {
 
 TEST_F(MeasureThroughputTest, SequencesDecodeTogether) {
   const auto result =
-      MeasureThroughput(&model_, {.phase = Phase::kDecode, .tokens = 4, .sequences = 3},
+      MeasureThroughput(&model_, {.phase = moe::Phase::kDecode, .tokens = 4, .sequences = 3},
                         {.repetitions = 1, .cost = {.dense = 50}, .clock = &clock_});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->tokens, 12);
