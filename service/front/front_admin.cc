@@ -62,12 +62,7 @@ void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Resp
     (member->link.get()->*call)(
         request, until,
         [gathering, worker, finish, until, deadline](absl::StatusOr<Response> answer) {
-          const std::string address = worker->address();
-          if (answer.ok() && answer->workers_size() == 1) *worker = answer->workers(0);
-          worker->set_address(address);
-          const absl::Status told = OfWorker(answer.status(), until, deadline);
-          worker->set_status_code(static_cast<int>(told.code()));
-          worker->set_status_message(std::string(told.message()));
+          TakeAnswer(answer, OfWorker(answer.status(), until, deadline), worker);
           if (--gathering->open > 0) return;
           const absl::Status status = finish(gathering->response);
           if (!status.ok()) return gathering->done(status);

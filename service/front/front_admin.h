@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
@@ -19,6 +20,18 @@ template <typename Request>
 absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerSet& workers,
                                                                    const Request& request) {
   return workers.Named(request.has_worker_id() ? std::optional(request.worker_id()) : std::nullopt);
+}
+
+// What a front tells of `worker`, a message with a worker's id, address and status: its answer
+// where there is one, and `status`; the address stays the front's.
+template <typename Response, typename Worker>
+void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& status,
+                Worker* worker) {
+  const std::string address = worker->address();
+  if (answer.ok() && answer->workers_size() == 1) *worker = answer->workers(0);
+  worker->set_address(address);
+  worker->set_status_code(static_cast<int>(status.code()));
+  worker->set_status_message(std::string(status.message()));
 }
 
 // Loop only, answers included. Each worker is given until `deadline`, and 30 s at most.

@@ -236,11 +236,7 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
     stats->set_address(member->link->address());
     member->link->GetStats(
         deadline, [gathering, finish_one, stats](absl::StatusOr<v1::GetStatsResponse> answer) {
-          const std::string address = stats->address();
-          if (answer.ok() && answer->workers_size() == 1) *stats = answer->workers(0);
-          stats->set_address(address);
-          stats->set_status_code(static_cast<int>(answer.status().code()));
-          stats->set_status_message(std::string(answer.status().message()));
+          TakeAnswer(answer, answer.status(), stats);
           finish_one();
         });
   }
