@@ -117,6 +117,15 @@ struct KvSpan {
   int64_t window = 0;  // a row at slot p sees slots > p - window; 0: all
 };
 
+// What KernelBackend::Attend attends: the queries of a batch over one layer's KV.
+struct AttendCall {
+  ConstMatrixView q;  // [rows, heads * k_dim]
+  int heads = 0;
+  float scale = 0;  // of q k^T
+  const KvLayer& layer;
+  absl::Span<const KvSpan> spans;
+};
+
 // How router logits become expert weights: softmax over all experts, top_k by value (ties to the
 // lower id), and, if normalize, division by the sum of the chosen.
 struct GateSpec {
@@ -196,11 +205,9 @@ class KernelBackend {
                        absl::Span<const KvSpan> spans) = 0;
 
   // Softmax attention with grouped queries over the stored KV; StoreKv of the same spans comes
-  // first. q: [rows, heads * k_dim]; result: [rows, heads * v_dim]. Each row takes its KV in
-  // segments of kKvSegmentTokens at absolute slots: a softmax and a chain over each segment, merged
-  // in ascending order.
-  virtual Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
-                            absl::Span<const KvSpan> spans, Arena* arena) = 0;
+  // first. Result: [rows, heads * v_dim]. Each row takes its KV in segments of kKvSegmentTokens at
+  // absolute slots: a softmax and a chain over each segment, merged in ascending order.
+  virtual Activation Attend(const AttendCall& call, Arena* arena) = 0;
 
   // logits [rows, experts] > ids and weights, each [rows, top_k], in descending order of weight.
   virtual void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) = 0;

@@ -127,12 +127,11 @@ void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
   CheckSpans(k.rows, layer, spans);
 }
 
-void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer,
-                 absl::Span<const KvSpan> spans) {
-  CheckSpans(q.rows, layer, spans);
-  CHECK(heads > 0 && heads % layer.kv_heads == 0)
-      << heads << " query heads over " << layer.kv_heads << " KV heads";
-  CHECK_EQ(q.cols, int64_t{heads} * layer.k_dim);
+void CheckAttend(const AttendCall& call) {
+  CheckSpans(call.q.rows, call.layer, call.spans);
+  CHECK(call.heads > 0 && call.heads % call.layer.kv_heads == 0)
+      << call.heads << " query heads over " << call.layer.kv_heads << " KV heads";
+  CHECK_EQ(call.q.cols, int64_t{call.heads} * call.layer.k_dim);
 }
 
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin) {

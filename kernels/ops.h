@@ -96,8 +96,7 @@ void CheckTarget(const Activation& x, const MatMulTarget& target, Precision prec
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans);
-void CheckAttend(ConstMatrixView q, int heads, const KvLayer& layer,
-                 absl::Span<const KvSpan> spans);
+void CheckAttend(const AttendCall& call);
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin);
 void CheckGate(ConstMatrixView logits, const GateSpec& spec);
 void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,

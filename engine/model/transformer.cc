@@ -181,7 +181,7 @@ void TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row
   backend_->Rope(k, head_dim, style, cos, sin);
   backend_->StoreKv(k, v, kv, spans);
   const Activation attended =
-      backend_->Attend(q, config_.layers[layer].heads, attention_scale_, kv, spans, pass.arena);
+      backend_->Attend({q, config_.layers[layer].heads, attention_scale_, kv, spans}, pass.arena);
   Multiply(backend_, attended, {w.attention_output.AddTo(x)});
 }
 

@@ -160,9 +160,9 @@ int64_t MostTasks(const Jobs& jobs, int64_t task_cost) {
 
 }  // namespace
 
-void AttendRows(const CpuContext& context, ConstMatrixView q, int heads, float scale,
-                const KvLayer& layer, absl::Span<const KvSpan> spans, const ActivationBuffer& out,
+void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,
                 Arena* arena) {
+  const auto& [q, heads, scale, layer, spans] = call;
   int64_t covered = 0;
   for (const KvSpan& span : spans) covered += span.rows;
   const bool quantises =

@@ -13,8 +13,7 @@ namespace tidepool::kernels {
 // v_dim], its int8 form included; rows of no span get zeros. Scratch is given back to the arena.
 void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
                  const KvLayer& layer, absl::Span<const KvSpan> spans);
-void AttendRows(const CpuContext& context, ConstMatrixView q, int heads, float scale,
-                const KvLayer& layer, absl::Span<const KvSpan> spans, const ActivationBuffer& out,
+void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,
                 Arena* arena);
 
 }  // namespace tidepool::kernels

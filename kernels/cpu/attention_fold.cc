@@ -219,8 +219,9 @@ void FinishFolds(const AttendOp& op, const FoldJob& job, const Folds& folds) {
     if (!op.quantises) continue;
     const int64_t at = row * out.values.cols + head * v_dim;
     const int64_t block = at / kQuantBlock;
-    op.context.kernels->quantize(values, v_dim / kQuantBlock, out.quants + at, out.scales + block,
-                                 out.sums + block, out.half_sums + 2 * block);
+    op.context.kernels->quantize(
+        values, v_dim / kQuantBlock,
+        {out.quants + at, out.scales + block, out.sums + block, out.half_sums + 2 * block});
   }
 }
 

@@ -176,8 +176,8 @@ static inline __m256i SumsOfHalves(__m256i bytes) {
   return _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0xb1));
 }
 
-void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-              int16_t* half_sums) {
+void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
+  auto [quants, scales, sums, half_sums] = out;
   const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
   // packs works within 128-bit halves; this puts the 32-bit groups back in order.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);

@@ -104,8 +104,8 @@ void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
-void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-              int16_t* half_sums) {
+void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
+  auto [quants, scales, sums, half_sums] = out;
   const __m512i no_sign = _mm512_set1_epi32(0x7fffffff);
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
     const __m512 first = _mm512_loadu_ps(x);

@@ -61,8 +61,9 @@ class CpuBackend final : public KernelBackend {
       float* values = result.values.Row(i);
       kernels_.norm(x.Row(i), weight.data(), x.cols, eps, values);
       if (result.quants == nullptr) return;
-      kernels_.quantize(values, blocks, result.quants + i * x.cols, result.scales + i * blocks,
-                        result.sums + i * blocks, result.half_sums + 2 * i * blocks);
+      kernels_.quantize(values, blocks,
+                        {result.quants + i * x.cols, result.scales + i * blocks,
+                         result.sums + i * blocks, result.half_sums + 2 * i * blocks});
     });
     return result.View();
   }
@@ -117,8 +118,8 @@ class CpuBackend final : public KernelBackend {
             ConstMatrixView sin) override {
     CheckRope(x, head_dim, cos, sin);
     ForRows(x.rows, [&](int64_t i, int) {
-      kernels_.rope(x.Row(i), static_cast<int>(x.cols / head_dim), head_dim,
-                    static_cast<int>(cos.cols), style, cos.Row(i), sin.Row(i));
+      kernels_.rope(x.Row(i), {static_cast<int>(x.cols / head_dim), head_dim,
+                               static_cast<int>(cos.cols), style, cos.Row(i), sin.Row(i)});
     });
   }
 
@@ -128,12 +129,12 @@ class CpuBackend final : public KernelBackend {
     StoreKvRows(context_, k, v, layer, spans);
   }
 
-  Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
-                    absl::Span<const KvSpan> spans, Arena* arena) override {
-    CheckAttend(q, heads, layer, spans);
-    const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
-                                                       precision(), ActivationParts::kAll, arena);
-    AttendRows(context_, q, heads, scale, layer, spans, result, arena);
+  Activation Attend(const AttendCall& call, Arena* arena) override {
+    CheckAttend(call);
+    const ActivationBuffer result =
+        AllocateActivation(call.q.rows, int64_t{call.heads} * call.layer.v_dim, precision(),
+                           ActivationParts::kAll, arena);
+    AttendRows(context_, call, result, arena);
     return result.View();
   }
 

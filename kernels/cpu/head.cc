@@ -30,14 +30,25 @@ void AddTileToBest(const float* values, int64_t column, int64_t count, Best* bes
   for (i = 0; i < count; ++i) AddToBest(static_cast<int32_t>(column + i), values[i], best);
 }
 
-// Rows [first, first + rows) of the product with one group of panels, all terms: [rows][kTileCols].
-void SumTerms(const CpuContext& context, const Activation& x, const HeadTarget& target,
-              int64_t group, int64_t first, int rows, float* tile) {
+// Some rows of the product with a group of panels.
+struct HeadJob {
+  const Activation& x;
+  const HeadTarget& target;
+  int64_t group;
+  int64_t first;
+  int rows;
+};
+
+// All terms of its rows, summed: [rows][kTileCols].
+void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
+  const HeadTarget& target = job.target;
+  const int64_t group = job.group;
+  const int rows = job.rows;
   int32_t ids[kTileRows];
   for (int i = 0; i < rows * target.terms; ++i) {
-    ids[i] = static_cast<int32_t>(first + i % rows + i / rows * target.rows());
+    ids[i] = static_cast<int32_t>(job.first + i % rows + i / rows * target.rows());
   }
-  ComputeTile(context, target.weight, group, {x, ids}, 0, rows * target.terms, tile);
+  ComputeTile(context, {target.weight, group, {job.x, ids}, 0, rows * target.terms}, tile);
   for (int term = 1; term < target.terms; ++term) {
     context.kernels->add(tile + term * rows * kTileCols, rows * kTileCols, tile);
   }
@@ -57,7 +68,7 @@ void MultiplyHeadGroup(const CpuContext& context, const Activation& x, const Hea
   alignas(kAlignment) float tile[kTileRows * kTileCols];
   for (int64_t first = 0; first < target.rows(); first += step) {
     const int rows = static_cast<int>(std::min<int64_t>(step, target.rows() - first));
-    SumTerms(context, x, target, group, first, rows, tile);
+    SumTerms(context, {x, target, group, first, rows}, tile);
     for (int r = 0; r < rows; ++r) {
       const float* values = tile + r * kTileCols;
       const int64_t row = first + r;

@@ -146,14 +146,13 @@ struct Inner {
     for (; i < pairs; ++i) RotateScalar(head + 2 * i, head + 2 * i + 1, cos[i], sin[i]);
   }
 
-  static void Rope(float* row, int heads, int head_dim, int pairs, RopeStyle style,
-                   const float* cos, const float* sin) {
-    for (int h = 0; h < heads; ++h) {
-      float* head = row + int64_t{h} * head_dim;
-      if (style == RopeStyle::kHalves) {
-        RotateHalves(head, pairs, cos, sin);
+  static void Rope(float* row, const RowRotation& rotation) {
+    for (int h = 0; h < rotation.heads; ++h) {
+      float* head = row + int64_t{h} * rotation.head_dim;
+      if (rotation.style == RopeStyle::kHalves) {
+        RotateHalves(head, rotation.pairs, rotation.cos, rotation.sin);
       } else {
-        RotateInterleaved(head, pairs, cos, sin);
+        RotateInterleaved(head, rotation.pairs, rotation.cos, rotation.sin);
       }
     }
   }

@@ -33,6 +33,24 @@ struct Tile {
   float* out = nullptr;  // [rows][kTileCols]
 };
 
+// Where the int8 form of some blocks goes (see Activation).
+struct Int8Blocks {
+  int8_t* quants;
+  float* scales;
+  float* sums;
+  int16_t* half_sums;
+};
+
+// How the first `pairs` pairs of each head of a row turn.
+struct RowRotation {
+  int heads = 0;
+  int head_dim = 0;
+  int pairs = 0;
+  RopeStyle style = RopeStyle::kInterleaved;
+  const float* cos = nullptr;  // [pairs]
+  const float* sin = nullptr;
+};
+
 struct KernelTable {
   const char* name;
 
@@ -41,8 +59,7 @@ struct KernelTable {
   // Float product, the weight dequantised on the fly.
   void (*multiply_float)(const Tile& tile);
   // Int8 form of `blocks` blocks of 32, as ops.h defines it.
-  void (*quantize)(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-                   int16_t* half_sums);
+  void (*quantize)(const float* x, int64_t blocks, const Int8Blocks& out);
   // out = x / rms(x) * weight; out may be x.
   void (*norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
   // out = silu(gate) * up; out may be either.
@@ -53,9 +70,7 @@ struct KernelTable {
   void (*add_scaled)(const float* x, float scale, int64_t n, float* out);
   // shares = softmax(logits). A NaN among the logits makes every share NaN.
   void (*softmax)(const float* logits, int64_t n, float* shares);
-  // Rotates `pairs` pairs at the start of each of `heads` heads.
-  void (*rope)(float* row, int heads, int head_dim, int pairs, RopeStyle style, const float* cos,
-               const float* sin);
+  void (*rope)(float* row, const RowRotation& rotation);
   AttentionKernels attention;
 };
 

@@ -22,7 +22,7 @@ QuantPiece Quantise(const CpuContext& context, const float* x, int n) {
   QuantPiece piece;
   float sums[kPiece / kQuantBlock];
   int16_t half_sums[2 * kPiece / kQuantBlock];
-  context.kernels->quantize(x, n / kQuantBlock, piece.quants, piece.scales, sums, half_sums);
+  context.kernels->quantize(x, n / kQuantBlock, {piece.quants, piece.scales, sums, half_sums});
   return piece;
 }
 
@@ -77,9 +77,16 @@ void StoreValues(const CpuContext& context, const float* values, int v_dim, int6
   }
 }
 
+// What is stored, and where.
+struct KvRows {
+  ConstMatrixView k;
+  ConstMatrixView v;
+  const KvLayer& layer;
+};
+
 // The rows of a span that fall into its block `block`.
-void StoreBlock(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
-                const KvLayer& layer, const KvSpan& span, int64_t block) {
+void StoreBlock(const CpuContext& context, const KvRows& rows, const KvSpan& span, int64_t block) {
+  const auto& [k, v, layer] = rows;
   const int64_t begin = std::max(span.first_slot, block * kKvBlockTokens);
   const int64_t end = std::min(span.first_slot + span.rows, (block + 1) * kKvBlockTokens);
   for (int h = 0; h < layer.kv_heads; ++h) {
@@ -116,7 +123,7 @@ void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v
       int64_t at = task;
       const KvSpan* span = spans.data();
       for (; at >= WrittenBlocks(*span).count; ++span) at -= WrittenBlocks(*span).count;
-      StoreBlock(context, k, v, layer, *span, WrittenBlocks(*span).first + at);
+      StoreBlock(context, {k, v, layer}, *span, WrittenBlocks(*span).first + at);
     }
   });
 }

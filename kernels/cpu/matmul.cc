@@ -11,11 +11,17 @@ namespace {
 // while the panels pass, many enough that a panel is read seldom.
 constexpr int64_t kRowChunk = 96;
 
-// Calls visit(first, rows) for row tiles that cover [begin, end).
+// [begin, end).
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// Calls visit(first, rows) for tiles that cover `rows`.
 template <typename Visit>
-void ForRowTiles(int64_t begin, int64_t end, Visit visit) {
-  for (int64_t first = begin; first < end; first += kTileRows) {
-    visit(first, static_cast<int>(std::min<int64_t>(kTileRows, end - first)));
+void ForRowTiles(const Range& range, Visit visit) {
+  for (int64_t first = range.begin; first < range.end; first += kTileRows) {
+    visit(first, static_cast<int>(std::min<int64_t>(kTileRows, range.end - first)));
   }
 }
 
@@ -30,9 +36,10 @@ void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t
 }
 
 // One row of a tile, which it may change, into its place: bias after the chain, then the store.
-void StoreRow(const CpuContext& context, const MatMulTarget& target, int64_t column, int64_t cols,
+void StoreRow(const CpuContext& context, const MatMulTarget& target, const Range& columns,
               float* tile, float* out) {
-  if (!target.bias.empty()) context.kernels->add(target.bias.data() + column, cols, tile);
+  const int64_t cols = columns.end - columns.begin;
+  if (!target.bias.empty()) context.kernels->add(target.bias.data() + columns.begin, cols, tile);
   if (target.store == Store::kAdd) {
     context.kernels->add(tile, cols, out);
   } else {
@@ -40,44 +47,53 @@ void StoreRow(const CpuContext& context, const MatMulTarget& target, int64_t col
   }
 }
 
-// Rows [begin, end) of x with one group of a target's panels.
+// Rows of x with one group of a target's panels.
 void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
-                           const MatMulTarget& target, int64_t group, int64_t begin, int64_t end) {
+                           const MatMulTarget& target, int64_t group, const Range& range) {
   const int64_t column = group * kTileCols;
   const int64_t cols = GroupCols(target.weight, group);
   alignas(kAlignment) float tile[kTileRows * kTileCols];
-  ForRowTiles(begin, end, [&](int64_t first, int rows) {
+  ForRowTiles(range, [&](int64_t first, int rows) {
     PrefetchRows(target.out, first, rows, column, cols);
-    ComputeTile(context, target.weight, group, {x}, first, rows, tile);
+    ComputeTile(context, {target.weight, group, {x}, first, rows}, tile);
     for (int r = 0; r < rows; ++r) {
-      StoreRow(context, target, column, cols, tile + r * kTileCols,
+      StoreRow(context, target, {column, column + cols}, tile + r * kTileCols,
                target.out.Row(first + r) + column);
     }
   });
 }
 
-// Rows [begin, end) of `source` with one group of gate and up, into rows `offset` + of `out`, with
-// their int8 form: a group is one block of it.
-void SwiGluGroup(const CpuContext& context, const RowSource& source, const PackedMatrix& gate,
-                 const PackedMatrix& up, int64_t group, int64_t begin, int64_t end,
-                 const ActivationBuffer& out, int64_t offset) {
+// Rows of `source` with gate and up, into rows `offset` + of `out`.
+struct SwiGluJob {
+  const RowSource& source;
+  const PackedMatrix& gate;
+  const PackedMatrix& up;
+  const ActivationBuffer& out;
+  int64_t offset = 0;
+};
+
+// One group of the panels, with the int8 form of what it gives: a group is one block of that.
+void SwiGluGroup(const CpuContext& context, const SwiGluJob& job, int64_t group,
+                 const Range& range) {
+  const ActivationBuffer& out = job.out;
   const int64_t column = group * kTileCols;
-  const int64_t cols = GroupCols(gate, group);
+  const int64_t cols = GroupCols(job.gate, group);
   const int64_t blocks = out.values.cols / kQuantBlock;
   alignas(kAlignment) float gates[kTileRows * kTileCols];
   alignas(kAlignment) float ups[kTileRows * kTileCols];
-  ForRowTiles(begin, end, [&](int64_t first, int rows) {
-    PrefetchRows(out.values, offset + first, rows, column, cols);
-    ComputeTile(context, gate, group, source, first, rows, gates);
-    ComputeTile(context, up, group, source, first, rows, ups);
+  ForRowTiles(range, [&](int64_t first, int rows) {
+    PrefetchRows(out.values, job.offset + first, rows, column, cols);
+    ComputeTile(context, {job.gate, group, job.source, first, rows}, gates);
+    ComputeTile(context, {job.up, group, job.source, first, rows}, ups);
     for (int r = 0; r < rows; ++r) {
-      const int64_t row = offset + first + r;
+      const int64_t row = job.offset + first + r;
       float* values = out.values.Row(row) + column;
       context.kernels->swiglu(gates + r * kTileCols, ups + r * kTileCols, cols, values);
       if (out.quants == nullptr) continue;
       const int64_t block = row * blocks + group;
-      context.kernels->quantize(values, 1, out.quants + row * out.values.cols + column,
-                                out.scales + block, out.sums + block, out.half_sums + 2 * block);
+      context.kernels->quantize(values, 1,
+                                {out.quants + row * out.values.cols + column, out.scales + block,
+                                 out.sums + block, out.half_sums + 2 * block});
     }
   });
 }
@@ -92,21 +108,21 @@ int64_t GroupCols(const PackedMatrix& weight, int64_t group) {
   return std::min<int64_t>(kTileCols, weight.rows - group * kTileCols);
 }
 
-void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t group,
-                 const RowSource& source, int64_t first, int rows, float* out) {
+void ComputeTile(const CpuContext& context, const TileJob& job, float* out) {
+  const PackedMatrix& weight = job.weight;
   Tile tile;
   tile.dtype = weight.dtype;
   tile.panel_bytes = PanelBytes(weight.dtype, weight.cols);
-  tile.panels = weight.data + group * kTilePanels * tile.panel_bytes;
-  tile.panel_count = static_cast<int>(PanelCount(GroupCols(weight, group)));
+  tile.panels = weight.data + job.group * kTilePanels * tile.panel_bytes;
+  tile.panel_count = static_cast<int>(PanelCount(GroupCols(weight, job.group)));
   tile.cols = weight.cols;
-  tile.rows = rows;
+  tile.rows = job.rows;
   tile.out = out;
-  const Activation& x = source.x;
+  const Activation& x = job.source.x;
   const bool int8 = context.precision == Precision::kFast && IsQuantised(weight.dtype);
   const int64_t blocks = weight.cols / kQuantBlock;
-  for (int r = 0; r < rows; ++r) {
-    const int64_t row = source.At(first + r);
+  for (int r = 0; r < job.rows; ++r) {
+    const int64_t row = job.source.At(job.first + r);
     tile.values[r] = x.values.data + row * x.values.stride;
     if (!int8) continue;
     tile.quants[r] = x.quants + row * weight.cols;
@@ -129,9 +145,9 @@ void QuantizeRows(const CpuContext& context, ConstMatrixView values, const Activ
   const int64_t blocks = values.cols / kQuantBlock;
   context.pool->ParallelFor(values.rows, 8, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      context.kernels->quantize(values.Row(i), blocks, rows.quants + i * values.cols,
-                                rows.scales + i * blocks, rows.sums + i * blocks,
-                                rows.half_sums + 2 * i * blocks);
+      context.kernels->quantize(values.Row(i), blocks,
+                                {rows.quants + i * values.cols, rows.scales + i * blocks,
+                                 rows.sums + i * blocks, rows.half_sums + 2 * i * blocks});
     }
   });
 }
@@ -157,8 +173,8 @@ void MultiplyTargets(const CpuContext& context, const Activation& x,
         group -= GroupCount(target->weight.rows);
         ++target;
       }
-      MultiplyGroupOfTarget(context, x, *target, group, row,
-                            std::min(x.values.rows, row + kRowChunk));
+      MultiplyGroupOfTarget(context, x, *target, group,
+                            {row, std::min(x.values.rows, row + kRowChunk)});
     }
   });
 }
@@ -172,8 +188,8 @@ void MultiplySwiGlu(const CpuContext& context, const Activation& x, const Packed
   context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / groups * kRowChunk;
-      SwiGluGroup(context, {x}, gate, up, task % groups, row,
-                  std::min(x.values.rows, row + kRowChunk), out, 0);
+      SwiGluGroup(context, {{x}, gate, up, out}, task % groups,
+                  {row, std::min(x.values.rows, row + kRowChunk)});
     }
   });
 }
@@ -195,16 +211,21 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
   const int64_t inner = GroupCount(width);
   const int64_t inner_tasks = inner * groups.size();
   const int64_t down_macs = total * width * out.cols;
-  context.pool->ParallelFor(
-      inner_tasks, TaskGrain(context, inner_tasks, 2 * total * width * x.values.cols),
-      [&](int64_t begin, int64_t end, int) {
-        for (int64_t task = begin; task < end; ++task) {
-          const ExpertGroup& group = groups[task / inner];
-          const int64_t rows = static_cast<int64_t>(group.rows.size());
-          SwiGluGroup(context, {x, group.rows.data()}, group.weights->gate, group.weights->up,
-                      task % inner, 0, rows, hidden, offsets[task / inner]);
-        }
-      });
+  context.pool->ParallelFor(inner_tasks,
+                            TaskGrain(context, inner_tasks, 2 * total * width * x.values.cols),
+                            [&](int64_t begin, int64_t end, int) {
+                              for (int64_t task = begin; task < end; ++task) {
+                                const ExpertGroup& group = groups[task / inner];
+                                const int64_t rows = static_cast<int64_t>(group.rows.size());
+                                SwiGluGroup(context,
+                                            {{x, group.rows.data()},
+                                             group.weights->gate,
+                                             group.weights->up,
+                                             hidden,
+                                             offsets[task / inner]},
+                                            task % inner, {0, rows});
+                              }
+                            });
 
   const Activation hidden_view = hidden.View();
   const int64_t outer = GroupCount(out.cols);
@@ -218,9 +239,10 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
           const PackedMatrix& down = group.weights->down;
           const int64_t column = task % outer * kTileCols;
           const int64_t cols = GroupCols(down, task % outer);
-          ForRowTiles(0, static_cast<int64_t>(group.rows.size()), [&](int64_t first, int rows) {
-            ComputeTile(context, down, task % outer, {hidden_view}, offsets[task / outer] + first,
-                        rows, tile);
+          ForRowTiles({0, static_cast<int64_t>(group.rows.size())}, [&](int64_t first, int rows) {
+            ComputeTile(context,
+                        {down, task % outer, {hidden_view}, offsets[task / outer] + first, rows},
+                        tile);
             for (int r = 0; r < rows; ++r) {
               std::copy_n(tile + r * kTileCols, cols, out.Row(group.out_rows[first + r]) + column);
             }

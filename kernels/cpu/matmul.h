@@ -39,10 +39,16 @@ struct RowSource {
   int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
 };
 
-// Rows [first, first + rows) of `source`, rows <= kTileRows, times the panels of `group`, into out
-// [rows][kTileCols].
-void ComputeTile(const CpuContext& context, const PackedMatrix& weight, int64_t group,
-                 const RowSource& source, int64_t first, int rows, float* out);
+// Rows [first, first + rows) of `source`, rows <= kTileRows, times a group of a weight's panels.
+struct TileJob {
+  const PackedMatrix& weight;
+  int64_t group;
+  const RowSource& source;
+  int64_t first;
+  int rows;
+};
+// Into out [rows][kTileCols].
+void ComputeTile(const CpuContext& context, const TileJob& job, float* out);
 
 // KernelBackend's ops of these names; arguments are checked by the caller.
 void MultiplyTargets(const CpuContext& context, const Activation& x,

@@ -164,8 +164,8 @@ void MultiplyInt8(const Tile& tile) {
   });
 }
 
-void Quantize(const float* x, int64_t blocks, int8_t* quants, float* scales, float* sums,
-              int16_t* half_sums) {
+void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
+  auto [quants, scales, sums, half_sums] = out;
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
     uint32_t amax_bits = 0;  // magnitudes order as integers, with infinity and NaNs on top
     for (int k = 0; k < kQuantBlock; ++k) {

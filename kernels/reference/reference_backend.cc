@@ -231,7 +231,8 @@ class ReferenceBackend final : public KernelBackend {
       }
       Best best;
       for (int64_t r = 0; r < target.weight.rows; ++r) {
-        const float value = static_cast<float>(sums[r] + (target.bias.empty() ? 0 : target.bias[r]));
+        const float value =
+            static_cast<float>(sums[r] + (target.bias.empty() ? 0 : target.bias[r]));
         if (i < target.out.rows) target.out.Row(i)[r] = value;
         if (r < target.best_of) AddToBest(static_cast<int32_t>(r), value, &best);
       }
@@ -306,9 +307,9 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
-  Activation Attend(ConstMatrixView q, int heads, float scale, const KvLayer& layer,
-                    absl::Span<const KvSpan> spans, Arena* arena) override {
-    CheckAttend(q, heads, layer, spans);
+  Activation Attend(const AttendCall& call, Arena* arena) override {
+    CheckAttend(call);
+    const auto& [q, heads, scale, layer, spans] = call;
     const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
                                                        precision_, ActivationParts::kAll, arena);
     for (int64_t i = 0; i < q.rows; ++i) {  // rows of no span give zeros
@@ -318,8 +319,9 @@ class ReferenceBackend final : public KernelBackend {
       for (int64_t i = 0; i < span.rows; ++i) {
         const int64_t row = span.first_row + i;
         for (int h = 0; h < heads; ++h) {
-          AttendHead(q.Row(row) + int64_t{h} * layer.k_dim, h / (heads / layer.kv_heads), scale,
-                     layer, span, VisibleSlots(span, i),
+          const int kv_head = h / (heads / layer.kv_heads);
+          AttendHead(q.Row(row) + int64_t{h} * layer.k_dim, scale,
+                     {layer, span, kv_head, VisibleSlots(span, i)},
                      result.values.Row(row) + int64_t{h} * layer.v_dim);
         }
       }
@@ -397,9 +399,17 @@ class ReferenceBackend final : public KernelBackend {
   }
 
  private:
+  // What one head of a row sees.
+  struct HeadView {
+    const KvLayer& layer;
+    const KvSpan& span;
+    int kv_head;
+    SlotRange visible;
+  };
+
   // Softmax over all visible slots at once.
-  static void AttendHead(const float* q, int kv_head, float scale, const KvLayer& layer,
-                         const KvSpan& span, SlotRange visible, float* out) {
+  static void AttendHead(const float* q, float scale, const HeadView& view, float* out) {
+    const auto& [layer, span, kv_head, visible] = view;
     std::vector<double> scores;
     for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
       const KvPlace key = KeyPlace(layer, span, slot, kv_head);

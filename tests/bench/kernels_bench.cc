@@ -94,7 +94,7 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   for (auto _ : state) {
     arena.Reset();
     benchmark::DoNotOptimize(
-        backend->Attend({q.data(), rows, 9 * 64}, 9, 0.125f, layer, {&span, 1}, &arena));
+        backend->Attend({{q.data(), rows, 9 * 64}, 9, 0.125f, layer, {&span, 1}}, &arena));
   }
 }
 

@@ -162,9 +162,9 @@ struct AttendBatch {
                      spans);
     Arena arena(AttendBytes(rows, static_cast<int64_t>(spans.size()), kHeads, layer, kThreads));
     Spoil(&arena);
-    return ResultOf(
-               backend->Attend({q.data(), rows, kHeads * kDim}, kHeads, 0.2f, layer, spans, &arena),
-               Precision::kExact)
+    return ResultOf(backend->Attend({{q.data(), rows, kHeads * kDim}, kHeads, 0.2f, layer, spans},
+                                    &arena),
+                    Precision::kExact)
         .values;
   }
 

@@ -219,7 +219,7 @@ TEST(CpuBackendTest, ArenaBoundsHold) {
     const std::vector<float> data(34 * 8 * 24, 0.5f);
     backend->StoreKv({data.data(), 34, 48}, {data.data(), 34, 40}, layer, spans);
     Arena attend(AttendBytes(34, 2, 8, layer, threads));
-    backend->Attend({data.data(), 34, 192}, 8, 0.1f, layer, spans, &attend);
+    backend->Attend({{data.data(), 34, 192}, 8, 0.1f, layer, spans}, &attend);
 
     const Weight gate(DType::kQ8_0, 64, 32, 1);
     const Weight down(DType::kQ8_0, 32, 64, 2);

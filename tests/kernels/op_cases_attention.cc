@@ -47,8 +47,12 @@ class AttentionFixture {
                             memory.layer, backend.threads()) +
                 2 * kAlignment);
     Spoil(&arena);
-    return ResultOf(backend.Attend({queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
-                                   heads_.heads, Scale(), memory.layer, memory.spans, &arena),
+    return ResultOf(backend.Attend({{queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
+                                    heads_.heads,
+                                    Scale(),
+                                    memory.layer,
+                                    memory.spans},
+                                   &arena),
                     backend.precision());
   }
   OpResult StoredBytes(KernelBackend& backend) const {

@@ -91,6 +91,68 @@ def long_functions(code):
             yield begin + 1, size
 
 
+def without_texts(code):
+    """C++ without comments and with empty literals, line by line."""
+    code = re.sub(r'R"(\w*)\(.*?\)\1"', lambda raw: '""' + "\n" * raw[0].count("\n"), code,
+                  flags=re.DOTALL)
+    code = re.sub(r"//[^\n]*", "", code)
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', code)
+    return re.sub(r"'(?:\\.|[^'\\\n])'", "0", code)
+
+
+PARAMETER = re.compile(r"\s*(const\s+)?[\w:]+(<.*>)?(\s*(const)?\s*[&*]+\s*(const)?\s*|\s+)\w*"
+                       r"(\[\])?\s*(=.*)?", re.DOTALL)
+BEHIND_PARAMETERS = re.compile(r"\s*(const\b|noexcept\b|override\b|final\b|\{|->|:|;|=\s*0)")
+
+
+def split_parameters(code, begin):
+    """What stands between commas in the parenthesis that opens before `begin`, and where it closes."""
+    parts, depth, at = [""], 1, begin
+    while at < len(code):
+        letter = code[at]
+        depth += letter in "([{<"
+        depth -= letter in ")]}" or (letter == ">" and code[at - 1] != "-")
+        if depth <= 0:
+            break
+        if letter == "," and depth == 1:
+            parts.append("")
+        else:
+            parts[-1] += letter
+        at += 1
+    return parts, at
+
+
+def long_signatures(code):
+    """Names and counts of functions that are declared with more than five parameters."""
+    for name in re.finditer(r"\b([A-Za-z_][\w:]*)\s*\(", code):
+        parts, end = split_parameters(code, name.end())
+        if (len(parts) > 5 and BEHIND_PARAMETERS.match(code, end + 1)
+                and all(PARAMETER.fullmatch(part) for part in parts)):
+            yield name[1], len(parts)
+
+
+def long_functions(code):
+    """Lines and sizes of functions of more than 60 lines."""
+    lines = code.split("\n")
+    for end_of_head, line in enumerate(lines):
+        if not re.match(r" {0,2}\S?.*\{$", line):
+            continue
+        begin = end_of_head
+        while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in ";{}:":
+            begin -= 1
+        head = " ".join(part.strip() for part in lines[begin:end_of_head + 1])
+        indent = len(lines[begin]) - len(lines[begin].lstrip())
+        if (indent > 2 or "(" not in head or "=" in head.partition("(")[0]
+                or re.match(r"(namespace|struct|class|enum|union|extern|if|for|while|switch|else|do"
+                            r"|return|case|\})\b", head)):
+            continue
+        size = 1
+        while begin + size < len(lines) and not lines[begin + size].startswith(" " * indent + "}"):
+            size += 1
+        if size + 1 > 60:
+            yield begin + 1, size + 1
+
+
 class LintTest(unittest.TestCase):
 
     def test_includes_point_right(self):
@@ -132,6 +194,25 @@ class LintTest(unittest.TestCase):
                 continue
             wrong += [f"{name}:{line}: a function of {size} lines"
                       for line, size in long_functions(without_texts((ROOT / name).read_text()))]
+        self.assertEqual(wrong, [])
+
+    def test_functions_stay_readable(self):
+        self.assertEqual(list(long_signatures("void F(int a, int b, C<D, E> c, int* d,\n  int e);")), [])
+        self.assertEqual(list(long_signatures("int F(A a, A b, A c, A d, A e, const A& f) {")),
+                         [("F", 6)])
+        self.assertEqual(list(long_functions("void F() {\n" + "  x();\n" * 58 + "}\n")), [])
+        self.assertEqual(list(long_functions("x\n\nvoid F(int a,\n       int b) {\n" + "  x();\n" * 58
+                                             + "}\n")), [(3, 61)])
+        wrong = []
+        for name in tracked(".h", ".cc"):
+            if name.startswith("third_party/"):
+                continue
+            code = without_texts((ROOT / name).read_text())
+            wrong += [f"{name}: {function} has {count} parameters"
+                      for function, count in long_signatures(code)]
+            if not name.startswith("tests/"):
+                wrong += [f"{name}:{line}: a function of {size} lines"
+                          for line, size in long_functions(code)]
         self.assertEqual(wrong, [])
 
     def test_no_big_files(self):
