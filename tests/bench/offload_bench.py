@@ -1,13 +1,14 @@
 """Fewer experts in memory than the model has, beside llama.cpp's mmap and the disk's own speed.
 
-Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--free 5.25] [--generate 64] [--prompt 512,2048]
+Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--limit 5.25] [--generate 64] [--prompt 512,2048]
                         [--rounds 3] [--readers uring,threads] [--prefetch on] [--policy NAME] [--threads 2]
                         [--no-peer] [--json]
        offload_bench.py MODEL.gguf --resident [--generate 64] [--prompt 512] [--rounds 9]
   (a build of //service:tidepool first, and tools/setup --peers unless --no-peer; builds nothing itself)
 
-A locked ballast leaves --free GiB of the machine's memory to whoever runs, so that the page cache
-cannot hold what is not paid for. Each round measures, in fresh processes, one after the other:
+Whoever runs does so in a memory cgroup of --limit GiB, the page cache that it fills included (which
+needs root); what is left of the files in the page cache is dropped before. Each round measures, in
+fresh processes, one after the other:
 - `tidepool bench` for each of --readers, decoding --generate tokens of one sequence, and before and
   after each the probe: O_DIRECT reads of one record's size at random places of the pack, 8 at a time;
 - `tidepool bench` of the prompts, whose time is that to the first token;
@@ -19,7 +20,6 @@ nothing) and auto (none). Medians and quartiles over the rounds.
 """
 
 import argparse
-import ctypes
 import json
 import mmap
 import os
@@ -33,30 +33,10 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+from memory_group import MemoryGroup  # noqa: E402 (lies in a folder that is no package)
+
 GIB = 1 << 30
-
-
-def available_bytes():
-    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit("offload_bench: /proc/meminfo has no MemAvailable")
-
-
-class Ballast:
-    """Holds all memory but `free` bytes."""
-
-    def __init__(self, free):
-        size = (available_bytes() - int(free)) // mmap.PAGESIZE * mmap.PAGESIZE
-        self.memory = None
-        if size <= 0:
-            return
-        self.memory = mmap.mmap(-1, size)
-        libc = ctypes.CDLL(None, use_errno=True)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(size)) != 0:
-            raise SystemExit(f"offload_bench: cannot lock {size / GIB:.1f} GiB: "
-                             f"{os.strerror(ctypes.get_errno())}; raise ulimit -l")
 
 
 def probe(pack, record_bytes, seconds=5, depth=8):
@@ -82,6 +62,20 @@ def probe(pack, record_bytes, seconds=5, depth=8):
     return sum(done) / (time.perf_counter() - start)
 
 
+def make_group(gib):
+    try:
+        return MemoryGroup(int(gib * GIB))
+    except OSError as error:
+        raise SystemExit(f"offload_bench: {error}; run as root, or with --limit 0") from None
+
+
+def drop_from_page_cache(file):
+    descriptor = os.open(file, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 def run_json(command):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
@@ -89,8 +83,14 @@ def run_json(command):
     return json.loads(result.stdout)
 
 
+def run_limited(args, command):
+    for file in args.files:
+        drop_from_page_cache(file)
+    return run_json([*args.prefix, *command])
+
+
 def bench(args, *flags):
-    return run_json([args.tidepool, "bench", "--model", args.model, "-r", "1", "-t",
+    return run_limited(args, [args.tidepool, "bench", "--model", args.model, "-r", "1", "-t",
                      str(args.threads), "--json", *flags])
 
 
@@ -136,7 +136,7 @@ def run_prompts(args):
 
 
 def run_peer(args, *tests):
-    return run_json([sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
+    return run_limited(args, [sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
                      str(args.threads), *tests])
 
 
@@ -231,7 +231,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--expert-memory", default="4GiB")
-    parser.add_argument("--free", type=float, default=5.25, help="GiB left by the ballast; 0: no ballast")
+    parser.add_argument("--limit", type=float, default=5.25, help="GiB of memory for each; 0: no limit")
     parser.add_argument("--generate", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--readers", default="uring,threads")
@@ -245,16 +245,21 @@ def main():
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
+    args.prefix, args.files = [], []
     if args.resident:
         measure_resident(args)
         return
     pack = run_json([args.tidepool, "pack", "--model", args.model, "--json"])
-    ballast = Ballast(args.free * GIB) if args.free else None
+    group = make_group(args.limit) if args.limit else None
+    args.prefix = group.prefix() if group else []
+    args.files = [args.model, pack["out"]]
     rounds = []
     for number in range(args.rounds):
         note(f"round {number + 1} of {args.rounds}")
         rounds.append(run_round(args, pack))
-    del ballast
+    if group:
+        assert group.kills() == 0, "a process was killed for its memory"
+        group.remove()
     if args.json:
         print(json.dumps({"pack": pack, "rounds": rounds}))
     else:

@@ -10,64 +10,11 @@ import subprocess
 import unittest
 
 import harness
+from memory_group import MemoryGroup
 
 MIB = 1 << 20
 OVERHEAD = 200 * MIB
 MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
-
-
-def own_group(controller):
-    """The folder of this process's cgroup under a v1 controller, or under v2 ("")."""
-    mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
-    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller not in controllers.split(","):
-            continue
-        for _, folder, kind, options, *_ in mounts:
-            is_v1 = kind == "cgroup" and controller in options.split(",")
-            if (controller and is_v1) or (not controller and kind == "cgroup2"):
-                return pathlib.Path(folder) / path.lstrip("/")
-    return None
-
-
-class Group:
-    """A memory cgroup of `limit` bytes; processes started through `binary` are in it."""
-
-    LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
-
-    def __init__(self, limit):
-        errors = []
-        for controller, name in self.LIMITS.items():
-            parent = own_group(controller)
-            if parent is None:
-                continue
-            self.folder = parent / f"tidepool-test-{os.getpid()}"
-            try:
-                self.folder.mkdir()
-                (self.folder / name).write_text(str(limit))
-                break
-            except OSError as error:
-                errors.append(str(error))
-                self.remove()
-        else:
-            raise unittest.SkipTest(f"no memory cgroup can be made here: {errors or 'none mounted'}")
-        script = harness.scratch_folder() / "tidepool"
-        script.write_text(f"#!/bin/sh\necho $$ > {self.folder}/cgroup.procs || exit 99\n"
-                          f'exec {harness.BINARY} "$@"\n')
-        script.chmod(0o755)
-        self.binary = script
-
-    def kills(self):
-        for name in ("memory.oom_control", "memory.events"):
-            file = self.folder / name
-            if file.exists():
-                fields = dict(line.split() for line in file.read_text().splitlines())
-                return int(fields["oom_kill"])
-        raise AssertionError(f"{self.folder} counts no kills")
-
-    def remove(self):
-        if self.folder.exists():
-            self.folder.rmdir()
 
 
 class CgroupTest(unittest.TestCase):
@@ -83,9 +30,17 @@ class CgroupTest(unittest.TestCase):
                         "--out", self.model], check=True, stdout=subprocess.DEVNULL)
 
     def join(self, limit):
-        group = Group(limit)
+        """A group that every program of the harness is started in."""
+        try:
+            group = MemoryGroup(limit)
+        except OSError as error:
+            self.skipTest(str(error))
         self.addCleanup(group.remove)
-        harness.BINARY = group.binary
+        script = harness.scratch_folder() / "tidepool"
+        script.write_text(f"#!/bin/sh\necho $$ > {group.folder}/cgroup.procs || exit 99\n"
+                          f'exec {self.own_binary} "$@"\n')
+        script.chmod(0o755)
+        harness.BINARY = script
         return group
 
     def test_budget_and_200_mib_are_enough_from_the_first_start_on(self):

@@ -1,0 +1,58 @@
+"""A memory cgroup whose processes, with the page cache that they fill, have a limit."""
+
+import os
+import pathlib
+
+
+def own_group(controller):
+    """The folder of this process's cgroup under a v1 controller, or under v2 ("")."""
+    mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller not in controllers.split(","):
+            continue
+        for _, folder, kind, options, *_ in mounts:
+            is_v1 = kind == "cgroup" and controller in options.split(",")
+            if (controller and is_v1) or (not controller and kind == "cgroup2"):
+                return pathlib.Path(folder) / path.lstrip("/")
+    return None
+
+
+class MemoryGroup:
+    """Of `limit` bytes, until remove(). OSError where no group can be made: that needs root and a
+    memory cgroup which may be divided."""
+
+    LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
+
+    def __init__(self, limit):
+        errors = []
+        for controller, name in self.LIMITS.items():
+            parent = own_group(controller)
+            if parent is None:
+                continue
+            self.folder = parent / f"tidepool-test-{os.getpid()}"
+            try:
+                self.folder.mkdir()
+                (self.folder / name).write_text(str(limit))
+                break
+            except OSError as error:
+                errors.append(str(error))
+                self.remove()
+        else:
+            raise OSError(f"no memory cgroup can be made here: {errors or 'none mounted'}")
+
+    def prefix(self):
+        """Words that, put before a command, run it in the group."""
+        return ["/bin/sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
+
+    def kills(self):
+        for name in ("memory.oom_control", "memory.events"):
+            file = self.folder / name
+            if file.exists():
+                fields = dict(line.split() for line in file.read_text().splitlines())
+                return int(fields["oom_kill"])
+        raise AssertionError(f"{self.folder} counts no kills")
+
+    def remove(self):
+        if self.folder.exists():
+            self.folder.rmdir()
