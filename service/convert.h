@@ -28,6 +28,10 @@ namespace tidepool::service {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
+// Key of the trailing metadata of a Run whose status is the worker's own word: what gRPC makes up
+// when a connection breaks has the same codes.
+inline constexpr char kToldByWorker[] = "tidepool-told-by-worker";
+
 // Everything about a request that can be told without its model. INVALID_ARGUMENT names the field
 // and its limit; UNIMPLEMENTED names a field that is not served yet.
 absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);

@@ -146,7 +146,7 @@ void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
   if (IsWorkerFailure(prepared.status())) {
     context_.workers->NoteFailure(link, prepared.status());
     failed_workers_.push_back(worker);
-    return Retry(prepared.status(), &Generation::Prepare);
+    return Retry(prepared.status(), EndedBy::kTransport, &Generation::Prepare);
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
@@ -188,9 +188,9 @@ void Generation::Run() {
     const auto self = shared_from_this();
     self->OnResponse(attempt, std::move(response));
   };
-  events.on_end = [this, attempt = attempt_](absl::Status status) {
+  events.on_end = [this, attempt = attempt_](absl::Status status, EndedBy by) {
     const auto self = shared_from_this();
-    self->OnRunEnd(attempt, std::move(status));
+    self->OnRunEnd(attempt, std::move(status), by);
   };
   call_ = worker_.link->Run(MakeStart(), input_.deadline, std::move(events));
 }
@@ -232,16 +232,16 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   has_session() ? AppendToLog(queue_.back().response) : SendNext();
 }
 
-void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
+void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (sink_ == nullptr || attempt != attempt_) return;
   call_.reset();
   if (finish_received_) return;
   LeaveWorker();
   if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
   if (IsWorkerFailure(status)) {
-    context_.workers->NoteFailure(worker_.link, status);
+    if (by == EndedBy::kTransport) context_.workers->NoteFailure(worker_.link, status);
     failed_workers_.push_back(worker_.name);
-    return Retry(std::move(status), &Generation::Run);
+    return Retry(std::move(status), by, &Generation::Run);
   }
   // A full queue is told by a worker that is well; another may have room.
   if (absl::IsResourceExhausted(status)) {
@@ -250,14 +250,15 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status) {
         context_.workers->Pick(MakePick(), input_.request.session_id());
     const bool fresh = other.ok() && std::find(failed_workers_.begin(), failed_workers_.end(),
                                                other->name) == failed_workers_.end();
-    if (fresh) return Retry(std::move(status), &Generation::Run);
+    if (fresh) return Retry(std::move(status), by, &Generation::Run);
   }
   End(std::move(status));
 }
 
-void Generation::Retry(absl::Status status, void (Generation::*step)()) {
+void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)()) {
   if (++attempt_ >= kMaxAttempts) {
-    if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) return End(std::move(status));
+    // Such as a full queue, or an expert that cannot be read.
+    if (by == EndedBy::kWorker) return End(std::move(status));
     return End(absl::InternalError(
         absl::StrCat(kMaxAttempts, " workers failed this request; the last: ", status.message())));
   }

@@ -84,8 +84,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Run();
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
-  void OnRunEnd(int32_t attempt, absl::Status status);
-  void Retry(absl::Status status, void (Generation::*step)());
+  void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
+  void Retry(absl::Status status, EndedBy by, void (Generation::*step)());
   // Calls `step` when the workers changed, or ends with `reason` when that takes too long.
   void WaitForWorkers(void (Generation::*step)(), absl::Status reason);
   void AppendToLog(const v1::GenerateResponse& response);

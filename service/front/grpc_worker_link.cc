@@ -74,7 +74,9 @@ class RunReactor final
     loop_->Post([self = shared_from_this(), status] {
       self->self_.reset();
       self->calls_->Leave();
-      if (!self->detached_) self->events_.on_end(FromGrpcStatus(status));
+      if (self->detached_) return;
+      const bool told = self->context_.GetServerTrailingMetadata().count(kToldByWorker) > 0;
+      self->events_.on_end(FromGrpcStatus(status), told ? EndedBy::kWorker : EndedBy::kTransport);
     });
   }
 

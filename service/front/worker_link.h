@@ -23,10 +23,16 @@ class RunCall {
   virtual void AddCredit(int64_t tokens) = 0;
 };
 
+// Who ended a run that failed.
+enum class EndedBy : uint8_t {
+  kTransport,  // the worker died, or the way to it broke
+  kWorker,     // it said so, and lives
+};
+
 struct RunEvents {
   std::function<void(worker::v1::RunResponse)> on_response;
   // The end, once. A run that ends well had a response with a finish_reason before.
-  std::function<void(absl::Status)> on_end;
+  std::function<void(absl::Status, EndedBy)> on_end;
 };
 
 // Loop only: every function is called on the front's loop, and calls back there, never before it

@@ -39,9 +39,10 @@ class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {
  public:
-  RunReactor(WorkerCore* core, absl::Time deadline)
+  RunReactor(WorkerCore* core, grpc::CallbackServerContext* context)
       : core_(core),
-        deadline_(deadline),
+        context_(context),
+        deadline_(DeadlineOf(*context)),
         session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(), this)) {
     entered_ = core_->runs()->Enter();
     if (!entered_.ok()) {
@@ -78,6 +79,7 @@ class RunReactor final
     StartWrite(&outgoing_);
   }
   void Finish(absl::Status status) override {
+    context_->AddTrailingMetadata(kToldByWorker, "1");
     grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>::Finish(
         ToGrpcStatus(status));
   }
@@ -89,6 +91,7 @@ class RunReactor final
   }
 
   WorkerCore* core_;
+  grpc::CallbackServerContext* context_;
   const absl::Time deadline_;
   absl::Status entered_;
   std::shared_ptr<RunSession> session_;
@@ -264,7 +267,7 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
 
 grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* WorkerService::Run(
     grpc::CallbackServerContext* context) {
-  return new RunReactor(core_, DeadlineOf(*context));
+  return new RunReactor(core_, context);
 }
 
 grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(

@@ -142,7 +142,8 @@ class GenerationTest : public testing::Test {
  protected:
   GenerationTest() {
     store_ = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock_}).value();
-    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
+    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                        [](LogLevel, absl::string_view) {});
   }
 
   PuppetLink* AddWorker(const std::string& name) {
@@ -214,7 +215,7 @@ TEST_F(GenerationTest, RelaysAndRenewsCreditAsTheClientTakes) {
   EXPECT_EQ(client.messages[1].text(), "t11 t12 t13 ");
   client.Take();
   run->Say({14}, v1::STOP);
-  run->events.on_end(absl::OkStatus());
+  run->events.on_end(absl::OkStatus(), EndedBy::kWorker);
   EXPECT_FALSE(client.status.has_value());
   client.Take();
   ASSERT_TRUE(client.status.has_value());
@@ -233,7 +234,7 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   a->runs[0]->Say({10, 11});
   client.Take();
   a->runs[0]->Say({12});  // on its way to the client when the worker dies
-  a->runs[0]->events.on_end(absl::UnavailableError("connection reset"));
+  a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kTransport);
   EXPECT_TRUE(a->runs[0]->gone);
   EXPECT_TRUE(b->runs.empty());
   loop_.Advance(absl::Seconds(1));
@@ -258,11 +259,27 @@ TEST_F(GenerationTest, ThreeFailuresAreEnough) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     ASSERT_EQ(worker->runs.size(), attempt + 1);
     ASSERT_FALSE(client.status.has_value());
-    worker->runs.back()->events.on_end(absl::UnavailableError("crash"));
+    worker->runs.back()->events.on_end(absl::UnavailableError("crash"), EndedBy::kTransport);
     loop_.Advance(absl::Seconds(1));
   }
   ASSERT_TRUE(client.status.has_value());
   EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal) << *client.status;
+}
+
+TEST_F(GenerationTest, WhatLivingWorkersSayIsWhatTheClientHears) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    ASSERT_EQ(worker->runs.size(), attempt + 1);
+    ASSERT_FALSE(client.status.has_value());
+    worker->runs.back()->events.on_end(absl::UnavailableError("expert 7 cannot be read"),
+                                       EndedBy::kWorker);
+    loop_.Advance(absl::Seconds(1));
+  }
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_EQ(*client.status, absl::UnavailableError("expert 7 cannot be read"));
 }
 
 TEST_F(GenerationTest, AWrongPositionIsNotRelayed) {
@@ -303,10 +320,10 @@ TEST_F(GenerationTest, AFullQueueIsTriedElsewhereOnce) {
   Begin(&client, Text());
   a->AnswerPrepare({1});
   PuppetLink* b = AddWorker("b");
-  a->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"));
+  a->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"), EndedBy::kWorker);
   loop_.Advance(absl::Seconds(1));
   ASSERT_EQ(b->runs.size(), 1);
-  b->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"));
+  b->runs[0]->events.on_end(absl::ResourceExhaustedError("the queue is full"), EndedBy::kWorker);
   loop_.Advance(absl::Seconds(1));
   EXPECT_EQ(client.status->code(), absl::StatusCode::kResourceExhausted);
 }
@@ -339,7 +356,7 @@ TEST_F(GenerationTest, AFailureBeforeTheFirstTokenLeavesNoTrace) {
   Begin(&client, turn);
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1, 2, 3});
-  worker->runs[0]->events.on_end(absl::InternalError("the model failed"));
+  worker->runs[0]->events.on_end(absl::InternalError("the model failed"), EndedBy::kWorker);
   EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal);
   const SessionLogData log = Log();
   EXPECT_TRUE(log.turns.empty());
