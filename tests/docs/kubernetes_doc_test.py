@@ -1,0 +1,123 @@
+"""docs/kubernetes.md is true: its sh blocks run, its overlay renders, and what its other commands name
+is there. Blocks of the language console need a cluster or a container runtime and are not run."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import unittest
+
+RUNFILES = pathlib.Path.cwd()
+sys.path[:0] = [str(RUNFILES / "tests" / "integration"), str(RUNFILES / "tests" / "k8s")]
+
+import harness  # noqa: E402
+import k8s_case  # noqa: E402
+import kustomize  # noqa: E402
+
+GRPC, HTTP = "127.0.0.1:50051", "127.0.0.1:8080"
+TEXT = (RUNFILES / "docs" / "kubernetes.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+class KubernetesDocTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        # A tree without links, as a checkout is.
+        cls.tree = harness.scratch_folder()
+        shutil.copytree(RUNFILES / "k8s", cls.tree / "k8s")
+        (overlay,) = blocks("yaml")
+        (cls.tree / "deploy").mkdir()
+        (cls.tree / "deploy" / "kustomization.yaml").write_text(overlay)
+        cls.deployed = kustomize.render(cls.tree / "deploy")
+
+    def test_commands(self):
+        server = harness.serve(model=harness.smollm2(), threads=2)
+        self.addCleanup(server.kill)
+        programs = []
+        for line in "".join(blocks("sh")).splitlines():
+            line = line.replace(GRPC, server.address).replace(HTTP, server.http_address)
+            program, *words = shlex.split(line)
+            programs.append(program)
+            if program == "kubectl":
+                self.check_kustomize(*words)
+                continue
+            self.assertEqual(program, "tools/smoke", line)
+            result = subprocess.run([sys.executable, str(RUNFILES / program), *words], timeout=240,
+                                    capture_output=True, text=True, env=harness.clean_environment(
+                                        PATH=self.path_with_grpcurl()))
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn(" 0 failed", result.stdout)
+        self.assertEqual(programs, ["kubectl", "tools/smoke"])
+
+    def path_with_grpcurl(self):
+        return f"{pathlib.Path(os.environ['TIDEPOOL_GRPCURL']).parent}:{os.environ['PATH']}"
+
+    def check_kustomize(self, command, folder):
+        self.assertEqual(command, "kustomize")
+        ours = kustomize.render(self.tree / folder)
+        self.assertIn(("StatefulSet", "tidepool-worker"), ours)
+        if k8s_case.find_kubectl():
+            self.assertEqual(k8s_case.kubectl_kustomize(self.tree / folder), ours)
+
+    def test_the_overlay(self):
+        images = {k8s_case.container_of(one)["image"] for one in self.deployed.values()
+                  if one["kind"] in ("Deployment", "StatefulSet")}
+        self.assertEqual(images, {"registry.example/tidepool:0.1.0"})
+        models = self.deployed[("PersistentVolumeClaim", "tidepool-models")]
+        self.assertEqual(models["spec"]["storageClassName"], "shared-files")
+        if k8s_case.find_kubectl():
+            self.assertEqual(k8s_case.kubectl_kustomize(self.tree / "deploy"), self.deployed)
+
+    def test_other_commands_name_what_is_there(self):
+        (pod,) = kustomize.read_documents(self.tree / "k8s" / "model_copy.yaml")
+        there = {f"{kind.lower()}/{name}" for kind, name in [*self.deployed, kustomize.identity(pod)]}
+        lines = "".join(blocks("console")).splitlines()
+        self.assertGreaterEqual(len(lines), 8)
+        image = "registry.example/tidepool:0.1.0"
+        for line in lines:
+            self.assertTrue(line.startswith("$ "), line)
+            program, *words = shlex.split(line.removeprefix("$ "))
+            self.assertIn(program, ("docker", "kubectl"))
+            if program == "docker":
+                self.assertIn(image, words)
+            if "-n" in words:
+                self.assertIn(("Namespace", words[words.index("-n") + 1]), self.deployed)
+            for flag in ("-f", "-k"):
+                if flag in words:
+                    self.assertTrue((self.tree / words[words.index(flag) + 1]).exists(), line)
+            for word in words:
+                if re.fullmatch(r"(pod|service|deployment|statefulset)/[a-z-]+", word):
+                    self.assertIn(word, there, line)
+            if "port-forward" in words:
+                ports = self.deployed[("Service", "tidepool")]["spec"]["ports"]
+                self.assertEqual([str(port["port"]) for port in ports], words[-2:])
+            if "cp" in words:
+                name, _, path = words[-1].partition(":")
+                self.assertEqual((name, path), (pod["metadata"]["name"], self.model_path()))
+
+    def model_path(self):
+        (data,) = [one["data"] for (kind, name), one in self.deployed.items()
+                   if kind == "ConfigMap" and name.startswith("tidepool-worker-")]
+        return re.search(r'^model = "(.*)"$', data["worker.toml"], re.MULTILINE)[1]
+
+    def test_folders_and_figures(self):
+        rows = set(re.findall(r"^\| `(k8s/\S+)` \|", TEXT, re.MULTILINE))
+        self.assertEqual(rows, {f"k8s/{one.relative_to(k8s_case.K8S)}"
+                                for one in k8s_case.FOLDERS})
+        for folder, cpus, memory in (("base", "1", 4), ("overlays/cpu", "8", 32)):
+            worker = kustomize.render(self.tree / "k8s" / folder)[("StatefulSet", "tidepool-worker")]
+            resources = k8s_case.container_of(worker)["resources"]
+            self.assertEqual(resources["requests"]["cpu"], cpus)
+            self.assertEqual(resources["limits"]["memory"], f"{memory}Gi")
+            self.assertIn(f"{memory} GiB", TEXT)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,134 @@
+"""The containers' commands, run as processes of this machine with the files that they mount.
+
+Only what a cluster would give is put in place: addresses, the mounted folders, the pods' names. The
+probes that the manifests name are asked as a kubelet would.
+"""
+
+import pathlib
+import shutil
+import sys
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path.cwd() / "tests" / "integration"))
+
+import harness  # noqa: E402
+import k8s_case  # noqa: E402
+
+ASK = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
+
+def http_status(url):
+    try:
+        with ASK(url, timeout=30) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+class Cluster:
+    """One folder's workers and fronts, and the folders that stand for their volumes."""
+
+    def __init__(self, test, rendered):
+        self.test = test
+        self.rendered = rendered
+        self.root = harness.scratch_folder()
+        found = {k8s_case.container_of(one)["args"][0]: one for one in rendered.workloads()
+                 if k8s_case.is_tidepool(one)}
+        self.front, self.worker = found["front"], found["worker"]
+        for workload in found.values():
+            for mount in k8s_case.container_of(workload)["volumeMounts"]:
+                self.path(mount["mountPath"]).mkdir(parents=True, exist_ok=True)
+        model = self.path(rendered.config(self.worker)["model"])
+        shutil.copy(harness.MOE, model)
+        self.addresses = {}
+
+    def path(self, inside):
+        """Where a path of a container lies here."""
+        return self.root / inside.lstrip("/")
+
+    def start(self, workload, pod):
+        """The pod's process, with the arguments and the configuration of its container."""
+        text, path = self.rendered.mounted_config(workload)
+        for key in ("model", "cache-dir", "store"):
+            value = self.rendered.config(workload).get(key, "")
+            if value.startswith("/"):
+                text = text.replace(f'"{value}"', f'"{self.path(value)}"')
+        for name, address in self.addresses.items():
+            text = text.replace(f'"{name}"', f'"{address}"')
+        config = self.path(path).with_name(f"{pod}.toml")
+        config.write_text(text)
+        words = [word.replace("$(POD_NAME)", pod).replace(path, str(config))
+                 for word in k8s_case.container_of(workload)["args"]]
+        process = harness.Server(*words)
+        self.test.addCleanup(process.kill)
+        return process
+
+    def start_workers(self):
+        """By pod. A front finds them where its configuration names them."""
+        service = self.worker["spec"]["serviceName"]
+        (port,) = k8s_case.container_of(self.worker)["ports"]
+        workers = {}
+        for number in range(self.worker["spec"]["replicas"]):
+            pod = f"{self.worker['metadata']['name']}-{number}"
+            workers[pod] = self.start(self.worker, pod)
+            self.addresses[f"{pod}.{service}:{port['containerPort']}"] = workers[pod].address
+        return workers
+
+    def probe(self, workload, process, kind):
+        """Whether the container's probe finds the process well."""
+        probe = k8s_case.container_of(workload)[kind]
+        if "grpc" in probe:
+            return harness.health(process.address, probe["grpc"]["service"])
+        return http_status(f"http://{process.http_address}{probe['httpGet']['path']}") == 200
+
+
+class ProcessesTest(k8s_case.K8sCase):
+
+    @k8s_case.for_each_folder
+    def test_pods_serve(self, rendered):
+        cluster = Cluster(self, rendered)
+        workers = cluster.start_workers()
+        for process in workers.values():
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                self.assertTrue(cluster.probe(cluster.worker, process, kind), kind)
+        front = cluster.start(cluster.front, "front-a")
+        self.assertTrue(cluster.probe(cluster.front, front, "livenessProbe"))
+        self.assertTrue(cluster.probe(cluster.front, front, "readinessProbe"))
+        client = harness.Client(front)
+        self.addCleanup(client.close)
+        client.create_session("kept")
+        first = client.generate(text="The harbour", session="kept", max_tokens=8)
+        stats = client.stats().workers
+        self.assertEqual(sorted(one.worker_id for one in stats), sorted(workers))
+        self.assertEqual({one.status_code for one in stats}, {0})
+
+        # What was said is still there for the pod that comes after this one.
+        self.assertEqual(front.stop(), 0, front.stderr)
+        again = cluster.start(cluster.front, "front-b")
+        client = harness.Client(again)
+        self.addCleanup(client.close)
+        self.assertEqual(list(client.get_session("kept").token_ids)[-8:], first.ids)
+
+        # Without workers a front lives, and is not ready.
+        for process in workers.values():
+            self.assertEqual(process.stop(), 0, process.stderr)
+        harness.wait_until(lambda: not cluster.probe(cluster.front, again, "readinessProbe"),
+                           "the front is not ready")
+        self.assertTrue(cluster.probe(cluster.front, again, "livenessProbe"))
+        self.assertEqual(again.stop(), 0, again.stderr)
+
+    def test_a_wrong_configuration_is_refused(self):
+        cluster = Cluster(self, self.all[0])
+        text, path = self.all[0].mounted_config(cluster.front)
+        config = cluster.path(path)
+        config.write_text(text.replace("drain-timeout", "drain-timeouts"))
+        result = harness.run_tidepool("front", f"--config={config}")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("drain-timeouts", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
