@@ -68,38 +68,6 @@ def without_texts(code):
     return re.sub(r"'(?:\\.|[^'\\\n])'", "0", code)
 
 
-def long_functions(code):
-    """First lines and sizes of functions of more than 60 lines, as clang-format sets them."""
-    lines = code.split("\n")
-    for end_of_head, line in enumerate(lines):
-        if not line.endswith("{"):
-            continue
-        begin = end_of_head
-        while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in ";{}:":
-            begin -= 1
-        head = " ".join(part.strip() for part in lines[begin:end_of_head + 1])
-        indent = len(lines[begin]) - len(lines[begin].lstrip())
-        if (indent > 2 or "(" not in head or "=" in head.partition("(")[0]
-                or re.match(r"(namespace|struct|class|enum|union|extern|if|for|while|switch|else|do"
-                            r"|return|case|\})\b", head)):
-            continue
-        size = 2
-        while (begin + size <= len(lines)
-               and not lines[begin + size - 1].startswith(" " * indent + "}")):
-            size += 1
-        if size > 60:
-            yield begin + 1, size
-
-
-def without_texts(code):
-    """C++ without comments and with empty literals, line by line."""
-    code = re.sub(r'R"(\w*)\(.*?\)\1"', lambda raw: '""' + "\n" * raw[0].count("\n"), code,
-                  flags=re.DOTALL)
-    code = re.sub(r"//[^\n]*", "", code)
-    code = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', code)
-    return re.sub(r"'(?:\\.|[^'\\\n])'", "0", code)
-
-
 PARAMETER = re.compile(r"\s*(const\s+)?[\w:]+(<.*>)?(\s*(const)?\s*[&*]+\s*(const)?\s*|\s+)\w*"
                        r"(\[\])?\s*(=.*)?", re.DOTALL)
 BEHIND_PARAMETERS = re.compile(r"\s*(const\b|noexcept\b|override\b|final\b|\{|->|:|;|=\s*0)")
@@ -180,21 +148,6 @@ class LintTest(unittest.TestCase):
             if lines > 500:
                 long.append(f"{name}: {lines} lines")
         self.assertEqual(long, [])
-
-    def test_functions_stay_readable(self):
-        for head in ("void F() {\n", "  void F(int a,\n         int b) const {\n"):
-            indent = " " * (len(head) - len(head.lstrip()))
-            for statements, found in ((59 - head.count("\n"), []),
-                                      (60 - head.count("\n"), [(3, 61)])):
-                code = "x;\n\n" + head + "    x();\n" * statements + indent + "}\n"
-                self.assertEqual(list(long_functions(code)), found, head)
-        wrong = []
-        for name in tracked(".h", ".cc"):
-            if name.startswith(("tests/", "third_party/")):
-                continue
-            wrong += [f"{name}:{line}: a function of {size} lines"
-                      for line, size in long_functions(without_texts((ROOT / name).read_text()))]
-        self.assertEqual(wrong, [])
 
     def test_functions_stay_readable(self):
         self.assertEqual(list(long_signatures("void F(int a, int b, C<D, E> c, int* d,\n  int e);")), [])
