@@ -1,5 +1,6 @@
-"""docs/kubernetes.md is true: its sh blocks run, its overlay renders, and what its other commands name
-is there. Blocks of the language console need a cluster or a container runtime and are not run."""
+"""docs/kubernetes.md is true: its sh blocks run, its overlay renders, and what its other commands
+name is there. Blocks of the language console need a cluster or a container runtime and are not run.
+"""
 
 import os
 import pathlib
@@ -77,7 +78,8 @@ class KubernetesDocTest(unittest.TestCase):
 
     def test_other_commands_name_what_is_there(self):
         (pod,) = kustomize.read_documents(self.tree / "k8s" / "model_copy.yaml")
-        there = {f"{kind.lower()}/{name}" for kind, name in [*self.deployed, kustomize.identity(pod)]}
+        there = {f"{kind.lower()}/{name}"
+                 for kind, name in [*self.deployed, kustomize.identity(pod)]}
         lines = "".join(blocks("console")).splitlines()
         self.assertGreaterEqual(len(lines), 8)
         image = "registry.example/tidepool:0.1.0"
@@ -112,7 +114,8 @@ class KubernetesDocTest(unittest.TestCase):
         self.assertEqual(rows, {f"k8s/{one.relative_to(k8s_case.K8S)}"
                                 for one in k8s_case.FOLDERS})
         for folder, cpus, memory in (("base", "1", 4), ("overlays/cpu", "8", 32)):
-            worker = kustomize.render(self.tree / "k8s" / folder)[("StatefulSet", "tidepool-worker")]
+            rendered = kustomize.render(self.tree / "k8s" / folder)
+            worker = rendered[("StatefulSet", "tidepool-worker")]
             resources = k8s_case.container_of(worker)["resources"]
             self.assertEqual(resources["requests"]["cpu"], cpus)
             self.assertEqual(resources["limits"]["memory"], f"{memory}Gi")

@@ -81,7 +81,8 @@ class ImageTest(unittest.TestCase):
         release = pathlib.Path("/etc/os-release").read_text()
         version = re.search(r'^VERSION_ID="(\d+)"$', release, re.MULTILINE)[1]
         for stage in (self.build, self.final):
-            self.assertRegex(instruction(stage, "FROM"), rf"^docker.io/library/debian:{version}-slim\b")
+            self.assertRegex(instruction(stage, "FROM"),
+                             rf"^docker.io/library/debian:{version}-slim\b")
 
     def test_it_is_what_the_pods_run(self):
         rendered = k8s_case.Rendered(k8s_case.K8S / "base")

@@ -83,13 +83,14 @@ class Rendered:
         return found[0]
 
     def mounted_config(self, resource):
-        """(text of the file that --config names, its path): through mount, volume and ConfigMap."""
-        paths = [word.removeprefix(CONFIG_FLAG) for word in container_of(resource)["args"]
-                 if word.startswith(CONFIG_FLAG)]
+        """(text, path) of the file that the container is started with: the value of --config, or
+        the last word of a command of its own; found through mount, volume and ConfigMap."""
+        container = container_of(resource)
+        paths = [word.removeprefix(CONFIG_FLAG) for word in container.get("args", [])
+                 if word.startswith(CONFIG_FLAG)] or container["command"][-1:]
         assert len(paths) == 1, paths
         folder, _, file = paths[0].rpartition("/")
-        mount = next(one for one in container_of(resource)["volumeMounts"]
-                     if one["mountPath"] == folder)
+        mount = next(one for one in container["volumeMounts"] if one["mountPath"] == folder)
         volume = next(one for one in kustomize.pod_spec(resource)["volumes"]
                       if one["name"] == mount["name"])
         return self.get("ConfigMap", volume["configMap"]["name"])["data"][file], paths[0]

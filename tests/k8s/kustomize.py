@@ -1,10 +1,10 @@
 """What `kubectl kustomize` makes of a folder, as far as the folders of k8s/ need it.
 
-Known are namespace, resources (files and folders), patches (strategic merge), generated
-ConfigMaps of files (behavior create or replace, names with the hash of their content) and images;
-anything else in a kustomization is an error. The names and meaning of fields:
-https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/. manifests_test.py compares with
-the real program where there is one.
+Known are namespace, resources (files and folders), patches (strategic merge), generated ConfigMaps
+of files (behavior create or replace, names with the hash of their content) and images; anything else
+in a kustomization is an error. The names and meaning of fields:
+https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/.
+manifests_test.py compares with the real program where there is one.
 """
 
 import copy
@@ -52,7 +52,7 @@ def identity(resource):
 
 
 def render(folder):
-    """{(kind, name): resource}. Names of generated ConfigMaps end in their hashes, as in a cluster."""
+    """{(kind, name): resource}; the names of generated ConfigMaps end in their hashes."""
     resources, generated = _build(pathlib.Path(folder))
     renamed = {}
     for name in generated:
@@ -114,7 +114,7 @@ def _generate(folder, settings, resources, generated):
 
 
 def content_hash(config_map):
-    """The suffix of a ConfigMap's name: sigs.k8s.io/kustomize/api/hasher, which leaves it nameless."""
+    """The suffix of a ConfigMap's name, as sigs.k8s.io/kustomize/api/hasher: without the name."""
     encoded = json.dumps({"data": config_map["data"], "kind": "ConfigMap", "name": ""},
                          sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     # As Go writes JSON.

@@ -1,5 +1,5 @@
-"""The manifests of k8s/ are right in themselves: as Kubernetes' schemas, its restricted standard and
-the tidepool binary want them, and in agreement with each other."""
+"""The manifests of k8s/ are right in themselves: as Kubernetes' schemas, its restricted standard
+and the tidepool binary want them, and in agreement with each other."""
 
 import copy
 import json
@@ -246,14 +246,15 @@ class AgreementTest(k8s_case.K8sCase):
 
 
 class RestrictedTest(k8s_case.K8sCase):
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, "restricted"; and more."""
+    """kubernetes.io/docs/concepts/security/pod-security-standards/, "restricted"; and more."""
 
     def pods(self):
         (pod,) = kustomize.read_documents(COPY_POD)
         yield "model_copy.yaml", pod["spec"]
         for rendered in self.all:
             for workload in rendered.workloads():
-                yield f"{rendered.name} {workload['metadata']['name']}", kustomize.pod_spec(workload)
+                name = f"{rendered.name} {workload['metadata']['name']}"
+                yield name, kustomize.pod_spec(workload)
 
     def test_pods_are_restricted(self):
         for name, pod in self.pods():

@@ -1,4 +1,4 @@
-"""tools/smoke against real servers: all is well with the real model, and what is not well is told."""
+"""tools/smoke against real servers: all is well with the real model; what is not well is told."""
 
 import os
 import pathlib
@@ -45,7 +45,8 @@ class SmokeTest(unittest.TestCase):
         rows = table(result)
         self.assertEqual(list(rows), OVER_GRPC + OVER_HTTP)
         self.assertEqual({outcome for outcome, _ in rows.values()}, {"ok"}, result.stdout)
-        self.assertRegex(rows["session"][1], r"two turns; [1-9]\d* of \d+ prompt tokens were cached")
+        self.assertRegex(rows["session"][1],
+                         r"two turns; [1-9]\d* of \d+ prompt tokens were cached")
         self.assertIn("max_tokens", rows["INVALID_ARGUMENT"][1])
         self.assertIn("adapter", rows["UNIMPLEMENTED"][1])
         self.assertIn("1 of 1 workers", rows["stats"][1])
