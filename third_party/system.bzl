@@ -40,6 +40,7 @@ _LIBRARIES = {
         "gpr",
         "protobuf",
     ],
+    "hiredis": ["hiredis"],
     "liburing": ["uring"],
     "pcre2": ["pcre2-8"],
     "prometheus": ["prometheus-cpp-core"],

@@ -17,9 +17,15 @@ absl::Status SessionTables::ReadLog(const Row& row, SessionLogData* log) {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, read_chunks_.Step());
     if (!more) break;
-    if (absl::Status status = UnpackTokens(read_chunks_.Text(0), &log->token_ids); !status.ok()) {
+    // A piece that is missing, or one too many.
+    const bool joins = read_chunks_.Int(1) == static_cast<int64_t>(log->token_ids.size());
+    const absl::Status status =
+        joins ? UnpackTokens(read_chunks_.Text(0), &log->token_ids)
+              : absl::InternalError("session store: pieces of the token log do not join");
+    if (!status.ok()) {
       read_chunks_.Reset();
-      return status;
+      return absl::InternalError(
+          absl::StrCat("session '", row.info.session_id, "' is damaged: ", status.message()));
     }
   }
   if (static_cast<int64_t>(log->token_ids.size()) != row.info.token_count) {

@@ -92,4 +92,22 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db) {
   return status;
 }
 
+absl::StatusOr<std::vector<std::string>> FindFaults(const SqliteDb& db) {
+  std::vector<std::string> faults;
+  ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, check.Step());
+    if (!more) break;
+    if (check.Text(0) != "ok") faults.emplace_back(check.Text(0));
+  }
+  for (const absl::string_view table : {"turns", "chunks"}) {
+    ASSIGN_OR_RETURN(const int64_t strays,
+                     db.QueryInt(absl::StrCat("SELECT count(*) FROM ", table,
+                                              " WHERE session NOT IN (SELECT key FROM sessions)")));
+    if (strays == 0) continue;
+    faults.push_back(absl::StrCat(strays, " rows of ", table, " belong to no session"));
+  }
+  return faults;
+}
+
 }  // namespace tidepool::service

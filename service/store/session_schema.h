@@ -3,8 +3,11 @@
 #define TIDEPOOL_SERVICE_STORE_SESSION_SCHEMA_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "service/store/sqlite_db.h"
 
 namespace tidepool::service {
@@ -16,6 +19,9 @@ inline constexpr int64_t kSessionSchemaVersion = 2;
 // transaction. FAILED_PRECONDITION: the file is another program's, or of a newer version of this
 // one.
 absl::Status BringSchemaUpToDate(const SqliteDb& db);
+
+// What SQLite finds broken, and rows that belong to no session: a line for each.
+absl::StatusOr<std::vector<std::string>> FindFaults(const SqliteDb& db);
 
 }  // namespace tidepool::service
 

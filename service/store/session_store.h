@@ -141,19 +141,28 @@ class SessionStore {
   // Runs the calls made before, then ends.
   virtual ~SessionStore() = default;
 
-  // ALREADY_EXISTS: the id is taken, by whomever.
+  // ALREADY_EXISTS: the id is taken, by whomever; RESOURCE_EXHAUSTED: the principal has as many as
+  // the store allows.
   virtual void Create(NewSession session, Done<SessionInfo> done) = 0;
-  // NOT_FOUND: no such session, or another principal's.
-  virtual void Get(std::string principal, std::string session_id, Done<SessionLogData> done) = 0;
-  // Newest first. INVALID_ARGUMENT: page_token is not one of ours.
-  virtual void List(std::string principal, int page_size, std::string page_token,
+  // NOT_FOUND: no such session, or another principal's; unset: whoever's it is.
+  virtual void Get(std::optional<std::string> principal, std::string session_id,
+                   Done<SessionLogData> done) = 0;
+  // Newest first; unset: of all principals. INVALID_ARGUMENT: page_token is not one of ours.
+  virtual void List(std::optional<std::string> principal, int page_size, std::string page_token,
                     Done<SessionPage> done) = 0;
   // NOT_FOUND; ABORTED: a turn holds the lease.
   virtual void Delete(std::string principal, std::string session_id, DoneStatus done) = 0;
   virtual void Count(Done<int64_t> done) = 0;
 
+  // Deletes at most so many sessions that nobody changed for `age` and no turn holds; tells how
+  // many.
+  virtual void Expire(absl::Duration age, int64_t most, Done<int64_t> done) = 0;
+  // What does not hold of the store itself, a line for each; what holds of a session that can be
+  // read is CheckSession's.
+  virtual void Verify(Done<std::vector<std::string>> done) = 0;
+
   // Writes a whole session as it is told, its times included and its epoch set aside; running turns
-  // become CANCELLED. ALREADY_EXISTS: the id is taken, by whomever.
+  // become CANCELLED. Errors as of Create.
   virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
   // Puts `session` in the place of what is there. NOT_FOUND: no such session, or another
   // principal's; ABORTED: a turn holds the lease, or began since info.epoch was read.

@@ -47,8 +47,10 @@ absl::Status PrepareAll(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(const SqliteDb& db) {
+absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(const SqliteDb& db,
+                                                                     int64_t max_sessions) {
   auto tables = std::unique_ptr<SessionTables>(new SessionTables());
+  tables->max_sessions_ = max_sessions;
   RETURN_IF_ERROR(tables->PrepareForSessions(db));
   RETURN_IF_ERROR(tables->PrepareForLogs(db));
   return tables;
@@ -58,6 +60,8 @@ absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
   const std::string by_id = absl::StrCat(kSessionColumns, "WHERE session_id = ?1");
   const std::string page =
       absl::StrCat(kSessionColumns, "WHERE principal = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3");
+  const std::string all =
+      absl::StrCat(kSessionColumns, "WHERE key < ?2 ORDER BY key DESC LIMIT ?3");
   return PrepareAll(
       db, {
               {&insert_session_,
@@ -66,6 +70,11 @@ absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
                "VALUES (?1, ?2, ?3, ?4, ?5, ?5)"},
               {&find_session_, by_id},
               {&list_sessions_, page},
+              {&list_all_, all},
+              {&count_owned_, "SELECT count(*) FROM sessions WHERE principal = ?1"},
+              {&find_expired_,
+               "SELECT key FROM sessions WHERE update_us <= ?1 AND lease_until_us <= ?2 "
+               "ORDER BY update_us LIMIT ?3"},
               {&count_sessions_, "SELECT count(*) FROM sessions"},
               {&delete_session_, "DELETE FROM sessions WHERE key = ?1"},
               {&take_lease_,
@@ -93,7 +102,7 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&read_turns_,
            "SELECT request_id, start, output_start, end, messages, answer, finish FROM turns "
            "WHERE session = ?1 ORDER BY turn"},
-          {&read_chunks_, "SELECT tokens FROM chunks WHERE session = ?1 ORDER BY start"},
+          {&read_chunks_, "SELECT tokens, start FROM chunks WHERE session = ?1 ORDER BY start"},
           {&read_text_,
            "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
           {&chunk_over_,
@@ -137,10 +146,19 @@ absl::StatusOr<SessionTables::Row> SessionTables::FindOwned(absl::string_view pr
   return row;
 }
 
+absl::Status SessionTables::CheckQuota(absl::string_view principal) {
+  if (max_sessions_ == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool row, count_owned_.Bind(1, principal).Step());
+  const int64_t have = row ? count_owned_.Int(0) : 0;
+  count_owned_.Reset();
+  return have < max_sessions_ ? absl::OkStatus() : TooManySessions(have);
+}
+
 absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, absl::Time now) {
   const absl::StatusOr<Row> taken = Find(session.session_id, now);
   if (taken.ok()) return SessionIdTaken(session.session_id);
   if (!absl::IsNotFound(taken.status())) return taken.status();
+  RETURN_IF_ERROR(CheckQuota(session.principal));
   insert_session_.Bind(1, session.session_id)
       .Bind(2, session.principal)
       .Bind(3, session.model)
@@ -199,34 +217,38 @@ absl::StatusOr<SessionInfo> SessionTables::Replace(const SessionLogData& session
   return std::move(row.info);
 }
 
-absl::StatusOr<SessionLogData> SessionTables::Get(absl::string_view principal,
+absl::StatusOr<SessionLogData> SessionTables::Get(const std::optional<std::string>& principal,
                                                   absl::string_view session_id, absl::Time now) {
-  ASSIGN_OR_RETURN(const Row row, FindOwned(principal, session_id, now));
+  ASSIGN_OR_RETURN(const Row row, principal.has_value() ? FindOwned(*principal, session_id, now)
+                                                        : Find(session_id, now));
   SessionLogData log;
   RETURN_IF_ERROR(ReadLog(row, &log));
   EndAbandonedTurn(&log);
   return log;
 }
 
-absl::StatusOr<SessionPage> SessionTables::List(absl::string_view principal, int page_size,
-                                                absl::string_view page_token, absl::Time now) {
+absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>& principal,
+                                                int page_size, absl::string_view page_token,
+                                                absl::Time now) {
   int64_t before = INT64_MAX;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
     return absl::InvalidArgumentError("page_token is not one that ListSessions gave");
   }
-  list_sessions_.Bind(1, principal).Bind(2, before).Bind(3, int64_t{page_size} + 1);
+  SqliteStatement& rows = principal.has_value() ? list_sessions_ : list_all_;
+  if (principal.has_value()) rows.Bind(1, *principal);
+  rows.Bind(2, before).Bind(3, int64_t{page_size} + 1);
   SessionPage page;
   int64_t last_key = 0;
   while (true) {
-    ASSIGN_OR_RETURN(const bool more, list_sessions_.Step());
+    ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return page;
     if (static_cast<int>(page.sessions.size()) == page_size) {
       page.next_page_token = absl::StrCat(last_key);
-      list_sessions_.Reset();
+      rows.Reset();
       return page;
     }
-    last_key = list_sessions_.Int(0);
-    page.sessions.push_back(ReadInfo(list_sessions_, now));
+    last_key = rows.Int(0);
+    page.sessions.push_back(ReadInfo(rows, now));
   }
 }
 
@@ -234,9 +256,27 @@ absl::Status SessionTables::Delete(absl::string_view principal, absl::string_vie
                                    absl::Time now) {
   ASSIGN_OR_RETURN(const Row row, FindOwned(principal, session_id, now));
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
-  RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
-  RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
-  return delete_session_.Bind(1, row.key).Run();
+  return DeleteRow(row.key);
+}
+
+absl::Status SessionTables::DeleteRow(int64_t key) {
+  RETURN_IF_ERROR(delete_chunks_.Bind(1, key).Run());
+  RETURN_IF_ERROR(delete_turns_.Bind(1, key).Run());
+  return delete_session_.Bind(1, key).Run();
+}
+
+absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most, absl::Time now) {
+  find_expired_.Bind(1, absl::ToUnixMicros(now - age))
+      .Bind(2, absl::ToUnixMicros(now))
+      .Bind(3, most);
+  std::vector<int64_t> keys;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, find_expired_.Step());
+    if (!more) break;
+    keys.push_back(find_expired_.Int(0));
+  }
+  for (const int64_t key : keys) RETURN_IF_ERROR(DeleteRow(key));
+  return static_cast<int64_t>(keys.size());
 }
 
 absl::StatusOr<int64_t> SessionTables::Count() {

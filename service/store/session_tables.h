@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,16 @@ namespace tidepool::service {
 class SessionTables {
  public:
   // Requires: the schema is there. The connection outlives this.
-  static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db);
+  // `max_sessions` is of one principal; 0: any number.
+  static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db,
+                                                               int64_t max_sessions);
 
   absl::StatusOr<SessionInfo> Create(const NewSession& session, absl::Time now);
-  absl::StatusOr<SessionLogData> Get(absl::string_view principal, absl::string_view session_id,
-                                     absl::Time now);
-  absl::StatusOr<SessionPage> List(absl::string_view principal, int page_size,
+  absl::StatusOr<SessionLogData> Get(const std::optional<std::string>& principal,
+                                     absl::string_view session_id, absl::Time now);
+  absl::StatusOr<SessionPage> List(const std::optional<std::string>& principal, int page_size,
                                    absl::string_view page_token, absl::Time now);
+  absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, absl::Time now);
   absl::Status Delete(absl::string_view principal, absl::string_view session_id, absl::Time now);
   absl::StatusOr<int64_t> Count();
   absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, absl::Time now);
@@ -53,6 +57,8 @@ class SessionTables {
   absl::Status PrepareForLogs(const SqliteDb& db);
 
   absl::StatusOr<Row> Find(absl::string_view session_id, absl::Time now);
+  absl::Status CheckQuota(absl::string_view principal);
+  absl::Status DeleteRow(int64_t key);
   absl::StatusOr<Row> FindOwned(absl::string_view principal, absl::string_view session_id,
                                 absl::Time now);
   absl::Status ReadLog(const Row& row, SessionLogData* log);
@@ -65,13 +71,15 @@ class SessionTables {
   absl::Status StartTurn(const TurnStart& begin, Row* row);
   absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
 
-  SqliteStatement insert_session_, find_session_, list_sessions_, count_sessions_;
+  SqliteStatement insert_session_, find_session_, list_sessions_, list_all_, count_sessions_,
+      count_owned_;
   SqliteStatement delete_session_, delete_turns_, delete_chunks_;
   SqliteStatement take_lease_, renew_lease_, drop_lease_;
   SqliteStatement read_turns_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
   SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_,
       raise_epoch_;
-  SqliteStatement interrupted_, drop_all_leases_;
+  SqliteStatement interrupted_, drop_all_leases_, find_expired_;
+  int64_t max_sessions_ = 0;
 };
 
 }  // namespace tidepool::service

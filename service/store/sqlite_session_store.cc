@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
     ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(options.path));
     RETURN_IF_ERROR(Configure(db, options));
     RETURN_IF_ERROR(BringSchemaUpToDate(db));
-    ASSIGN_OR_RETURN(std::unique_ptr<SessionTables> tables, SessionTables::Create(db));
+    ASSIGN_OR_RETURN(std::unique_ptr<SessionTables> tables,
+                     SessionTables::Create(db, options.max_sessions));
     RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
     RETURN_IF_ERROR(tables->EndInterruptedTurns());
     RETURN_IF_ERROR(db.Execute("COMMIT"));
@@ -147,7 +148,7 @@ void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
       std::move(done));
 }
 
-void SqliteSessionStore::Get(std::string principal, std::string session_id,
+void SqliteSessionStore::Get(std::optional<std::string> principal, std::string session_id,
                              Done<SessionLogData> done) {
   Enqueue<SessionLogData>(
       [principal = std::move(principal), session_id = std::move(session_id)](
@@ -155,8 +156,8 @@ void SqliteSessionStore::Get(std::string principal, std::string session_id,
       std::move(done));
 }
 
-void SqliteSessionStore::List(std::string principal, int page_size, std::string page_token,
-                              Done<SessionPage> done) {
+void SqliteSessionStore::List(std::optional<std::string> principal, int page_size,
+                              std::string page_token, Done<SessionPage> done) {
   Enqueue<SessionPage>(
       [principal = std::move(principal), page_size, page_token = std::move(page_token)](
           SessionTables& tables, absl::Time now) {
@@ -177,6 +178,17 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
 void SqliteSessionStore::Count(Done<int64_t> done) {
   Enqueue<int64_t>([](SessionTables& tables, absl::Time) { return tables.Count(); },
                    std::move(done));
+}
+
+void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
+  Enqueue<int64_t>(
+      [age, most](SessionTables& tables, absl::Time now) { return tables.Expire(age, most, now); },
+      std::move(done));
+}
+
+void SqliteSessionStore::Verify(Done<std::vector<std::string>> done) {
+  Enqueue<std::vector<std::string>>([this](SessionTables&, absl::Time) { return FindFaults(db_); },
+                                    std::move(done));
 }
 
 void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,7 +32,8 @@ enum class Durability : uint8_t {
 struct SqliteSessionStoreOptions {
   std::string path;  // ":memory:": gone with the store
   Durability durability = Durability::kProcess;
-  int64_t max_bytes = 0;  // of the file; 0: what the disk holds
+  int64_t max_bytes = 0;     // of the file; 0: what the disk holds
+  int64_t max_sessions = 0;  // of one principal; 0: any number
   const base::Clock* clock = &base::Clock::Real();
 };
 
@@ -46,11 +48,14 @@ class SqliteSessionStore : public SessionStore {
   ~SqliteSessionStore() override;
 
   void Create(NewSession session, Done<SessionInfo> done) override;
-  void Get(std::string principal, std::string session_id, Done<SessionLogData> done) override;
-  void List(std::string principal, int page_size, std::string page_token,
+  void Get(std::optional<std::string> principal, std::string session_id,
+           Done<SessionLogData> done) override;
+  void List(std::optional<std::string> principal, int page_size, std::string page_token,
             Done<SessionPage> done) override;
   void Delete(std::string principal, std::string session_id, DoneStatus done) override;
   void Count(Done<int64_t> done) override;
+  void Expire(absl::Duration age, int64_t most, Done<int64_t> done) override;
+  void Verify(Done<std::vector<std::string>> done) override;
   void Insert(SessionLogData session, Done<SessionInfo> done) override;
   void Replace(SessionLogData session, Done<SessionInfo> done) override;
   void BeginTurn(TurnRequest turn, Done<OpenTurn> done) override;

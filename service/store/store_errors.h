@@ -36,6 +36,13 @@ inline absl::Status SessionChanged(absl::string_view session_id) {
       absl::StrCat("session '", session_id, "' was changed at the same time; retry"));
 }
 
+inline absl::Status TooManySessions(int64_t count) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there are ", count,
+                   " sessions already, as many as --max-sessions allows each "
+                   "principal; delete some with DeleteSession"));
+}
+
 inline absl::Status LengthDiffers(absl::string_view session_id, int64_t length, int64_t expected) {
   return absl::AbortedError(
       absl::StrCat("session '", session_id, "': its log has ", length, " tokens, not ", expected));

@@ -21,8 +21,8 @@ class SessionStoreTest : public testing::TestWithParam<StoreKind> {
   void SetUp() override { place_ = GetParam().make(); }
 
   // On the same data each time.
-  std::unique_ptr<SessionStore> Open() {
-    auto store = place_->Open();
+  std::unique_ptr<SessionStore> Open(int64_t max_sessions = 0) {
+    auto store = place_->Open(max_sessions);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -203,6 +203,49 @@ TEST_P(SessionStoreTest, ManyAppendsAtOnceKeepTheirOrder) {
   const auto log = Get(*store, "s");
   ASSERT_EQ(log->token_ids.size(), 504);
   for (int i = 0; i < 500; ++i) ASSERT_EQ(log->token_ids[4 + i], 100 + i);
+}
+
+TEST_P(SessionStoreTest, APrincipalHasSoManySessions) {
+  auto store = Open(/*max_sessions=*/2);
+  ASSERT_TRUE(Create(*store, "one").ok());
+  ASSERT_TRUE(Create(*store, "two").ok());
+  const auto third = Create(*store, "three");
+  EXPECT_EQ(third.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(third.status().message().find("2 sessions"), std::string::npos) << third.status();
+  SessionLogData copy = *Get(*store, "one");
+  copy.info.session_id = "four";
+  EXPECT_EQ(Insert(*store, copy).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Create(*store, "three", "bob").ok());
+  ASSERT_TRUE(Delete(*store, "one").ok());
+  EXPECT_TRUE(Insert(*store, copy).ok());
+}
+
+TEST_P(SessionStoreTest, ExpiresWhatNobodyChangedAndNoTurnHolds) {
+  auto store = Open();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok());
+  const auto held = Begin(*store, "s0", "r");
+  EXPECT_EQ(*Expire(*store, absl::Hours(1), 10), 0);
+  EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 2), 2);
+  EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 2);
+  EXPECT_EQ(*Count(*store), 1);
+  EXPECT_TRUE(Get(*store, "s0")->info.busy);
+  ASSERT_TRUE(Release(*store, "s0", held->epoch).ok());
+  EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 1);
+  EXPECT_TRUE(List(*store, 10, "")->sessions.empty());
+  EXPECT_TRUE(Verify(*store)->empty());
+}
+
+TEST_P(SessionStoreTest, ShowsEverybodysToWhomAsksForThem) {
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "a", "ann").ok());
+  ASSERT_TRUE(Create(*store, "b", "bob").ok());
+  const auto page = List(*store, 1, "", std::nullopt);
+  ASSERT_EQ(page->sessions.size(), 1);
+  EXPECT_EQ(page->sessions[0].session_id, "b");
+  EXPECT_EQ(page->sessions[0].principal, "bob");
+  EXPECT_EQ(List(*store, 1, page->next_page_token, std::nullopt)->sessions[0].session_id, "a");
+  EXPECT_TRUE(Get(*store, "a", std::nullopt).ok());
+  EXPECT_TRUE(Verify(*store)->empty());
 }
 
 // Two turns, more tokens than one row holds.

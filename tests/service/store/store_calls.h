@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <future>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "service/store/session_store.h"
 
@@ -43,15 +45,28 @@ inline absl::StatusOr<SessionInfo> Create(SessionStore& store, const std::string
 }
 
 inline absl::StatusOr<SessionLogData> Get(SessionStore& store, const std::string& id,
-                                          const std::string& principal = "ann") {
+                                          std::optional<std::string> principal = "ann") {
   Answer<SessionLogData> answer;
-  store.Get(principal, id, answer.Taker());
+  store.Get(std::move(principal), id, answer.Taker());
   return answer.Get();
 }
 
-inline absl::StatusOr<SessionPage> List(SessionStore& store, int size, const std::string& token) {
+inline absl::StatusOr<SessionPage> List(SessionStore& store, int size, const std::string& token,
+                                        std::optional<std::string> principal = "ann") {
   Answer<SessionPage> answer;
-  store.List("ann", size, token, answer.Taker());
+  store.List(std::move(principal), size, token, answer.Taker());
+  return answer.Get();
+}
+
+inline absl::StatusOr<int64_t> Expire(SessionStore& store, absl::Duration age, int64_t most) {
+  Answer<int64_t> answer;
+  store.Expire(age, most, answer.Taker());
+  return answer.Get();
+}
+
+inline absl::StatusOr<std::vector<std::string>> Verify(SessionStore& store) {
+  Answer<std::vector<std::string>> answer;
+  store.Verify(answer.Taker());
   return answer.Get();
 }
 

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +17,8 @@ namespace tidepool::service {
 class StorePlace {
  public:
   virtual ~StorePlace() = default;
-  virtual absl::StatusOr<std::unique_ptr<SessionStore>> Open() = 0;
+  // `max_sessions` is of one principal; 0: any number.
+  virtual absl::StatusOr<std::unique_ptr<SessionStore>> Open(int64_t max_sessions) = 0;
 };
 
 struct StoreKind {

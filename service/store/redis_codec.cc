@@ -1,0 +1,96 @@
+#include "service/store/redis_codec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/store/message_json.h"
+#include "service/store/token_bytes.h"
+
+namespace tidepool::service {
+namespace {
+
+void Put(std::string name, std::string value, std::vector<std::string>* fields) {
+  fields->push_back(std::move(name));
+  fields->push_back(std::move(value));
+}
+
+void EncodeTurn(size_t number, const StoredTurn& turn, std::vector<std::string>* fields) {
+  const TurnFinish finish =
+      turn.finish == TurnFinish::kRunning ? TurnFinish::kCancelled : turn.finish;
+  const std::string t = absl::StrCat("t", number, ":");
+  Put(t + "r", turn.request_id, fields);
+  Put(t + "s", absl::StrCat(turn.start), fields);
+  Put(t + "o", absl::StrCat(turn.output_start), fields);
+  Put(t + "e", absl::StrCat(turn.end), fields);
+  Put(t + "m", MessagesToJson(turn.messages), fields);
+  Put(t + "a", turn.answer, fields);
+  Put(t + "f", absl::StrCat(static_cast<int>(finish)), fields);
+}
+
+absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info,
+                                      absl::string_view running_text) {
+  StoredTurn turn;
+  turn.request_id = std::string(fields[0].text());
+  turn.start = fields[1].integer();
+  turn.output_start = fields[2].integer();
+  turn.end = fields[3].integer();
+  ASSIGN_OR_RETURN(turn.messages, MessagesFromJson(fields[4].text()));
+  turn.answer = std::string(fields[5].text());
+  turn.finish = static_cast<TurnFinish>(fields[6].integer());
+  if (turn.finish == TurnFinish::kRunning) {
+    turn.end = info.token_count;
+    turn.answer = std::string(running_text);
+  }
+  return turn;
+}
+
+}  // namespace
+
+void EncodeSession(const SessionLogData& session, std::vector<std::string>* fields) {
+  const SessionInfo& info = session.info;
+  Put("model", info.model, fields);
+  Put("digest", info.model_digest, fields);
+  Put("kind", absl::StrCat(static_cast<int>(info.kind)), fields);
+  Put("create_us", absl::StrCat(absl::ToUnixMicros(info.create_time)), fields);
+  Put("update_us", absl::StrCat(absl::ToUnixMicros(info.update_time)), fields);
+  Put("tokens", absl::StrCat(session.token_ids.size()), fields);
+  Put("turns", absl::StrCat(session.turns.size()), fields);
+  for (size_t i = 0; i < session.turns.size(); ++i) EncodeTurn(i, session.turns[i], fields);
+}
+
+SessionInfo DecodeInfo(RedisValue fields, int64_t now_us) {
+  SessionInfo info;
+  info.session_id = std::string(fields[0].text());
+  info.principal = std::string(fields[1].text());
+  info.model = std::string(fields[2].text());
+  info.model_digest = std::string(fields[3].text());
+  info.kind = static_cast<SessionKind>(fields[4].integer());
+  info.create_time = absl::FromUnixMicros(fields[5].integer());
+  info.update_time = absl::FromUnixMicros(fields[6].integer());
+  info.token_count = fields[7].integer();
+  info.turn_count = static_cast<int32_t>(fields[8].integer());
+  info.epoch = fields[9].integer();
+  info.busy = fields[10].integer() > now_us;
+  return info;
+}
+
+absl::StatusOr<SessionLogData> DecodeLog(RedisValue answer) {
+  SessionLogData log;
+  log.info = DecodeInfo(answer[2], answer[1].integer());
+  RETURN_IF_ERROR(UnpackTokens(answer[3].text(), &log.token_ids));
+  if (static_cast<int64_t>(log.token_ids.size()) != log.info.token_count) {
+    return absl::InternalError(absl::StrCat(
+        "session store: the log of session '", log.info.session_id, "' is damaged: it has ",
+        log.token_ids.size(), " tokens of ", log.info.token_count));
+  }
+  const RedisValue turns = answer[5];
+  for (size_t i = 0; i < turns.size(); ++i) {
+    ASSIGN_OR_RETURN(StoredTurn turn, DecodeTurn(turns[i], log.info, answer[4].text()));
+    log.turns.push_back(std::move(turn));
+  }
+  EndAbandonedTurn(&log);
+  return log;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,99 @@
+#include "service/store/session_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr size_t kMaxIdBytes = 128;
+
+template <typename... Parts>
+absl::Status Wrong(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+bool IsSessionId(absl::string_view id) {
+  return !id.empty() && id.size() <= kMaxIdBytes && std::all_of(id.begin(), id.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
+  });
+}
+
+// `length` is that of the log when the turn began, as far as it is known.
+absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, int64_t length) {
+  if (turn.start < 0 || turn.start > length) {
+    return Wrong("turn ", number, " begins at ", turn.start, ", and the log was ", length,
+                 " tokens long");
+  }
+  if (turn.output_start < turn.start || turn.end < turn.output_start) {
+    return Wrong("turn ", number, " goes from ", turn.start, " over ", turn.output_start, " to ",
+                 turn.end);
+  }
+  if (turn.finish > TurnFinish::kCancelled) {
+    return Wrong("turn ", number, " ended in no known way (", static_cast<int>(turn.finish), ")");
+  }
+  if (turn.request_id.size() > kMaxIdBytes) {
+    return Wrong("turn ", number, " has a request_id of ", turn.request_id.size(), " bytes");
+  }
+  if (kind == SessionKind::kChat && turn.messages.empty()) {
+    return Wrong("turn ", number, " of a chat has no messages");
+  }
+  if (kind == SessionKind::kTokens && !turn.messages.empty()) {
+    return Wrong("turn ", number, " has messages, and the session holds tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInfo(const SessionLogData& session) {
+  const SessionInfo& info = session.info;
+  if (!IsSessionId(info.session_id)) {
+    return Wrong("its session_id is not 1 to 128 of letters, digits, '-', '_', '.' and ':'");
+  }
+  if (info.model.empty()) return Wrong("it names no model");
+  if (info.kind > SessionKind::kChat) {
+    return Wrong("it is of no known kind (", static_cast<int>(info.kind), ")");
+  }
+  if (info.create_time > info.update_time) return Wrong("it was changed before it was made");
+  if (info.token_count != static_cast<int64_t>(session.token_ids.size())) {
+    return Wrong("it tells ", info.token_count, " tokens and has ", session.token_ids.size());
+  }
+  if (info.turn_count != static_cast<int64_t>(session.turns.size())) {
+    return Wrong("it tells ", info.turn_count, " turns and has ", session.turns.size());
+  }
+  if ((info.kind == SessionKind::kNew) != session.turns.empty()) {
+    return Wrong("its kind does not fit its ", session.turns.size(), " turns");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSession(const SessionLogData& session) {
+  RETURN_IF_ERROR(CheckInfo(session));
+  const auto negative = std::find_if(session.token_ids.begin(), session.token_ids.end(),
+                                     [](int32_t id) { return id < 0; });
+  if (negative != session.token_ids.end()) {
+    return Wrong("token ", negative - session.token_ids.begin(), " of its log is ", *negative);
+  }
+  int64_t length = 0;
+  for (size_t i = 0; i < session.turns.size(); ++i) {
+    const StoredTurn& turn = session.turns[i];
+    RETURN_IF_ERROR(CheckTurn(turn, i, session.info.kind, length));
+    if (turn.finish == TurnFinish::kRunning && i + 1 < session.turns.size()) {
+      return Wrong("turn ", i, " still runs, and turns follow");
+    }
+    length = turn.end;
+  }
+  // Less where the session went back to a turn that had cut the one before it.
+  if (session.info.token_count > length) {
+    return Wrong("its last turn ends at ", length, ", and its log has ", session.info.token_count,
+                 " tokens");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::service

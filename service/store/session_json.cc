@@ -1,0 +1,246 @@
+#include "service/store/session_json.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "kernels/base/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "service/store/message_json.h"
+#include "service/store/session_check.h"
+
+namespace tidepool::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "tidepool-sessions";
+constexpr int64_t kVersion = 1;
+// Session, turns, turn, messages, message, field.
+constexpr int kMaxDepth = 6;
+
+constexpr const char* kKinds[] = {"NEW", "TOKENS", "CHAT"};
+constexpr const char* kFinishes[] = {"RUNNING", "STOP", "LENGTH", "STOP_STRING", "CANCELLED"};
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6S%Ez", time, absl::UTCTimeZone());
+}
+
+absl::Status Wrong(absl::string_view key, absl::string_view wanted) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is not ", wanted));
+}
+
+absl::Status Take(const Json& object, const char* key, std::string* value) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) return Wrong(key, "a string");
+  *value = found->get<std::string>();
+  return absl::OkStatus();
+}
+
+absl::Status Take(const Json& object, const char* key, int64_t* value) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer() ||
+      (found->is_number_unsigned() &&
+       found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))) {
+    return Wrong(key, "an integer");
+  }
+  *value = found->get<int64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status Take(const Json& object, const char* key, absl::Time* value) {
+  std::string text;
+  RETURN_IF_ERROR(Take(object, key, &text));
+  std::string error;
+  // Years far off cannot be told in microseconds.
+  if (!absl::ParseTime(absl::RFC3339_full, text, value, &error) || *value < absl::UnixEpoch() ||
+      *value > absl::FromUnixSeconds(int64_t{1} << 36)) {
+    return Wrong(key, "a time such as 2026-01-31T12:00:00+00:00");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Enum, size_t n>
+absl::Status TakeName(const Json& object, const char* key, const char* const (&names)[n],
+                      Enum* value) {
+  std::string text;
+  RETURN_IF_ERROR(Take(object, key, &text));
+  const auto name = std::find(std::begin(names), std::end(names), text);
+  if (name == std::end(names)) return Wrong(key, "a name that is known here");
+  *value = static_cast<Enum>(name - std::begin(names));
+  return absl::OkStatus();
+}
+
+Json ToJson(const StoredTurn& turn) {
+  return {{"request_id", turn.request_id},
+          {"start", turn.start},
+          {"output_start", turn.output_start},
+          {"end", turn.end},
+          {"finish", kFinishes[static_cast<size_t>(turn.finish)]},
+          {"messages", Json::parse(MessagesToJson(turn.messages), nullptr, false)},
+          {"answer", turn.answer}};
+}
+
+absl::StatusOr<StoredTurn> TurnFromJson(const Json& json) {
+  if (!json.is_object()) return Wrong("turns", "an array of objects");
+  StoredTurn turn;
+  RETURN_IF_ERROR(Take(json, "request_id", &turn.request_id));
+  RETURN_IF_ERROR(Take(json, "start", &turn.start));
+  RETURN_IF_ERROR(Take(json, "output_start", &turn.output_start));
+  RETURN_IF_ERROR(Take(json, "end", &turn.end));
+  RETURN_IF_ERROR(TakeName(json, "finish", kFinishes, &turn.finish));
+  RETURN_IF_ERROR(Take(json, "answer", &turn.answer));
+  const auto messages = json.find("messages");
+  if (messages == json.end()) return Wrong("messages", "an array");
+  absl::StatusOr<std::vector<StoredMessage>> read = MessagesFromJson(Dump(*messages));
+  if (!read.ok()) return Wrong("messages", "an array of messages, each with role and content");
+  turn.messages = *std::move(read);
+  return turn;
+}
+
+absl::Status TakeTokens(const Json& object, std::vector<int32_t>* tokens) {
+  const auto found = object.find("token_ids");
+  if (found == object.end() || !found->is_array()) return Wrong("token_ids", "an array");
+  tokens->reserve(found->size());
+  for (const Json& id : *found) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
+      return Wrong("token_ids", "an array of token ids");
+    }
+    tokens->push_back(id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+// A line's object. What is nested deeper than a session can be is left out while it is read.
+absl::StatusOr<Json> ParseLine(absl::string_view line) {
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
+  Json json = Json::parse(line.begin(), line.end(), shallow, /*allow_exceptions=*/false);
+  if (!json.is_object()) return absl::InvalidArgumentError("it is no JSON object");
+  return json;
+}
+
+absl::StatusOr<SessionLogData> FromJson(const Json& json) {
+  SessionLogData session;
+  SessionInfo& info = session.info;
+  RETURN_IF_ERROR(Take(json, "session_id", &info.session_id));
+  RETURN_IF_ERROR(Take(json, "principal", &info.principal));
+  RETURN_IF_ERROR(Take(json, "model", &info.model));
+  RETURN_IF_ERROR(Take(json, "model_digest", &info.model_digest));
+  RETURN_IF_ERROR(TakeName(json, "kind", kKinds, &info.kind));
+  RETURN_IF_ERROR(Take(json, "create_time", &info.create_time));
+  RETURN_IF_ERROR(Take(json, "update_time", &info.update_time));
+  RETURN_IF_ERROR(TakeTokens(json, &session.token_ids));
+  const auto turns = json.find("turns");
+  if (turns == json.end() || !turns->is_array()) return Wrong("turns", "an array");
+  for (const Json& turn : *turns) {
+    ASSIGN_OR_RETURN(session.turns.emplace_back(), TurnFromJson(turn));
+  }
+  info.token_count = static_cast<int64_t>(session.token_ids.size());
+  info.turn_count = static_cast<int32_t>(session.turns.size());
+  RETURN_IF_ERROR(CheckSession(session));
+  return session;
+}
+
+absl::Status CheckHead(absl::string_view line) {
+  const absl::StatusOr<Json> json = ParseLine(line);
+  std::string format;
+  int64_t version = 0;
+  if (!json.ok() || !Take(*json, "format", &format).ok() || format != kFormat ||
+      !Take(*json, "version", &version).ok()) {
+    return absl::InvalidArgumentError(
+        "this is no export of sessions; `tidepool sessions export` makes one");
+  }
+  if (version == kVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("its version is ", version, ", this program knows version ", kVersion,
+                   ": use the program that wrote it, or a newer one"));
+}
+
+// False: there is no further line. INVALID_ARGUMENT: the line is too long.
+absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
+  line->clear();
+  std::streambuf* bytes = in.rdbuf();
+  while (true) {
+    const int byte = bytes->sbumpc();
+    if (byte == std::char_traits<char>::eof()) return !line->empty();
+    if (byte == '\n') return true;
+    if (line->size() == kMaxExportLineBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("it is longer than ", kMaxExportLineBytes >> 20, " MiB"));
+    }
+    line->push_back(static_cast<char>(byte));
+  }
+}
+
+// Reads lines and counts them, for ReadExport to name the one that is wrong.
+absl::Status ReadLines(std::istream& in, int64_t* number,
+                       const std::function<absl::Status(SessionLogData)>& take) {
+  std::string line;
+  int64_t sessions = 0;
+  for (*number = 1;; ++*number) {
+    ASSIGN_OR_RETURN(const bool more, ReadLine(in, &line));
+    if (!more) {
+      return absl::InvalidArgumentError(
+          "the file ends before its end line: it was cut short; export it again");
+    }
+    if (*number == 1) {
+      RETURN_IF_ERROR(CheckHead(line));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const Json json, ParseLine(line));
+    if (!json.contains("end")) {
+      ASSIGN_OR_RETURN(SessionLogData session, FromJson(json));
+      RETURN_IF_ERROR(take(std::move(session)));
+      ++sessions;
+      continue;
+    }
+    int64_t told = 0;
+    RETURN_IF_ERROR(Take(json, "sessions", &told));
+    if (told == sessions) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("it tells ", told, " sessions, and ", sessions, " came before it"));
+  }
+}
+
+}  // namespace
+
+std::string ExportHead() { return Dump({{"format", kFormat}, {"version", kVersion}}); }
+
+std::string ExportEnd(int64_t sessions) { return Dump({{"end", true}, {"sessions", sessions}}); }
+
+std::string SessionToJson(const SessionLogData& session) {
+  const SessionInfo& info = session.info;
+  Json turns = Json::array();
+  for (const StoredTurn& turn : session.turns) turns.push_back(ToJson(turn));
+  const Json json = {{"session_id", info.session_id},
+                     {"principal", info.principal},
+                     {"model", info.model},
+                     {"model_digest", info.model_digest},
+                     {"kind", kKinds[static_cast<size_t>(info.kind)]},
+                     {"create_time", TimeText(info.create_time)},
+                     {"update_time", TimeText(info.update_time)},
+                     {"token_ids", session.token_ids},
+                     {"turns", std::move(turns)}};
+  return Dump(json);
+}
+
+absl::StatusOr<SessionLogData> SessionFromJson(absl::string_view line) {
+  ASSIGN_OR_RETURN(const Json json, ParseLine(line));
+  return FromJson(json);
+}
+
+absl::Status ReadExport(std::istream& in, const std::function<absl::Status(SessionLogData)>& take) {
+  int64_t line = 0;
+  const absl::Status status = ReadLines(in, &line, take);
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", status.message()));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,52 @@
+// libFuzzer target: any bytes as an export of sessions. What is taken holds what every session
+// holds, is written as it was read, and can be cut wherever PlanCut says so.
+//
+//   CC=clang bazel run --config=fuzz //tests/fuzz:session_fuzz -- -max_total_time=60
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "kernels/base/check.h"
+#include "service/store/session_check.h"
+#include "service/store/session_cut.h"
+#include "service/store/session_json.h"
+
+namespace {
+
+using namespace tidepool::service;  // NOLINT
+
+void CutEverywhere(const SessionLogData& session) {
+  constexpr int64_t kMostCuts = 64;
+  for (int64_t i = 0; i <= kMostCuts; ++i) {
+    const int64_t position = session.info.token_count * i / kMostCuts;
+    const auto cut = PlanCut(session, position);
+    if (!cut.ok()) continue;
+    SessionLogData log = session;
+    CutSession(*cut, "kept", &log);
+    CHECK_EQ(log.info.token_count, position);
+    CHECK_OK(CheckSession(log));
+  }
+}
+
+absl::Status Take(const SessionLogData& session) {
+  const std::string line = SessionToJson(session);
+  const auto again = SessionFromJson(line);
+  CHECK_OK(again.status());
+  CHECK(SessionToJson(*again) == line);
+  CutEverywhere(session);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));
+  const absl::Status status = ReadExport(in, Take);
+  if (!status.ok()) {
+    CHECK(absl::StrContains(status.message(), "line "));
+    CHECK(!absl::StrContains(status.message(), "\n"));
+  }
+  return 0;
+}

@@ -1,0 +1,138 @@
+#include "service/store/session_json.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "service/store/session_check.h"
+
+namespace tidepool::service {
+namespace {
+
+SessionLogData Chat() {
+  SessionLogData log;
+  log.info = {.session_id = "s",
+              .principal = "ann",
+              .model = "m",
+              .model_digest = "d",
+              .kind = SessionKind::kChat,
+              .create_time = absl::FromUnixMicros(1'700'000'000'000'001),
+              .update_time = absl::FromUnixMicros(1'700'000'100'000'000),
+              .token_count = 7,
+              .turn_count = 2};
+  log.token_ids = {1, 2, 3, 4, 9, 8, 2'147'483'647};
+  log.turns = {{.request_id = "r1",
+                .start = 0,
+                .output_start = 4,
+                .end = 6,
+                .messages = {{.role = "user", .content = "\xC3\xA4\n\"", .name = "ann"}},
+                .answer = "yes",
+                .finish = TurnFinish::kStop},
+               {.request_id = "r2",
+                .start = 4,
+                .output_start = 5,
+                .end = 7,
+                .messages = {{.role = "tool", .content = "", .tool_calls_json = "[]"}},
+                .finish = TurnFinish::kCancelled}};
+  return log;
+}
+
+absl::Status Import(const std::string& text, std::vector<SessionLogData>* sessions) {
+  std::istringstream in(text);
+  return ReadExport(in, [sessions](SessionLogData session) {
+    sessions->push_back(std::move(session));
+    return absl::OkStatus();
+  });
+}
+
+TEST(SessionJsonTest, ASessionComesBackAsItWas) {
+  const SessionLogData log = Chat();
+  const std::string line = SessionToJson(log);
+  EXPECT_FALSE(absl::StrContains(line, "\n"));
+  const auto read = SessionFromJson(line);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->token_ids, log.token_ids);
+  EXPECT_EQ(read->turns, log.turns);
+  EXPECT_EQ(read->info.create_time, log.info.create_time);
+  EXPECT_EQ(read->info.update_time, log.info.update_time);
+  EXPECT_EQ(read->info.principal, "ann");
+  EXPECT_EQ(read->info.kind, SessionKind::kChat);
+  EXPECT_EQ(SessionToJson(*read), line);
+}
+
+TEST(SessionJsonTest, ReadsAnExportLineByLine) {
+  const std::string line = SessionToJson(Chat());
+  std::vector<SessionLogData> sessions;
+  const std::string whole = absl::StrCat(ExportHead(), "\n", line, "\n", line, "\n", ExportEnd(2));
+  EXPECT_TRUE(Import(whole, &sessions).ok());
+  EXPECT_TRUE(Import(absl::StrCat(whole, "\n"), &sessions).ok());
+  EXPECT_EQ(sessions.size(), 4);
+  // Up to where it is wrong, it is taken.
+  sessions.clear();
+  const std::string bad = absl::StrReplaceAll(line, {{"\"start\":4", "\"start\":7"}});
+  const absl::Status status =
+      Import(absl::StrCat(ExportHead(), "\n", line, "\n", bad, "\n", ExportEnd(2)), &sessions);
+  EXPECT_EQ(sessions.size(), 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "line 3: turn 1 begins at 7")) << status;
+}
+
+TEST(SessionJsonTest, RefusesWhatIsNoSession) {
+  const std::string line = SessionToJson(Chat());
+  const std::pair<const char*, const char*> changes[] = {
+      {"\"start\":0", "\"start\":-1"},
+      {"\"start\":0", "\"start\":1.5"},
+      {"\"start\":0", "\"start\":18446744073709551615"},
+      {"\"end\":7", "\"end\":6"},
+      {"\"output_start\":4", "\"output_start\":9"},
+      {"\"kind\":\"CHAT\"", "\"kind\":\"TOKENS\""},
+      {"\"kind\":\"CHAT\"", "\"kind\":\"NEW\""},
+      {"\"kind\":\"CHAT\"", "\"kind\":3"},
+      {"\"finish\":\"STOP\"", "\"finish\":\"RUNNING\""},
+      {"\"finish\":\"STOP\"", "\"finish\":\"stop\""},
+      {"2147483647", "2147483648"},
+      {"[1,2,", "[-1,2,"},
+      {"[1,2,", "[1,2,3,"},
+      {"[1,2,", "[\"1\",2,"},
+      {"\"session_id\":\"s\"", "\"session_id\":\"a b\""},
+      {"\"session_id\":\"s\"", "\"session\":\"s\""},
+      {"\"model\":\"m\"", "\"model\":\"\""},
+      {"\"create_time\":\"2023", "\"create_time\":\"2024"},
+      {"\"create_time\":\"2023", "\"create_time\":\"infinite-"},
+      {"\"role\":\"user\"", "\"rule\":\"user\""},
+      {"\"messages\":[{\"content\":\"\"", "\"messages\":[[[[[[]]]]]],\"x\":[{\"content\":\"\""},
+  };
+  for (const auto& [from, to] : changes) {
+    const std::string changed = absl::StrReplaceAll(line, {{from, to}});
+    ASSERT_NE(changed, line) << from;
+    EXPECT_EQ(SessionFromJson(changed).status().code(), absl::StatusCode::kInvalidArgument) << to;
+  }
+  EXPECT_FALSE(SessionFromJson("").ok());
+  EXPECT_FALSE(SessionFromJson(std::string(100'000, '[')).ok());
+}
+
+TEST(SessionCheckTest, CountsAreWhatTheyCount) {
+  EXPECT_TRUE(CheckSession(Chat()).ok());
+  SessionLogData log = Chat();
+  log.info.token_count = 8;
+  EXPECT_FALSE(CheckSession(log).ok());
+  log = Chat();
+  log.info.turn_count = 1;
+  EXPECT_FALSE(CheckSession(log).ok());
+  // A session that went back to before a turn that had cut the one before it.
+  log = Chat();
+  log.turns.resize(1);
+  log.token_ids.resize(4);
+  log.info.token_count = 4;
+  log.info.turn_count = 1;
+  EXPECT_TRUE(CheckSession(log).ok());
+}
+
+}  // namespace
+}  // namespace tidepool::service
