@@ -285,6 +285,10 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
     case Command::kInspect:
     case Command::kPack:
       return Need(!config.model.empty(), "--model FILE is missing");
+    case Command::kSessions:
+      return Need(
+          config.action == "export" || config.action == "import" || config.action == "verify",
+          "say what to do: tidepool sessions export, import or verify");
     case Command::kStats:
       return absl::OkStatus();
     case Command::kOffload:
@@ -306,8 +310,9 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
   if (bench.prompt_tokens.empty()) bench.prompt_tokens = {512};
   if (bench.output_tokens.empty()) bench.output_tokens = {128};
   if (bench.batch_sizes.empty()) bench.batch_sizes = {1};
-  const bool keeps_sessions =
-      config->command == Command::kServe || config->command == Command::kFront;
+  const bool keeps_sessions = config->command == Command::kServe ||
+                              config->command == Command::kFront ||
+                              config->command == Command::kSessions;
   if (keeps_sessions && config->store.empty()) {
     std::string state = environment.xdg_state_home;
     // The XDG rules: a relative path there counts as unset.

@@ -37,9 +37,10 @@ enum class Command : uint8_t {
   kPerplexity,
   kPack,
   kReplay,
+  kSessions,
   kOffload,
 };
-inline constexpr int kCommandCount = 16;
+inline constexpr int kCommandCount = 17;
 
 // What the session store survives.
 enum class StoreDurability : uint8_t { kProcess, kPower };
@@ -120,8 +121,12 @@ struct Config {
   bool allow_unauthenticated = false;
   std::vector<std::string> workers;
   std::string name;   // of a worker
-  std::string store;  // file of the session store; ":memory:" keeps nothing
+  std::string store;  // file of the session store, or redis://; ":memory:" keeps nothing
   StoreDurability durability = StoreDurability::kProcess;
+  bool store_unsafe = false;  // take a Redis server that may forget
+  absl::Duration session_ttl = absl::InfiniteDuration();
+  int64_t max_sessions = 0;        // of one principal; 0: any number
+  int64_t max_session_tokens = 0;  // 0: the model's context
   int64_t max_sequences = 64;
   int64_t max_queued = 1024;
   absl::Duration drain_timeout = absl::Seconds(30);
@@ -158,7 +163,8 @@ struct Config {
 
   int64_t chunks = 0;  // perplexity: how many at most; 0: all
 
-  bool once = false;  // stats: one reading
+  std::string action;  // sessions: export, import or verify
+  bool once = false;   // stats: one reading
   LogLevel log_level = LogLevel::kInfo;
   OutputFormat output = OutputFormat::kText;
 };

@@ -49,6 +49,8 @@ absl::Status Run(const Config& config, Console* console) {
       return RunPerplexity(config, console);
     case Command::kOffload:
       return RunOffload(config, console);
+    case Command::kSessions:
+      return RunSessions(config, console);
     case Command::kReplay:
       return RunReplay(config, console);
   }

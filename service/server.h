@@ -36,6 +36,9 @@ struct ServerOptions {
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
+  // Of a front.
+  absl::Duration session_ttl = absl::InfiniteDuration();
+  int64_t max_session_tokens = 0;  // 0: the model's context
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
   // A worker lost or found, a run sent. Any thread; may be empty.

@@ -68,7 +68,7 @@ absl::Status AtomicFile::Open() {
   const int direct = options_.cache == PageCache::kBypass ? O_DIRECT : 0;
   if (options_.unfinished == UnfinishedFile::kUnnamed) {
     for (const int flags : {direct, 0}) {
-      file_ = open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0666);
+      file_ = open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, options_.mode);
       if (file_ >= 0) break;
     }
     // Without /proc it could not get a name in the end.
@@ -88,11 +88,11 @@ absl::Status AtomicFile::OpenNamed() {
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   while (true) {
     partial_path_ = PartialName(path_);
-    file_ = open(partial_path_.c_str(), kFlags | direct, 0666);
+    file_ = open(partial_path_.c_str(), kFlags | direct, options_.mode);
     // A file system that knows no direct writes may find out after it made the file.
     if (file_ < 0 && direct != 0 && errno == EINVAL) {
       unlink(partial_path_.c_str());
-      file_ = open(partial_path_.c_str(), kFlags, 0666);
+      file_ = open(partial_path_.c_str(), kFlags, options_.mode);
     }
     if (file_ >= 0) return absl::OkStatus();
     const int error = errno;

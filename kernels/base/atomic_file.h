@@ -43,6 +43,7 @@ struct AtomicFileOptions {
   int64_t bytes = 0;
   PageCache cache = PageCache::kUse;
   UnfinishedFile unfinished = UnfinishedFile::kUnnamed;
+  unsigned mode = 0666;  // less the umask
 };
 
 // Thread-compatible. Destroyed before Finish, it leaves nothing behind.

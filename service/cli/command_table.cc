@@ -5,6 +5,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::string_view kInAndOut[] = {"model", "out"};
+constexpr absl::string_view kAction[] = {"action"};
 
 constexpr CommandSpec kCommands[] = {
     {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
@@ -82,6 +83,12 @@ constexpr CommandSpec kCommands[] = {
      "predecessor is done, and running reads the expert once from memory. Attention and all else\n"
      "is left out.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
+    {Command::kSessions, "sessions", "export, import or verify the sessions of a store",
+     "export writes every session as one JSON line; import reads such lines into a store, keeps\n"
+     "ids, and reports sessions whose id is taken by another one; verify reads everything and\n"
+     "names the sessions that are damaged. A file is worked on when no server has it open, Redis\n"
+     "at any time.",
+     "tidepool sessions export --store sessions.db --out sessions.jsonl", kAction},
     {Command::kOffload, "offload", "change how a running server keeps its experts",
      "Shows what is in force, after a change if one is asked for. It is made between two steps, "
      "at\n"
@@ -92,13 +99,12 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen", "auth-token-file", "kv-disk",       "max-experts-per-layer",
-    "orphan-ttl",   "probe-listen",    "rank",          "ranks",
-    "rendezvous",   "request-ttl",     "stall-timeout", "store-unsafe",
-    "tls-cert",     "tls-client-ca",   "tls-key",       "workers",
+    "admin-listen",  "auth-token-file", "kv-disk",       "max-experts-per-layer",
+    "orphan-ttl",    "probe-listen",    "rank",          "ranks",
+    "rendezvous",    "request-ttl",     "stall-timeout", "tls-cert",
+    "tls-client-ca", "tls-key",         "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {
-    "sessions",
     "token",
 };
 

@@ -24,6 +24,7 @@ absl::Status RunLogits(const Config& config, Console* console);
 absl::Status RunServing(const Config& config, Console* console);
 absl::Status RunGenerate(const Config& config, Console* console);
 absl::Status RunChat(const Config& config, Console* console);
+absl::Status RunSessions(const Config& config, Console* console);
 absl::Status RunStats(const Config& config, Console* console);
 absl::Status RunOffload(const Config& config, Console* console);
 

@@ -11,6 +11,7 @@
 #include "kernels/base/status_macros.h"
 #include "service/cli/expert_flags.h"
 #include "service/cli/replay_flags.h"
+#include "service/cli/server_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -30,6 +31,8 @@ constexpr CommandSet kRunning =
 constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) |
                                 Bit(Command::kInspect) | Bit(Command::kQuantize) |
                                 Bit(Command::kPack);
+// They hold sessions.
+constexpr CommandSet kKeeping = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
 
 // Setters. Each makes the flag's value, or the reason why it is none.
@@ -154,53 +157,6 @@ absl::Status SetDevice(absl::string_view value, Config*) {
   return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu"));
 }
 
-absl::Status SetAddress(absl::string_view value, std::string* address) {
-  RETURN_IF_ERROR(ParseHostPort(value).status());
-  *address = std::string(value);
-  return absl::OkStatus();
-}
-
-absl::Status SetListen(absl::string_view value, Config* config) {
-  return SetAddress(value, &config->listen);
-}
-
-absl::Status SetHttp(absl::string_view value, Config* config) {
-  config->http_named = true;
-  if (value != "off") return SetAddress(value, &config->http);
-  config->http.clear();
-  return absl::OkStatus();
-}
-
-absl::Status SetServer(absl::string_view value, Config* config) {
-  return SetAddress(value, &config->server);
-}
-
-absl::Status AddWorker(absl::string_view value, Config* config) {
-  return SetAddress(value, &config->workers.emplace_back());
-}
-
-absl::Status SetStore(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  if (value.substr(0, 8) == "redis://") {
-    return absl::UnimplementedError("redis:// is not available yet; name a file");
-  }
-  config->store = std::string(value);
-  return absl::OkStatus();
-}
-
-absl::Status SetDurability(absl::string_view value, Config* config) {
-  if (value != "process" && value != "power") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not process or power"));
-  }
-  config->durability = value == "power" ? StoreDurability::kPower : StoreDurability::kProcess;
-  return absl::OkStatus();
-}
-
-absl::Status SetDrainTimeout(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->drain_timeout, ParseTime(value));
-  return absl::OkStatus();
-}
-
 absl::Status SetTimeout(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->generation.timeout, ParseTime(value));
   return absl::OkStatus();
@@ -298,6 +254,10 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kReplay), kValue, SetReplayTrace},
     {"profile", 0, kInput, "FILE", "", "the trace whose counts place the experts of static",
      Bit(Command::kReplay), kValue, SetReplayProfile},
+    {"action", 0, kInput, "ACTION", "", "export, import or verify; also the first plain word",
+     Bit(Command::kSessions), kValue, SetString<&Config::action>},
+    {"file", 'f', kInput, "FILE", "stdin", "what to import", Bit(Command::kSessions), kValue,
+     SetString<&Config::file>},
     {"system", 0, kInput, "TEXT", "", "system message in front of the conversation", kTalking,
      kValue, SetString<&Config::system>},
     {"special", 0, kInput, "", "off",
@@ -404,7 +364,7 @@ constexpr FlagSpec kFlags[] = {
      "where to serve gRPC; port 0 takes a free one", kServing, kValue, SetListen},
     {"http", 0, kServer, "HOST:PORT|off", "127.0.0.1:8080, or a free port if that one is taken",
      "where to serve HTTP, OpenAI-compatible; port 0 takes a free one",
-     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetHttp},
+     kKeeping, kValue, SetHttp},
     {"allow-unauthenticated", 0, kServer, "", "off",
      "serve past this machine although nobody is authenticated", kServing, kSwitch,
      SetSwitch<&Config::allow_unauthenticated>},
@@ -415,12 +375,22 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kWorker), kValue, SetString<&Config::name>},
     {"store", 0, kServer, "FILE",
      "$XDG_STATE_HOME/tidepool/sessions.db or ~/.local/state/tidepool/sessions.db",
-     "SQLite file of the sessions, made if missing; :memory: keeps them until the end of the "
-     "process",
-     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetStore},
+     "SQLite file of the sessions, made if missing, or redis://[:PASSWORD@]HOST:PORT[/DB]; "
+     ":memory: keeps them until the end of the process",
+     kKeeping | Bit(Command::kSessions), kValue, SetStore},
     {"durability", 0, kServer, "KIND", "process",
      "what the store survives: process (kill -9 of this one), power (the machine's going off)",
-     Bit(Command::kServe) | Bit(Command::kFront), kValue, SetDurability},
+     kKeeping | Bit(Command::kSessions), kValue, SetDurability},
+    {"store-unsafe", 0, kServer, "", "off",
+     "take a Redis server whose settings let it forget sessions",
+     kKeeping | Bit(Command::kSessions), kSwitch, SetSwitch<&Config::store_unsafe>},
+    {"session-ttl", 0, kServer, "TIME", "none", "delete sessions that nobody changed for this time",
+     kKeeping, kValue, SetSessionTtl},
+    {"max-sessions", 0, kServer, "N", "any number", "sessions of one principal", kKeeping, kValue,
+     SetInteger<&Config::max_sessions, 1, (int64_t{1} << 40)>},
+    {"max-session-tokens", 0, kServer, "N", "the model's context",
+     "tokens of one session's log, as if the context ended there", kKeeping, kValue,
+     SetInteger<&Config::max_session_tokens, 2, (int64_t{1} << 31)>},
     {"max-sequences", 0, kServer, "N", "64", "answers that are computed at the same time",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
      SetInteger<&Config::max_sequences, 1, 4096>},
@@ -467,6 +437,8 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kLogits), kValue, SetString<&Config::out>},
     {"out", 'o', kResult, "FILE", "", "the GGUF file to write; also the second plain word",
      Bit(Command::kQuantize), kValue, SetString<&Config::out>},
+    {"out", 'o', kResult, "FILE", "stdout", "where to export to", Bit(Command::kSessions), kValue,
+     SetString<&Config::out>},
     {"type", 0, kResult, "TYPE", "",
      "of the matrices: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, IQ4_NL, "
      "MXFP4",
@@ -474,7 +446,8 @@ constexpr FlagSpec kFlags[] = {
     {"head-type", 0, kResult, "TYPE", "Q6_K where --type has fewer bits, else --type",
      "of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
     {"force", 0, kResult, "", "off", "replace a file that is there already",
-     Bit(Command::kQuantize) | Bit(Command::kPack), kSwitch, SetSwitch<&Config::force>},
+     Bit(Command::kQuantize) | Bit(Command::kPack) | Bit(Command::kSessions), kSwitch,
+     SetSwitch<&Config::force>},
     {"dump", 0, kResult, "DIR", "", "also write each layer's output there, as .npy float32",
      Bit(Command::kLogits), kValue, SetString<&Config::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",

@@ -1,7 +1,7 @@
 #include "service/cli/local_server.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,9 +18,9 @@
 #include "service/cli/console.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
+#include "service/cli/open_store.h"
 #include "service/cli/sampling_defaults.h"
 #include "service/cli/units.h"
-#include "service/store/sqlite_session_store.h"
 #include "service/worker/tool_syntax.h"
 #include "service/worker/worker_model.h"
 
@@ -48,55 +48,17 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
   return wanted;
 }
 
-// Takes back the store's file when the server that it was made for does not start. One that was
-// there before stays. Thread-compatible.
-class NewStoreFile {
- public:
-  // Before the store is opened.
-  explicit NewStoreFile(const std::string& path) {
-    std::error_code error;
-    if (path != ":memory:" && !std::filesystem::exists(path, error) && !error) path_ = path;
-  }
-  // After the store was closed, unless it is kept.
-  ~NewStoreFile() {
-    if (path_.empty()) return;
-    for (const char* suffix : {"", "-wal", "-shm"}) {
-      std::error_code error;
-      std::filesystem::remove(path_ + suffix, error);
-    }
-  }
-  NewStoreFile(const NewStoreFile&) = delete;
-  NewStoreFile& operator=(const NewStoreFile&) = delete;
-
-  void Keep() { path_.clear(); }
-
- private:
-  std::string path_;  // empty: nothing to take back
-};
-
-absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const std::string& path,
-                                                        StoreDurability durability) {
-  SqliteSessionStoreOptions options;
-  options.path = path;
-  options.durability =
-      durability == StoreDurability::kPower ? Durability::kPower : Durability::kProcess;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (path != ":memory:" && !folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));
-    }
-  }
-  return SqliteSessionStore::Open(options);
-}
-
 // A store that another front holds, or that cannot be made, is told before a model is loaded for
 // nothing. Nothing stays open or is left: a signal ends a load at once.
-absl::Status TryStore(const std::string& path, StoreDurability durability) {
-  const NewStoreFile file(path);
-  return OpenStore(path, durability).status();
+absl::Status TryStore(const Config& config) {
+  const NewStoreFile file(config.store);
+  return OpenStore(config, MissingStore::kMake).status();
+}
+
+// Lines of a store that comes and goes.
+std::function<void(absl::string_view)> StoreLog(const ServerOptions& options) {
+  if (!options.log) return {};
+  return [log = options.log](absl::string_view line) { log(LogLevel::kWarn, line); };
 }
 
 ServerOptions MakeServerOptions(const Config& config, Log* log) {
@@ -105,6 +67,8 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
   options.http = config.http;
   if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
+  options.session_ttl = config.session_ttl;
+  options.max_session_tokens = config.max_session_tokens;
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
@@ -198,8 +162,9 @@ class LocalServerImpl : public LocalServer {
 
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console) {
-  const std::string path = role == LocalRole::kServe ? config.store : ":memory:";
-  if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(path, config.durability));
+  Config stored = config;
+  if (role != LocalRole::kServe) stored.store = ":memory:";
+  if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(stored));
   ServerOptions options = MakeServerOptions(config, log);
   if (role == LocalRole::kPrivate) {
     options.listen.clear();
@@ -207,10 +172,10 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   }
   auto server = std::make_unique<LocalServerImpl>(console);
   RETURN_IF_ERROR(server->Load(config, console));
-  NewStoreFile file(path);
+  NewStoreFile file(stored.store);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {
-    ASSIGN_OR_RETURN(store, OpenStore(path, config.durability));
+    ASSIGN_OR_RETURN(store, OpenStore(stored, MissingStore::kMake, StoreLog(options)));
   }
   RETURN_IF_ERROR(server->Start(role, std::move(store), options));
   file.Keep();
@@ -219,10 +184,11 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
 
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log) {
   NewStoreFile file(config.store);
-  ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store, OpenStore(config.store, config.durability));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Server> server,
-      StartFrontServer(config.workers, std::move(store), MakeServerOptions(config, log)));
+  const ServerOptions options = MakeServerOptions(config, log);
+  ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
+                   OpenStore(config, MissingStore::kMake, StoreLog(options)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                   StartFrontServer(config.workers, std::move(store), options));
   file.Keep();
   return server;
 }

@@ -17,6 +17,7 @@
 #include "service/cli/log.h"
 #include "service/cli/signals.h"
 #include "service/cli/units.h"
+#include "service/store/redis_address.h"
 
 namespace tidepool::service {
 namespace {
@@ -87,7 +88,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
       json["backend"] = model->backend;
     }
     if (!server.http_address().empty()) json["http"] = server.http_address();
-    if (config.command != Command::kWorker) json["store"] = config.store;
+    if (config.command != Command::kWorker) json["store"] = StoreName(config.store);
     json["try"] = call;
     console->PrintJson(json);
     return;
@@ -109,7 +110,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   for (const std::string& worker : config.workers)
     absl::StrAppend(&text, "  worker    ", worker, "\n");
   if (config.command != Command::kWorker)
-    absl::StrAppend(&text, "  sessions  ", config.store, "\n");
+    absl::StrAppend(&text, "  sessions  ", StoreName(config.store), "\n");
   absl::StrAppend(&text, "Try:\n  ", call, "\n");
   console->Print(text);
 }

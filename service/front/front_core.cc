@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kLargestPage = 1000;
+// Between two looks for sessions that have expired, and how many go then.
+constexpr absl::Duration kShortestSweep = absl::Milliseconds(100);
+constexpr absl::Duration kLongestSweep = absl::Minutes(1);
+constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
 
 // Collects a generation into one answer. Deletes itself at the end.
@@ -60,13 +64,26 @@ constexpr size_t kMaxRequests = 4096;
 
 }  // namespace
 
-FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log)
+FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
+                     const SessionLimits& limits)
     : loop_(loop),
       clock_(clock),
       store_(store),
+      limits_(limits),
       workers_(clock, std::move(log)),
       admin_(clock, &workers_),
-      started_(clock->Monotonic()) {}
+      started_(clock->Monotonic()) {
+  if (limits_.ttl < absl::InfiniteDuration()) ExpireSessions();
+}
+
+void FrontCore::ExpireSessions() {
+  // What is left over is for the next time.
+  store_->Expire(limits_.ttl, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
+  const absl::Duration wait = std::clamp(limits_.ttl / 2, kShortestSweep, kLongestSweep);
+  loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
+    if (!weak.expired()) ExpireSessions();
+  });
+}
 
 std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   ++requests_total_;
@@ -92,7 +109,8 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
                                      .clock = clock_,
                                      .workers = &workers_,
                                      .store = store_,
-                                     .failovers_total = &failovers_total_};
+                                     .failovers_total = &failovers_total_,
+                                     .max_session_tokens = limits_.max_tokens};
   const auto model_name = [this, asked = input.request.model()] {
     const absl::StatusOr<v1::Model> model = workers_.FindModel(asked);
     return model.ok() ? model->name() : std::string();

@@ -28,6 +28,11 @@
 
 namespace tidepool::service {
 
+struct SessionLimits {
+  absl::Duration ttl = absl::InfiniteDuration();  // since a session's last change
+  int64_t max_tokens = 0;                         // of a session's log; 0: the model's context
+};
+
 // Loop only, answers included, but for what is said otherwise.
 class FrontCore {
  public:
@@ -35,7 +40,8 @@ class FrontCore {
   using Done = std::function<void(absl::StatusOr<T>)>;
 
   // All outlive the core; `log` may be called on the loop.
-  FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log);
+  FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
+            const SessionLimits& limits = {});
 
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }
@@ -80,6 +86,8 @@ class FrontCore {
  private:
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
+  // Deletes what has outlived the TTL, now and then for as long as the core lives.
+  void ExpireSessions();
   // Answers on the loop, UNAVAILABLE where the core has gone before.
   void ReadLog(const std::string& session_id, const std::string& principal,
                Done<SessionLogData> done);
@@ -90,6 +98,7 @@ class FrontCore {
   Executor* loop_;
   const base::Clock* clock_;
   SessionStore* store_;
+  const SessionLimits limits_;
   WorkerSet workers_;
   FrontAdmin admin_;
   StatsWatches watches_;

@@ -150,9 +150,25 @@ void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
+  if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   failed_workers_.clear();
   attempt_ = 0;
   Run();
+}
+
+absl::Status Generation::LimitSession() {
+  if (!has_session() || context_.max_session_tokens == 0) return absl::OkStatus();
+  const int64_t room = context_.max_session_tokens - prepared_.token_ids_size();
+  if (room < 1) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the session is full: with this turn its log is ", prepared_.token_ids_size(),
+        " tokens, and --max-session-tokens ", context_.max_session_tokens,
+        " must hold at least one more; cut it with TruncateSession, branch off it with "
+        "ForkSession, or go on in a new session"));
+  }
+  v1::Stopping* stopping = prepared_.mutable_stopping();
+  stopping->set_max_tokens(std::min(stopping->max_tokens(), room));
+  return absl::OkStatus();
 }
 
 PickRequest Generation::MakePick() const {

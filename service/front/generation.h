@@ -38,6 +38,7 @@ struct GenerationContext {
   WorkerSet* workers = nullptr;
   SessionStore* store = nullptr;
   int64_t* failovers_total = nullptr;  // loop only
+  int64_t max_session_tokens = 0;      // of a session's log; 0: what the model's context holds
 };
 
 struct GenerationInput {
@@ -80,6 +81,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Prepare();
   void OnPrepared(WorkerLink* link, const std::string& worker,
                   absl::StatusOr<worker::v1::PrepareResponse> prepared);
+  // Keeps the session's log under max_session_tokens. FAILED_PRECONDITION: it is full.
+  absl::Status LimitSession();
   PickRequest MakePick() const;
   void Run();
   worker::v1::Start MakeStart() const;

@@ -45,8 +45,7 @@ class CommandLineTest(CommandTest):
     def test_what_does_not_exist_yet_says_so(self):
         for arguments in (["serve", *MODEL, "--max-experts-per-layer", "2"],
                           ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
-                          ["token", "new"],
-                          ["serve", *MODEL, "--store", "redis://127.0.0.1:6379"]):
+                          ["token", "new"]):
             self.refuse(*arguments, named="not available yet")
 
     def test_bad_values(self):

@@ -89,6 +89,7 @@ class PuppetLink final : public WorkerLink {
     response.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
     response.set_session_tokens_kept(kept);
     response.set_model_digest("d");
+    response.mutable_stopping()->set_max_tokens(1000);
     prepares.back().second(std::move(response));
   }
 
@@ -378,6 +379,71 @@ TEST_F(GenerationTest, ACancelledTurnKeepsWhatWasLogged) {
   EXPECT_EQ(log.token_ids, (std::vector<int32_t>{1, 10, 11}));
   EXPECT_EQ(log.turns[0].finish, TurnFinish::kCancelled);
   EXPECT_FALSE(log.info.busy);
+}
+
+TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
+  core_ = nullptr;
+  store_ = SqliteSessionStore::Open({.path = ":memory:", .max_bytes = 256 << 10, .clock = &clock_})
+               .value();
+  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                      [](LogLevel, absl::string_view) {});
+  PuppetLink* worker = AddWorker("a");
+  const v1::GenerateRequest turn = SessionTurn();
+  // Calls in their order: whichever comes last is answered last.
+  absl::Status filled;
+  for (int i = 0; i < 100; ++i) {
+    SessionLogData ballast;
+    ballast.info = {.session_id = absl::StrCat("ballast", i), .model = "m", .model_digest = "d"};
+    ballast.token_ids.assign(1000, 7);
+    store_->Insert(ballast, [&](absl::StatusOr<SessionInfo> info) { filled = info.status(); });
+  }
+  Log();
+  ASSERT_EQ(filled.code(), absl::StatusCode::kResourceExhausted) << filled;
+  Client client;
+  Begin(&client, turn);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare(std::vector<int32_t>(3000, 1));
+  worker->runs[0]->Say({10, 11});
+  loop_.RunUntil([&] { return client.status.has_value(); });
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kResourceExhausted) << *client.status;
+  EXPECT_TRUE(client.tokens.empty());
+  EXPECT_TRUE(Log().token_ids.empty());
+
+  // There is room again, and the store goes on.
+  for (int i = 0; i < 100; ++i) store_->Delete("", absl::StrCat("ballast", i), [](absl::Status) {});
+  clock_.Advance(absl::Seconds(11));
+  Client again;
+  Begin(&again, turn);
+  loop_.RunUntil([&] { return worker->prepares.size() == 2; });
+  worker->AnswerPrepare(std::vector<int32_t>(3000, 1));
+  worker->runs[1]->Say({10, 11});
+  loop_.RunUntil([&] { return !again.tokens.empty() || again.status.has_value(); });
+  EXPECT_EQ(again.tokens, (std::vector<int32_t>{10, 11}));
+  EXPECT_EQ(Log().info.token_count, 3002);
+}
+
+TEST_F(GenerationTest, ASessionEndsAtItsLimit) {
+  core_ = std::make_unique<FrontCore>(
+      &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
+      SessionLimits{.max_tokens = 10});
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2, 3});
+  ASSERT_EQ(worker->runs.size(), 1);
+  EXPECT_EQ(worker->runs[0]->start.prepared().stopping().max_tokens(), 7);
+  Client full;
+  v1::GenerateRequest request = Text();
+  request.set_session_id("s");
+  client.generation->Cancel(absl::CancelledError("gone"));
+  loop_.RunUntil([&] { return client.status.has_value(); });
+  Begin(&full, request);
+  loop_.RunUntil([&] { return worker->prepares.size() == 2; });
+  worker->AnswerPrepare(std::vector<int32_t>(10, 1));
+  loop_.RunUntil([&] { return full.status.has_value(); });
+  EXPECT_EQ(full.status->code(), absl::StatusCode::kFailedPrecondition) << *full.status;
+  EXPECT_EQ(worker->runs.size(), 1);
 }
 
 TEST_F(GenerationTest, ALostLeaseEndsTheStream) {

@@ -1,0 +1,74 @@
+#include "service/cli/open_store.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/store/redis_address.h"
+#include "service/store/redis_session_store.h"
+#include "service/store/sqlite_session_store.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr char kInMemory[] = ":memory:";
+
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(
+    const Config& config, std::function<void(absl::string_view)> log) {
+  RedisSessionStoreOptions options;
+  ASSIGN_OR_RETURN(options.address, ParseRedisUrl(config.store));
+  options.max_sessions = config.max_sessions;
+  options.log = std::move(log);
+  if (config.store_unsafe) {
+    options.safety = RedisSafety::kUnchecked;
+  } else if (config.durability == StoreDurability::kPower) {
+    options.safety = RedisSafety::kPower;
+  }
+  return RedisSessionStore::Open(std::move(options));
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
+    const Config& config, MissingStore missing, std::function<void(absl::string_view)> log) {
+  if (IsRedisUrl(config.store)) return OpenRedis(config, std::move(log));
+  SqliteSessionStoreOptions options;
+  options.path = config.store;
+  options.max_sessions = config.max_sessions;
+  options.durability =
+      config.durability == StoreDurability::kPower ? Durability::kPower : Durability::kProcess;
+  std::error_code error;
+  if (missing == MissingStore::kRefuse && !std::filesystem::exists(config.store, error)) {
+    return absl::NotFoundError(
+        absl::StrCat("session store '", config.store, "' does not exist; name it with --store"));
+  }
+  if (config.store != kInMemory) RETURN_IF_ERROR(MakeFolder(config.store));
+  return SqliteSessionStore::Open(options);
+}
+
+NewStoreFile::NewStoreFile(const std::string& store) {
+  std::error_code error;
+  if (store == kInMemory || IsRedisUrl(store)) return;
+  if (!std::filesystem::exists(store, error) && !error) path_ = store;
+}
+
+NewStoreFile::~NewStoreFile() {
+  if (path_.empty()) return;
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::error_code error;
+    std::filesystem::remove(path_ + suffix, error);
+  }
+}
+
+}  // namespace tidepool::service

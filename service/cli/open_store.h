@@ -1,0 +1,43 @@
+// The session store that --store names.
+#ifndef TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
+#define TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/config.h"
+#include "service/store/session_store.h"
+
+namespace tidepool::service {
+
+enum class MissingStore : uint8_t { kMake, kRefuse };
+
+// A file, made with its folder if it is missing, or a Redis server. `log` may be empty. NOT_FOUND:
+// there is no such file, with kRefuse; INVALID_ARGUMENT: its folder cannot be made; others as the
+// stores' Open.
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
+    const Config& config, MissingStore missing, std::function<void(absl::string_view)> log = {});
+
+// Takes back the store's file when the server that it was made for does not start. One that was
+// there before stays. Thread-compatible.
+class NewStoreFile {
+ public:
+  // Before the store is opened.
+  explicit NewStoreFile(const std::string& store);
+  // After the store was closed, unless it is kept.
+  ~NewStoreFile();
+  NewStoreFile(const NewStoreFile&) = delete;
+  NewStoreFile& operator=(const NewStoreFile&) = delete;
+
+  void Keep() { path_.clear(); }
+
+ private:
+  std::string path_;  // empty: nothing to take back
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_

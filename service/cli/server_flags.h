@@ -1,0 +1,24 @@
+// Setters of the flags that say where servers are and where they keep sessions. Each makes the
+// flag's value, or gives the reason why it is none; a reason never holds a password.
+#ifndef TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
+#define TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/config.h"
+
+namespace tidepool::service {
+
+absl::Status SetListen(absl::string_view value, Config* config);
+absl::Status SetHttp(absl::string_view value, Config* config);
+absl::Status SetServer(absl::string_view value, Config* config);
+absl::Status AddWorker(absl::string_view value, Config* config);
+absl::Status SetDrainTimeout(absl::string_view value, Config* config);
+
+absl::Status SetStore(absl::string_view value, Config* config);
+absl::Status SetDurability(absl::string_view value, Config* config);
+absl::Status SetSessionTtl(absl::string_view value, Config* config);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_

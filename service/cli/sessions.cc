@@ -1,0 +1,240 @@
+// sessions: the session store of a server that does not run, or one on Redis while servers do, as
+// JSON lines and back, and whether it is whole.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/base/atomic_file.h"
+#include "kernels/base/status_macros.h"
+#include "service/cli/commands.h"
+#include "service/cli/open_store.h"
+#include "service/store/redis_address.h"
+#include "service/store/session_check.h"
+#include "service/store/session_json.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int kPage = 256;
+// Names of sessions in a report; the rest is counted.
+constexpr size_t kMostNamed = 100;
+
+// Calls a store and waits for its answer.
+template <typename T>
+absl::StatusOr<T> Await(const std::function<void(SessionStore::Done<T>)>& call) {
+  std::promise<absl::StatusOr<T>> answer;
+  call([&answer](absl::StatusOr<T> value) { answer.set_value(std::move(value)); });
+  return answer.get_future().get();
+}
+
+// What export, import and verify found.
+struct Report {
+  int64_t sessions = 0;
+  int64_t tokens = 0;
+  int64_t unchanged = 0;
+  std::vector<std::string> faults;  // "ID: what is wrong"
+
+  void Add(const SessionLogData& session) {
+    ++sessions;
+    tokens += session.info.token_count;
+  }
+};
+
+// Every session of the store, newest first.
+absl::Status ForEach(SessionStore* store,
+                     const std::function<absl::Status(const SessionInfo&)>& take) {
+  std::string token;
+  do {
+    absl::StatusOr<SessionPage> page =
+        Await<SessionPage>([&](SessionStore::Done<SessionPage> done) {
+          store->List(std::nullopt, kPage, token, std::move(done));
+        });
+    RETURN_IF_ERROR(page.status());
+    for (const SessionInfo& info : page->sessions) RETURN_IF_ERROR(take(info));
+    token = page->next_page_token;
+  } while (!token.empty());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SessionLogData> Read(SessionStore* store, const std::string& session_id) {
+  return Await<SessionLogData>([&](SessionStore::Done<SessionLogData> done) {
+    store->Get(std::nullopt, session_id, std::move(done));
+  });
+}
+
+// Lines to stdout, or to a file that appears when it is whole. Thread-compatible.
+class LineWriter {
+ public:
+  static absl::StatusOr<LineWriter> Open(const Config& config, Console* console) {
+    LineWriter writer(console);
+    if (config.out.empty()) return writer;
+    // Conversations are nobody else's to read.
+    const base::AtomicFileOptions options = {
+        .existing = config.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse,
+        .mode = 0600};
+    auto file = base::AtomicFile::Create(config.out, options);
+    if (absl::IsAlreadyExists(file.status())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(config.out, " is there already; --force replaces it"));
+    }
+    ASSIGN_OR_RETURN(writer.file_, std::move(file));
+    return writer;
+  }
+
+  absl::Status Write(std::string line) {
+    line += '\n';
+    if (file_ != nullptr) return file_->Append(line.data(), static_cast<int64_t>(line.size()));
+    console_->Print(line);
+    return console_->out_status();
+  }
+
+  absl::Status Finish() { return file_ == nullptr ? console_->out_status() : file_->Finish(); }
+
+ private:
+  explicit LineWriter(Console* console) : console_(console) {}
+
+  Console* console_;
+  std::unique_ptr<base::AtomicFile> file_;  // null: stdout
+};
+
+absl::Status Export(const Config& config, SessionStore* store, Console* console, Report* report) {
+  ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(config, console));
+  RETURN_IF_ERROR(writer.Write(ExportHead()));
+  const auto write = [&](const SessionInfo& info) -> absl::Status {
+    const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
+    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
+    if (absl::IsInternal(session.status())) {
+      report->faults.emplace_back(session.status().message());
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(session.status());
+    report->Add(*session);
+    return writer.Write(SessionToJson(*session));
+  };
+  RETURN_IF_ERROR(ForEach(store, write));
+  RETURN_IF_ERROR(writer.Write(ExportEnd(report->sessions)));
+  return writer.Finish();
+}
+
+bool Same(const SessionLogData& one, const SessionLogData& other) {
+  return SessionToJson(one) == SessionToJson(other);
+}
+
+absl::Status Import(const Config& config, SessionStore* store, Report* report) {
+  std::ifstream file;
+  const bool from_file = config.file.has_value() && *config.file != "-";
+  if (from_file) {
+    file.open(*config.file, std::ios::binary);
+    if (!file) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot read ", *config.file, ": ", std::strerror(errno)));
+    }
+  }
+  const auto take = [&](SessionLogData session) -> absl::Status {
+    const absl::StatusOr<SessionInfo> info = Await<SessionInfo>(
+        [&](SessionStore::Done<SessionInfo> done) { store->Insert(session, std::move(done)); });
+    if (info.ok()) {
+      report->Add(session);
+      return absl::OkStatus();
+    }
+    if (!absl::IsAlreadyExists(info.status())) return info.status();
+    ASSIGN_OR_RETURN(const SessionLogData there, Read(store, session.info.session_id));
+    if (Same(there, session)) {
+      ++report->unchanged;
+    } else {
+      report->faults.push_back(absl::StrCat(session.info.session_id,
+                                            ": another session of this id is there; left alone"));
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = ReadExport(from_file ? file : std::cin, take);
+  if (status.ok() || !absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(from_file ? *config.file : "stdin", ": ", status.message()));
+}
+
+absl::Status Verify(SessionStore* store, Report* report) {
+  const absl::StatusOr<std::vector<std::string>> faults = Await<std::vector<std::string>>(
+      [&](SessionStore::Done<std::vector<std::string>> done) { store->Verify(std::move(done)); });
+  RETURN_IF_ERROR(faults.status());
+  report->faults = *faults;
+  return ForEach(store, [&](const SessionInfo& info) -> absl::Status {
+    const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
+    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
+    if (!session.ok() && !absl::IsInternal(session.status())) return session.status();
+    const absl::Status status = session.ok() ? CheckSession(*session) : session.status();
+    if (session.ok()) report->Add(*session);
+    if (!status.ok())
+      report->faults.push_back(absl::StrCat(info.session_id, ": ", status.message()));
+    return absl::OkStatus();
+  });
+}
+
+Json Describe(const Config& config, const Report& report) {
+  Json json = {{"action", config.action},
+               {"store", StoreName(config.store)},
+               {"sessions", report.sessions},
+               {"tokens", report.tokens}};
+  if (config.action == "import") json["unchanged"] = report.unchanged;
+  json["faults"] = report.faults.size();
+  Json named = Json::array();
+  for (size_t i = 0; i < std::min(report.faults.size(), kMostNamed); ++i) {
+    named.push_back(report.faults[i]);
+  }
+  json["named"] = std::move(named);
+  return json;
+}
+
+std::string Text(const Json& json) {
+  std::string text =
+      absl::StrFormat("%s %s: %d sessions, %d tokens", json["action"].get<std::string>(),
+                      json["store"].get<std::string>(), json["sessions"].get<int64_t>(),
+                      json["tokens"].get<int64_t>());
+  if (json.contains("unchanged")) {
+    absl::StrAppendFormat(&text, "; %d were there already", json["unchanged"].get<int64_t>());
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+absl::Status RunSessions(const Config& config, Console* console) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<SessionStore> store,
+      OpenStore(config, config.action == "import" ? MissingStore::kMake : MissingStore::kRefuse));
+  Report report;
+  if (config.action == "export") {
+    RETURN_IF_ERROR(Export(config, store.get(), console, &report));
+  } else if (config.action == "import") {
+    RETURN_IF_ERROR(Import(config, store.get(), &report));
+  } else {
+    RETURN_IF_ERROR(Verify(store.get(), &report));
+  }
+  const Json json = Describe(config, report);
+  // An export on stdout has it for itself.
+  if (config.action == "export" && config.out.empty()) {
+    console->Note(Text(json));
+  } else {
+    RETURN_IF_ERROR(console->PrintResult(config.output, json, Text));
+  }
+  for (const auto& fault : json["named"]) {
+    console->Note(absl::StrCat("tidepool: ", OneLine(fault.get<std::string>()), "\n"));
+  }
+  if (report.faults.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(report.faults.size(), config.action == "import" ? " conflicts" : " faults",
+                   " in ", StoreName(config.store)));
+}
+
+}  // namespace tidepool::service

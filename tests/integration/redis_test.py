@@ -1,0 +1,147 @@
+"""Sessions on a real Redis server: several fronts, and the server dying under them."""
+
+import os
+import signal
+import subprocess
+import unittest
+
+import harness
+from harness import Client, Received, failure
+
+REDIS = "/usr/bin/redis-server"
+SAFE = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
+
+
+class Redis:
+    """A redis-server of this test's own, on a free port that it keeps over restarts."""
+
+    def __init__(self, **settings):
+        self.settings = {**SAFE, **settings}
+        self.folder = harness.scratch_folder()
+        self.port = harness.free_port()
+        self.process = None
+        self.start()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self):
+        flags = [word for name, value in self.settings.items() for word in (f"--{name}", value)]
+        self.process = subprocess.Popen(
+            [REDIS, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+            + flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        harness.wait_until(lambda: harness.answers(self.port), "Redis answers")
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class RedisTest(unittest.TestCase):
+
+    def redis(self, **settings):
+        redis = Redis(**settings)
+        self.addCleanup(redis.kill)
+        return redis
+
+    def started(self, server):
+        self.addCleanup(server.kill)
+        client = Client(server)
+        self.addCleanup(client.close)
+        return server, client
+
+    def test_two_fronts_share_their_sessions(self):
+        redis = self.redis()
+        worker, _ = self.started(harness.worker())
+        one, first = self.started(harness.front([worker], store=redis.url))
+        two, second = self.started(harness.front([worker], store=redis.url))
+        first.create_session("shared")
+        self.assertEqual(failure(lambda: second.create_session("shared"))[0], "ALREADY_EXISTS")
+        first.generate(session="shared", chat=[("user", "Is it lit?")], max_tokens=30)
+        second.generate(session="shared", chat=[("user", "And now?")], max_tokens=30)
+        whole = first.get_session("shared")
+        self.assertEqual(whole.turn_count, 2)
+        self.assertEqual(second.get_session("shared"), whole)
+        # One turn at a time, whichever front it is at.
+        stream = first.stream(session="shared", chat=[("user", "At length")], max_tokens=900)
+        received = Received()
+        harness.take_tokens(stream, received, 1)
+        code, _ = failure(lambda: second.stream(session="shared", chat=[("user", "b")], max_tokens=2))
+        self.assertEqual(code, "ABORTED")
+        self.assertEqual(failure(lambda: second.truncate_session("shared", 0))[0], "ABORTED")
+        stream.cancel()
+        harness.wait_until(lambda: not second.get_session("shared").busy, "the turn has ended")
+        second.truncate_session("shared", whole.turns[1].start)
+        again = first.generate(session="shared", chat=[("user", "And now?")], max_tokens=30)
+        self.assertEqual(list(first.get_session("shared").token_ids), list(whole.token_ids))
+        # A front that is killed leaves its sessions to the other one.
+        one.kill()
+        self.assertEqual(second.get_session("shared").turns[1].messages[-1].content, again.text)
+        self.assertEqual(second.generate(session="shared", chat=[("user", "So")],
+                                         max_tokens=3).usage.completion_tokens, 3)
+
+    def test_streams_go_on_when_redis_comes_back(self):
+        redis = self.redis(appendfsync="always")
+        _, client = self.started(harness.serve(store=redis.url))
+        for name in ("undisturbed", "disturbed"):
+            client.create_session(name)
+        wanted = client.generate(session="undisturbed", text="A long story", max_tokens=1500)
+        for kill in (signal.SIGKILL, signal.SIGSTOP):
+            stream = client.stream(session="disturbed", text="A long story", max_tokens=1500)
+            received = Received()
+            harness.take_tokens(stream, received, 20)
+            redis.process.send_signal(kill)
+            if kill == signal.SIGKILL:
+                redis.process.wait()
+                code, message = failure(lambda: client.create_session("meanwhile"))
+                self.assertEqual(code, "UNAVAILABLE", message)
+                redis.start()
+            else:
+                redis.process.send_signal(signal.SIGCONT)
+            for message in stream:
+                received.take(message)
+            self.assertEqual(received.ids, wanted.ids)
+            self.assertEqual(received.text, wanted.text)
+            self.assertEqual(list(client.get_session("disturbed").token_ids),
+                             list(client.get_session("undisturbed").token_ids))
+            client.truncate_session("disturbed", 0)
+
+    def test_unsafe_servers_and_passwords(self):
+        redis = self.redis(appendonly="no", requirepass="tide-secret")
+        url = f"redis://:tide-secret@127.0.0.1:{redis.port}"
+        refused = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store", url)
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("appendonly", refused.stderr)
+        self.assertIn("--store-unsafe", refused.stderr)
+        self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)
+        server, client = self.started(harness.serve("--store-unsafe", store=url))
+        client.create_session("s")
+        for text in (refused.stdout, refused.stderr, server.stdout, server.stderr):
+            self.assertNotIn("tide-secret", text)
+        wrong = harness.run_tidepool("sessions", "verify", "--store", f"{url}/tide-secret")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertNotIn("tide-secret", wrong.stderr)
+
+    def test_sessions_move_between_the_stores(self):
+        redis = self.redis()
+        file = harness.scratch_folder() / "sessions.db"
+        server, client = self.started(harness.serve(store=redis.url))
+        client.create_session("talk")
+        client.generate(session="talk", chat=[("user", "Is it lit?")], max_tokens=30)
+        before = client.get_session("talk")
+        export = harness.run_tidepool("sessions", "export", "--store", redis.url)
+        self.assertEqual(export.returncode, 0, export.stderr)
+        self.assertEqual(server.stop(), 0)
+        result = harness.run_tidepool("sessions", "import", "--store", file,
+                                      stdin=export.stdout.encode())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        again = harness.run_tidepool("sessions", "export", "--store", file)
+        self.assertEqual(again.stdout, export.stdout)
+        _, client = self.started(harness.serve(store=file))
+        self.assertEqual(client.get_session("talk"), before)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,176 @@
+"""The session store's flags and limits, and `tidepool sessions`."""
+
+import json
+import pathlib
+import re
+import unittest
+
+import harness
+from harness import Client, failure, run_tidepool
+
+
+class StoreTest(unittest.TestCase):
+
+    def setUp(self):
+        self.folder = harness.scratch_folder()
+        self.store = self.folder / "sessions.db"
+
+    def serve(self, *arguments):
+        server = harness.serve(*arguments, store=self.store)
+        self.addCleanup(server.kill)
+        client = Client(server)
+        self.addCleanup(client.close)
+        return server, client
+
+    def fill(self):
+        """A store of a few sessions; its export."""
+        server, client = self.serve()
+        for name in ("tokens", "chat", "empty"):
+            client.create_session(name)
+        client.generate(session="tokens", text="A line", max_tokens=20)
+        for text in ("Hi", "Quotes \" and\nlines, ä"):
+            client.generate(session="chat", chat=[("user", text)], max_tokens=20)
+        self.assertEqual(server.stop(), 0)
+        result = run_tidepool("sessions", "export", "--store", self.store)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_a_second_front_is_refused(self):
+        self.serve()
+        for command in (("serve", "--model", harness.LLAMA), ("front", "--worker", "127.0.0.1:1"),
+                        ("sessions", "verify")):
+            result = run_tidepool(*command, "--store", self.store)
+            self.assertEqual(result.returncode, 1, command)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            self.assertIn("another process", result.stderr)
+            self.assertIn(str(self.store), result.stderr)
+
+    def test_power_durability_is_kept_over_kill(self):
+        server, client = self.serve("--durability", "power")
+        client.create_session("s")
+        ids = client.generate(session="s", text="A", max_tokens=10).ids
+        server.kill()
+        _, client = self.serve("--durability", "process")
+        self.assertEqual(list(client.get_session("s").token_ids)[-10:], ids)
+
+    def test_quotas(self):
+        _, client = self.serve("--max-sessions", "2", "--max-session-tokens", "50")
+        client.create_session("one")
+        client.create_session("two")
+        for call in (lambda: client.create_session("three"),
+                     lambda: client.fork_session("one", "three")):
+            code, message = failure(call)
+            self.assertEqual(code, "RESOURCE_EXHAUSTED")
+            self.assertIn("--max-sessions", message)
+        client.delete_session("two")
+        client.create_session("three")
+        # As if the context ended there.
+        answer = client.generate(session="one", ids=[65] * 30)
+        self.assertEqual((answer.finish, len(answer.ids)), ("LENGTH", 20))
+        code, message = failure(lambda: client.stream(session="one", ids=[65], max_tokens=1))
+        self.assertEqual(code, "FAILED_PRECONDITION")
+        for part in ("50", "--max-session-tokens", "TruncateSession"):
+            self.assertIn(part, message)
+        client.truncate_session("one", 40)
+        self.assertEqual(len(client.generate(session="one", ids=[65]).ids), 9)
+
+    def test_old_sessions_expire(self):
+        _, client = self.serve("--session-ttl", "1s")
+        client.create_session("held")
+        client.create_session("old")
+        stream = client.stream(session="held", text="At length", max_tokens=3900)
+        harness.take_tokens(stream, harness.Received(), 1)
+
+        def gone():
+            try:
+                client.get_session("old")
+            except harness.grpc.RpcError as error:
+                return error.code() == harness.grpc.StatusCode.NOT_FOUND
+            return False
+        harness.wait_until(gone, "the old session is deleted", 30)
+        self.assertTrue(client.get_session("held").busy)
+        stream.cancel()
+
+    def test_exports_come_back_as_they_were(self):
+        export = self.fill()
+        lines = [json.loads(line) for line in export.splitlines()]
+        self.assertEqual(lines[0], {"format": "tidepool-sessions", "version": 1})
+        self.assertEqual(lines[-1], {"end": True, "sessions": 3})
+        self.assertEqual([line["session_id"] for line in lines[1:-1]], ["empty", "chat", "tokens"])
+        self.assertEqual(lines[2]["turns"][1]["messages"],
+                         [{"role": "user", "content": "Quotes \" and\nlines, ä"}])
+        file = self.folder / "export.jsonl"
+        result = run_tidepool("sessions", "export", "--store", self.store, "--out", file, "--json")
+        self.assertEqual(json.loads(result.stdout)["sessions"], 3)
+        self.assertEqual(file.read_text(), export)
+        self.assertEqual(file.stat().st_mode & 0o077, 0)
+        self.assertEqual(run_tidepool("sessions", "export", "--store", self.store, "--out",
+                                      file).returncode, 2)
+
+        moved = self.folder / "moved.db"
+        for unchanged in (0, 3):
+            result = run_tidepool("sessions", "import", "--store", moved, "--file", file, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual((report["sessions"], report["unchanged"]), (3 - unchanged, unchanged))
+        again = run_tidepool("sessions", "export", "--store", moved).stdout.splitlines()
+        self.assertEqual(sorted(again), sorted(export.splitlines()))
+
+    def test_conflicts_are_reported_and_left_alone(self):
+        export = self.fill()
+        other = re.sub(r'"answer":"', '"answer":"not ', export)
+        result = run_tidepool("sessions", "import", "--store", self.store, stdin=other.encode())
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("chat: another session of this id is there", result.stderr)
+        self.assertIn("2 conflicts", result.stderr)
+        self.assertEqual(run_tidepool("sessions", "export", "--store", self.store).stdout, export)
+
+    def test_imports_that_are_wrong_name_the_line(self):
+        head, first, *rest = self.fill().splitlines(keepends=True)
+        cases = [
+            ("", "cut short"), ("garbage\n", "no export of sessions"),
+            (head.replace("1", "9"), "version is 9"), (head + first, "line 3: the file ends"),
+            (head + first.replace('"kind":"NEW"', '"kind":"CHAT"'), "line 2: its kind does not fit"),
+            (head + first[:-20] + "\n", "line 2: it is no JSON object"),
+            (head + "".join(rest), "line 4: it tells 3 sessions"),
+        ]
+        for text, wanted in cases:
+            target = self.folder / "target.db"
+            result = run_tidepool("sessions", "import", "--store", target, stdin=text.encode())
+            self.assertEqual(result.returncode, 2, text)
+            self.assertIn(wanted, result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    def test_damage_is_named(self):
+        self.fill()
+        result = run_tidepool("sessions", "verify", "--store", self.store)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("3 sessions", result.stdout)
+        import sqlite3
+        for damage in ("UPDATE chunks SET tokens = x'01000000' WHERE session = 1 AND start = 0",
+                       "UPDATE turns SET start = 7000 WHERE session = 2 AND turn = 1",
+                       "INSERT INTO chunks VALUES (99, 0, x'', '')"):
+            with sqlite3.connect(self.store) as database:
+                database.execute(damage)
+            database.close()
+        result = run_tidepool("sessions", "verify", "--store", self.store, "--json")
+        self.assertEqual(result.returncode, 1)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["faults"], 3)
+        for part in ("'tokens' is damaged", "chat: turn 1 begins at 7000", "belong to no session"):
+            self.assertTrue(any(part in fault for fault in report["named"]), report)
+
+    def test_commands_that_are_wrong(self):
+        for arguments, wanted in (
+                (("sessions",), "export, import or verify"),
+                (("sessions", "explode"), "export, import or verify"),
+                (("sessions", "verify", "--store", self.folder / "none.db"), "does not exist"),
+                (("sessions", "export", "--store", "redis://h:x"), "port"),
+                (("sessions", "import", "--store", self.store, "--file", "/no/such"), "/no/such")):
+            result = run_tidepool(*arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertIn(wanted, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
