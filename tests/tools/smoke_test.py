@@ -15,7 +15,7 @@ import harness  # noqa: E402
 LINE = re.compile(r"^(ok  |skip|FAIL)  (\S+(?: up)?) +\d+\.\d\d s  (.+)$")
 OVER_GRPC = ["health", "list", "describe", "models", "tokenize", "generate", "complete", "session",
              "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "ABORTED",
-             "UNIMPLEMENTED", "stats"]
+             "RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "stats"]
 OVER_HTTP = ["/healthz", "/readyz", "/v1/models", "/metrics"]
 
 
@@ -48,11 +48,12 @@ class SmokeTest(unittest.TestCase):
         self.assertRegex(rows["session"][1],
                          r"two turns; [1-9]\d* of \d+ prompt tokens were cached")
         self.assertIn("max_tokens", rows["INVALID_ARGUMENT"][1])
+        self.assertIn("33554432", rows["RESOURCE_EXHAUSTED"][1])
         self.assertIn("adapter", rows["UNIMPLEMENTED"][1])
         self.assertIn("1 of 1 workers", rows["stats"][1])
         self.assertEqual(rows["/readyz"][1], "ready")
         self.assertRegex(result.stdout.splitlines()[-1],
-                         rf"^{server.address}: 19 passed, 0 failed, 0 skipped in [\d.]+ s$")
+                         rf"^{server.address}: 20 passed, 0 failed, 0 skipped in [\d.]+ s$")
         left = harness.Client(server).sessions.ListSessions(
             harness.sessions_pb.ListSessionsRequest(), timeout=30)
         self.assertEqual(len(left.sessions), 0)
