@@ -27,11 +27,11 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  // worth_, seen from `layer`, whose routing has just become known.
-  void Appraise(const PoolShape& shape, int layer);
+  // worth_, seen from last_layer_, whose routing has just become known.
+  void Appraise(const Residency& residency);
 
   NextUsePredictor predictor_;
-  std::vector<float> worth_;  // [layers, experts]
+  std::vector<float> worth_;  // [layers, experts]: of residents and what last_layer_ needed
   int last_layer_ = 0;
   std::vector<Ranked<float>> missing_;
 };

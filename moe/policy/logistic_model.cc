@@ -19,8 +19,44 @@ constexpr float kLog2E = 1.44269504f;
 // The factor is renewed when the curvature has grown by this share.
 constexpr double kRenewal = 0.02;
 
-double Sum(Vec4 v) {
-  return (static_cast<double>(v[0]) + v[1]) + (static_cast<double>(v[2]) + v[3]);
+float Sum(Vec4 v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+
+// The Sum of each.
+Vec4 Sums(Vec4 a, Vec4 b, Vec4 c, Vec4 d) {
+  const Vec4 ab =
+      __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
+  const Vec4 cd =
+      __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+// sums[g] += over samples, of factors and feature g's values, for g < features. Four features at a
+// time: an addition need not wait for the one before.
+void AddProducts(const float* factors, const Samples& samples, int count, int features,
+                 double* sums) {
+  int g = 0;
+  for (; g + 4 <= features; g += 4) {
+    const float* values = samples.values + g * samples.stride;
+    Vec4 sum0 = Vec4{};
+    Vec4 sum1 = Vec4{};
+    Vec4 sum2 = Vec4{};
+    Vec4 sum3 = Vec4{};
+    for (int i = 0; i < count; i += kLanes) {
+      const Vec4 factor = Load4(factors + i);
+      sum0 += factor * Load4(values + i);
+      sum1 += factor * Load4(values + samples.stride + i);
+      sum2 += factor * Load4(values + 2 * samples.stride + i);
+      sum3 += factor * Load4(values + 3 * samples.stride + i);
+    }
+    const Vec4 four = Sums(sum0, sum1, sum2, sum3);
+    for (int i = 0; i < 4; ++i) sums[g + i] += four[i];
+  }
+  for (; g < features; ++g) {
+    const float* values = samples.values + g * samples.stride;
+    Vec4 sum = Vec4{};
+    for (int i = 0; i < count; i += kLanes) sum += Load4(factors + i) * Load4(values + i);
+    sums[g] += Sum(sum);
+  }
 }
 
 }  // namespace
@@ -59,7 +95,7 @@ void LogisticModel::Learn(const Samples& samples, const float* outcomes, const f
 void LogisticModel::Accumulate(const Samples& samples, const float* outcomes,
                                const float* chances) {
   const int stride = (samples.count + kLanes - 1) / kLanes * kLanes;
-  scratch_.assign((2 + size_) * stride, 0);
+  scratch_.assign(3 * stride, 0);
   float* errors = scratch_.data();
   float* curvatures = errors + stride;
   for (int i = 0; i < samples.count; ++i) {
@@ -67,9 +103,9 @@ void LogisticModel::Accumulate(const Samples& samples, const float* outcomes,
     curvatures[i] =
         std::max({chances[i] * (1 - chances[i]), errors[i] * errors[i], kLeastCurvature});
   }
+  float* weighted = curvatures + stride;
   for (int f = 0; f < size_; ++f) {
     const float* values = samples.values + f * samples.stride;
-    float* weighted = curvatures + (1 + f) * stride;
     Vec4 gradient = Vec4{};
     for (int i = 0; i < stride; i += kLanes) {
       const Vec4 value = Load4(values + i);
@@ -77,13 +113,10 @@ void LogisticModel::Accumulate(const Samples& samples, const float* outcomes,
       Store4(Load4(curvatures + i) * value, weighted + i);
     }
     gradient_[f] = Sum(gradient);
-    for (int g = 0; g <= f; ++g) {
-      const float* others = samples.values + g * samples.stride;
-      Vec4 sum = Vec4{};
-      for (int i = 0; i < stride; i += kLanes) sum += Load4(weighted + i) * Load4(others + i);
-      curvature_[f * size_ + g] += Sum(sum);
-      if (f == g) trace_ += Sum(sum);
-    }
+    double* row = curvature_.data() + f * size_;
+    trace_ -= row[f];
+    AddProducts(weighted, samples, stride, f + 1, row);
+    trace_ += row[f];
   }
 }
 

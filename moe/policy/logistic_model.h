@@ -44,7 +44,7 @@ class LogisticModel {
   std::vector<double> curvature_;  // [size, size], lower half
   std::vector<double> factor_;     // Cholesky's, of curvature_ when its trace was factor_trace_
   std::vector<double> gradient_;   // [size]: of the samples at hand
-  std::vector<float> scratch_;     // [2 + size, samples]
+  std::vector<float> scratch_;     // [3, samples]
   double trace_ = 0;
   double factor_trace_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "moe/policy/vec4.h"
@@ -28,11 +29,13 @@ std::vector<double> FirstWeights() {
 NextUsePredictor::NextUsePredictor(const PoolShape& shape)
     : experts_(shape.experts),
       stride_(UsageHistory::Stride(shape.experts)),
+      all_(shape.experts),
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       horizons_(std::begin(kHorizons), std::end(kHorizons)),
       models_(kAgeGroups, LogisticModel(FirstWeights())),
       share_(shape.experts),
       outcomes_(shape.experts),
+      next_(shape.experts),
       walk_(stride_),
       ahead_(stride_),
       chances_(stride_) {
@@ -40,13 +43,15 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
   for (int layer = 0; layer < shape.layers; ++layer) {
     layers_.push_back({UsageHistory(experts_, prior), LayerFeatures(stride_), {}, {}});
   }
+  std::iota(all_.begin(), all_.end(), 0);
   outlook_.chance.assign(shape.all_experts(), prior);
   outlook_.forwards.assign(shape.all_experts(), 0);
 }
 
-void NextUsePredictor::Update(const LayerNeeds& needs) {
+void NextUsePredictor::Update(const LayerNeeds& needs, const Residency& residency) {
   if (needs.routing.tokens == 0) return;
-  Layer& layer = layers_[needs.routing.layer];
+  const int index = needs.routing.layer;
+  Layer& layer = layers_[index];
   std::fill(share_.begin(), share_.end(), 0.0f);
   for (const ExpertNeed& need : needs.experts) {
     share_[need.expert] =
@@ -54,7 +59,13 @@ void NextUsePredictor::Update(const LayerNeeds& needs) {
   }
   if (!layer.chances.empty()) Learn(&layer);
   layer.history.Add(share_);
-  LookAhead(needs.routing.layer, &layer);
+  PredictNext(&layer);
+  kept_.clear();
+  for (const int32_t expert : all_) {
+    if (share_[expert] > 0 || residency.IsResident({index, expert})) kept_.push_back(expert);
+  }
+  layer.history.Sort(kept_);
+  LookAhead(index, layer);
 }
 
 void NextUsePredictor::Learn(Layer* layer) {
@@ -71,6 +82,15 @@ void NextUsePredictor::Learn(Layer* layer) {
   }
 }
 
+// Of all experts: this is what is learned from.
+void NextUsePredictor::PredictNext(Layer* layer) {
+  layer->history.Sort(all_);
+  layer->order = layer->history.order();
+  layer->history.Compute(horizons_[0], tables_, &layer->features);
+  Predict(layer->features, &layer->chances);
+  for (int i = 0; i < experts_; ++i) next_[layer->order[i]] = layer->chances[i];
+}
+
 void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>* chances) const {
   chances->resize(stride_);
   for (int group = 0; group < kAgeGroups; ++group) {
@@ -85,7 +105,8 @@ void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>
 void NextUsePredictor::PredictDue(const UsageHistory& history) {
   due_positions_.clear();
   due_chances_.assign(stride_, 0.0f);
-  for (int i = 0; i < experts_; ++i) {
+  const auto count = static_cast<int>(history.order().size());
+  for (int i = 0; i < count; ++i) {
     const int32_t due = history.due()[i];
     if (due >= kFirstDue && due < kLastHorizon) due_positions_.push_back(i);
   }
@@ -95,24 +116,26 @@ void NextUsePredictor::PredictDue(const UsageHistory& history) {
   for (size_t i = 0; i < due_positions_.size(); ++i) due_chances_[due_positions_[i]] = chances_[i];
 }
 
-void NextUsePredictor::LookAhead(int index, Layer* layer) {
-  layer->history.Sort();
-  layer->order = layer->history.order();
-  PredictDue(layer->history);
-  walk_.Begin(layer->history.due(), due_chances_);
+void NextUsePredictor::LookAhead(int index, const Layer& layer) {
+  const std::vector<int32_t>& order = layer.history.order();
+  const auto count = static_cast<int>(order.size());
+  PredictDue(layer.history);
+  walk_.Begin(count, layer.history.due(), due_chances_);
   for (size_t h = 0; h < std::size(kHorizons); ++h) {
-    LayerFeatures& features = h == 0 ? layer->features : ahead_;
-    std::vector<float>& chances = h == 0 ? layer->chances : chances_;
-    layer->history.Compute(horizons_[h], tables_, &features);
-    Predict(features, &chances);
+    if (h == 0) {
+      for (int i = 0; i < count; ++i) chances_[i] = next_[order[i]];
+    } else {
+      layer.history.Compute(horizons_[h], tables_, &ahead_);
+      Predict(ahead_, &chances_);
+    }
     const int end = h + 1 < std::size(kHorizons) ? kHorizons[h + 1] : kLastHorizon;
-    walk_.Advance(kHorizons[h], end, chances);
+    walk_.Advance(kHorizons[h], end, chances_);
   }
   float* chance_of = outlook_.chance.data() + int64_t{index} * experts_;
   float* forwards_of = outlook_.forwards.data() + int64_t{index} * experts_;
-  for (int i = 0; i < experts_; ++i) {
-    chance_of[layer->order[i]] = walk_.chance()[i];
-    forwards_of[layer->order[i]] = walk_.forwards()[i];
+  for (int i = 0; i < count; ++i) {
+    chance_of[order[i]] = walk_.chance()[i];
+    forwards_of[order[i]] = walk_.forwards()[i];
   }
 }
 

@@ -20,7 +20,8 @@
 namespace tidepool::moe {
 
 // An expert is used with this chance before its slot is given up, which takes `forwards` of its
-// layer, on average, after the next one.
+// layer, on average, after the next one. It is known of experts that are resident, or were needed
+// when their layer ran last: of whom it matters.
 struct Outlook {
   std::vector<float> chance;    // [layers, experts]
   std::vector<float> forwards;  // [layers, experts]
@@ -31,8 +32,9 @@ class NextUsePredictor {
  public:
   explicit NextUsePredictor(const PoolShape& shape);
 
-  // What a layer needed of `tokens` tokens; its experts' outlook is then the one from here.
-  void Update(const LayerNeeds& needs);
+  // What a layer needed; the outlook of its residents and of the experts that it needed is then the
+  // one from here.
+  void Update(const LayerNeeds& needs, const Residency& residency);
 
   const Outlook& outlook() const { return outlook_; }
 
@@ -45,12 +47,14 @@ class NextUsePredictor {
   };
 
   void Learn(Layer* layer);
+  void PredictNext(Layer* layer);
   void PredictDue(const UsageHistory& history);
-  void LookAhead(int index, Layer* layer);
+  void LookAhead(int index, const Layer& layer);
   void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
 
   const int experts_;
   const int stride_;
+  std::vector<int32_t> all_;  // experts of a layer
   std::vector<Layer> layers_;
   ContextTables tables_;
   std::vector<Silence> horizons_;
@@ -60,6 +64,8 @@ class NextUsePredictor {
   // Of the update at hand.
   std::vector<float> share_;     // [experts]
   std::vector<float> outcomes_;  // [experts], by position
+  std::vector<float> next_;      // [experts]: chance of a use at the next forward
+  std::vector<int32_t> kept_;    // experts that are resident or needed, ascending
   OutlookWalk walk_;
   std::vector<int32_t> due_positions_;
   std::vector<float> due_chances_;  // [stride]

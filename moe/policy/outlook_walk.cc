@@ -16,7 +16,9 @@ OutlookWalk::OutlookWalk(int stride)
       chance_(stride),
       forwards_(stride) {}
 
-void OutlookWalk::Begin(absl::Span<const int32_t> due, absl::Span<const float> due_chances) {
+void OutlookWalk::Begin(int count, absl::Span<const int32_t> due,
+                        absl::Span<const float> due_chances) {
+  count_ = count;
   std::copy(due.begin(), due.end(), due_.begin());
   std::copy(due_chances.begin(), due_chances.end(), due_chances_.begin());
   std::fill(unused_.begin(), unused_.end(), 1.0f);
@@ -27,7 +29,7 @@ void OutlookWalk::Begin(absl::Span<const int32_t> due, absl::Span<const float> d
 }
 
 void OutlookWalk::Advance(int begin, int end, absl::Span<const float> chances) {
-  for (size_t i = 0; i < unused_.size(); i += kLanes) {
+  for (size_t i = 0; i < count_; i += kLanes) {
     const Vec4 due = Load4(&due_[i]);
     const Vec4 due_chance = Load4(&due_chances_[i]);
     Vec4 usual = Load4(&chances[i]);

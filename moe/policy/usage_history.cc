@@ -27,8 +27,9 @@ constexpr float kMostOdds = 1e3f;
 constexpr int32_t kMaxAge = 300;  // older is as old
 constexpr int32_t kNeverUsed = 1000;
 
-// Memory of a context: it weighs new uses by 1 / this at least.
+// A context remembers so many samples; and it begins with a few that are like the prior.
 constexpr float kContextForwards = 5000;
+constexpr float kContextPrior = 1.5f;
 constexpr int kAgeClasses = 19;
 constexpr int kRateClasses = 12;
 constexpr int kShareClasses = 8;
@@ -106,26 +107,41 @@ Silence::Silence(int length) : forwards(length) {
 
 ContextTables::ContextTables(float prior)
     : cells_(kContextBegins[kContexts],
-             {prior, 0,
-              std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds))}) {}
+             {kContextPrior * prior, kContextPrior,
+              std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds)),
+              false}) {}
 
 void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
                           absl::Span<const float> used) {
-  const auto count = static_cast<int>(used.size());
+  touched_.clear();
   for (int c = 0; c < kContexts; ++c) {
     const int32_t* of = cells.data() + c * stride;
-    for (int i = 0; i < count; ++i) {
+    for (size_t i = 0; i < used.size(); ++i) {
       Cell& cell = cells_[of[i]];
-      cell.seen = std::min(cell.seen + 1, kContextForwards);
-      cell.chance += ((used[i] > 0 ? 1.0f : 0.0f) - cell.chance) / (cell.seen + 1.5f);
+      cell.used += used[i] > 0 ? 1.0f : 0.0f;
+      cell.seen += 1;
+      if (!cell.touched) touched_.push_back(of[i]);
+      cell.touched = true;
     }
-    for (int i = 0; i < count; i += kLanes) {
-      const int lanes = std::min(kLanes, count - i);
-      Vec4 chance = Vec4{} + 0.5f;
-      for (int lane = 0; lane < lanes; ++lane) chance[lane] = cells_[of[i + lane]].chance;
-      const Vec4 odds = chance / Max4(1.0f - chance, Vec4{} + 1e-6f);
-      const Vec4 log_odds = Log4(Clamp4(odds, kLeastOdds, kMostOdds)) * kLn2;
-      for (int lane = 0; lane < lanes; ++lane) cells_[of[i + lane]].log_odds = log_odds[lane];
+  }
+  for (size_t begin = 0; begin < touched_.size(); begin += kLanes) {
+    const auto lanes = static_cast<int>(std::min<size_t>(kLanes, touched_.size() - begin));
+    Vec4 hits = Vec4{} + 1.0f;
+    Vec4 misses = Vec4{} + 1.0f;
+    for (int i = 0; i < lanes; ++i) {
+      Cell& cell = cells_[touched_[begin + i]];
+      if (cell.seen > kContextForwards) {
+        cell.used *= kContextForwards / cell.seen;
+        cell.seen = kContextForwards;
+      }
+      hits[i] = cell.used;
+      misses[i] = cell.seen - cell.used;
+    }
+    const Vec4 odds = hits / Max4(misses, Vec4{} + 1e-6f);
+    const Vec4 log_odds = Log4(Clamp4(odds, kLeastOdds, kMostOdds)) * kLn2;
+    for (int i = 0; i < lanes; ++i) {
+      cells_[touched_[begin + i]].log_odds = log_odds[i];
+      cells_[touched_[begin + i]].touched = false;
     }
   }
 }
@@ -136,8 +152,6 @@ UsageHistory::UsageHistory(int experts, float prior)
       prior_(prior),
       state_(experts, {.age = kNeverUsed, .gap = kNeverUsed, .gap_before = kNeverUsed}),
       fading_(kRates * stride_),
-      order_(experts),
-      sorted_state_(experts),
       sorted_(kRates * stride_),
       due_(stride_, -1) {}
 
@@ -166,20 +180,23 @@ void UsageHistory::Add(absl::Span<const float> share) {
   }
 }
 
-void UsageHistory::Sort() {
+void UsageHistory::Sort(absl::Span<const int32_t> experts) {
   constexpr int kOldest = kGroupAges.back();
+  const auto count = static_cast<int>(experts.size());
+  order_.resize(count);
+  sorted_state_.resize(count);
   std::array<int, kOldest + 2> begins{};
-  for (const Expert& expert : state_) ++begins[std::min(expert.age, kOldest) + 1];
+  for (const int32_t e : experts) ++begins[std::min(state_[e].age, kOldest) + 1];
   for (int age = 0; age <= kOldest; ++age) begins[age + 1] += begins[age];
-  for (int e = 0; e < experts_; ++e) order_[begins[std::min(state_[e].age, kOldest)]++] = e;
-  for (int i = 0; i < experts_; ++i) {
+  for (const int32_t e : experts) order_[begins[std::min(state_[e].age, kOldest)]++] = e;
+  for (int i = 0; i < count; ++i) {
     const Expert& expert = sorted_state_[i] = state_[order_[i]];
     due_[i] = expert.gap < kNeverUsed ? std::max(expert.gap - expert.age - 1, -1) : -1;
   }
   for (int rate = 0; rate < kRates; ++rate) {
     const float* from = fading_.data() + rate * stride_;
     float* to = sorted_.data() + rate * stride_;
-    for (int i = 0; i < experts_; ++i) to[i] = from[order_[i]];
+    for (int i = 0; i < count; ++i) to[i] = from[order_[i]];
   }
 }
 
@@ -196,8 +213,9 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
   const float* short_rates = sorted_.data() + kShortRate * stride_;
   const float* long_rates = sorted_.data() + kLongRate * stride_;
   float* ages = features->values.data() + (kRates + kContexts) * stride_;
+  const auto count = static_cast<int>(order_.size());
   int group = 0;
-  for (int i = 0; i < experts_; ++i) {
+  for (int i = 0; i < count; ++i) {
     const Expert& expert = sorted_state_[i];
     const int32_t age = expert.age + silence.forwards;
     while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = i;
@@ -205,9 +223,9 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
               features->cells.data() + i);
     ages[i] = static_cast<float>(age);
   }
-  while (group <= kAgeGroups) features->groups[group++] = experts_;
-  ReadTables(tables, experts_, features);
-  ComputeAges(experts_, features);
+  while (group <= kAgeGroups) features->groups[group++] = count;
+  ReadTables(tables, count, features);
+  ComputeAges(count, features);
 }
 
 void UsageHistory::SortByDueAge(std::vector<int32_t>* positions) const {
@@ -223,7 +241,7 @@ void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features)
     const float total = totals_[rate] * fade + silence.grown[rate];
     const float* from = sorted_.data() + rate * stride_;
     float* to = features->values.data() + rate * stride_;
-    for (int i = 0; i < experts_; i += kLanes) {
+    for (size_t i = 0; i < order_.size(); i += kLanes) {
       Store4(LogOdds(Load4(from + i) * fade, Vec4{} + total, kPriorForwards * prior_), to + i);
     }
   }

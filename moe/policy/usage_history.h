@@ -49,11 +49,13 @@ class ContextTables {
 
  private:
   struct Cell {
-    float chance;
+    float used;  // of those seen
     float seen;
     float log_odds;
+    bool touched;
   };
   std::vector<Cell> cells_;
+  std::vector<int32_t> touched_;  // cells that the samples at hand have changed
 };
 
 // Features of experts, in the order of their age groups.
@@ -79,17 +81,17 @@ class UsageHistory {
   // One forward. share[e]: of the forward's tokens that want expert e.
   void Add(absl::Span<const float> share);
 
-  // Forgets nothing; sorts by age what Compute then works on.
-  void Sort();
+  // Sorts these experts, ascending, by age; it is them that the functions below are about.
+  void Sort(absl::Span<const int32_t> experts);
   // Expert at each position.
   const std::vector<int32_t>& order() const { return order_; }
 
-  // Silence of the expert at each position after which its last gap will have repeated, so that
-  // the next forward is the one to use it if uses are regular; -1: that is over, or there is no
-  // gap yet.
+  // [stride]: silence of the expert at each position after which its last gap will have repeated,
+  // so that the next forward is the one to use it if uses are regular; -1: that is over, or there
+  // is no gap yet.
   const std::vector<int32_t>& due() const { return due_; }
 
-  // The features as they will be after a silence of all the layer's experts.
+  // The features as they will be after a silence of the layer.
   void Compute(const Silence& silence, const ContextTables& tables, LayerFeatures* features) const;
   // Those of the experts at `positions`, each as it will be when it is due.
   void ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
@@ -121,8 +123,8 @@ class UsageHistory {
   std::vector<Expert> state_;                            // [experts]
   std::vector<float> fading_;                            // [rates, stride]: by expert
   std::array<float, kUseRates + kShareRates> totals_{};  // of forwards, fading likewise
-  std::vector<int32_t> order_;                           // [experts]
-  std::vector<Expert> sorted_state_;                     // [experts]: by position
+  std::vector<int32_t> order_;                           // [sorted experts]
+  std::vector<Expert> sorted_state_;                     // [sorted experts]: by position
   std::vector<float> sorted_;                            // [rates, stride]: by position
   std::vector<int32_t> due_;                             // [stride]: by position
 };

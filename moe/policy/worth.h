@@ -54,9 +54,9 @@ std::vector<Ranked<T>> LeastWorthy(const Residency& residency, absl::Span<const 
     of_layer.clear();
     const int64_t begin = int64_t{l} * experts;
     for (int64_t index = begin; index < begin + experts; ++index) {
-      if (residency.slot_of()[index] < 0) continue;
       const Ranked<T> ranked{worth[index], index};
       if (static_cast<int64_t>(worst.size()) == count && !(ranked < worst.front())) continue;
+      if (residency.slot_of()[index] < 0) continue;
       if (residency.IsPinned(residency.At(index))) continue;
       keep(&of_layer, limit, ranked);
     }

@@ -13,7 +13,7 @@ constexpr int kStride = 4;
 // Runs forwards 0, 1, 2-3, 4-7 with these chances of every expert.
 void Walk(const std::vector<float>& chances, const std::vector<int32_t>& due,
           const std::vector<float>& due_chances, OutlookWalk* walk) {
-  walk->Begin(due, due_chances);
+  walk->Begin(kStride, due, due_chances);
   const int begins[] = {0, 1, 2, 4, 8};
   for (int interval = 0; interval < 4; ++interval) {
     walk->Advance(begins[interval], begins[interval + 1],
