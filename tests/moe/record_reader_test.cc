@@ -27,8 +27,7 @@ class Results {
 
   void Put(const RecordRead& read, const absl::Status& status) {
     base::MutexLock lock(&mutex_);
-    // Not shared with the reader's thread: TSan sees nothing of the counting in Abseil's library.
-    status_[read.ticket] = absl::Status(status.code(), status.message());
+    status_[read.ticket] = status;
     ++done_;
     changed_.NotifyAll();
   }
