@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   if (host->server_ == nullptr || (!options.listen.empty() && host->port_ == 0)) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
                                                ": the port is taken, or the host is not of this "
-                                               "machine; choose another address"));
+                                               "machine; choose another with --listen"));
   }
   if (!options.listen.empty()) host->address_ = absl::StrCat(name, ":", host->port_);
   host->SetReady(false);

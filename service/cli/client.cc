@@ -170,6 +170,9 @@ class GrpcClient : public Client {
       return absl::UnavailableError(absl::StrCat("no server answers at ", name_));
     }
     std::string message = status.error_message();
+    if (message == "Deadline Exceeded") {  // gRPC's own words
+      message = "it did not end within its time; --timeout gives it more";
+    }
     // What gRPC answers for a service that the server does not have.
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {
       message = std::string(kNoClientServices);

@@ -1,5 +1,7 @@
 #include "service/cli/local_server.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -37,13 +39,24 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
         absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
                         config.context, bundle.name, trained));
   }
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  if (config.kv_memory_bytes > memory) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--kv-memory is %s, and this machine has %s; ask for less",
+                        FormatBytes(static_cast<double>(config.kv_memory_bytes)),
+                        FormatBytes(static_cast<double>(memory))));
+  }
+  if (capacity < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--kv-memory %s does not hold the KV of one block of tokens; give more",
+                        FormatBytes(static_cast<double>(config.kv_memory_bytes))));
+  }
   const int64_t wanted = config.context > 0 ? config.context : std::min(trained, capacity);
-  if (wanted > capacity || wanted < 2) {
+  if (wanted > capacity) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--kv-memory %s holds the KV of %d tokens, and a context of %d is wanted; give more, or "
         "ask for less with --context",
-        FormatBytes(static_cast<double>(config.kv_memory_bytes)), capacity,
-        std::max<int64_t>(wanted, 2)));
+        FormatBytes(static_cast<double>(config.kv_memory_bytes)), capacity, wanted));
   }
   return wanted;
 }
@@ -162,6 +175,8 @@ class LocalServerImpl : public LocalServer {
 
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console) {
+  // A wrong path is told before anything that stands in the way of a right one.
+  RETURN_IF_ERROR(engine::GgufFile::Open(config.model).status());
   Config stored = config;
   if (role != LocalRole::kServe) stored.store = ":memory:";
   if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(stored));

@@ -32,7 +32,10 @@ absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) return absl::OkStatus();
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  const bool made = std::filesystem::create_directories(folder, error);
+  if (made && !error) {
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  }
   if (!error) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));

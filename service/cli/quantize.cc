@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -112,6 +113,11 @@ absl::Status RunQuantize(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(options.head_type, ParseType("--head-type", config.head_type));
   }
   options.threads = config.threads > 0 ? config.threads : engine::AvailableCpus();
+  std::error_code error;
+  if (std::filesystem::equivalent(config.model, config.out, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.out, " is the model that is read; name another file, and rename it afterwards"));
+  }
   options.existing = config.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse;
   if (!config.force && std::filesystem::exists(config.out)) {
     return absl::InvalidArgumentError(

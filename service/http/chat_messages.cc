@@ -1,9 +1,12 @@
 #include "service/http/chat_messages.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -82,7 +85,13 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   if (!json.is_object()) return fields->Fail(path, "is no object");
   JsonFields read(json, path + ".");
   const auto role = read.String("role");
-  if (!role.has_value()) read.Fail("role", "is missing");
+  constexpr absl::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  if (!role.has_value()) {
+    read.Fail("role", "is missing");
+  } else if (std::find(std::begin(kRoles), std::end(kRoles), *role) == std::end(kRoles)) {
+    read.Fail("role", absl::StrCat("is ", engine::Quoted(*role),
+                                   "; accepted: ", absl::StrJoin(kRoles, ", ")));
+  }
   // Newer models' name for the same thing; templates know the older one.
   message->set_role(role == "developer" ? "system" : role.value_or(""));
   const Json* calls = read.Array("tool_calls");
@@ -146,7 +155,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
 void ReadChat(JsonFields* fields, v1::Chat* chat) {
   const Json* messages = fields->Array("messages");
   if (messages == nullptr || messages->empty()) {
-    fields->Fail("messages", "is missing or empty; send 1 message or more");
+    fields->Missing("messages", "is missing or empty; send 1 message or more");
   } else {
     for (size_t i = 0; i < messages->size(); ++i) {
       ReadMessage((*messages)[i], At("messages", i), fields, chat->add_messages());

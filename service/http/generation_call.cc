@@ -92,12 +92,24 @@ absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
   return model->tool_syntax();
 }
 
+std::string GenerationCall::ServedModel() const {
+  const absl::StatusOr<v1::Model> model =
+      front_.core->workers()->FindModel(request_.choices[0].model());
+  return model.ok() ? model->name() : request_.choices[0].model();
+}
+
 void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
   // The worker that made the first message told of its model before.
   absl::StatusOr<v1::ToolSyntax> syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
-  if (response.position() == 0) syntax = FindToolSyntax();
-  exchange_->Post([self = shared_from_this(), index, syntax, response = std::move(response)] {
+  std::string model;
+  if (response.position() == 0) {
+    syntax = FindToolSyntax();
+    model = ServedModel();
+  }
+  exchange_->Post([self = shared_from_this(), index, syntax, model = std::move(model),
+                   response = std::move(response)] {
     if (!syntax.ok()) return self->Fail(syntax.status());
+    if (self->head_.model.empty()) self->head_.model = model;
     if (*syntax != v1::TOOL_SYNTAX_UNSPECIFIED) self->renderers_[index].LookForCalls(*syntax);
     self->OnMessage(index, response);
   });

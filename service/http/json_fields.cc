@@ -15,7 +15,7 @@ namespace {
 // A value in an error: short, on one line.
 std::string Shown(const Json& value) {
   if (value.is_array() || value.is_object()) return absl::StrCat("an ", value.type_name());
-  return engine::Quoted(DumpJson(value));
+  return value.is_string() ? engine::Quoted(value.get<std::string>()) : DumpJson(value);
 }
 
 }  // namespace
@@ -27,6 +27,10 @@ void JsonFields::Fail(absl::string_view name, absl::string_view complaint) {
 }
 
 void JsonFields::Fail(const absl::Status& status) { status_.Update(status); }
+
+void JsonFields::Missing(absl::string_view name, absl::string_view complaint) {
+  missing_.Update(FieldError(PathOf(name), complaint));
+}
 
 void JsonFields::WrongType(absl::string_view name, const Json& found, absl::string_view wanted) {
   Fail(name, absl::StrCat("is ", Shown(found), "; it must be ", wanted));
@@ -131,7 +135,7 @@ absl::Status JsonFields::Done() const {
     return FieldError(shown.substr(1, shown.size() - 2),
                       absl::StrCat("is not a known field", hint));
   }
-  return absl::OkStatus();
+  return missing_;
 }
 
 }  // namespace tidepool::service

@@ -47,6 +47,10 @@ class JsonFields {
   void Fail(absl::string_view name, absl::string_view complaint);
   void Fail(const absl::Status& status);
 
+  // As Fail, of a field that is needed: a name that is not known comes first, for it may be this
+  // one's with an error in it.
+  void Missing(absl::string_view name, absl::string_view complaint);
+
   // The first fault: of a read, or a field that no function was asked for.
   absl::Status Done() const;
 
@@ -57,6 +61,7 @@ class JsonFields {
   const std::string path_;
   std::vector<std::string> asked_;
   absl::Status status_;
+  absl::Status missing_;
 };
 
 }  // namespace tidepool::service

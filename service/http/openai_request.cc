@@ -179,8 +179,12 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
 std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   std::vector<v1::GenerateRequest> prompts;
   const Json* prompt = fields->Find("prompt");
-  if (prompt == nullptr || (prompt->is_array() && prompt->empty())) {
-    fields->Fail("prompt", "is missing or empty");
+  if (prompt == nullptr) {
+    fields->Missing("prompt", "is missing");
+  } else if (prompt->is_array() && prompt->empty()) {
+    fields->Fail("prompt", "is empty; send 1 prompt or more");
+  } else if (prompt->is_string() && prompt->get_ref<const std::string&>().empty()) {
+    fields->Fail("prompt", "is empty; send 1 byte or more");
   } else if (prompt->is_string()) {
     prompts.emplace_back().set_text(prompt->get<std::string>());
   } else if (!prompt->is_array()) {

@@ -1,5 +1,8 @@
 #include "service/store/sqlite_db.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,13 +20,16 @@ absl::Status SqliteError(sqlite3* db, int code) {
           absl::StrCat(reason, ": its disk is full; make room, or move the store"));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::FailedPreconditionError(absl::StrCat(reason, ": another process has it open"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          reason, ": another process has it open; end that, or choose another with --store"));
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:
-    case SQLITE_NOTADB:
       return absl::FailedPreconditionError(reason);
+    case SQLITE_NOTADB:
+      return absl::FailedPreconditionError(
+          absl::StrCat(reason, "; choose a file with --store that a server wrote, or a new one"));
     default:
       return absl::InternalError(reason);
   }
@@ -83,6 +89,11 @@ absl::string_view SqliteStatement::Text(int column) const {
 }
 
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
+  // What was said in sessions is their users' alone. SQLite gives its side files the same mode.
+  if (path != ":memory:") {
+    const int file = open(path.c_str(), O_CREAT | O_CLOEXEC | O_RDWR, 0600);
+    if (file >= 0) close(file);  // else SQLite says why
+  }
   sqlite3* raw = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &raw,

@@ -67,6 +67,9 @@ class CommandLineTest(CommandTest):
         self.refuse("serve", *MODEL, "--listen", "nowhere", named=("--listen", "nowhere"))
         self.refuse("serve", *MODEL, "--listen", "0.0.0.0:0", named="--allow-unauthenticated")
         self.refuse("front", "--store", ":memory:", named="--worker")
+        for memory in ("1KiB", "1000000GiB"):
+            self.refuse("serve", *MODEL, "--kv-memory", memory, "--store", ":memory:",
+                        named="--kv-memory")
         self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", "--threads", "2",
                     named=("--threads", "--server"))
 

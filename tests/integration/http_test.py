@@ -87,6 +87,8 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
 
     def test_completions_stop_and_echo(self):
+        unnamed = self.client.completions.create(model="", prompt="Once", max_tokens=1)
+        self.assertEqual(unnamed.model, self.model)
         plain = self.client.completions.create(model=self.model, prompt="Once", temperature=0,
                                                max_tokens=30).choices[0].text
         stop = plain[10:12]

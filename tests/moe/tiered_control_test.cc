@@ -117,6 +117,9 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
   // More than all need is what all need.
   ASSERT_TRUE(control->Change({.expert_memory_bytes = int64_t{1} << 40}).ok());
   EXPECT_EQ(control->Settings().slots, kAll);
+  ASSERT_TRUE(control->Change({.expert_memory_share = 0.5}).ok());
+  ASSERT_TRUE(control->Change({.expert_memory_share = 1}).ok());
+  EXPECT_EQ(control->Settings().slots, kAll);
 }
 
 TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {

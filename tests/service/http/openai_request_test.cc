@@ -185,7 +185,8 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
   }
   ExpectRefused(Completion("{}"), {"{}", "prompt", "missing"});
   ExpectRefused(Completion(R"({"prompt":[]})"), {"[]", "prompt", "empty"});
-  ExpectRefused(Completion(R"({"prompt":""})"), {"", "text", "empty"});
+  ExpectRefused(Completion(R"({"prompt":""})"), {"", "prompt", "empty"});
+  ExpectRefused(Completion(R"({"promt":"x"})"), {"promt", "promt", "prompt"});
   ExpectRefused(Completion(R"({"prompt":[[1],"a",{}]})"), {"{}", "prompt[2]", "string"});
   ExpectRefused(Completion(R"({"prompt":[1,-2]})"), {"-2", "prompt", "token ids"});
   ExpectRefused(Completion(R"({"prompt":["a","b"],"n":65})"), {"n", "n", "130 answers"});
@@ -214,6 +215,7 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"([])", "messages", "empty"},
       {R"(["hi"])", "messages[0]", "object"},
       {R"([{"content":"x"}])", "messages[0].role", "missing"},
+      {R"([{"role":"usr","content":"x"}])", "messages[0].role", "assistant"},
       {R"([{"role":"user"}])", "messages[0].content", "missing"},
       {R"([{"role":"user","content":3}])", "messages[0].content", "string"},
       {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
