@@ -21,5 +21,5 @@ std::ostream& CheckFailure::stream() { return *message_; }
 
 #ifdef __SANITIZE_THREAD__
 // Debian's Abseil is not built for TSan, which so does not see that a status counts its owners.
-extern "C" const char* __tsan_default_suppressions() { return "race:Status::UnrefNonInlined\n"; }
+extern "C" const char* __tsan_default_suppressions() { return "race:Status::Unref\n"; }
 #endif
