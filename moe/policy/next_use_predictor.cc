@@ -33,7 +33,7 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       horizons_(std::begin(kHorizons), std::end(kHorizons)),
       models_(kAgeGroups, LogisticModel(FirstWeights())),
-      share_(shape.experts),
+      use_(shape.experts),
       outcomes_(shape.experts),
       next_(shape.experts),
       walk_(stride_),
@@ -41,7 +41,7 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
       chances_(stride_) {
   const float prior = static_cast<float>(shape.top_k) / static_cast<float>(shape.experts);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    layers_.push_back({UsageHistory(experts_, prior), LayerFeatures(stride_), {}, {}});
+    layers_.push_back({UsageHistory(experts_, shape.top_k), LayerFeatures(stride_), {}, {}});
   }
   std::iota(all_.begin(), all_.end(), 0);
   outlook_.chance.assign(shape.all_experts(), prior);
@@ -52,24 +52,21 @@ void NextUsePredictor::Update(const LayerNeeds& needs, const Residency& residenc
   if (needs.routing.tokens == 0) return;
   const int index = needs.routing.layer;
   Layer& layer = layers_[index];
-  std::fill(share_.begin(), share_.end(), 0.0f);
-  for (const ExpertNeed& need : needs.experts) {
-    share_[need.expert] =
-        static_cast<float>(need.tokens) / static_cast<float>(needs.routing.tokens);
-  }
+  use_.Set(needs);
   if (!layer.chances.empty()) Learn(&layer);
-  layer.history.Add(share_);
+  layer.history.Add(use_);
+  layer.history.AddRows(needs.routing, &tables_);
   PredictNext(&layer);
   kept_.clear();
   for (const int32_t expert : all_) {
-    if (share_[expert] > 0 || residency.IsResident({index, expert})) kept_.push_back(expert);
+    if (use_.share[expert] > 0 || residency.IsResident({index, expert})) kept_.push_back(expert);
   }
   layer.history.Sort(kept_);
   LookAhead(index, layer);
 }
 
 void NextUsePredictor::Learn(Layer* layer) {
-  for (int i = 0; i < experts_; ++i) outcomes_[i] = share_[layer->order[i]] > 0 ? 1.0f : 0.0f;
+  for (int i = 0; i < experts_; ++i) outcomes_[i] = use_.share[layer->order[i]] > 0 ? 1.0f : 0.0f;
   for (int group = 0; group < kAgeGroups; ++group) {
     const int begin = layer->features.groups[group];
     const int end = layer->features.groups[group + 1];

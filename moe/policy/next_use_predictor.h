@@ -62,7 +62,7 @@ class NextUsePredictor {
   Outlook outlook_;
   int64_t updates_ = 0;
   // Of the update at hand.
-  std::vector<float> share_;     // [experts]
+  LayerUse use_;
   std::vector<float> outcomes_;  // [experts], by position
   std::vector<float> next_;      // [experts]: chance of a use at the next forward
   std::vector<int32_t> kept_;    // experts that are resident or needed, ascending

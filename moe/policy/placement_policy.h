@@ -25,7 +25,9 @@ struct LayerRouting {
   int64_t step = 0;  // of the forward; the same for all its layers
   int layer = 0;     // counts MoE layers
   int64_t tokens = 0;
-  absl::Span<const int32_t> ids;       // [tokens, top_k]; distinct within a token
+  // [tokens, top_k]: distinct within a token, and in descending order of weight as a gate gives
+  // them; a trace may have them in another, which costs no more than what policies learn from it.
+  absl::Span<const int32_t> ids;
   absl::Span<const float> weights;     // [tokens, top_k], or empty
   absl::Span<const Phase> phases;      // [tokens], or one entry for all; empty: decode
   absl::Span<const int64_t> requests;  // numbers of the tokens' sequences, like `phases`

@@ -9,7 +9,8 @@
 namespace tidepool::moe {
 namespace {
 
-constexpr int kRates = kUseRates + kShareRates;
+constexpr int kRates = kUseRates + kStrengthRates;
+constexpr int kRowOdds = kFeatures - 1;  // where that feature stands
 // In forwards; 0: nothing fades. A geometric ladder from the last forward to always.
 constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
 constexpr int kShortRate = 3;  // those that contexts are made of
@@ -35,6 +36,7 @@ constexpr int kRateClasses = 12;
 constexpr int kShareClasses = 8;
 constexpr int kGapClasses = 33;
 constexpr int kPhases = 32;
+constexpr int kPlaces = 8;
 constexpr std::array<int, kContexts> kContextSizes = {
     256,                         // the last 8 forwards
     kAgeClasses* kRateClasses,   // age, short rate
@@ -42,6 +44,8 @@ constexpr std::array<int, kContexts> kContextSizes = {
     kPhases * 12,                // age against the last gap, and how steady gaps are
     kRateClasses * 8,            // long rate, the last 3 forwards
     kAgeClasses* kShareClasses,  // age, share at the last use
+    3 * kAgeClasses* kPlaces,    // age, place at the last use, uses in the two forwards before it
+    12 * kPlaces* kPlaces,       // age, place at the last two uses, the gap between them
 };
 
 // Where each table begins, and where the last one ends.
@@ -106,7 +110,8 @@ Silence::Silence(int length) : forwards(length) {
 }
 
 ContextTables::ContextTables(float prior)
-    : cells_(kContextBegins[kContexts],
+    : rows_(prior),
+      cells_(kContextBegins[kContexts],
              {kContextPrior * prior, kContextPrior,
               std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds)),
               false}) {}
@@ -146,34 +151,58 @@ void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
   }
 }
 
-UsageHistory::UsageHistory(int experts, float prior)
+void LayerUse::Set(const LayerNeeds& needs) {
+  const LayerRouting& routing = needs.routing;
+  const auto tokens = static_cast<float>(routing.tokens);
+  std::fill(share.begin(), share.end(), 0.0f);
+  std::fill(strength.begin(), strength.end(), 0.0f);
+  for (const ExpertNeed& need : needs.experts) {
+    share[need.expert] = static_cast<float>(need.tokens) / tokens;
+    place[need.expert] = kPlaces - 1;
+  }
+  const auto top_k = static_cast<int>(routing.ids.size() / routing.tokens);
+  for (int k = 0; k < top_k; ++k) {
+    const float weight = (1 - static_cast<float>(k) / static_cast<float>(top_k)) / tokens;
+    const int32_t place_class = k * kPlaces / top_k;
+    for (size_t i = k; i < routing.ids.size(); i += top_k) {
+      const int32_t expert = routing.ids[i];
+      strength[expert] += weight;
+      place[expert] = std::min(place[expert], place_class);
+    }
+  }
+}
+
+UsageHistory::UsageHistory(int experts, int top_k)
     : experts_(experts),
       stride_(Stride(experts)),
-      prior_(prior),
+      prior_(static_cast<float>(top_k) / static_cast<float>(experts)),
+      rows_(experts, top_k),
       state_(experts, {.age = kNeverUsed, .gap = kNeverUsed, .gap_before = kNeverUsed}),
       fading_(kRates * stride_),
       sorted_(kRates * stride_),
       due_(stride_, -1) {}
 
-void UsageHistory::Add(absl::Span<const float> share) {
+void UsageHistory::Add(const LayerUse& use) {
   for (int rate = 0; rate < kRates; ++rate) {
     const float fade = one_.fade[rate];
     totals_[rate] = totals_[rate] * fade + 1;
     float* fading = fading_.data() + rate * stride_;
     for (int e = 0; e < experts_; ++e) {
-      const float used = share[e] > 0 ? 1.0f : 0.0f;
-      fading[e] = fading[e] * fade + (rate < kUseRates ? used : share[e]);
+      const float used = use.share[e] > 0 ? 1.0f : 0.0f;
+      fading[e] = fading[e] * fade + (rate < kUseRates ? used : use.strength[e]);
     }
   }
   for (int e = 0; e < experts_; ++e) {
     Expert& expert = state_[e];
     expert.uses <<= 1;
-    if (share[e] > 0) {
+    if (use.share[e] > 0) {
       expert.uses |= 1;
       expert.gap_before = expert.gap;
       expert.gap = std::min(expert.age + 1, kNeverUsed);
       expert.age = 0;
-      expert.share = ShareClass(share[e]);
+      expert.share = ShareClass(use.share[e]);
+      expert.place_before = expert.place;
+      expert.place = use.place[e];
     } else {
       expert.age = std::min(expert.age + 1, kNeverUsed);
     }
@@ -213,6 +242,7 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
   const float* short_rates = sorted_.data() + kShortRate * stride_;
   const float* long_rates = sorted_.data() + kLongRate * stride_;
   float* ages = features->values.data() + (kRates + kContexts) * stride_;
+  float* row_odds = features->values.data() + kRowOdds * stride_;
   const auto count = static_cast<int>(order_.size());
   int group = 0;
   for (int i = 0; i < count; ++i) {
@@ -222,10 +252,12 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
     FindCells(expert, silence.forwards, short_rates[i] * short_scale, long_rates[i] * long_scale,
               features->cells.data() + i);
     ages[i] = static_cast<float>(age);
+    row_odds[i] = rows_.Unused(order_[i], silence.forwards, tables.rows());
   }
   while (group <= kAgeGroups) features->groups[group++] = count;
   ReadTables(tables, count, features);
   ComputeAges(count, features);
+  ComputeRowOdds(count, features);
 }
 
 void UsageHistory::SortByDueAge(std::vector<int32_t>* positions) const {
@@ -251,6 +283,7 @@ void UsageHistory::ComputeDue(absl::Span<const int32_t> positions, const Context
                               LayerFeatures* features) const {
   const auto count = static_cast<int>(positions.size());
   float* ages = features->values.data() + (kRates + kContexts) * stride_;
+  float* row_odds = features->values.data() + kRowOdds * stride_;
   int group = 0;
   for (int begin = 0; begin < count; begin += kLanes) {
     const int lanes = std::min(kLanes, count - begin);
@@ -273,17 +306,20 @@ void UsageHistory::ComputeDue(absl::Span<const int32_t> positions, const Context
              features->values.data() + rate * stride_ + begin);
     }
     for (int i = 0; i < lanes; ++i) {
-      const Expert& expert = sorted_state_[positions[begin + i]];
+      const int32_t position = positions[begin + i];
+      const Expert& expert = sorted_state_[position];
       const int32_t age = expert.gap - 1;
       while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = begin + i;
-      FindCells(expert, due_[positions[begin + i]], short_rate[i], long_rate[i],
+      FindCells(expert, due_[position], short_rate[i], long_rate[i],
                 features->cells.data() + begin + i);
       ages[begin + i] = static_cast<float>(age);
+      row_odds[begin + i] = rows_.Unused(order_[position], due_[position], tables.rows());
     }
   }
   while (group <= kAgeGroups) features->groups[group++] = count;
   ReadTables(tables, count, features);
   ComputeAges(count, features);
+  ComputeRowOdds(count, features);
 }
 
 void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_rate,
@@ -292,6 +328,8 @@ void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_
   const auto uses = static_cast<int32_t>(silence < 32 ? expert.uses << silence : 0);
   const int age_class = kAgeClassOf[std::min<size_t>(age, kAgeClassOf.size() - 1)];
   const int phase = std::clamp(age - expert.gap, -kPhases / 2, kPhases / 2 - 1) + kPhases / 2;
+  // In the two forwards before the last use.
+  const int before = age < 30 ? std::popcount(static_cast<uint32_t>(uses) >> (age + 1) & 3) : 0;
   const int32_t context[kContexts] = {
       uses & 255,
       age_class * kRateClasses + RateClass(short_rate),
@@ -299,6 +337,9 @@ void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_
       phase * 12 + GapPattern(expert.gap, expert.gap_before),
       RateClass(long_rate) * 8 + (uses & 7),
       age_class * kShareClasses + expert.share,
+      (before * kAgeClasses + age_class) * kPlaces + expert.place,
+      (std::min(age, 3) * 3 + std::min(expert.gap, 3) - 1) * kPlaces * kPlaces +
+          expert.place * kPlaces + expert.place_before,
   };
   for (int c = 0; c < kContexts; ++c) cells[c * stride_] = kContextBegins[c] + context[c];
 }
@@ -320,6 +361,14 @@ void UsageHistory::ComputeAges(int count, LayerFeatures* features) const {
     Store4(age == 0.0f ? Vec4{} + 1.0f : Vec4{}, to + stride_ + i);
     Store4(1.0f / (age + 1.0f), to + 2 * stride_ + i);
     Store4(Vec4{} + 1.0f, to + 3 * stride_ + i);
+  }
+}
+
+void UsageHistory::ComputeRowOdds(int count, LayerFeatures* features) const {
+  float* odds = features->values.data() + kRowOdds * stride_;
+  for (int i = 0; i < count; i += kLanes) {
+    const Vec4 unused = Exp4(Clamp4(Load4(odds + i), -12, 0));
+    Store4(Log4(Clamp4((1.0f - unused) / unused, kLeastOdds, kMostOdds)) * kLn2, odds + i);
   }
 }
 

@@ -10,32 +10,46 @@
 
 #include "absl/types/span.h"
 #include "moe/policy/placement_policy.h"
+#include "moe/policy/row_history.h"
 #include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 
 // Features, in this order:
 //   the log odds of a use, from uses counted with fading weights, one for each half-life;
-//   the same from shares of a forward's tokens;
+//   the same from strengths of uses;
 //   the log odds of a use that each context table has seen;
-//   functions of the age (forwards since the last use), and a constant.
+//   functions of the age (forwards since the last use), and a constant;
+//   the log odds of a use by any row of the last forward (moe/policy/row_history.h).
 inline constexpr int kUseRates = 6;
-inline constexpr int kShareRates = 3;
-inline constexpr int kContexts = 6;
+inline constexpr int kStrengthRates = 3;
+inline constexpr int kContexts = 8;
 inline constexpr int kAgeFeatures = 3;
-inline constexpr int kFeatures = kUseRates + kShareRates + kContexts + kAgeFeatures + 1;
+inline constexpr int kFeatures = kUseRates + kStrengthRates + kContexts + kAgeFeatures + 2;
 
 // Experts are grouped by age; each group has a model of its own.
 inline constexpr int kAgeGroups = 6;
 inline constexpr std::array<int, kAgeGroups> kGroupAges = {0, 1, 2, 4, 10, 30};  // where they begin
+
+// How one forward of a layer used its experts. A gate gives a token its experts in descending order
+// of weight: an expert that comes early in it is likely to be used again. [experts]
+struct LayerUse {
+  explicit LayerUse(int experts) : share(experts), strength(experts), place(experts) {}
+
+  void Set(const LayerNeeds& needs);
+
+  std::vector<float> share;     // of the forward's tokens that want the expert; 0: not used
+  std::vector<float> strength;  // the same, place i of top_k of a token counting 1 - i / top_k
+  std::vector<int32_t> place;   // the first in any token, as a class: 8 i / top_k; set where used
+};
 
 // A number of forwards without a use, and what they do to fading counts.
 struct Silence {
   explicit Silence(int length);
 
   int forwards = 0;
-  std::array<float, kUseRates + kShareRates> fade{};   // counts and totals are multiplied by it
-  std::array<float, kUseRates + kShareRates> grown{};  // and the forwards add this to the totals
+  std::array<float, kUseRates + kStrengthRates> fade{};   // counts and totals are multiplied by it
+  std::array<float, kUseRates + kStrengthRates> grown{};  // and the forwards add this to the totals
 };
 
 // Log odds of a use by context, shared by all layers.
@@ -44,6 +58,8 @@ class ContextTables {
   explicit ContextTables(float prior);
 
   float log_odds(int32_t cell) const { return cells_[cell].log_odds; }
+  const RowTable& rows() const { return rows_; }
+  RowTable* mutable_rows() { return &rows_; }
   // Cells of position i: cells[c * stride + i]; was used: used[i] > 0.
   void Learn(absl::Span<const int32_t> cells, int stride, absl::Span<const float> used);
 
@@ -54,6 +70,7 @@ class ContextTables {
     float log_odds;
     bool touched;
   };
+  RowTable rows_;
   std::vector<Cell> cells_;
   std::vector<int32_t> touched_;  // cells that the samples at hand have changed
 };
@@ -72,14 +89,17 @@ struct LayerFeatures {
 // Thread-compatible.
 class UsageHistory {
  public:
-  // prior: what share of its forwards an expert is used in, before anything is known.
-  UsageHistory(int experts, float prior);
+  UsageHistory(int experts, int top_k);
 
   // Positions of LayerFeatures, rounded up to whole vectors, and one vector more.
   static int Stride(int experts) { return (experts + kLanes - 1) / kLanes * kLanes + kLanes; }
 
-  // One forward. share[e]: of the forward's tokens that want expert e.
-  void Add(absl::Span<const float> share);
+  // One forward.
+  void Add(const LayerUse& use);
+  // The same forward, of which tables learn what single rows did.
+  void AddRows(const LayerRouting& routing, ContextTables* tables) {
+    rows_.Add(routing, tables->mutable_rows());
+  }
 
   // Sorts these experts, ascending, by age; it is them that the functions below are about.
   void Sort(absl::Span<const int32_t> experts);
@@ -106,6 +126,8 @@ class UsageHistory {
     int32_t gap = 0;         // forwards between the last two uses
     int32_t gap_before = 0;  // and the two before
     int32_t share = 0;       // class of the share at the last use
+    int32_t place = 0;       // at the last use
+    int32_t place_before = 0;
   };
 
   void ComputeRates(const Silence& silence, LayerFeatures* features) const;
@@ -115,18 +137,21 @@ class UsageHistory {
   void ReadTables(const ContextTables& tables, int count, LayerFeatures* features) const;
   // From ages of `count` experts, which stand where the first of the age's features goes.
   void ComputeAges(int count, LayerFeatures* features) const;
+  // From RowHistory::Unused of `count` experts, which stand where the feature goes.
+  void ComputeRowOdds(int count, LayerFeatures* features) const;
 
   const int experts_;
   const int stride_;
   const float prior_;
   const Silence one_{1};
-  std::vector<Expert> state_;                            // [experts]
-  std::vector<float> fading_;                            // [rates, stride]: by expert
-  std::array<float, kUseRates + kShareRates> totals_{};  // of forwards, fading likewise
-  std::vector<int32_t> order_;                           // [sorted experts]
-  std::vector<Expert> sorted_state_;                     // [sorted experts]: by position
-  std::vector<float> sorted_;                            // [rates, stride]: by position
-  std::vector<int32_t> due_;                             // [stride]: by position
+  RowHistory rows_;
+  std::vector<Expert> state_;                               // [experts]
+  std::vector<float> fading_;                               // [rates, stride]: by expert
+  std::array<float, kUseRates + kStrengthRates> totals_{};  // of forwards, fading likewise
+  std::vector<int32_t> order_;                              // [sorted experts]
+  std::vector<Expert> sorted_state_;                        // [sorted experts]: by position
+  std::vector<float> sorted_;                               // [rates, stride]: by position
+  std::vector<int32_t> due_;                                // [stride]: by position
 };
 
 }  // namespace tidepool::moe

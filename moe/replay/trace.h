@@ -4,9 +4,9 @@
 // with MoE layers only, and expert_bytes one number or one per layer. Each further line is one
 // layer of one forward:
 //   {"request":"r0","phase":"decode","step":7,"layer":3,"ids":[[5,1],[0,5]],"weights":[[.6,.4],..]}
-// `ids` has a row of top_k distinct experts per token; `request` (a string or a number) and `phase`
-// ("prefill" or "decode") may be arrays with an entry per token; `weights` may be left out. Other
-// keys are skipped.
+// `ids` has a row of top_k distinct experts per token, in descending order of weight; `request` (a
+// string or a number) and `phase` ("prefill" or "decode") may be arrays with an entry per token;
+// `weights` may be left out. Other keys are skipped.
 #ifndef TIDEPOOL_MOE_REPLAY_TRACE_H_
 #define TIDEPOOL_MOE_REPLAY_TRACE_H_
 

@@ -1,0 +1,130 @@
+#include "moe/policy/row_history.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tidepool::moe {
+namespace {
+
+constexpr int kExperts = 16;
+constexpr int kTopK = 2;
+
+struct Forward {
+  std::vector<int32_t> ids;
+  std::vector<Phase> phases;
+  std::vector<int64_t> requests;
+};
+
+void Add(const Forward& forward, RowHistory* history, RowTable* table) {
+  history->Add({.tokens = static_cast<int64_t>(forward.ids.size()) / kTopK,
+                .ids = forward.ids,
+                .phases = forward.phases,
+                .requests = forward.requests},
+               table);
+}
+
+double UseChance(const RowHistory& history, const RowTable& table, int32_t expert,
+                 int32_t silence = 0) {
+  return 1 - std::exp2(history.Unused(expert, silence, table));
+}
+
+TEST(RowTableTest, ClassesTellRecentStepsApart) {
+  EXPECT_EQ(RowTable::CellOf(0), 0);
+  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(2));
+  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(0x11));
+  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(0x10001));
+  EXPECT_EQ(RowTable::CellOf(0x11), RowTable::CellOf(0x801));
+  for (const uint32_t uses : {1u, 0xffu, 0xffffffffu}) {
+    EXPECT_LE(RowTable::CellOf(uses), RowTable::CellOf(0xffffffffu));
+  }
+}
+
+TEST(RowTableTest, LearnsWhatShareWasUsed) {
+  RowTable table(0.125f);
+  EXPECT_FLOAT_EQ(table.unused(3), std::log2(1 - 0.125f));
+  table.Count(3, 800, 200);
+  EXPECT_FLOAT_EQ(table.unused(3), std::log2(1 - 0.125f)) << "not settled";
+  table.Settle();
+  EXPECT_NEAR(std::exp2(table.unused(3)), 0.75, 1e-3);
+  // It forgets: ten times what it remembers outweighs what was before.
+  for (int i = 0; i < 500; ++i) {
+    table.Count(3, 100, 90);
+    table.Settle();
+  }
+  EXPECT_NEAR(std::exp2(table.unused(3)), 0.1, 1e-2);
+}
+
+// Two sequences that each stay with their experts: what one used is as likely as what the other
+// did, and twice as likely to be needed where both want it.
+TEST(RowHistoryTest, RowsThatPersistAreExpectedToGoOn) {
+  RowHistory history(kExperts, kTopK);
+  RowTable table(1.0f * kTopK / kExperts);
+  for (int step = 0; step < 60; ++step) {
+    Add({{0, 1, 1, 2}, {Phase::kDecode}, {7, 8}}, &history, &table);
+  }
+  EXPECT_GT(UseChance(history, table, 0), 0.9);
+  EXPECT_GT(UseChance(history, table, 1), UseChance(history, table, 0));
+  EXPECT_FLOAT_EQ(UseChance(history, table, 2), UseChance(history, table, 0));
+  EXPECT_LT(UseChance(history, table, 5), 0.05);
+  EXPECT_LT(UseChance(history, table, 0, RowHistory::kSteps), 0.05) << "long unused";
+  // A sequence that is not in the batch does not count.
+  Add({{1, 2}, {Phase::kDecode}, {8}}, &history, &table);
+  EXPECT_LT(UseChance(history, table, 0), 0.05);
+  EXPECT_GT(UseChance(history, table, 2), 0.9);
+  Add({{0, 1, 1, 2}, {Phase::kDecode}, {7, 8}}, &history, &table);
+  EXPECT_GT(UseChance(history, table, 0), 0.9) << "and is known again when it is back";
+}
+
+TEST(RowHistoryTest, PlacesOfOneRequestAreRowsOfTheirOwn) {
+  RowHistory history(kExperts, kTopK);
+  RowTable table(1.0f * kTopK / kExperts);
+  for (int step = 0; step < 60; ++step) {
+    Add({{0, 1, 2, 3}, {Phase::kDecode}, {7}}, &history, &table);
+  }
+  // Taken for one row, each expert would be in half of its steps.
+  EXPECT_GT(UseChance(history, table, 0), 0.9);
+  EXPECT_GT(UseChance(history, table, 3), 0.9);
+}
+
+TEST(RowHistoryTest, APromptsEndIsWhereItsSequenceGoesOn) {
+  RowHistory history(kExperts, kTopK);
+  RowTable table(1.0f * kTopK / kExperts);
+  for (int step = 0; step < 60; ++step) {
+    Add({{0, 1}, {Phase::kDecode}, {7}}, &history, &table);
+  }
+  Forward prompt{{}, {Phase::kPrefill}, {9}};
+  for (int token = 0; token < 3 * RowHistory::kSteps; ++token) {
+    const bool is_end = token >= 2 * RowHistory::kSteps;
+    prompt.ids.insert(prompt.ids.end(), is_end ? std::initializer_list<int32_t>{4, 5}
+                                               : std::initializer_list<int32_t>{8, 9});
+  }
+  Add(prompt, &history, &table);
+  EXPECT_GT(UseChance(history, table, 4), 0.9);
+  EXPECT_LT(UseChance(history, table, 8), 0.05);
+  EXPECT_LT(UseChance(history, table, 0), 0.05);
+}
+
+TEST(RowHistoryTest, RemembersNoMoreRowsThanItsLimit) {
+  RowHistory history(kExperts, kTopK);
+  RowTable table(1.0f * kTopK / kExperts);
+  const int rows = RowHistory::kMaxRows + 2;
+  Forward forward{{}, {Phase::kDecode}, {}};
+  for (int row = 0; row < rows; ++row) {
+    forward.requests.push_back(row);
+    const int32_t first = row < RowHistory::kMaxRows ? 0 : 4;
+    forward.ids.insert(forward.ids.end(), {first, first + 1});
+  }
+  for (int step = 0; step < 60; ++step) Add(forward, &history, &table);
+  EXPECT_GT(UseChance(history, table, 0), 0.9);
+  EXPECT_LT(UseChance(history, table, 4), 0.5) << "of a row past the limit";
+  // New sequences take the place of those that were longest away.
+  Add({{0, 1}, {Phase::kDecode}, {0}}, &history, &table);
+  Add({{4, 5}, {Phase::kDecode}, {1000}}, &history, &table);
+  EXPECT_LT(UseChance(history, table, 0), 0.05);
+}
+
+}  // namespace
+}  // namespace tidepool::moe
