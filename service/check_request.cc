@@ -13,6 +13,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kMaxIdBytes = 128;
+constexpr uint64_t kMaxResumeAfter = INT32_MAX;
 
 absl::Status Refuse(absl::string_view field, absl::string_view found, absl::string_view accepted) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", found, "; accepted: ", accepted));
@@ -94,7 +95,6 @@ absl::Status CheckInput(const v1::GenerateRequest& request) {
 }
 
 absl::Status CheckUnserved(const v1::GenerateRequest& request) {
-  if (request.has_resume_after()) return NotServed("resume_after");
   if (request.has_adapter()) return NotServed("adapter");
   if (request.echo()) return NotServed("echo");
   if (request.has_n() && request.n() < 1) return Refuse("n", absl::StrCat(request.n()), "1");
@@ -122,6 +122,13 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
                   absl::StrCat("at most ", kMaxIdBytes));
   }
   RETURN_IF_ERROR(engine::CheckUtf8(request.request_id(), "request_id"));
+  if (request.has_resume_after() && request.request_id().empty()) {
+    return absl::InvalidArgumentError("resume_after needs the request_id that it resumes");
+  }
+  if (request.resume_after() > kMaxResumeAfter) {
+    return Refuse("resume_after", absl::StrCat(request.resume_after()),
+                  absl::StrCat("0 to ", kMaxResumeAfter));
+  }
   RETURN_IF_ERROR(CheckUnserved(request));
   RETURN_IF_ERROR(CheckInput(request));
   RETURN_IF_ERROR(CheckParameters(request));

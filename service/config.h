@@ -125,6 +125,8 @@ struct Config {
   StoreDurability durability = StoreDurability::kProcess;
   bool store_unsafe = false;  // take a Redis server that may forget
   absl::Duration session_ttl = absl::InfiniteDuration();
+  absl::Duration request_ttl = absl::Minutes(10);  // how long answers with a request_id are kept
+  absl::Duration orphan_ttl = absl::Seconds(30);   // how long they go on without a client
   int64_t max_sessions = 0;        // of one principal; 0: any number
   int64_t max_session_tokens = 0;  // 0: the model's context
   int64_t max_sequences = 64;

@@ -36,22 +36,6 @@ v1::FinishReason ToProto(engine::FinishReason reason) {
   CHECK(false) << "finish reason " << static_cast<int>(reason);
 }
 
-v1::FinishReason ToProto(TurnFinish finish) {
-  switch (finish) {
-    case TurnFinish::kRunning:
-      return v1::FINISH_REASON_UNSPECIFIED;
-    case TurnFinish::kStop:
-      return v1::STOP;
-    case TurnFinish::kLength:
-      return v1::LENGTH;
-    case TurnFinish::kStopString:
-      return v1::STOP_STRING;
-    case TurnFinish::kCancelled:
-      return v1::CANCELLED;
-  }
-  return v1::FINISH_REASON_UNSPECIFIED;  // a number of a damaged store
-}
-
 v1::SessionKind ToProto(SessionKind kind) {
   switch (kind) {
     case SessionKind::kNew:
@@ -289,6 +273,22 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
     }
     to->set_finish_reason(ToProto(turn.finish));
   }
+}
+
+v1::FinishReason ToProto(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kRunning:
+      return v1::FINISH_REASON_UNSPECIFIED;
+    case TurnFinish::kStop:
+      return v1::STOP;
+    case TurnFinish::kLength:
+      return v1::LENGTH;
+    case TurnFinish::kStopString:
+      return v1::STOP_STRING;
+    case TurnFinish::kCancelled:
+      return v1::CANCELLED;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;  // a number of a damaged store
 }
 
 TurnFinish FromProto(v1::FinishReason finish) {

@@ -73,6 +73,7 @@ void ToProto(const SessionInfo& info, v1::Session* out);
 // With its log.
 void ToProto(const SessionLogData& log, v1::Session* out);
 // Of a turn's end; FINISH_REASON_UNSPECIFIED while it runs.
+v1::FinishReason ToProto(TurnFinish finish);
 TurnFinish FromProto(v1::FinishReason finish);
 
 }  // namespace tidepool::service

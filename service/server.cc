@@ -166,9 +166,8 @@ class FrontServer final : public Server {
  private:
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
       : store_(std::move(store)),
-        core_(std::make_unique<FrontCore>(
-            &loop_, &base::Clock::Real(), store_.get(), LogOf(options),
-            SessionLimits{.ttl = options.session_ttl, .max_tokens = options.max_session_tokens})),
+        core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
+                                          LogOf(options), options.front_limits)),
         api_({.core = core_.get(), .calls = &calls_}) {
     services_ = MakeFrontServices(core_.get(), &calls_);
   }

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
+#include "service/front/front_limits.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
@@ -36,9 +37,7 @@ struct ServerOptions {
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
-  // Of a front.
-  absl::Duration session_ttl = absl::InfiniteDuration();
-  int64_t max_session_tokens = 0;  // 0: the model's context
+  FrontLimits front_limits;  // of a front
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
   // A worker lost or found, a run sent. Any thread; may be empty.

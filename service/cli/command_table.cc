@@ -99,9 +99,8 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen",  "auth-token-file", "kv-disk",       "max-experts-per-layer",
-    "orphan-ttl",    "probe-listen",    "rank",          "ranks",
-    "rendezvous",    "request-ttl",     "stall-timeout", "tls-cert",
+    "admin-listen",  "auth-token-file", "kv-disk",    "max-experts-per-layer", "probe-listen",
+    "rank",          "ranks",           "rendezvous", "stall-timeout",         "tls-cert",
     "tls-client-ca", "tls-key",         "workers",
 };
 constexpr absl::string_view kFutureCommands[] = {

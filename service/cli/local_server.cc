@@ -80,8 +80,10 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
   options.http = config.http;
   if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
-  options.session_ttl = config.session_ttl;
-  options.max_session_tokens = config.max_session_tokens;
+  options.front_limits = {.session_ttl = config.session_ttl,
+                          .max_session_tokens = config.max_session_tokens,
+                          .request_ttl = config.request_ttl,
+                          .orphan_ttl = config.orphan_ttl};
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);

@@ -64,6 +64,16 @@ absl::Status SetDurability(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetRequestTtl(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->request_ttl, ParseTime(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetOrphanTtl(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->orphan_ttl, ParseTime(value));
+  return absl::OkStatus();
+}
+
 absl::Status SetSessionTtl(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->session_ttl, ParseTime(value));
   if (config->session_ttl < absl::Seconds(1)) {

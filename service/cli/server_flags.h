@@ -17,6 +17,8 @@ absl::Status SetDrainTimeout(absl::string_view value, Config* config);
 
 absl::Status SetStore(absl::string_view value, Config* config);
 absl::Status SetDurability(absl::string_view value, Config* config);
+absl::Status SetRequestTtl(absl::string_view value, Config* config);
+absl::Status SetOrphanTtl(absl::string_view value, Config* config);
 absl::Status SetSessionTtl(absl::string_view value, Config* config);
 
 }  // namespace tidepool::service

@@ -28,7 +28,7 @@ class Collector final : public GenerationSink {
     answer_.add_completions();
   }
 
-  void Attach(const std::shared_ptr<Generation>& generation) { generation_ = generation; }
+  void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
 
   void Write(v1::GenerateResponse response) override {
     v1::Completion* completion = answer_.mutable_completions(0);
@@ -38,8 +38,8 @@ class Collector final : public GenerationSink {
     completion->mutable_logprobs()->MergeFrom(response.logprobs());
     completion->set_finish_reason(response.finish_reason());
     if (response.has_usage()) *answer_.mutable_usage() = response.usage();
-    loop_->Post([weak = generation_] {
-      if (const auto generation = weak.lock()) generation->OnWritten();
+    loop_->Post([weak = stream_] {
+      if (const auto stream = weak.lock()) stream->OnWritten();
     });
   }
 
@@ -55,62 +55,84 @@ class Collector final : public GenerationSink {
  private:
   Executor* loop_;
   FrontCore::Done<v1::CompleteResponse> done_;
-  std::weak_ptr<Generation> generation_;
+  std::weak_ptr<AnswerStream> stream_;
   v1::CompleteResponse answer_;
 };
 
 // Running and waiting, at this front; each holds its own prompt.
 constexpr size_t kMaxRequests = 4096;
 
+absl::Status TooManyRequests() {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off"));
+}
+
 }  // namespace
 
 FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
-                     const SessionLimits& limits)
+                     const FrontLimits& limits)
     : loop_(loop),
       clock_(clock),
       store_(store),
       limits_(limits),
       workers_(clock, std::move(log)),
       admin_(clock, &workers_),
+      named_(loop, limits.request_ttl, limits.orphan_ttl),
       started_(clock->Monotonic()) {
-  if (limits_.ttl < absl::InfiniteDuration()) ExpireSessions();
+  if (limits_.session_ttl < absl::InfiniteDuration()) ExpireSessions();
 }
 
 void FrontCore::ExpireSessions() {
   // What is left over is for the next time.
-  store_->Expire(limits_.ttl, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
-  const absl::Duration wait = std::clamp(limits_.ttl / 2, kShortestSweep, kLongestSweep);
+  store_->Expire(limits_.session_ttl, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
+  const absl::Duration wait = std::clamp(limits_.session_ttl / 2, kShortestSweep, kLongestSweep);
   loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
     if (!weak.expired()) ExpireSessions();
   });
 }
 
-std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
+std::nullptr_t FrontCore::Refuse(absl::Status status, GenerationSink* sink) {
+  ++requests_failed_total_;
+  sink->Finish(std::move(status));
+  return nullptr;
+}
+
+std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   ++requests_total_;
   absl::Status status = CheckGenerateRequest(input.request);
-  if (status.ok() && input.request.request_id().empty()) {
-    input.request.set_request_id(DrawId("gen-"));
-  }
-  const std::pair<std::string, std::string> key = {input.principal, input.request.request_id()};
-  if (status.ok() && running_.contains(key)) {
-    status = absl::AlreadyExistsError(
-        absl::StrCat("a request with request_id '", key.second, "' is running"));
-  }
-  if (status.ok() && running_.size() >= kMaxRequests) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off"));
-  }
-  if (!status.ok()) {
-    ++requests_failed_total_;
-    sink->Finish(std::move(status));
-    return nullptr;
-  }
+  if (!status.ok()) return Refuse(std::move(status), sink);
+  if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
+  if (running_.size() >= kMaxRequests) return Refuse(TooManyRequests(), sink);
+  input.request.set_request_id(DrawId("gen-"));
+  return Begin(std::move(input), sink);
+}
+
+std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
+                                                       GenerationSink* sink) {
+  const NamedRequests::Name name = {input.principal, input.request.request_id()};
+  absl::StatusOr<std::shared_ptr<NamedRequest>> found = named_.Find(name, input.request);
+  if (!found.ok()) return Refuse(found.status(), sink);
+  const int64_t after = static_cast<int64_t>(input.request.resume_after());
+  if (*found != nullptr) return (*found)->Read(after, sink);
+  if (running_.size() >= kMaxRequests) return Refuse(TooManyRequests(), sink);
+  const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request);
+  const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
+  v1::Sampling* sampling = input.request.mutable_sampling();
+  if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
+  // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
+  input.deadline = absl::InfiniteFuture();
+  request->Attach(Begin(std::move(input), request.get()));
+  return reader;
+}
+
+std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationSink* sink) {
+  const NamedRequests::Name key = {input.principal, input.request.request_id()};
   const GenerationContext context = {.loop = loop_,
                                      .clock = clock_,
                                      .workers = &workers_,
                                      .store = store_,
                                      .failovers_total = &failovers_total_,
-                                     .max_session_tokens = limits_.max_tokens};
+                                     .max_session_tokens = limits_.max_session_tokens};
   const auto model_name = [this, asked = input.request.model()] {
     const absl::StatusOr<v1::Model> model = workers_.FindModel(asked);
     return model.ok() ? model->name() : std::string();
@@ -121,6 +143,8 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
                                                  [this, key, measured](const absl::Status& end) {
                                                    if (!end.ok()) ++requests_failed_total_;
                                                    running_.erase(key);
+                                                   // The sink is told of the end after this.
+                                                   loop_->Post([ended = named_.OnEnd(key, end)] {});
                                                  });
   running_[key] = generation;
   // Once the caller has it: the start can already be the end.
@@ -129,12 +153,12 @@ std::shared_ptr<Generation> FrontCore::Generate(GenerationInput input, Generatio
 }
 
 void FrontCore::Complete(GenerationInput input, Done<v1::CompleteResponse> done,
-                         std::function<void(std::shared_ptr<Generation>)> on_start) {
+                         std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
   auto* collector = new Collector(loop_, std::move(done));
-  const std::shared_ptr<Generation> generation = Generate(std::move(input), collector);
-  if (generation == nullptr) return;
-  collector->Attach(generation);
-  on_start(generation);
+  const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
+  if (stream == nullptr) return;
+  collector->Attach(stream);
+  on_start(stream);
 }
 
 absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const {

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,7 +18,9 @@
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
 #include "service/front/front_admin.h"
+#include "service/front/front_limits.h"
 #include "service/front/generation.h"
+#include "service/front/named_requests.h"
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
@@ -28,11 +31,6 @@
 
 namespace tidepool::service {
 
-struct SessionLimits {
-  absl::Duration ttl = absl::InfiniteDuration();  // since a session's last change
-  int64_t max_tokens = 0;                         // of a session's log; 0: the model's context
-};
-
 // Loop only, answers included, but for what is said otherwise.
 class FrontCore {
  public:
@@ -41,16 +39,17 @@ class FrontCore {
 
   // All outlive the core; `log` may be called on the loop.
   FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
-            const SessionLimits& limits = {});
+            const FrontLimits& limits = {});
 
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }
   Executor* loop() { return loop_; }  // thread-safe
 
-  // Null when the request was refused; the sink has been told then.
-  std::shared_ptr<Generation> Generate(GenerationInput input, GenerationSink* sink);
+  // Null when the request was refused; the sink has been told then. A request_id that the client
+  // gave before, with the same request, leads to the answer that was begun then.
+  std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
   void Complete(GenerationInput input, Done<v1::CompleteResponse> done,
-                std::function<void(std::shared_ptr<Generation>)> on_start);
+                std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
   void Tokenize(v1::TokenizeRequest request, absl::Time deadline, Done<v1::TokenizeResponse> done);
   void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
@@ -86,6 +85,9 @@ class FrontCore {
  private:
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
+  std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
+  std::shared_ptr<Generation> Begin(GenerationInput input, GenerationSink* sink);
+  std::nullptr_t Refuse(absl::Status status, GenerationSink* sink);
   // Deletes what has outlived the TTL, now and then for as long as the core lives.
   void ExpireSessions();
   // Answers on the loop, UNAVAILABLE where the core has gone before.
@@ -98,10 +100,11 @@ class FrontCore {
   Executor* loop_;
   const base::Clock* clock_;
   SessionStore* store_;
-  const SessionLimits limits_;
+  const FrontLimits limits_;
   WorkerSet workers_;
   FrontAdmin admin_;
   StatsWatches watches_;
+  NamedRequests named_;
   const absl::Duration started_;
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;

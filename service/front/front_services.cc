@@ -79,7 +79,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::shared_ptr<Generation> generation_;  // loop only
+  std::shared_ptr<AnswerStream> generation_;  // loop only
   ByteBuffer bytes_;
 };
 
@@ -103,7 +103,7 @@ class CompleteReactor final : public ServerUnaryReactor {
             if (response.ok()) *answer = ToBytes(*response);
             Finish(ToGrpcStatus(response.status()));
           },
-          [this](std::shared_ptr<Generation> generation) { generation_ = std::move(generation); });
+          [this](std::shared_ptr<AnswerStream> stream) { generation_ = std::move(stream); });
     });
   }
 
@@ -124,7 +124,7 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::shared_ptr<Generation> generation_;  // loop only
+  std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 
 // A unary call that FrontCore answers: counted, parsed, and run on the loop.

@@ -57,6 +57,10 @@ void Generation::OnTurn(absl::StatusOr<OpenTurn> turn) {
   sent_length_ = logged_length_ = turn_.log.info.token_count;
   if (sink_ == nullptr) return CloseTurn();
   if (absl::Status status = CheckTurn(); !status.ok()) return End(std::move(status));
+  auto logged = TakeLoggedTurn(input_.request.request_id(), &turn_.log);
+  if (!logged.ok()) return End(logged.status());
+  logged_turn_ = *std::move(logged);
+  turn_begun_ = logged_turn_.has_value() && logged_turn_->goes_on;
   KeepLease();
   FindModel();
 }
@@ -150,9 +154,10 @@ void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
-  if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   failed_workers_.clear();
   attempt_ = 0;
+  if (logged_turn_.has_value()) return FindReceivedText();
+  if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   Run();
 }
 
@@ -198,6 +203,7 @@ void Generation::Run() {
   numerics_changed_ =
       numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
   run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
+  granted_ = std::max(CreditLimit(), static_cast<int64_t>(output_ids_.size()));
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
   events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
@@ -221,7 +227,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.set_attempt(attempt_);
   start.mutable_caller()->set_principal(input_.principal);
   start.set_priority(request.priority());
-  start.set_credit(kWindowTokens - untaken_tokens_);
+  start.set_credit(granted_ - static_cast<int64_t>(output_ids_.size()));
   start.set_logprobs(request.logprobs());
   start.set_top_logprobs(request.top_logprobs());
   start.set_request_id(request.request_id());
@@ -246,6 +252,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   out.logged = !has_session();
   queue_.push_back(std::move(out));
   has_session() ? AppendToLog(queue_.back().response) : SendNext();
+  GrantCredit();
 }
 
 void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
@@ -368,7 +375,9 @@ void Generation::SendNext() {
   v1::GenerateResponse response = std::move(queue_.front().response);
   queue_.pop_front();
   // A client that reads slowly gets what has collected as one message.
-  while (!queue_.empty() && queue_.front().logged) {
+  const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
+  while (!queue_.empty() && queue_.front().logged &&
+         queue_.front().response.position() != resumed) {
     Merge(std::move(queue_.front().response), &response);
     queue_.pop_front();
   }
@@ -383,8 +392,22 @@ void Generation::OnWritten() {
   writing_ = false;
   if (writing_last_) return End(absl::OkStatus());
   untaken_tokens_ -= writing_tokens_;
-  if (call_ != nullptr) call_->AddCredit(writing_tokens_);
+  GrantCredit();
   SendNext();
+}
+
+int64_t Generation::CreditLimit() const {
+  const int64_t made = static_cast<int64_t>(output_ids_.size());
+  const int64_t limit = made - untaken_tokens_ + kWindowTokens;
+  const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
+  return made < resumed ? std::min(limit, resumed) : limit;
+}
+
+void Generation::GrantCredit() {
+  const int64_t more = CreditLimit() - granted_;
+  if (call_ == nullptr || more <= 0) return;
+  granted_ += more;
+  call_->AddCredit(more);
 }
 
 void Generation::Cancel(absl::Status why) { End(std::move(why)); }

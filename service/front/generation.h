@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "service/front/logged_turn.h"
 #include "service/front/worker_set.h"
 #include "service/store/session_store.h"
 #include "tidepool/v1/inference.pb.h"
@@ -29,6 +31,16 @@ class GenerationSink {
   virtual void Write(v1::GenerateResponse response) = 0;
   // Once; the sink may go then.
   virtual void Finish(absl::Status status) = 0;
+};
+
+// A client's hold on the answer that comes to its sink. Loop only.
+class AnswerStream {
+ public:
+  virtual ~AnswerStream() = default;
+  // The sink's client has taken the last message.
+  virtual void OnWritten() = 0;
+  // The client is gone: its sink is told this end.
+  virtual void Cancel(absl::Status why) = 0;
 };
 
 // What generations share; all of it outlives them.
@@ -47,9 +59,9 @@ struct GenerationInput {
   absl::Time deadline;
 };
 
-// Loop only. Memory is bounded: a worker makes at most kWindowTokens beyond what the sink has
-// taken.
-class Generation : public std::enable_shared_from_this<Generation> {
+// Loop only. Where the request resumes after so many tokens, a message ends there. Memory is
+// bounded: a worker makes at most kWindowTokens beyond what the sink has taken.
+class Generation final : public AnswerStream, public std::enable_shared_from_this<Generation> {
  public:
   static constexpr int64_t kWindowTokens = 256;
   static constexpr int kMaxAttempts = 3;
@@ -59,10 +71,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
              std::function<void(const absl::Status&)> on_end);
 
   void Start();
-  // The sink's client has taken the last message.
-  void OnWritten();
-  // The client is gone: the worker stops at once, and a session keeps what was delivered.
-  void Cancel(absl::Status why);
+  void OnWritten() override;
+  // The worker stops at once, and a session keeps what was delivered.
+  void Cancel(absl::Status why) override;
 
  private:
   // A message on its way to the client.
@@ -76,6 +87,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void BeginTurn();
   void OnTurn(absl::StatusOr<OpenTurn> turn);
   absl::Status CheckTurn() const;
+  // What stands in the log of a turn that went on elsewhere before goes to the client first.
+  void FindReceivedText();
+  void Resume(const std::string& received_text);
   void KeepLease();
   void FindModel();
   void Prepare();
@@ -95,6 +109,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnLogged(absl::Status status, int64_t length);
   void CloseTurn();
   void SendNext();
+  // Output tokens that the worker may make, all in all.
+  int64_t CreditLimit() const;
+  void GrantCredit();
   // The run at worker_ is over.
   void LeaveWorker();
   void End(absl::Status status);
@@ -106,6 +123,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // The session's turn.
   OpenTurn turn_;
+  std::optional<LoggedTurn> logged_turn_;  // the request's, if it comes again
   bool lease_held_ = false;
   bool turn_begun_ = false;     // its first append was sent
   bool turn_finished_ = false;  // its last append was sent
@@ -128,6 +146,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string numerics_id_;  // of the first attempt
   bool numerics_changed_ = false;
 
+  int64_t granted_ = 0;  // output tokens
   std::vector<int32_t> output_ids_;
   bool finish_received_ = false;
   std::deque<Outgoing> queue_;

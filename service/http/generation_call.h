@@ -43,7 +43,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
     GenerationCall* call = nullptr;
     int64_t index = 0;
-    std::shared_ptr<Generation> generation;
+    std::shared_ptr<AnswerStream> generation;
     bool finished = false;
   };
 

@@ -127,7 +127,14 @@ constexpr char kBegin[] = R"(
 if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[1]) then return {'NONE'} end
 local holder = call('HGET', KEYS[1], 'lease_request')
 if leased() and holder ~= ARGV[2] then return {'BUSY', holder} end
-finish_turn('4')
+local n = number('turns') - 1
+local t = 't' .. n .. ':'
+if call('HGET', KEYS[1], t .. 'r') ~= ARGV[2] then
+  finish_turn('4')
+elseif number(t .. 'f') == 4 and number(t .. 'e') == number('tokens') then
+  call('SET', KEYS[3], call('HGET', KEYS[1], t .. 'a'))
+  call('HSET', KEYS[1], t .. 'a', '', t .. 'f', '0', 'running', whole(n))
+end
 call('HSET', KEYS[1], 'epoch', whole(number('epoch') + 1), 'lease_request', ARGV[2],
      'lease_until_us', whole(now() + tonumber(ARGV[3])), 'append', '0')
 return whole_log()

@@ -110,6 +110,26 @@ absl::Status SessionTables::FinishRunningTurn(int64_t key, int64_t end, TurnFini
   return finish_turn_.Run();
 }
 
+absl::StatusOr<bool> SessionTables::ReopenTurn(const Row& row, absl::string_view request_id) {
+  const int64_t number = int64_t{row.info.turn_count} - 1;
+  ASSIGN_OR_RETURN(const bool found, last_turn_.Bind(1, row.key).Bind(2, number).Step());
+  if (!found) return false;
+  const bool same = last_turn_.Text(0) == request_id;
+  const int64_t output_start = last_turn_.Int(1);
+  const int64_t end = last_turn_.Int(2);
+  const std::string answer(last_turn_.Text(3));
+  const auto finish = static_cast<TurnFinish>(last_turn_.Int(4));
+  last_turn_.Reset();
+  if (!same) return false;
+  if (finish == TurnFinish::kRunning) return true;
+  if (finish != TurnFinish::kCancelled || end != row.info.token_count) return false;
+  // A running turn's answer is the text of its pieces, which a copy of a log does not have.
+  RETURN_IF_ERROR(clear_text_.Bind(1, row.key).Bind(2, output_start).Run());
+  RETURN_IF_ERROR(InsertChunk(row.key, row.info.token_count, {}, answer));
+  RETURN_IF_ERROR(reopen_turn_.Bind(1, row.key).Bind(2, number).Run());
+  return true;
+}
+
 absl::Status SessionTables::InsertTurn(int64_t key, int64_t number, const StoredTurn& turn) {
   const std::string messages = MessagesToJson(turn.messages);
   insert_turn_.Bind(1, key)

@@ -99,7 +99,7 @@ struct TurnRequest {
 
 struct OpenTurn {
   int64_t epoch = 0;   // of the lease: every later call names it
-  SessionLogData log;  // as it stands now
+  SessionLogData log;  // as it stands now; its last turn is kRunning if it goes on
 };
 
 // What the first Append of a turn brings.
@@ -169,7 +169,9 @@ class SessionStore {
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
   // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it. The
-  // same request_id takes it over.
+  // same request_id takes it over. The log's last turn goes on, without a `begin`, if it is of this
+  // request_id and still runs or was cancelled at the end of the log; else, if it runs, it is
+  // cancelled.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;
   // ABORTED: the lease was lost (another epoch, or it expired and was taken).
   virtual void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,

@@ -119,6 +119,12 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&insert_chunk_,
            "INSERT INTO chunks (session, start, tokens, text) VALUES (?1, ?2, ?3, ?4) "
            "ON CONFLICT DO UPDATE SET tokens = excluded.tokens, text = text || excluded.text"},
+          {&last_turn_,
+           "SELECT request_id, output_start, end, answer, finish FROM turns "
+           "WHERE session = ?1 AND turn = ?2"},
+          {&clear_text_, "UPDATE chunks SET text = '' WHERE session = ?1 AND start >= ?2"},
+          {&reopen_turn_,
+           "UPDATE turns SET end = 0, answer = '', finish = 0 WHERE session = ?1 AND turn = ?2"},
           {&interrupted_,
            "SELECT s.key, s.token_count FROM turns t JOIN sessions s ON s.key = t.session "
            "WHERE t.finish = 0"},
@@ -292,8 +298,11 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, absl:
   if (row.info.busy && row.lease_request != turn.request_id) {
     return SessionBusy(turn.session_id, row.lease_request);
   }
-  // Of a front that lost the lease in the middle of its turn.
-  RETURN_IF_ERROR(FinishRunningTurn(row.key, row.info.token_count, TurnFinish::kCancelled));
+  ASSIGN_OR_RETURN(const bool goes_on, ReopenTurn(row, turn.request_id));
+  if (!goes_on) {
+    // Of a front that lost the lease in the middle of its turn.
+    RETURN_IF_ERROR(FinishRunningTurn(row.key, row.info.token_count, TurnFinish::kCancelled));
+  }
   take_lease_.Bind(1, row.key)
       .Bind(2, turn.request_id)
       .Bind(3, absl::ToUnixMicros(now + turn.lease));

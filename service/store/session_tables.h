@@ -69,6 +69,8 @@ class SessionTables {
   absl::Status InsertTurn(int64_t key, int64_t number, const StoredTurn& turn);
   absl::Status InsertLog(int64_t key, const SessionLogData& session);
   absl::Status StartTurn(const TurnStart& begin, Row* row);
+  // Whether the last turn is of this request and goes on.
+  absl::StatusOr<bool> ReopenTurn(const Row& row, absl::string_view request_id);
   absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
 
   SqliteStatement insert_session_, find_session_, list_sessions_, list_all_, count_sessions_,
@@ -78,6 +80,7 @@ class SessionTables {
   SqliteStatement read_turns_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
   SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_,
       raise_epoch_;
+  SqliteStatement last_turn_, clear_text_, reopen_turn_;
   SqliteStatement interrupted_, drop_all_leases_, find_expired_;
   int64_t max_sessions_ = 0;
 };

@@ -48,7 +48,7 @@ class SessionsPageTest(unittest.TestCase):
                                         env=harness.clean_environment())
                 self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
                 results[line] = result.stdout
-        self.assertEqual(len(results), 10)
+        self.assertEqual(len(results), 12)
         last = json.loads(list(results.values())[-1])
         self.assertEqual((last["sessions"], last["faults"]), (2, 0))
         self.assertGreater(last["tokens"], 48)

@@ -59,6 +59,8 @@ INVALID = [
     ({"n": 0}, "n"),
     ({"n": -3}, "n"),
     ({"request_id": "x" * 129}, "request_id"),
+    ({"resume_after": 0}, "request_id"),
+    ({"request_id": "x", "resume_after": 1 << 31}, "resume_after"),
     ({"session_id": "with space"}, "session_id"),
     ({"text": ""}, "text"),
     ({"text": "kelp " * CONTEXT}, str(CONTEXT)),
@@ -68,7 +70,6 @@ INVALID = [
     ({"token_ids__ids": [65, -1]}, "-1"),
 ]
 UNSERVED = [
-    ({"resume_after": 0}, "resume_after"),
     ({"n": 2}, "n"),
     ({"echo": True}, "echo"),
     ({"adapter": "a"}, "adapter"),

@@ -85,25 +85,6 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(received.answer().ids, expected.ids)
         self.assertEqual(received.text, expected.text)
 
-    def test_a_running_request_id_is_taken(self):
-        first = harness.make_request(text="Long", max_tokens=3900)
-        first.request_id = "the-one"
-        stream = self.client.inference.Generate(first, timeout=60)
-        self.assertEqual(next(stream).request_id, "the-one")
-        again = harness.make_request(text="Short", max_tokens=1)
-        again.request_id = "the-one"
-        code, message = failure(lambda: self.client.inference.Generate(again, timeout=60))
-        self.assertEqual(code, "ALREADY_EXISTS", message)
-        stream.cancel()
-        harness.wait_until(lambda: self.accepts(again), "the request_id is free again")
-
-    def accepts(self, request):
-        try:
-            return self.client.inference.Complete(request, timeout=60)
-        except grpc.RpcError as error:
-            self.assertEqual(error.code(), grpc.StatusCode.ALREADY_EXISTS)
-            return None
-
     def test_cancels_leave_nothing_behind(self):
         before = self.client.wait_idle()
 

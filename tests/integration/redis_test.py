@@ -82,6 +82,39 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(second.generate(session="shared", chat=[("user", "So")],
                                          max_tokens=3).usage.completion_tokens, 3)
 
+    def test_a_front_dies_and_its_client_goes_on_at_another(self):
+        redis = self.redis()
+        worker, _ = self.started(harness.worker())
+        fronts = [self.started(harness.front([worker], store=redis.url)) for _ in range(2)]
+        for name in ("undisturbed", "disturbed"):
+            fronts[0][1].create_session(name)
+
+        def request(name, received):
+            one = harness.make_request(session=name, text="A long story", max_tokens=400,
+                                       temperature=1.0)
+            one.request_id, one.resume_after = "the-turn", len(received.ids)
+            return one
+
+        wanted, received = Received(), Received()
+        for message in fronts[0][1].inference.Generate(request("undisturbed", wanted), timeout=60):
+            wanted.take(message)
+        for number, count in enumerate((60, 61, 150)):
+            front, client = fronts[number % 2]
+            stream = client.inference.Generate(request("disturbed", received), timeout=60)
+            harness.take_tokens(stream, received, count)
+            if number == 1:
+                stream.cancel()  # the front lives, and goes on without its client
+                continue
+            front.kill()
+            fronts[number % 2] = self.started(harness.front([worker], store=redis.url))
+        for message in fronts[1][1].inference.Generate(request("disturbed", received), timeout=60):
+            received.take(message)
+        self.assertEqual(received.ids, wanted.ids)
+        self.assertEqual(received.text, wanted.text)
+        sessions = [fronts[0][1].get_session(name) for name in ("undisturbed", "disturbed")]
+        self.assertEqual(list(sessions[1].token_ids), list(sessions[0].token_ids))
+        self.assertEqual(sessions[1].turn_count, 1)
+
     def test_streams_go_on_when_redis_comes_back(self):
         redis = self.redis(appendfsync="always")
         _, client = self.started(harness.serve(store=redis.url))

@@ -136,7 +136,7 @@ TEST_F(ServeTest, ADeadlineStopsTheWork) {
   EXPECT_LT(Stats().workers(0).generated_tokens_total(), 2000);
 }
 
-TEST_F(ServeTest, RequestIdsAreTakenWhileTheyRun) {
+TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {
   Start();
   engine_->model.Hold();
   v1::GenerateRequest request = Text("Hello", 10);
@@ -147,12 +147,17 @@ TEST_F(ServeTest, RequestIdsAreTakenWhileTheyRun) {
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   EXPECT_EQ(message.request_id(), "mine");
-  EXPECT_EQ(Generate(request).status.error_code(), StatusCode::ALREADY_EXISTS);
+  v1::GenerateRequest other = request;
+  other.set_text("Bye");
+  EXPECT_EQ(Generate(other).status.error_code(), StatusCode::ALREADY_EXISTS);
   engine_->model.Release();
-  while (reader->Read(&message)) {
-  }
+  std::string text = message.text();
+  while (reader->Read(&message)) text += message.text();
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(Generate(request).status.ok());
+  const Answer again = Generate(request);
+  EXPECT_TRUE(again.status.ok()) << again.status.error_message();
+  EXPECT_EQ(again.text, text);
+  EXPECT_EQ(Stats().workers(0).generated_tokens_total(), 10);
 }
 
 TEST_F(ServeTest, BadRequestsGetOneClearStatus) {

@@ -1,197 +1,18 @@
-// Generations over workers that are driven by hand: no wire, no time, no threads but the store's.
+// Generations over workers that are driven by hand.
 #include "service/front/generation.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/front/front_core.h"
-#include "service/store/sqlite_session_store.h"
-#include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/front/front_fixture.h"
 
 namespace tidepool::service {
 namespace {
 
-// A worker whose every answer the test gives.
-class PuppetLink final : public WorkerLink {
- public:
-  struct Run_ {
-    worker::v1::Start start;
-    RunEvents events;
-    int64_t credit = 0;
-    bool gone = false;  // its call was destroyed
-
-    // As the worker would say it.
-    void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
-      worker::v1::RunResponse response;
-      response.set_attempt(start.attempt());
-      response.set_position(position);
-      for (const int32_t token : tokens) {
-        response.add_token_ids(token);
-        response.set_text(absl::StrCat(response.text(), "t", token, " "));
-      }
-      response.set_finish_reason(finish);
-      if (finish != v1::FINISH_REASON_UNSPECIFIED) response.mutable_usage();
-      position += tokens.size();
-      events.on_response(std::move(response));
-    }
-    int64_t position = 0;
-  };
-
-  explicit PuppetLink(std::string name) : name_(std::move(name)) {}
-
-  const std::string& address() const override { return name_; }
-  void Prepare(worker::v1::PrepareRequest request, absl::Time,
-               Done<worker::v1::PrepareResponse> done) override {
-    prepares.emplace_back(std::move(request), std::move(done));
-  }
-  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time, RunEvents events) override {
-    auto run = std::make_shared<Run_>();
-    run->start = std::move(start);
-    run->events = std::move(events);
-    run->credit = run->start.credit();
-    run->position = run->start.output_token_ids_size();
-    runs.push_back(run);
-    return std::make_unique<Call>(run);
-  }
-  void Tokenize(v1::TokenizeRequest, absl::Time, Done<v1::TokenizeResponse>) override {}
-  void Detokenize(v1::DetokenizeRequest, absl::Time, Done<v1::DetokenizeResponse>) override {}
-  void GetStats(absl::Time, Done<v1::GetStatsResponse>) override {}
-  void SetOffload(v1::SetOffloadRequest, absl::Time, Done<v1::SetOffloadResponse>) override {}
-  void RefreshExperts(v1::RefreshExpertsRequest, absl::Time,
-                      Done<v1::RefreshExpertsResponse>) override {}
-  void GetPlacement(v1::GetPlacementRequest, absl::Time, Done<v1::GetPlacementResponse>) override {}
-  void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
-             std::function<void(absl::Status)> on_lost) override {
-    on_state_ = std::move(on_state);
-    lose = std::move(on_lost);
-  }
-
-  void SayState(worker::v1::WorkerState state = worker::v1::SERVING) {
-    worker::v1::WatchResponse response;
-    response.set_worker_id(name_);
-    response.set_state(state);
-    response.mutable_model()->set_name("m");
-    response.mutable_model()->set_digest("d");
-    response.mutable_model()->set_numerics_id(numerics);
-    on_state_(response);
-  }
-
-  // Answers the last Prepare with this prompt, of which so much is the session's.
-  void AnswerPrepare(std::vector<int32_t> prompt, int64_t kept = 0) {
-    worker::v1::PrepareResponse response;
-    response.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
-    response.set_session_tokens_kept(kept);
-    response.set_model_digest("d");
-    response.mutable_stopping()->set_max_tokens(1000);
-    prepares.back().second(std::move(response));
-  }
-
-  std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
-  std::vector<std::shared_ptr<Run_>> runs;
-  std::function<void(absl::Status)> lose;
-  std::string numerics = "n";
-
- private:
-  class Call final : public RunCall {
-   public:
-    explicit Call(std::shared_ptr<Run_> run) : run_(std::move(run)) {}
-    ~Call() override { run_->gone = true; }
-    void AddCredit(int64_t tokens) override { run_->credit += tokens; }
-
-   private:
-    std::shared_ptr<Run_> run_;
-  };
-
-  const std::string name_;
-  std::function<void(const worker::v1::WatchResponse&)> on_state_;
-};
-
-class Client final : public GenerationSink {
- public:
-  void Write(v1::GenerateResponse response) override {
-    EXPECT_FALSE(writing) << "two writes at once";
-    writing = true;
-    for (const int32_t token : response.token_ids()) tokens.push_back(token);
-    messages.push_back(std::move(response));
-  }
-  void Finish(absl::Status end) override {
-    EXPECT_FALSE(status.has_value()) << "finished twice";
-    status = std::move(end);
-  }
-  // The client takes the message in flight.
-  void Take() {
-    ASSERT_TRUE(writing);
-    writing = false;
-    generation->OnWritten();
-  }
-
-  std::shared_ptr<Generation> generation;
-  std::vector<v1::GenerateResponse> messages;
-  std::vector<int32_t> tokens;
-  bool writing = false;
-  std::optional<absl::Status> status;
-};
-
-class GenerationTest : public testing::Test {
- protected:
-  GenerationTest() {
-    store_ = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock_}).value();
-    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
-                                        [](LogLevel, absl::string_view) {});
-  }
-
-  PuppetLink* AddWorker(const std::string& name) {
-    auto link = std::make_unique<PuppetLink>(name);
-    PuppetLink* raw = link.get();
-    core_->workers()->Add(std::move(link));
-    raw->SayState();
-    return raw;
-  }
-
-  void Begin(Client* client, v1::GenerateRequest request) {
-    GenerationInput input = {.request = std::move(request),
-                             .deadline = clock_.Now() + absl::Minutes(10)};
-    client->generation = core_->Generate(std::move(input), client);
-    loop_.RunAll();
-  }
-
-  static v1::GenerateRequest Text() {
-    v1::GenerateRequest request;
-    request.set_text("hello");
-    return request;
-  }
-
-  v1::GenerateRequest SessionTurn() {
-    bool made = false;
-    store_->Create({.session_id = "s", .model = "m", .model_digest = "d"},
-                   [&](absl::StatusOr<SessionInfo>) { loop_.Post([&] { made = true; }); });
-    loop_.RunUntil([&] { return made; });
-    v1::GenerateRequest request = Text();
-    request.set_session_id("s");
-    return request;
-  }
-
-  SessionLogData Log() {
-    std::optional<absl::StatusOr<SessionLogData>> log;
-    store_->Get("", "s", [&](absl::StatusOr<SessionLogData> got) {
-      loop_.Post([&log, got] { log = got; });
-    });
-    loop_.RunUntil([&] { return log.has_value(); });
-    return **log;
-  }
-
-  fakes::ManualClock clock_;
-  ManualExecutor loop_{&clock_};
-  std::unique_ptr<SessionStore> store_;
-  std::unique_ptr<FrontCore> core_;
-};
+using GenerationTest = FrontTest;
 
 TEST_F(GenerationTest, RelaysAndRenewsCreditAsTheClientTakes) {
   PuppetLink* worker = AddWorker("a");
@@ -425,7 +246,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
 TEST_F(GenerationTest, ASessionEndsAtItsLimit) {
   core_ = std::make_unique<FrontCore>(
       &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
-      SessionLimits{.max_tokens = 10});
+      FrontLimits{.max_session_tokens = 10});
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, SessionTurn());

@@ -125,6 +125,70 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_TRUE(Begin(*store, "s", "r3").ok());
 }
 
+TEST_P(SessionStoreTest, ATurnGoesOnForItsOwnRequest) {
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto first = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Append(*store, FirstAppend(first->epoch)).ok());
+  const auto append = [&store](int64_t epoch, int64_t length, TurnFinish finish) {
+    return Append(*store, {.session_id = "s",
+                           .epoch = epoch,
+                           .expected_length = length,
+                           .output_ids = {static_cast<int32_t>(length)},
+                           .output_text = "b",
+                           .finish = finish});
+  };
+  // While it runs, when it was cancelled, and when the store was opened again.
+  const auto running = Begin(*store, "s", "r1");
+  ASSERT_EQ(running->log.turns.size(), 1);
+  EXPECT_EQ(running->log.turns[0].finish, TurnFinish::kRunning);
+  EXPECT_EQ(running->log.turns[0].answer, "a");
+  ASSERT_TRUE(append(running->epoch, 4, TurnFinish::kCancelled).ok());
+  EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kCancelled);
+  const auto cancelled = Begin(*store, "s", "r1");
+  EXPECT_EQ(cancelled->log.turns[0].finish, TurnFinish::kRunning);
+  EXPECT_EQ(cancelled->log.turns[0].answer, "ab");
+  ASSERT_TRUE(append(cancelled->epoch, 5, TurnFinish::kRunning).ok());
+  store.reset();
+  store = Open();
+  const auto reopened = Begin(*store, "s", "r1");
+  EXPECT_EQ(reopened->log.turns[0].finish, TurnFinish::kRunning);
+  ASSERT_TRUE(append(reopened->epoch, 6, TurnFinish::kStop).ok());
+  const auto log = Get(*store, "s");
+  EXPECT_EQ(log->token_ids, (std::vector<int32_t>{1, 2, 3, 10, 4, 5, 6}));
+  ASSERT_EQ(log->turns.size(), 1);
+  EXPECT_EQ(log->turns[0].answer, "abbb");
+  EXPECT_EQ(log->turns[0].end, 7);
+  // What has ended stays as it is.
+  const auto ended = Begin(*store, "s", "r1");
+  EXPECT_EQ(ended->log.turns[0].finish, TurnFinish::kStop);
+  EXPECT_TRUE(Release(*store, "s", ended->epoch).ok());
+}
+
+TEST_P(SessionStoreTest, ACopyOfATurnThatWasCutShortGoesOn) {
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto first = Begin(*store, "s", "r1");
+  AppendRequest whole = FirstAppend(first->epoch);
+  whole.finish = TurnFinish::kCancelled;
+  ASSERT_TRUE(Append(*store, whole).ok());
+  const SessionLogData log = *Get(*store, "s");
+  ASSERT_TRUE(Replace(*store, log).ok());
+  const auto again = Begin(*store, "s", "r1");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->log.turns[0].finish, TurnFinish::kRunning);
+  EXPECT_EQ(again->log.turns[0].answer, "a");
+  ASSERT_TRUE(Append(*store, {.session_id = "s",
+                              .epoch = again->epoch,
+                              .expected_length = 4,
+                              .output_ids = {11},
+                              .output_text = "b",
+                              .finish = TurnFinish::kLength})
+                  .ok());
+  EXPECT_EQ(Get(*store, "s")->turns[0].answer, "ab");
+  EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kLength);
+}
+
 TEST_P(SessionStoreTest, CutsWhereTheTemplateRewroteTheLog) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());

@@ -1,0 +1,143 @@
+#include "service/front/named_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+int64_t EndOf(const v1::GenerateResponse& message) {
+  return message.position() + message.token_ids_size();
+}
+
+bool IsLast(const v1::GenerateResponse& message) {
+  return message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+}
+
+}  // namespace
+
+NamedRequest::NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin)
+    : loop_(loop), orphan_ttl_(orphan_ttl), begin_(begin) {}
+
+int64_t NamedRequest::end() const { return messages_.empty() ? 0 : EndOf(messages_.back()); }
+
+bool NamedRequest::Holds(int64_t after) const {
+  if (after == begin_ || (!messages_.empty() && after == end())) return true;
+  return std::any_of(messages_.begin(), messages_.end(),
+                     [after](const auto& message) { return message.position() == after; });
+}
+
+std::shared_ptr<AnswerStream> NamedRequest::Read(int64_t after, GenerationSink* sink) {
+  const auto reader = std::make_shared<Reader>(shared_from_this(), after, sink);
+  readers_.push_back(reader);
+  loop_->Post([reader] { reader->Advance(); });
+  return reader;
+}
+
+void NamedRequest::Cancel(const absl::Status& why) {
+  if (const auto generation = generation_.lock()) generation->Cancel(why);
+}
+
+void NamedRequest::Write(v1::GenerateResponse response) {
+  bytes_ += response.ByteSizeLong();
+  messages_.push_back(std::move(response));
+  // Whole as it is, it needs nobody to take it.
+  if (IsLast(messages_.back())) OnTaken(messages_.size());
+  Advance();
+}
+
+void NamedRequest::Finish(absl::Status status) {
+  status_ = std::move(status);
+  Advance();
+}
+
+void NamedRequest::Advance() {
+  const auto readers = readers_;
+  for (const auto& weak : readers) {
+    if (const auto reader = weak.lock()) reader->Advance();
+  }
+}
+
+void NamedRequest::OnTaken(size_t count) {
+  if (count <= taken_) return;
+  taken_ = count;
+  // Later: it may be in the middle of writing.
+  loop_->Post([weak = generation_] {
+    if (const auto generation = weak.lock()) generation->OnWritten();
+  });
+}
+
+void NamedRequest::OnReaderGone(const Reader* reader) {
+  readers_.erase(std::remove_if(readers_.begin(), readers_.end(),
+                                [reader](const auto& weak) {
+                                  const auto one = weak.lock();
+                                  return one == nullptr || one.get() == reader;
+                                }),
+                 readers_.end());
+  if (!readers_.empty() || finished()) return;
+  loop_->PostAfter(orphan_ttl_, [weak = weak_from_this(), departures = ++departures_] {
+    const auto self = weak.lock();
+    if (self == nullptr || !self->readers_.empty() || self->departures_ != departures) return;
+    self->Cancel(absl::CancelledError("its client left and did not come back in time"));
+  });
+}
+
+NamedRequest::Reader::~Reader() {
+  if (sink_ != nullptr) request_->OnReaderGone(this);
+}
+
+void NamedRequest::Reader::OnWritten() {
+  if (sink_ == nullptr) return;
+  writing_ = false;
+  request_->OnTaken(next_);
+  Advance();
+}
+
+void NamedRequest::Reader::Cancel(absl::Status why) { End(std::move(why)); }
+
+void NamedRequest::Reader::Advance() {
+  if (sink_ == nullptr) return;
+  // A failure does not wait for a client that may never take its last message.
+  if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
+  if (writing_) return;
+  const auto& messages = request_->messages_;
+  while (next_ < messages.size()) {
+    const v1::GenerateResponse& message = messages[next_++];
+    const bool had =
+        message.token_ids_size() > 0 ? EndOf(message) <= after_ : message.position() < after_;
+    if (had && !IsLast(message)) {
+      request_->OnTaken(next_);
+      continue;
+    }
+    if (EndOf(message) < after_) break;  // the last one
+    v1::GenerateResponse response = message;
+    if (had) {
+      // Its tokens are known; how it ended is not.
+      response.set_position(after_);
+      response.clear_text();
+      response.clear_token_ids();
+      response.clear_logprobs();
+    }
+    writing_ = true;
+    return sink_->Write(std::move(response));
+  }
+  if (!request_->finished()) return;
+  absl::Status status = *request_->status_;
+  if (status.ok() && request_->end() < after_) {
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "resume_after is ", after_, ", and the whole answer has ", request_->end(), " tokens"));
+  }
+  End(std::move(status));
+}
+
+void NamedRequest::Reader::End(absl::Status status) {
+  if (sink_ == nullptr) return;
+  const auto self = shared_from_this();
+  GenerationSink* sink = std::exchange(sink_, nullptr);
+  request_->OnReaderGone(this);
+  sink->Finish(std::move(status));
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,70 @@
+// Generation's part over turns that stand in their session's log already.
+#include <algorithm>
+#include <utility>
+
+#include "service/convert.h"
+#include "service/front/generation.h"
+
+namespace tidepool::service {
+
+void Generation::FindReceivedText() {
+  const LoggedTurn& logged = *logged_turn_;
+  const auto& prompt = prepared_.token_ids();
+  if (!std::equal(prompt.begin(), prompt.end(), logged.prompt_ids.begin(),
+                  logged.prompt_ids.end())) {
+    return End(AnotherRequest(input_.request.request_id()));
+  }
+  const int64_t received = static_cast<int64_t>(input_.request.resume_after());
+  if (received < logged.output_size() && input_.request.logprobs()) {
+    return End(absl::FailedPreconditionError(
+        "logprobs of tokens that were made before are not kept any more; GetSession has the "
+        "tokens, and a request without logprobs resumes"));
+  }
+  if (received == 0 || received >= logged.output_size()) return Resume("");
+  const absl::StatusOr<PickedWorker> worker =
+      context_.workers->Pick(MakePick(), input_.request.session_id());
+  if (!worker.ok()) return WaitForWorkers(&Generation::FindReceivedText, worker.status());
+  v1::DetokenizeRequest request;
+  request.set_model(model_.name());
+  request.mutable_token_ids()->Assign(logged.output_ids.begin(),
+                                      logged.output_ids.begin() + received);
+  worker->link->Detokenize(std::move(request), input_.deadline,
+                           [weak = weak_from_this()](absl::StatusOr<v1::DetokenizeResponse> text) {
+                             const auto self = weak.lock();
+                             if (self == nullptr || self->sink_ == nullptr) return;
+                             if (!text.ok()) {
+                               return self->Retry(text.status(), EndedBy::kTransport,
+                                                  &Generation::FindReceivedText);
+                             }
+                             self->Resume(text->text());
+                           });
+}
+
+void Generation::Resume(const std::string& received_text) {
+  const LoggedTurn& logged = *logged_turn_;
+  const v1::GenerateRequest& request = input_.request;
+  const int64_t received = static_cast<int64_t>(request.resume_after());
+  output_ids_ = logged.output_ids;
+  attempt_ = 0;
+  v1::GenerateResponse response;
+  response.set_request_id(request.request_id());
+  response.set_position(std::min(received, logged.output_size()));
+  if (received < logged.output_size()) {
+    response.mutable_token_ids()->Assign(output_ids_.begin() + received, output_ids_.end());
+    response.set_text(TextBehind(logged.turn.answer, received_text, request.stopping()));
+  }
+  if (!logged.goes_on) {
+    response.set_finish_reason(ToProto(logged.turn.finish));
+    response.mutable_usage()->set_prompt_tokens(prepared_.token_ids_size());
+    response.mutable_usage()->set_completion_tokens(logged.output_size());
+    finish_received_ = true;
+  }
+  untaken_tokens_ = response.token_ids_size();
+  if (finish_received_ || untaken_tokens_ > 0) {
+    queue_.push_back({.response = std::move(response), .logged = true});
+  }
+  SendNext();
+  if (!finish_received_) Run();
+}
+
+}  // namespace tidepool::service
