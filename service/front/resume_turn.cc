@@ -28,16 +28,15 @@ void Generation::FindReceivedText() {
   request.set_model(model_.name());
   request.mutable_token_ids()->Assign(logged.output_ids.begin(),
                                       logged.output_ids.begin() + received);
-  worker->link->Detokenize(std::move(request), input_.deadline,
-                           [weak = weak_from_this()](absl::StatusOr<v1::DetokenizeResponse> text) {
-                             const auto self = weak.lock();
-                             if (self == nullptr || self->sink_ == nullptr) return;
-                             if (!text.ok()) {
-                               return self->Retry(text.status(), EndedBy::kTransport,
-                                                  &Generation::FindReceivedText);
-                             }
-                             self->Resume(text->text());
-                           });
+  const auto resume = [weak = weak_from_this(),
+                       name = worker->name](absl::StatusOr<v1::DetokenizeResponse> text) {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr) return;
+    if (text.ok()) return self->Resume(text->text());
+    self->failed_workers_.push_back(name);
+    self->Retry(text.status(), EndedBy::kTransport, &Generation::FindReceivedText);
+  };
+  worker->link->Detokenize(std::move(request), input_.deadline, resume);
 }
 
 void Generation::Resume(const std::string& received_text) {
@@ -46,6 +45,7 @@ void Generation::Resume(const std::string& received_text) {
   const int64_t received = static_cast<int64_t>(request.resume_after());
   output_ids_ = logged.output_ids;
   attempt_ = 0;
+  failed_workers_.clear();
   v1::GenerateResponse response;
   response.set_request_id(request.request_id());
   response.set_position(std::min(received, logged.output_size()));
@@ -64,7 +64,9 @@ void Generation::Resume(const std::string& received_text) {
     queue_.push_back({.response = std::move(response), .logged = true});
   }
   SendNext();
-  if (!finish_received_) Run();
+  if (finish_received_) return;
+  if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
+  Run();
 }
 
 }  // namespace tidepool::service

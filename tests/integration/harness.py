@@ -260,13 +260,9 @@ class Received:
                       last.usage, len(self.messages))
 
 
-def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, top_logprobs=None,
-                 ignore_eos=False, **sampling):
+def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, **sampling):
     """A GenerateRequest; `chat` is a list of (role, content)."""
     request = inference_pb.GenerateRequest()
-    if top_logprobs is not None:
-        request.logprobs = True
-        request.top_logprobs = top_logprobs
     if text is not None:
         request.text = text
     if ids is not None:
@@ -277,7 +273,6 @@ def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, 
         request.session_id = session
     if max_tokens is not None:
         request.stopping.max_tokens = max_tokens
-    request.stopping.ignore_eos = ignore_eos
     for name, value in sampling.items():
         setattr(request.sampling, name, value)
     return request

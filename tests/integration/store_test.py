@@ -87,11 +87,7 @@ class StoreTest(unittest.TestCase):
 
     def test_old_sessions_expire(self):
         _, client = self.serve("--session-ttl", "1s")
-        client.create_session("held")
         client.create_session("old")
-        stream = client.stream(session="held", text="At length", max_tokens=3900, ignore_eos=True)
-        received = harness.Received()
-        harness.take_tokens(stream, received, 1)
 
         def gone():
             try:
@@ -100,11 +96,6 @@ class StoreTest(unittest.TestCase):
                 return error.code() == harness.grpc.StatusCode.NOT_FOUND
             return False
         harness.wait_until(gone, "the old session is deleted", 30)
-        # Used since then.
-        for message in stream:
-            received.take(message)
-        self.assertEqual(len(received.answer().ids), 3900)
-        self.assertGreater(len(client.get_session("held").token_ids), 3900)
 
     def test_exports_come_back_as_they_were(self):
         export = self.fill()
