@@ -177,11 +177,15 @@ class LocalServerImpl : public LocalServer {
 
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               Log* log, Console* console) {
-  // A wrong path is told before anything that stands in the way of a right one.
-  RETURN_IF_ERROR(engine::GgufFile::Open(config.model).status());
   Config stored = config;
   if (role != LocalRole::kServe) stored.store = ":memory:";
-  if (role != LocalRole::kWorker) RETURN_IF_ERROR(TryStore(stored));
+  if (role != LocalRole::kWorker) {
+    if (absl::Status tried = TryStore(stored); !tried.ok()) {
+      // A wrong path is told before what stands in the way of a right one.
+      RETURN_IF_ERROR(engine::GgufFile::Open(config.model).status());
+      return tried;
+    }
+  }
   ServerOptions options = MakeServerOptions(config, log);
   if (role == LocalRole::kPrivate) {
     options.listen.clear();

@@ -6,6 +6,7 @@ say so. The model is made for the test, random and of about 350 MB.
 
 import os
 import pathlib
+import shlex
 import subprocess
 import unittest
 
@@ -37,8 +38,8 @@ class CgroupTest(unittest.TestCase):
             self.skipTest(str(error))
         self.addCleanup(group.remove)
         script = harness.scratch_folder() / "tidepool"
-        script.write_text(f"#!/bin/sh\necho $$ > {group.folder}/cgroup.procs || exit 99\n"
-                          f'exec {self.own_binary} "$@"\n')
+        command = shlex.join([*group.prefix(), str(self.own_binary)])
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         script.chmod(0o755)
         harness.BINARY = script
         return group

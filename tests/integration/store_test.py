@@ -44,6 +44,10 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
             self.assertIn("another process", result.stderr)
             self.assertIn(str(self.store), result.stderr)
+        # What is wrong on any machine comes first.
+        result = run_tidepool("serve", "--model", self.folder / "none.gguf", "--store", self.store)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("none.gguf", result.stderr)
 
     def test_only_its_owner_reads_it(self):
         folder = self.folder / "made"
