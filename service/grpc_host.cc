@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "grpc/health/v1/health.pb.h"
 #include "kernels/base/status_macros.h"
+#include "service/grpc_process.h"
 
 namespace tidepool::service {
 namespace {
@@ -34,6 +35,7 @@ absl::StatusOr<std::string> HostOf(const std::string& listen) {
 
 // Settings of the whole process.
 void ConfigureLibraries() {
+  KeepCallbackQueue();
   // What it prints about a client's broken bytes is in our statuses too, in one line.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);

@@ -8,6 +8,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/proto_json.h"
+#include "service/grpc_process.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
 #include "tidepool/v1/sessions.grpc.pb.h"
@@ -189,6 +190,7 @@ class GrpcClient : public Client {
 }  // namespace
 
 std::unique_ptr<Client> Client::Connect(const std::string& address) {
+  KeepCallbackQueue();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
