@@ -15,6 +15,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxExpertBytes = int64_t{1} << 40;
 constexpr size_t kMaxNameBytes = 4096;
+constexpr absl::string_view kNoTrace =
+    "not a routing trace, which begins with {\"version\":1,...}; --trace-experts writes one";
 
 // The integer at `json`, where it is one in [least, most].
 std::optional<int64_t> IntegerIn(const Json& json, int64_t least, int64_t most) {
@@ -88,6 +90,7 @@ absl::Status TraceParser::ParseLine(absl::string_view line) {
   if (line.empty()) return absl::OkStatus();
   const Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
+    if (line_ == 1) return Wrong(kNoTrace);
     return Wrong(absl::StrCat("\"", Shown(line), "\" is not a JSON object; was it cut off?"));
   }
   return trace_.header.layers == 0 ? ParseHeader(json) : ParseEntry(json);

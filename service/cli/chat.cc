@@ -13,6 +13,7 @@
 #include "service/cli/ask.h"
 #include "service/cli/commands.h"
 #include "service/cli/signals.h"
+#include "service/cli/wait_line.h"
 
 namespace tidepool::service {
 namespace {
@@ -122,10 +123,15 @@ absl::Status RunChat(const Config& config, Console* console) {
   RETURN_IF_ERROR(conversation.Open());
   interrupt.ChatIsOpen();
 
+  if (console->err_is_terminal()) {
+    console->Note("[a line is a message; Ctrl-C stops an answer, /exit or Ctrl-D ends the chat]\n");
+  }
+  WaitLine waiting(console);
   AnswerHooks hooks;
   hooks.on_start = [&](std::function<void()> cancel) { interrupt.SetAnswer(std::move(cancel)); };
   if (config.output == OutputFormat::kText) {
     hooks.on_text = [&](absl::string_view text) {
+      waiting.Stop();
       console->Print(text);
       if (!console->out_status().ok()) interrupt.Cancel();
     };
@@ -139,7 +145,9 @@ absl::Status RunChat(const Config& config, Console* console) {
     const absl::string_view words = absl::StripAsciiWhitespace(line);
     if (words == "/exit") break;
     if (words.empty()) continue;
+    waiting.Start();
     const AskResult result = conversation.Say(line, hooks);
+    waiting.Stop();
     interrupt.SetAnswer(nullptr);
     if (!result.status.ok() && !absl::IsCancelled(result.status)) {
       // A conversation outlives a refused message, but not a server that has gone.

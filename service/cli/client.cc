@@ -165,6 +165,10 @@ class GrpcClient : public Client {
   absl::Status ToStatus(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
+    if (status.error_message().find("http1.x server") != std::string::npos) {
+      return absl::UnavailableError(absl::StrCat(
+          name_, ": speaks HTTP, not gRPC; give the server's gRPC address, its --listen"));
+    }
     // What gRPC itself says of a refused connection is long and does not name the server.
     if (code == absl::StatusCode::kUnavailable &&
         status.error_message().find("failed to connect") != std::string::npos) {

@@ -6,6 +6,7 @@
 #include "service/cli/ask.h"
 #include "service/cli/commands.h"
 #include "service/cli/files.h"
+#include "service/cli/wait_line.h"
 
 namespace tidepool::service {
 namespace {
@@ -50,16 +51,20 @@ absl::Status RunGenerate(const Config& config, Console* console) {
   if (!config.session.empty()) {
     RETURN_IF_ERROR(connection.client->OpenSession(config.session).status());
   }
+  WaitLine waiting(console);
   AnswerHooks hooks;
   std::function<void()> cancel;
   if (config.output == OutputFormat::kText) {
     hooks.on_start = [&](std::function<void()> function) { cancel = std::move(function); };
     hooks.on_text = [&](absl::string_view text) {
+      waiting.Stop();
       console->Print(text);
       if (!console->out_status().ok()) cancel();
     };
   }
+  waiting.Start();
   const AskResult result = connection.client->Ask(question, hooks);
+  waiting.Stop();
   RETURN_IF_ERROR(console->out_status());
   if (config.output == OutputFormat::kText && result.answer.messages > 0) console->Print("\n");
   RETURN_IF_ERROR(result.status);

@@ -223,19 +223,20 @@ std::string Text(const Json& json) {
       absl::StrFormat("%s: %s, %s, %.1f million parameters\n\n", json["file"].get<std::string>(),
                       json["format"].get<std::string>(), Bytes(json["file_bytes"]),
                       json["parameters"].get<double>() / 1e6);
-  absl::StrAppend(&text, ModelText(json), "\nTypes\n");
-  for (const auto& [name, type] : json["types"].items()) {
-    absl::StrAppendFormat(&text, "  %-8s%6d tensors  %12s\n", name, type["tensors"].get<int64_t>(),
-                          Bytes(type["bytes"]));
-  }
-  absl::StrAppend(&text, "\n", TokenizerText(json), "\n");
-  if (json.contains("memory")) absl::StrAppend(&text, MemoryText(json), "\n");
+  // First, so that a terminal ends with what is asked most.
   absl::StrAppend(&text, "Tensors\n");
   for (const Json& tensor : json["tensors"]) {
     absl::StrAppendFormat(&text, "  %-40s %-8s %-22s %12s\n", Shown(tensor["name"]),
                           tensor["type"].get<std::string>(), ToLine(tensor["shape"]),
                           Bytes(tensor["bytes"]));
   }
+  absl::StrAppend(&text, "\n", ModelText(json), "\nTypes\n");
+  for (const auto& [name, type] : json["types"].items()) {
+    absl::StrAppendFormat(&text, "  %-8s%6d tensors  %12s\n", name, type["tensors"].get<int64_t>(),
+                          Bytes(type["bytes"]));
+  }
+  absl::StrAppend(&text, "\n", TokenizerText(json));
+  if (json.contains("memory")) absl::StrAppend(&text, "\n", MemoryText(json));
   return text;
 }
 

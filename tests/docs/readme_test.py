@@ -27,6 +27,8 @@ PYTHON = os.environ["TIDEPOOL_PYTHON"]
 GRPCURL = os.environ["TIDEPOOL_GRPCURL"]
 ADDRESS = "127.0.0.1:50051"
 MODEL_IN_README = ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+# Where tools/demo and tools/setup leave the programs that this test takes from its environment.
+PATH_IN_README = "PATH=$PWD/.cache/bazel-bin/service:$PWD/.cache/venv/bin:$PATH"
 RUN_BY_TOOLS_TEST = {"tools/demo", "tools/test"}
 VOLATILE = {"request_id", "queue_seconds", "prefill_seconds", "decode_seconds"}
 
@@ -119,6 +121,9 @@ class ReadmeTest(unittest.TestCase):
                 for line in body.splitlines():
                     command = shlex.split(line, comments=True)
                     if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
+                        continue
+                    if command[0] == "export":
+                        self.assertEqual(command[1:], [PATH_IN_README])
                         continue
                     self.assertIn(command[0], ("tidepool", "grpcurl", "python", "tools/make_demo_moe",
                                                "tools/make_synthetic"), f"unknown command: {line}")

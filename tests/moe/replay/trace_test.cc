@@ -77,7 +77,9 @@ TEST(TraceTest, NamesWhatIsWrong) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "t: empty; a routing trace begins with a line {\"version\":1,...}"},
       {"{\"version\":2}", "t: line 1: a routing trace begins with {\"version\":1,...}"},
-      {"[1]", "t: line 1: \"[1]\" is not a JSON object; was it cut off?"},
+      {"[1]",
+       "t: line 1: not a routing trace, which begins with {\"version\":1,...}; --trace-experts "
+       "writes one"},
       {"{\"version\":1,\"model\":3}", "t: line 1: \"model\" is not a name"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":0}", "t: line 1: \"layers\" is not in 1 to 4096"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":2,\"experts\":1e3}",
