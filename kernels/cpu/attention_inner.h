@@ -251,7 +251,7 @@ struct AttentionInner {
 
   // kRows: query vectors whose sums over four vectors of tokens or columns fit the registers.
   template <int kRows>
-  static AttentionKernels Kernels() {
+  static constexpr AttentionKernels Kernels() {
     static_assert(kRows <= kMaxAttendVectors);
     return {
         .vectors = kRows,

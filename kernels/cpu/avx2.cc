@@ -215,7 +215,7 @@ void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
 }  // namespace
 
 const KernelTable* Avx2Kernels() {
-  static const KernelTable table = Inner<Avx2Vector>::Table("avx2", Avx2MultiplyInt8, Quantize);
+  static constexpr KernelTable table = Inner<Avx2Vector>::Table("avx2", Avx2MultiplyInt8, Quantize);
   return &table;
 }
 

@@ -142,18 +142,12 @@ void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
 
 }  // namespace
 
-const KernelTable* Avx512Kernels() {
-  static const KernelTable table = [] {
-    KernelTable result = *Avx2Kernels();
-    result.name = "avx512";
-    result.multiply_int8 = MultiplyInt8Tile<MaddDots>;
-    result.multiply_float = MultiplyFloatTile;
-    result.quantize = Quantize;
-    result.swiglu = SwiGlu;
-    result.attention = *Avx512Attention();
-    return result;
-  }();
-  return &table;
+const Avx512Forms* OwnAvx512Forms() {
+  static constexpr Avx512Forms forms = {.multiply_int8 = MultiplyInt8Tile<MaddDots>,
+                                        .multiply_float = MultiplyFloatTile,
+                                        .quantize = Quantize,
+                                        .swiglu = SwiGlu};
+  return &forms;
 }
 
 }  // namespace tidepool::kernels
@@ -161,7 +155,7 @@ const KernelTable* Avx512Kernels() {
 #else
 
 namespace tidepool::kernels {
-const KernelTable* Avx512Kernels() { return nullptr; }
+const Avx512Forms* OwnAvx512Forms() { return nullptr; }
 }  // namespace tidepool::kernels
 
 #endif

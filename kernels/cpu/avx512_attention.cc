@@ -91,7 +91,7 @@ struct Avx512Half {
 }  // namespace
 
 const AttentionKernels* Avx512Attention() {
-  static const AttentionKernels kernels =
+  static constexpr AttentionKernels kernels =
       AttentionInner<Avx512Half, Avx512Vector>::Kernels<kMaxAttendVectors>();
   return &kernels;
 }

@@ -64,22 +64,14 @@ class VnniDots {
 
 }  // namespace
 
-const KernelTable* Avx512VnniKernels() {
-  static const KernelTable table = [] {
-    KernelTable result = *Avx512Kernels();
-    result.name = "avx512vnni";
-    result.multiply_int8 = MultiplyInt8Tile<VnniDots>;
-    return result;
-  }();
-  return &table;
-}
+decltype(KernelTable::multiply_int8) VnniMultiplyInt8() { return MultiplyInt8Tile<VnniDots>; }
 
 }  // namespace tidepool::kernels
 
 #else
 
 namespace tidepool::kernels {
-const KernelTable* Avx512VnniKernels() { return nullptr; }
+decltype(KernelTable::multiply_int8) VnniMultiplyInt8() { return nullptr; }
 }  // namespace tidepool::kernels
 
 #endif

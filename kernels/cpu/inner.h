@@ -253,8 +253,8 @@ struct Inner {
     for (int row = 0; row < tile.rows; row += kRows) FloatRows<kRows>(tile, row);
   }
 
-  static KernelTable Table(const char* name, void (*multiply_int8)(const Tile&),
-                           decltype(KernelTable::quantize) quantize) {
+  static constexpr KernelTable Table(const char* name, void (*multiply_int8)(const Tile&),
+                                     decltype(KernelTable::quantize) quantize) {
     return {
         .name = name,
         .multiply_int8 = multiply_int8,

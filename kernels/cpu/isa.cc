@@ -12,6 +12,22 @@ struct Form {
   const char* needs;
 };
 
+KernelTable WithAvx512(KernelTable table, const Avx512Forms& forms) {
+  table.name = "avx512";
+  table.multiply_int8 = forms.multiply_int8;
+  table.multiply_float = forms.multiply_float;
+  table.quantize = forms.quantize;
+  table.swiglu = forms.swiglu;
+  table.attention = *Avx512Attention();
+  return table;
+}
+
+KernelTable WithVnni(KernelTable table) {
+  table.name = "avx512vnni";
+  table.multiply_int8 = VnniMultiplyInt8();
+  return table;
+}
+
 }  // namespace
 
 CpuFeatures DetectCpu() {
@@ -25,6 +41,18 @@ CpuFeatures DetectCpu() {
   features.avx512_vnni = __builtin_cpu_supports("avx512vnni");
 #endif
   return features;
+}
+
+const KernelTable* Avx512Kernels() {
+  if (OwnAvx512Forms() == nullptr) return nullptr;
+  static const KernelTable table = WithAvx512(*Avx2Kernels(), *OwnAvx512Forms());
+  return &table;
+}
+
+const KernelTable* Avx512VnniKernels() {
+  if (VnniMultiplyInt8() == nullptr) return nullptr;
+  static const KernelTable table = WithVnni(*Avx512Kernels());
+  return &table;
 }
 
 absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features) {

@@ -18,6 +18,11 @@ struct CpuFeatures {
 // Those of this machine.
 CpuFeatures DetectCpu();
 
+// AVX2's kernels with what the wider forms do otherwise; null where the build's architecture has
+// none. As kernel_table.h says of the others, any machine may ask.
+const KernelTable* Avx512Kernels();
+const KernelTable* Avx512VnniKernels();
+
 // The kernels of `isa`, or of the best one that the build and `features` have. FAILED_PRECONDITION
 // when they lack it.
 absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features);

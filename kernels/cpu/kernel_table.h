@@ -74,12 +74,22 @@ struct KernelTable {
   AttentionKernels attention;
 };
 
-const KernelTable& PortableKernels();
+// What AVX-512 F, BW, VL and DQ do otherwise than AVX2, beside attention.
+struct Avx512Forms {
+  decltype(KernelTable::multiply_int8) multiply_int8;
+  decltype(KernelTable::multiply_float) multiply_float;
+  decltype(KernelTable::quantize) quantize;
+  decltype(KernelTable::swiglu) swiglu;
+};
 
-// Null where the build's architecture has none. isa.h says which of them the machine runs.
+// Null where the build's architecture has none. isa.h says which of them the machine runs; any
+// machine may ask for any, since all of this is constant data: no code of a file compiled for
+// more than the baseline runs to fill a table.
+const KernelTable& PortableKernels();
 const KernelTable* Avx2Kernels();
-const KernelTable* Avx512Kernels();
-const KernelTable* Avx512VnniKernels();
+const Avx512Forms* OwnAvx512Forms();
+// What VNNI does otherwise than AVX-512.
+decltype(KernelTable::multiply_int8) VnniMultiplyInt8();
 
 }  // namespace tidepool::kernels
 

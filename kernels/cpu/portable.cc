@@ -193,7 +193,8 @@ void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
 }  // namespace
 
 const KernelTable& PortableKernels() {
-  static const KernelTable table = Inner<PortableVector>::Table("portable", MultiplyInt8, Quantize);
+  static constexpr KernelTable table =
+      Inner<PortableVector>::Table("portable", MultiplyInt8, Quantize);
   return table;
 }
 
