@@ -178,18 +178,19 @@ TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
     }
     results.Await();
   }
+  // Reads that have ended, or begun, and are told of out of turn: a thread that the machine held up
+  // in between has one.
+  constexpr int64_t kLate = 16;
   int64_t expected_before = 0;
   int64_t demands = 0;
   for (const int64_t ticket : order) {
     if (ticket >= kReads) {
       ++demands;
-    } else if (demands < kReads) {
+    } else if (demands < kReads - kLate) {
       ++expected_before;
     }
   }
-  // With the kernel, just back from it, or told of out of turn by another thread.
-  constexpr int64_t kBegun = 4;
-  EXPECT_LE(expected_before, expected_at_demand + kBegun);
+  EXPECT_LE(expected_before, expected_at_demand + kLate);
 }
 
 // Reading one's own memory where there is none is an I/O error.
