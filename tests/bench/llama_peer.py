@@ -104,6 +104,8 @@ def main():
     parser.add_argument("--batch", default="1", help="sequences at once, such as 1,8,32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--flash-attn", choices=FLASH_ATTENTION, default="auto")
+    parser.add_argument("--no-repack", action="store_true",
+                        help="compute on the mapped file: repacked weights are a copy in memory")
     args = parser.parse_args()
 
     @llama_cpp.llama_log_callback
@@ -114,6 +116,7 @@ def main():
     llama_cpp.llama_backend_init()
     model_params = llama_cpp.llama_model_default_params()
     model_params.n_gpu_layers = 0
+    model_params.use_extra_bufts = not args.no_repack
     model = llama_cpp.llama_model_load_from_file(args.model.encode(), model_params)
     if not model:
         raise SystemExit(f"llama_peer: llama.cpp cannot load {args.model}")

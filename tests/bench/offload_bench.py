@@ -12,7 +12,8 @@ fresh processes, one after the other:
 - `tidepool bench` for each of --readers, decoding --generate tokens of one sequence, and before and
   after each the probe: O_DIRECT reads of one record's size at random places of the pack, 8 at a time;
 - `tidepool bench` of the prompts, whose time is that to the first token;
-- llama.cpp (llama-cpp-python) with mmap on the same tokens.
+- llama.cpp (llama-cpp-python) with mmap on the same tokens, without repacked weights: those are a
+  copy of the experts in memory, and do not fit.
 The bound is the probe's bytes per second, the mean of before and after, over the bytes that a token
 misses; a run that also computes can come near it and not beyond by more than the probe errs. With
 --resident all experts fit and the rounds alternate between --expert-memory 100% (tiers that read
@@ -79,7 +80,8 @@ def drop_from_page_cache(file):
 def run_json(command):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
-        raise SystemExit(f"offload_bench: {command[0]} failed: {result.stderr.strip()[-500:]}")
+        reason = result.stderr.strip()[-500:] or f"it ended with {result.returncode}"
+        raise SystemExit(f"offload_bench: {' '.join(command)} failed: {reason}")
     return json.loads(result.stdout)
 
 
@@ -137,7 +139,7 @@ def run_prompts(args):
 
 def run_peer(args, *tests):
     return run_limited(args, [sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
-                     str(args.threads), *tests])
+                     str(args.threads), "--no-repack", *tests])
 
 
 def note(line):
