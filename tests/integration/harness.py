@@ -232,6 +232,8 @@ def run_tidepool(*arguments, stdin=b"", timeout=120):
     return result
 
 
+# A server that something else started.
+Address = collections.namedtuple("Address", "address")
 Answer = collections.namedtuple("Answer", "text ids finish usage messages")
 
 

@@ -1,42 +1,11 @@
 """Sessions on a real Redis server: several fronts, and the server dying under them."""
 
-import os
 import signal
-import subprocess
 import unittest
 
 import harness
 from harness import Client, Received, failure
-
-REDIS = "/usr/bin/redis-server"
-SAFE = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
-
-
-class Redis:
-    """A redis-server of this test's own, on a free port that it keeps over restarts."""
-
-    def __init__(self, **settings):
-        self.settings = {**SAFE, **settings}
-        self.folder = harness.scratch_folder()
-        self.port = harness.free_port()
-        self.process = None
-        self.start()
-
-    @property
-    def url(self):
-        return f"redis://127.0.0.1:{self.port}"
-
-    def start(self):
-        flags = [word for name, value in self.settings.items() for word in (f"--{name}", value)]
-        self.process = subprocess.Popen(
-            [REDIS, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-            + flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        harness.wait_until(lambda: harness.answers(self.port), "Redis answers")
-
-    def kill(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+from redis_server import Redis
 
 
 class RedisTest(unittest.TestCase):

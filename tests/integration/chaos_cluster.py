@@ -1,0 +1,118 @@
+"""Two fronts, three workers and a Redis as processes of their own, and what can befall them."""
+
+import signal
+
+import harness
+from redis_server import Redis
+from tcp_links import Links
+
+FRONTS = 2
+WORKERS = 3
+# Of a worker that is stopped, or a link that lets nothing through: past the second after which a
+# front suspects it.
+SILENCE = 3.0
+
+
+class Cluster:
+    """Every front reaches every worker over a link of its own. One thread does the harm."""
+
+    def __init__(self):
+        self.redis = Redis(appendfsync="always")
+        self.worker_ports = [harness.free_port() for _ in range(WORKERS)]
+        self.front_ports = [harness.free_port() for _ in range(FRONTS)]
+        self.workers = [None] * WORKERS
+        self.fronts = [None] * FRONTS
+        self.clients = [None] * FRONTS
+        for index in range(WORKERS):
+            self.start_worker(index)
+        self.links = Links([port for _ in range(FRONTS) for port in self.worker_ports])
+        # Of fronts that are gone.
+        self.earlier_failovers = 0
+        for index in range(FRONTS):
+            self.start_front(index)
+
+    def start_worker(self, index):
+        self.workers[index] = harness.worker("--name", f"w{index}", "--context", "2048",
+                                             listen=f"127.0.0.1:{self.worker_ports[index]}")
+
+    def start_front(self, index):
+        ports = self.links.ports[index * WORKERS:(index + 1) * WORKERS]
+        links = [harness.Address(f"127.0.0.1:{port}") for port in ports]
+        self.fronts[index] = harness.front(links, store=self.redis.url,
+                                           listen=f"127.0.0.1:{self.front_ports[index]}")
+        self.clients[index] = harness.Client(self.fronts[index])
+
+    def address(self, front):
+        return f"127.0.0.1:{self.front_ports[front]}"
+
+    def worker_stats(self):
+        """{index: stats} of the workers that both fronts can ask."""
+        found = [{int(one.worker_id[1:]): one for one in client.stats().workers
+                  if one.status_code == 0} for client in self.clients]
+        return {index: found[0][index] for index in found[0] if all(index in one for one in found)}
+
+    def wait_whole(self):
+        harness.wait_until(lambda: len(self.worker_stats()) == WORKERS, "all workers answer", 60)
+
+    def failovers(self):
+        return self.earlier_failovers + sum(
+            client.stats().front.failovers_total for client in self.clients)
+
+    def close(self):
+        self.links.close()
+        for process in self.workers + self.fronts + [self.redis]:
+            process.kill()
+
+    # Each of these harms one thing, and returns how to make it well again.
+
+    def kill_worker(self, index):
+        self.workers[index].kill()
+        return lambda: self.start_worker(index)
+
+    def drain_worker(self, index):
+        self.workers[index].signal(signal.SIGTERM)
+
+        def restart():
+            code = self.workers[index].wait()
+            assert code == 0, f"a drained worker ended with {code}: {self.workers[index].stderr}"
+            self.start_worker(index)
+        return restart
+
+    def stop_worker(self, index):
+        self.workers[index].signal(signal.SIGSTOP)
+        return lambda: self.workers[index].signal(signal.SIGCONT)
+
+    def cut_links(self, index):
+        return self._harm_links(self.links.cut, index)
+
+    def stop_links(self, index):
+        return self._harm_links(self.links.stop, index)
+
+    def _harm_links(self, harm, worker):
+        links = [front * WORKERS + worker for front in range(FRONTS)]
+        for link in links:
+            harm(link)
+        return lambda: [self.links.mend(link) for link in links]
+
+    def kill_front(self, index):
+        self.earlier_failovers += self.clients[index].stats().front.failovers_total
+        self.fronts[index].kill()
+        return lambda: self._restart_front(index)
+
+    def drain_front(self, index):
+        self.earlier_failovers += self.clients[index].stats().front.failovers_total
+        self.fronts[index].signal(signal.SIGTERM)
+
+        def restart():
+            code = self.fronts[index].wait()
+            assert code == 0, f"a drained front ended with {code}: {self.fronts[index].stderr}"
+            self._restart_front(index)
+        return restart
+
+    def _restart_front(self, index):
+        self.clients[index].close()
+        self.start_front(index)
+
+    def kill_redis(self, _):
+        self.redis.kill()
+        return self.redis.start

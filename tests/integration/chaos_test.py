@@ -1,0 +1,298 @@
+"""Everything dies at random while 64 clients generate; every answer is the undisturbed one.
+
+    chaos_test.py [GENERATIONS [HITS]]
+
+Two fronts, three workers and a Redis, a random model, temperature 1 with seeds. Workers and fronts
+are killed, stopped, drained and restarted, links are cut, Redis is killed. A client that a front
+leaves comes back to any front with its request_id and resume_after. At least HITS of the faults have
+to meet a running stream. Prints how long streams paused, by the kind of fault. The seed of the
+faults is printed, and may be given as TIDEPOOL_TEST_SEED.
+"""
+
+import bisect
+import collections
+import os
+import random
+import sys
+import threading
+import time
+import unittest
+
+import grpc
+
+import harness
+from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
+from harness import Client, Received
+
+GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+CLIENTS = 64
+SCRIPTS = 40
+TURNS = 2  # of a session
+SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
+# Generations begin at this rate, some at a time, so that streams meet what breaks.
+SECONDS = 0.11 * GENERATIONS
+TOGETHER = 16
+# A request that no front could finish in this time is lost.
+PATIENCE = 60
+
+# How often each fault is chosen, how long it lasts, and after which time its effects have shown.
+Fault = collections.namedtuple("Fault", "name weight lasts shows")
+FAULTS = [
+    Fault("kill_worker", 45, 0.0, 1.0),
+    Fault("cut_links", 20, 0.5, 1.0),
+    Fault("drain_worker", 10, 0.0, 1.0),
+    Fault("stop_worker", 8, SILENCE, SILENCE),
+    Fault("stop_links", 5, SILENCE, SILENCE),
+    Fault("kill_front", 8, 0.0, 1.0),
+    Fault("drain_front", 2, 0.0, 1.0),
+    Fault("kill_redis", 2, 0.5, 1.0),
+]
+OF_WORKERS = {"kill_worker", "cut_links", "drain_worker", "stop_worker", "stop_links"}
+# Seconds that 99 of 100 streams that were hit may stand still.
+PAUSE_LIMITS = {"kill_worker": 1.0, "cut_links": 3.0, "stop_worker": 3.0, "stop_links": 3.0}
+# What sends a client back to try again.
+PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED)
+
+Turn = collections.namedtuple("Turn", "text max_tokens seed")
+
+
+def make_scripts(dice):
+    """Conversations of a few turns, whose prompts have up to 500 tokens."""
+    def turn():
+        words = " ".join(dice.choice(["tide", "pool", "crab", "wrack", "kelp", "foam"])
+                         for _ in range(dice.randint(4, 90)))
+        return Turn(words[:490], dice.randint(100, 400), dice.randrange(1 << 30))
+    return [[turn() for _ in range(TURNS)] for _ in range(SCRIPTS)]
+
+
+def undisturbed(scripts):
+    """What one process answers to each script: a list of (text, ids), and the session's log."""
+    server = harness.serve("--context", "2048", threads=2)
+    client = Client(server)
+    known = []
+    for number, script in enumerate(scripts):
+        client.create_session(f"s{number}")
+        answers = [client.generate(session=f"s{number}", **turn._asdict(), temperature=1.0)
+                   for turn in script]
+        log = list(client.get_session(f"s{number}").token_ids)
+        known.append(([(one.text, one.ids) for one in answers], log))
+    client.close()
+    server.kill()
+    return known
+
+
+class Stream:
+    """One answer as its client sees it, over all that happens to it."""
+
+    def __init__(self):
+        self.received = Received()
+        self.times = []  # of its messages
+        self.broken = []  # times at which the client had to come back
+        self.ended = False
+
+    def take(self, message):
+        self.received.take(message)
+        self.times.append(time.monotonic())
+
+    def runs_at(self, moment):
+        return bool(self.times) and self.times[0] <= moment and (
+            not self.ended or moment < self.times[-1])
+
+    def pause_at(self, moment):
+        """The time between the messages around `moment`."""
+        after = bisect.bisect_right(self.times, moment)
+        if after == 0 or after == len(self.times):
+            return 0.0
+        return self.times[after] - self.times[after - 1]
+
+
+class Caller(threading.Thread):
+    """One client: sessions of a script each, one after the other."""
+
+    def __init__(self, number, run):
+        super().__init__(daemon=True)
+        self.number, self.run_ = number, run
+        self.dice = random.Random(number)
+        self.client = None
+        self.front = number % FRONTS
+
+    def run(self):
+        try:
+            for sequence in range(1 << 30):
+                self.converse(sequence)
+        except StopIteration:
+            pass
+        except Exception as error:  # pylint: disable=broad-except
+            self.run_.failed.append(f"client {self.number}: {type(error).__name__}: {error}")
+        finally:
+            if self.client:
+                self.client.close()
+
+    def connect(self, front):
+        if self.client:
+            self.client.close()
+        self.front = front
+        self.client = Client(harness.Address(self.run_.cluster.address(front)))
+
+    def insist(self, action):
+        """action(client), again and at another front, while what stops it passes."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            if self.client is None:
+                self.connect(self.front)
+            try:
+                return action(self.client)
+            except grpc.RpcError as error:
+                if error.code() not in PASSING or time.monotonic() > deadline:
+                    raise
+                time.sleep(self.dice.uniform(0.02, 0.1))
+                self.connect((self.front + 1) % FRONTS)
+
+    def converse(self, sequence):
+        number = self.dice.randrange(SCRIPTS)
+        script, (answers, log) = self.run_.scripts[number], self.run_.known[number]
+        session = f"c{self.number}-{sequence}"
+        self.insist(lambda client: create(client, session))
+        for index, turn in enumerate(script):
+            self.run_.wait_for_turn()
+            stream = Stream()
+            self.run_.streams.append(stream)
+            request = harness.make_request(session=session, temperature=1.0, **turn._asdict())
+            request.request_id = f"{session}-{index}"
+            self.insist(lambda client: follow(client, request, stream))
+            answer = stream.received.answer()
+            assert (answer.text, answer.ids) == answers[index], (
+                f"{session}, turn {index}, broken {len(stream.broken)} times: {answer.ids}, "
+                f"undisturbed {answers[index][1]}")
+            self.run_.finished.append(stream)
+        held = self.insist(lambda client: client.get_session(session))
+        assert list(held.token_ids) == log, f"{session}: its log is not the undisturbed one"
+        self.insist(lambda client: delete(client, session))
+
+
+def create(client, session):
+    try:
+        client.create_session(session)
+    except grpc.RpcError as error:
+        if error.code() != grpc.StatusCode.ALREADY_EXISTS:  # made before the answer was lost
+            raise
+
+
+def delete(client, session):
+    try:
+        client.delete_session(session)
+    except grpc.RpcError as error:
+        if error.code() != grpc.StatusCode.NOT_FOUND:
+            raise
+
+
+def follow(client, request, stream):
+    request.resume_after = len(stream.received.ids)
+    try:
+        for message in client.inference.Generate(request, timeout=PATIENCE):
+            stream.take(message)
+        stream.ended = True
+    except grpc.RpcError:
+        if stream.received.messages and stream.received.messages[-1].finish_reason:
+            stream.ended = True  # whole; only the status was lost
+            return
+        stream.broken.append(time.monotonic())
+        raise
+
+
+class Run:
+    """What clients and faults share."""
+
+    def __init__(self, scripts, known, cluster):
+        self.scripts, self.known, self.cluster = scripts, known, cluster
+        self.streams, self.finished, self.failed = [], [], []
+        self.start = time.monotonic()
+        self.enough = threading.Event()
+        self._turn = threading.Lock()
+        self._begun = 0
+
+    def wait_for_turn(self):
+        if self.enough.is_set() or self.failed:
+            raise StopIteration
+        with self._turn:
+            due = self.start + self._begun // TOGETHER * TOGETHER * SECONDS / GENERATIONS
+            self._begun += 1
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+class ChaosTest(unittest.TestCase):
+
+    def test_every_answer_is_the_undisturbed_one(self):
+        print(f"TIDEPOOL_TEST_SEED={SEED}", flush=True)
+        dice = random.Random(SEED)
+        scripts = make_scripts(random.Random(1))
+        known = undisturbed(scripts)
+        self.cluster = Cluster()
+        self.addCleanup(self.cluster.close)
+        self.cluster.wait_whole()
+        run = Run(scripts, known, self.cluster)
+        callers = [Caller(number, run) for number in range(CLIENTS)]
+        for caller in callers:
+            caller.start()
+        done = []  # (fault, moment, streams it met)
+        hits = 0
+        while (len(run.finished) < GENERATIONS or hits < HITS) and not run.failed:
+            self.assertLess(time.monotonic() - run.start, 2 * SECONDS, f"{hits} hits")
+            done.append(self.strike(dice, run))
+            hits += done[-1][2] > 0
+        run.enough.set()
+        for caller in callers:
+            caller.join(PATIENCE + 10)
+        self.assertEqual(run.failed, [])
+        self.assertFalse(any(caller.is_alive() for caller in callers), "a client hangs")
+        self.report(run, done)
+        self.assertGreaterEqual(len(run.finished), GENERATIONS)
+
+    def strike(self, dice, run):
+        """One fault, once everything is well; returns when its effects have shown."""
+        self.cluster.wait_whole()
+        fault = dice.choices(FAULTS, [one.weight for one in FAULTS])[0]
+        before = self.cluster.failovers()
+        load = harness.wait_until(self.busy, "streams run")
+        target = max(load, key=load.get) if fault.name in OF_WORKERS else dice.randrange(FRONTS)
+        moment = time.monotonic()
+        mend = getattr(self.cluster, fault.name)(target)
+        time.sleep(fault.lasts)
+        mend()
+        time.sleep(max(0.0, moment + fault.shows - time.monotonic()))
+        if fault.name in OF_WORKERS:
+            met = self.cluster.failovers() - before
+        else:
+            met = sum(any(at >= moment for at in stream.broken) and stream.runs_at(moment)
+                      for stream in run.streams[-4 * CLIENTS:])
+        return fault.name, moment, met
+
+    def busy(self):
+        """{worker: its sequences} once some run, else None."""
+        load = {index: one.sequences_running for index, one in self.cluster.worker_stats().items()}
+        return load if max(load.values(), default=0) > 1 else None
+
+    def report(self, run, done):
+        seconds = time.monotonic() - run.start
+        print(f"{len(run.finished)} generations, {sum(len(s.received.ids) for s in run.finished)} "
+              f"tokens in {seconds:.0f} s; {sum(bool(s.broken) for s in run.finished)} of them came "
+              f"back to a front")
+        print(f"{'fault':14}{'times':>6}{'met':>6}{'streams':>9}{'pause median':>14}{'p99':>8}{'most':>8}")
+        for fault in FAULTS:
+            strikes = [one for one in done if one[0] == fault.name]
+            pauses = []
+            for _, moment, met in strikes:
+                around = sorted((stream.pause_at(moment) for stream in run.finished), reverse=True)
+                pauses += around[:met]
+            pauses.sort()
+            line = f"{fault.name:14}{len(strikes):6}{sum(one[2] > 0 for one in strikes):6}{len(pauses):9}"
+            if pauses:
+                p99 = pauses[min(len(pauses) - 1, int(0.99 * len(pauses)))]
+                line += f"{pauses[len(pauses) // 2]:12.2f} s{p99:6.2f} s{pauses[-1]:6.2f} s"
+                self.assertLessEqual(p99, PAUSE_LIMITS.get(fault.name, PATIENCE), line)
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,111 @@
+"""TCP links that a test can cut or stop, in a process of their own so that clients do not slow them."""
+
+import asyncio
+import subprocess
+import sys
+
+CHUNK = 65536
+
+
+class _Link:
+    """Forwards one port to another, and does to its connections what it is told."""
+
+    def __init__(self, target):
+        self.target = target
+        self.server = None
+        self.port = 0
+        self.refusing = False
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.writers = set()
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def accept(self, reader, writer):
+        if self.refusing:
+            writer.transport.abort()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = (writer, far_writer)
+        self.writers.update(both)
+        try:
+            await asyncio.gather(self.pump(reader, far_writer), self.pump(far_reader, writer))
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self.writers.difference_update(both)
+            for end in both:
+                end.transport.abort()
+
+    async def pump(self, reader, writer):
+        while chunk := await reader.read(CHUNK):
+            await self.flowing.wait()
+            writer.write(chunk)
+            await writer.drain()
+        # Whoever ends one direction ends the connection: gRPC never half-closes one.
+        raise ConnectionResetError
+
+    def do(self, action):
+        if action == "cut":  # what is there breaks, and nothing new is let in
+            self.refusing = True
+            for writer in list(self.writers):
+                writer.transport.abort()
+        elif action == "stop":  # nothing moves, nobody is told
+            self.flowing.clear()
+        else:
+            self.refusing = False
+            self.flowing.set()
+
+
+async def _serve(targets):
+    links = [_Link(target) for target in targets]
+    for link in links:
+        await link.start()
+    print(*(link.port for link in links), flush=True)
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while line := await commands.readline():
+        index, action = line.decode().split()
+        links[int(index)].do(action)
+        print("done", flush=True)
+
+
+class Links:
+    """One link to each of `targets`, ports of 127.0.0.1; `ports` are theirs. Thread-compatible."""
+
+    def __init__(self, targets):
+        self._process = subprocess.Popen([sys.executable, __file__, *map(str, targets)],
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ports = [int(port) for port in self._process.stdout.readline().split()]
+
+    def _tell(self, index, action):
+        self._process.stdin.write(f"{index} {action}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n", "the links' process has died"
+
+    def cut(self, index):
+        """Breaks the link's connections and refuses new ones, until mend()."""
+        self._tell(index, "cut")
+
+    def stop(self, index):
+        """Lets nothing through, and tells nobody, until mend()."""
+        self._tell(index, "stop")
+
+    def mend(self, index):
+        self._tell(index, "mend")
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve([int(target) for target in sys.argv[1:]]))
