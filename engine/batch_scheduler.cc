@@ -2,38 +2,26 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::engine {
 namespace {
 
-bool GoesBefore(const Sequence& a, const Sequence& b) {
-  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
-  return a.arrival < b.arrival;
-}
+// A deadline is judged by a time that is certainly needed: so much less than the measured one,
+// which was measured on other work.
+constexpr double kCertainShare = 0.5;
 
-void Insert(std::unique_ptr<Sequence> sequence, std::vector<std::unique_ptr<Sequence>>* queue) {
-  const auto place = std::upper_bound(
-      queue->begin(), queue->end(), sequence,
-      [](const auto& added, const auto& queued) { return GoesBefore(*added, *queued); });
-  queue->insert(place, std::move(sequence));
-}
-
-std::unique_ptr<Sequence> Take(const Sequence* sequence,
-                               std::vector<std::unique_ptr<Sequence>>* queue) {
-  const auto found = std::find_if(queue->begin(), queue->end(),
-                                  [sequence](const auto& held) { return held.get() == sequence; });
-  CHECK(found != queue->end()) << "sequence " << sequence->arrival << " is not in the queue";
-  std::unique_ptr<Sequence> taken = std::move(*found);
-  queue->erase(found);
-  return taken;
+std::string InMilliseconds(absl::Duration time) {
+  return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
 }
 
 // Pointers that stay good while the queue changes.
-std::vector<Sequence*> Snapshot(const std::vector<std::unique_ptr<Sequence>>& queue) {
+std::vector<Sequence*> Snapshot(const SequenceQueue& queue) {
   std::vector<Sequence*> sequences;
   for (const auto& sequence : queue) sequences.push_back(sequence.get());
   return sequences;
@@ -43,7 +31,11 @@ std::vector<Sequence*> Snapshot(const std::vector<std::unique_ptr<Sequence>>& qu
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
                                const Decoder* decoder)
-    : options_(options), cache_(cache), decoder_(decoder), prefill_chunk_(options.prefill_chunk) {
+    : options_(options),
+      cache_(cache),
+      decoder_(decoder),
+      prefill_chunk_(options.prefill_chunk),
+      mixed_rows_(options.limits.rows) {
   // A row for everybody, so that nobody who runs can be kept from running.
   CHECK(options.max_sequences >= 1 && options.prefill_chunk >= 1 &&
         options.max_sequences <= options.limits.rows &&
@@ -55,52 +47,138 @@ void BatchScheduler::SetPrefillChunk(int64_t rows) {
   prefill_chunk_ = rows;
 }
 
+void BatchScheduler::SetMixedRows(int64_t rows) {
+  CHECK_GE(rows, 1);
+  mixed_rows_ = rows;
+}
+
 int64_t BatchScheduler::StepRows() const {
   if (prefill_chunk_ == options_.prefill_chunk) return options_.limits.rows;
   return std::min(options_.limits.rows, std::max(prefill_chunk_, options_.max_sequences));
 }
 
-void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
-  Insert(std::move(sequence), &waiting_);
-}
+void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) { waiting_.Add(std::move(sequence)); }
 
 StepPlan BatchScheduler::Plan(absl::Time now) {
   StepPlan plan;
-  EndDoomed(now, &running_, &plan);
-  EndDoomed(now, &waiting_, &plan);
+  EndDoomed(now, &plan);
+  EndHopeless(now, &plan);
   // Read once: credit may arrive while this plans, and rows are shared out by who has it.
-  for (const Queue* queue : {&running_, &waiting_}) {
+  for (const SequenceQueue* queue : {&std::as_const(running_), &waiting_.sequences()}) {
     for (const auto& sequence : *queue) {
       sequence->has_credit = sequence->control->credit.load() > 0;
+      sequence->held_back = false;
     }
   }
-  int64_t prefill_rows = StepRows() - CountDecodes();
+  PreemptForWaiting();
+  const int64_t decodes = CountDecodes();
+  int64_t prefill_rows = StepRows() - decodes;
+  if (decodes > 0) prefill_rows = std::min(prefill_rows, mixed_rows_);
   PlanRunning(&prefill_rows, &plan);
   PlanWaiting(&prefill_rows, &plan);
   return plan;
 }
 
+void BatchScheduler::End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan) {
+  sequence->lease.Reset();
+  sequence->admitted = false;
+  plan->ended.push_back({std::move(sequence), std::move(status)});
+}
+
 // Takes out what must not, or cannot, go on.
-void BatchScheduler::EndDoomed(absl::Time now, Queue* queue, StepPlan* plan) {
-  for (Sequence* sequence : Snapshot(*queue)) {
-    const int64_t tokens = sequence->tokens.size();
-    absl::Status status;
-    if (sequence->control->cancelled.load()) {
-      status = absl::CancelledError("cancelled by the caller");
-    } else if (sequence->request.deadline <= now) {
-      status = absl::DeadlineExceededError(
-          absl::StrCat("the deadline passed after ", sequence->outputs(), " output tokens"));
-    } else if (cache_->BlocksFor(tokens, options_.prefill_chunk) > cache_->blocks_total()) {
-      status = absl::ResourceExhaustedError(
-          absl::StrCat("the sequence has grown to ", tokens,
-                       " tokens, more than the KV memory can hold; raise --kv-memory"));
-    }
-    if (status.ok()) continue;
-    std::unique_ptr<Sequence> ended = Take(sequence, queue);
-    ended->lease.Reset();
-    ended->admitted = false;
-    plan->ended.push_back({std::move(ended), std::move(status)});
+void BatchScheduler::EndDoomed(absl::Time now, StepPlan* plan) {
+  for (Sequence* sequence : Snapshot(running_)) {
+    absl::Status status = Doom(*sequence, now);
+    if (!status.ok()) End(Take(sequence, &running_), std::move(status), plan);
   }
+  for (Sequence* sequence : Snapshot(waiting_.sequences())) {
+    absl::Status status = Doom(*sequence, now);
+    if (!status.ok()) End(waiting_.Take(sequence), std::move(status), plan);
+  }
+}
+
+absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Time now) const {
+  const int64_t tokens = sequence.tokens.size();
+  if (sequence.control->cancelled.load()) return absl::CancelledError("cancelled by the caller");
+  if (sequence.request.deadline <= now) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the deadline passed after ", sequence.outputs(), " output tokens"));
+  }
+  if (cache_->BlocksFor(tokens, options_.prefill_chunk) > cache_->blocks_total()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the sequence has grown to ", tokens,
+                     " tokens, more than the KV memory can hold; raise --kv-memory"));
+  }
+  return absl::OkStatus();
+}
+
+// Judges each sequence once, when it comes: what was accepted has its chance.
+void BatchScheduler::EndHopeless(absl::Time now, StepPlan* plan) {
+  for (Sequence* sequence : Snapshot(waiting_.sequences())) {
+    if (std::exchange(sequence->seen, true)) continue;
+    if (sequence->request.deadline == absl::InfiniteFuture()) continue;
+    absl::Status status = JudgeDeadline(*sequence, sequence->request.deadline - now);
+    if (status.ok()) continue;
+    ++deadline_refusals_;
+    End(waiting_.Take(sequence), std::move(status), plan);
+  }
+}
+
+// By the least time until its first token. An idle engine would not make it either: that is
+// DEADLINE_EXCEEDED; it would, and the queue is what stands between: RESOURCE_EXHAUSTED.
+absl::Status BatchScheduler::JudgeDeadline(const Sequence& sequence, absl::Duration left) const {
+  absl::Duration own;
+  if (rates_.prompt_rows_per_second > 0) {
+    const KvLease lease = cache_->NewLease(sequence.request.cache_salt);
+    const auto rows = static_cast<double>(sequence.tokens.size()) -
+                      static_cast<double>(lease.CachedTokens(sequence.tokens));
+    own = absl::Seconds(kCertainShare * rows / rates_.prompt_rows_per_second);
+  }
+  if (own > left) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("refused at once: the deadline is in ", InMilliseconds(left),
+                     ", and a prompt of ", sequence.tokens.size(), " tokens takes at least ",
+                     InMilliseconds(own), "; allow more time"));
+  }
+  const int64_t ahead = waiting_.CertainlyAhead(sequence);
+  if (ahead == 0 || rates_.admissions_per_second <= 0) return absl::OkStatus();
+  const absl::Duration queue =
+      absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
+  if (queue + own <= left) return absl::OkStatus();
+  return base::WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                                  "refused at once: the deadline is in ", InMilliseconds(left),
+                                  ", and the ", ahead, " requests ahead of this one take at least ",
+                                  InMilliseconds(queue), "; retry later, or allow more time")),
+                              queue);
+}
+
+// Gives those that wait the places and blocks of those that run with a lower priority, where that
+// is enough for them. Before anything is planned: nobody loses rows that a plan counts on.
+void BatchScheduler::PreemptForWaiting() {
+  while (!running_.empty()) {
+    Sequence* next = waiting_.Next();
+    if (next == nullptr || running_.back()->request.priority >= next->request.priority) return;
+    if (PrefixIsUnderWay(*next) || !FitsInPlaceOfLower(*next)) return;
+    while (!TryAdmit(next)) {
+      if (running_.back()->request.priority >= next->request.priority) return;
+      Preempt(running_.back().get());
+      if (running_.empty()) return;  // PlanWaiting admits it
+    }
+  }
+}
+
+bool BatchScheduler::FitsInPlaceOfLower(const Sequence& sequence) const {
+  int64_t places = options_.max_sequences;
+  int64_t blocks = cache_->blocks_free();
+  for (const auto& other : running_) {
+    if (other->request.priority < sequence.request.priority) {
+      blocks += other->lease.blocks_held();
+    } else {
+      --places;
+      blocks -= BlocksSpokenFor(*other);
+    }
+  }
+  return places > 0 && cache_->BlocksFor(sequence.tokens.size(), options_.prefill_chunk) <= blocks;
 }
 
 int64_t BatchScheduler::CountDecodes() const {
@@ -130,9 +208,13 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
 // Admission, in order: no one overtakes a sequence for which there is no room, or large prompts
 // would wait for ever behind small ones.
 void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
-  for (Sequence* sequence : Snapshot(waiting_)) {
-    if (*prefill_rows == 0) return;
-    if (!sequence->has_credit) continue;
+  while (*prefill_rows > 0) {
+    Sequence* sequence = waiting_.Next();
+    if (sequence == nullptr) return;
+    if (PrefixIsUnderWay(*sequence)) {
+      sequence->held_back = true;
+      continue;
+    }
     while (!TryAdmit(sequence)) {
       Sequence* stalled = StalledSequence();
       if (stalled == nullptr) return;
@@ -144,15 +226,33 @@ void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
   }
 }
 
-// Admits when the whole of the sequence fits beside what those that run still need for their
-// prompts, and one more block for each of them: without that the next step would preempt again.
+// Whether a running sequence is about to compute blocks that this one can use.
+bool BatchScheduler::PrefixIsUnderWay(const Sequence& sequence) const {
+  const auto& tokens = sequence.tokens;
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& other) {
+    if (!other->has_credit || decoder_->PendingRows(*other) == 1 ||
+        other->request.cache_salt != sequence.request.cache_salt) {
+      return false;
+    }
+    const auto end =
+        std::mismatch(tokens.begin(), tokens.end() - 1, other->tokens.begin(), other->tokens.end());
+    const int64_t common = (end.first - tokens.begin()) / kernels::kKvBlockTokens;
+    return other->lease.slots() < common * kernels::kKvBlockTokens;
+  });
+}
+
+// What a running sequence still needs for its prompt, and one more block: without that the next
+// step would preempt.
+int64_t BatchScheduler::BlocksSpokenFor(const Sequence& sequence) const {
+  const int64_t need = cache_->BlocksFor(sequence.tokens.size(), options_.prefill_chunk);
+  return std::max<int64_t>(0, need - sequence.lease.blocks_held()) + cache_->groups();
+}
+
+// Admits when the whole of the sequence fits beside what is spoken for.
 bool BatchScheduler::TryAdmit(Sequence* sequence) {
-  if (static_cast<int64_t>(running_.size()) >= options_.max_sequences) return false;
+  if (running() >= options_.max_sequences) return false;
   int64_t spoken_for = 0;
-  for (const auto& other : running_) {
-    const int64_t need = cache_->BlocksFor(other->tokens.size(), options_.prefill_chunk);
-    spoken_for += std::max<int64_t>(0, need - other->lease.blocks_held()) + cache_->groups();
-  }
+  for (const auto& other : running_) spoken_for += BlocksSpokenFor(*other);
   KvLease lease = cache_->NewLease(sequence->request.cache_salt);
   lease.AttachPrefix(sequence->tokens);
   const int64_t need =
@@ -163,7 +263,12 @@ bool BatchScheduler::TryAdmit(Sequence* sequence) {
   if (!sequence->cached_at_admission.has_value()) {
     sequence->cached_at_admission = sequence->lease.slots();
   }
-  Insert(Take(sequence, &waiting_), &running_);
+  // What is computed anew because others took its KV is not its principal's doing.
+  if (!std::exchange(sequence->charged, true)) {
+    waiting_.ChargePrompt(*sequence, sequence->tokens.size() - sequence->lease.slots());
+  }
+  ++admissions_;
+  Insert(waiting_.Take(sequence), &running_);
   return true;
 }
 
@@ -198,7 +303,7 @@ void BatchScheduler::Preempt(Sequence* sequence) {
   taken->lease.Reset();
   taken->admitted = false;
   ++preemptions_;
-  Insert(std::move(taken), &waiting_);
+  waiting_.Add(std::move(taken));
 }
 
 void BatchScheduler::Commit(PlanItem* item, const Span& span) {
@@ -206,6 +311,7 @@ void BatchScheduler::Commit(PlanItem* item, const Span& span) {
   item->reservation.Keep();
   const int64_t slots = span.first_slot + span.rows();
   sequence->lease.Commit(absl::MakeConstSpan(sequence->tokens).first(slots));
+  if (!span.logit_rows.empty()) waiting_.ChargeOutput(*sequence, span.logit_rows.size());
 }
 
 std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {
@@ -218,14 +324,16 @@ std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {
 std::vector<std::unique_ptr<Sequence>> BatchScheduler::RemoveAll() {
   std::vector<std::unique_ptr<Sequence>> removed;
   for (Sequence* sequence : Snapshot(running_)) removed.push_back(Remove(sequence));
-  for (auto& sequence : waiting_) removed.push_back(std::move(sequence));
-  waiting_.clear();
+  for (Sequence* sequence : Snapshot(waiting_.sequences())) {
+    removed.push_back(waiting_.Take(sequence));
+  }
   return removed;
 }
 
 int64_t BatchScheduler::QueuedPromptTokens() const {
   int64_t rows = 0;
-  for (const auto& sequence : waiting_) rows += static_cast<int64_t>(sequence->tokens.size());
+  for (const auto& sequence : waiting_.sequences())
+    rows += static_cast<int64_t>(sequence->tokens.size());
   for (const auto& sequence : running_) {
     const int64_t pending = decoder_->PendingRows(*sequence);
     if (pending > 1) rows += pending;
@@ -235,7 +343,7 @@ int64_t BatchScheduler::QueuedPromptTokens() const {
 
 absl::Time BatchScheduler::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const Queue* queue : {&running_, &waiting_}) {
+  for (const SequenceQueue* queue : {&running_, &waiting_.sequences()}) {
     for (const auto& sequence : *queue) next = std::min(next, sequence->request.deadline);
   }
   return next;

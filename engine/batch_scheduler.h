@@ -2,28 +2,33 @@
 // blocks. Continuous batching with chunked prefill:
 //
 // - A step's rows go to running sequences in order of priority, then arrival. Those that decode get
-//   their row first of all; prefills share what is left, at most prefill_chunk rows each.
-// - Waiting sequences are admitted in that order while places, rows and KV blocks last; the first
-// that
-//   does not fit blocks those behind it.
+//   their row first of all; prefills share what is left, at most prefill_chunk rows each, and
+//   fewer in all where decodes would wait for them (SetMixedRows).
+// - Waiting sequences are admitted in the order of AdmissionQueue while places, rows and KV blocks
+//   last; the first that does not fit blocks those behind it. One whose prefix a running sequence
+//   computes now waits for that instead of computing it again.
 // - When a running sequence finds no block, another one loses its KV and waits again, to be
-// computed
-//   anew: one that lacks credit, else the last in order.
+//   computed anew: one that lacks credit, else the last in order. One that waits takes places and
+//   blocks in the same way from those of lower priority.
 // - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
+// - What cannot have its first token before its deadline is ended before it costs anything.
 #ifndef TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
 #define TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/admission_queue.h"
 #include "engine/decoder.h"
 #include "engine/kv_cache.h"
 #include "engine/model/batch.h"
 #include "engine/model/model.h"
 #include "engine/sequence.h"
+#include "engine/step_pace.h"
 
 namespace tidepool::engine {
 
@@ -63,6 +68,10 @@ class BatchScheduler {
   // options.prefill_chunk, a step has no more rows in all, but for the one of each sequence.
   // Requires: 1 <= rows <= options.prefill_chunk.
   void SetPrefillChunk(int64_t rows);
+  // Most prompt rows in all of a step that has decodes too. Requires: rows >= 1.
+  void SetMixedRows(int64_t rows);
+  // What deadlines are judged by.
+  void SetRates(const MeasuredRates& rates) { rates_ = rates; }
 
   // The next step. At most one plan at a time. Requires of the caller, before the next call: Commit
   // for each item whose rows were computed, or nothing for those that were not.
@@ -79,19 +88,29 @@ class BatchScheduler {
 
   int64_t running() const { return running_.size(); }
   int64_t waiting() const { return waiting_.size(); }
+  // Totals.
+  int64_t admissions() const { return admissions_; }
   int64_t preemptions() const { return preemptions_; }
+  // Ended because their deadlines could not be met.
+  int64_t deadline_refusals() const { return deadline_refusals_; }
   // Rows that sequences still need before their next token, decodes aside.
   int64_t QueuedPromptTokens() const;
   // Of all sequences; InfiniteFuture when there is none.
   absl::Time NextDeadline() const;
 
  private:
-  using Queue = std::vector<std::unique_ptr<Sequence>>;  // by priority, then arrival
-
-  void EndDoomed(absl::Time now, Queue* queue, StepPlan* plan);
+  void End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan);
+  void EndDoomed(absl::Time now, StepPlan* plan);
+  absl::Status Doom(const Sequence& sequence, absl::Time now) const;
+  void EndHopeless(absl::Time now, StepPlan* plan);
+  absl::Status JudgeDeadline(const Sequence& sequence, absl::Duration left) const;
+  void PreemptForWaiting();
+  bool FitsInPlaceOfLower(const Sequence& sequence) const;
   void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
   void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
+  bool PrefixIsUnderWay(const Sequence& sequence) const;
   int64_t StepRows() const;
+  int64_t BlocksSpokenFor(const Sequence& sequence) const;
   bool TryAdmit(Sequence* sequence);
   bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
   Sequence* Victim(const Sequence* for_whom) const;
@@ -103,9 +122,13 @@ class BatchScheduler {
   KvCache* const cache_;
   const Decoder* const decoder_;
   int64_t prefill_chunk_;
-  Queue running_;
-  Queue waiting_;
+  int64_t mixed_rows_;
+  MeasuredRates rates_;
+  SequenceQueue running_;
+  AdmissionQueue waiting_;
+  int64_t admissions_ = 0;
   int64_t preemptions_ = 0;
+  int64_t deadline_refusals_ = 0;
 };
 
 }  // namespace tidepool::engine

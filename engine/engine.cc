@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "engine/output_text.h"
 #include "engine/sequence.h"
 #include "engine/shared_answer.h"
+#include "engine/step_pace.h"
 #include "engine/stream_sink.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -25,58 +25,6 @@ namespace tidepool::engine {
 namespace {
 
 using DrawnTokens = absl::StatusOr<std::vector<SampledToken>>;
-
-class StreamImpl final : public Stream {
- public:
-  StreamImpl(std::shared_ptr<EngineShared> shared, std::shared_ptr<SequenceControl> control,
-             std::shared_ptr<StreamSink> sink)
-      : shared_(std::move(shared)), control_(std::move(control)), sink_(std::move(sink)) {}
-
-  ~StreamImpl() override {
-    Cancel();
-    sink_->DropCallback();
-  }
-
-  std::optional<absl::StatusOr<StreamChunk>> TryNext() override { return sink_->TryNext(); }
-  absl::StatusOr<StreamChunk> Next() override { return sink_->Next(); }
-  void OnReady(std::function<void()> callback) override { sink_->OnReady(std::move(callback)); }
-
-  void AddCredit(int64_t tokens) override {
-    if (tokens <= 0) return;
-    int64_t before = control_->credit.load();
-    int64_t after = 0;
-    do {
-      const int64_t room = std::numeric_limits<int64_t>::max() - std::max<int64_t>(before, 0);
-      after = before + std::min(tokens, room);
-    } while (!control_->credit.compare_exchange_weak(before, after));
-    // With credit left the step thread is not waiting for any.
-    if (before <= 0) shared_->Wake();
-  }
-
-  void Cancel() override {
-    if (!control_->cancelled.exchange(true)) shared_->Wake();
-  }
-
- private:
-  std::shared_ptr<EngineShared> shared_;
-  std::shared_ptr<SequenceControl> control_;
-  std::shared_ptr<StreamSink> sink_;
-};
-
-// Prefill rows per second; older passes count less and less.
-class PrefillRate {
- public:
-  void Add(int64_t rows, absl::Duration time) {
-    constexpr double kKeep = 0.9;
-    rows_ = rows_ * kKeep + static_cast<double>(rows);
-    seconds_ = seconds_ * kKeep + absl::ToDoubleSeconds(time);
-  }
-  double rows_per_second() const { return seconds_ > 0 ? rows_ / seconds_ : 0; }
-
- private:
-  double rows_ = 0;
-  double seconds_ = 0;
-};
 
 // What a client is told of a pass that failed.
 absl::Status ForwardError(const absl::Status& status) {
@@ -139,6 +87,8 @@ class EngineImpl final : public Engine {
   void RefreshStats();
   void PublishAndDeliver();
   absl::Duration Patience() const;
+  void PaceScheduler();
+  bool IsOffloaded() const;
   int64_t PrefillChunk() const;
 
   Model* const model_;
@@ -152,7 +102,9 @@ class EngineImpl final : public Engine {
   BatchScheduler scheduler_;
   const size_t workspace_bytes_;
   kernels::Arena workspace_;
-  PrefillRate prefill_rate_;
+  StepPace pace_;
+  absl::Duration queue_seen_at_;  // as of its latest look, for pace_
+  int64_t admissions_seen_ = 0;
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
@@ -220,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
-  auto stream = std::make_unique<StreamImpl>(shared_, sequence->control, sink);
+  std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);
   if (finish.has_value()) {
     StreamChunk chunk;
     chunk.position = sequence->outputs();
@@ -277,15 +229,36 @@ void EngineImpl::Run() {
 absl::Duration EngineImpl::Patience() const { return scheduler_.NextDeadline() - clock_->Now(); }
 
 // By what is resident now, which operators may change between two steps.
+bool EngineImpl::IsOffloaded() const {
+  return stats_.offload.has_value() && stats_.offload->slots < stats_.offload->experts;
+}
+
 int64_t EngineImpl::PrefillChunk() const {
-  const bool offloaded =
-      stats_.offload.has_value() && stats_.offload->slots < stats_.offload->experts;
-  return offloaded && options_.offload_prefill_chunk > 0 ? options_.offload_prefill_chunk
-                                                         : options_.prefill_chunk;
+  return IsOffloaded() && options_.offload_prefill_chunk > 0 ? options_.offload_prefill_chunk
+                                                             : options_.prefill_chunk;
+}
+
+// Tells the scheduler what steps may cost, by what they did.
+void EngineImpl::PaceScheduler() {
+  const absl::Duration now = clock_->Monotonic();
+  const int64_t admitted =
+      scheduler_.admissions() - std::exchange(admissions_seen_, scheduler_.admissions());
+  const absl::Duration elapsed = now - std::exchange(queue_seen_at_, now);
+  if (scheduler_.waiting() > 0) {
+    pace_.AddAdmissions(admitted, elapsed);
+  } else {
+    pace_.ForgetAdmissions();
+  }
+  scheduler_.SetPrefillChunk(PrefillChunk());
+  // A step that reads most experts anyway is not made short by fewer rows, and prompts would take
+  // many of them.
+  scheduler_.SetMixedRows(IsOffloaded() ? options_.limits.rows
+                                        : pace_.MixedRows(options_.limits.rows));
+  scheduler_.SetRates(pace_.rates());
 }
 
 bool EngineImpl::Step() {
-  scheduler_.SetPrefillChunk(PrefillChunk());
+  PaceScheduler();
   StepPlan plan = scheduler_.Plan(clock_->Now());
   const absl::StatusOr<StepOutput> output = Forward(plan);
   // Not all may need the expert that is not to be had.
@@ -304,12 +277,11 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = RunModel(plan.batch, plan.items);
   const absl::Duration time = clock_->Monotonic() - start;
-  int64_t prefill_rows = 0;
+  StepPace::Step step = {.time = time};
   for (const Span& span : plan.batch.spans) {
-    if (span.rows() > 1) prefill_rows += span.rows();
+    (span.rows() > 1 ? step.prompt_rows : step.decode_rows) += span.rows();
   }
-  // Passes that mostly decode say little about prefill.
-  if (prefill_rows * 2 > plan.batch.rows()) prefill_rate_.Add(plan.batch.rows(), time);
+  pace_.AddStep(step);
   ++stats_.steps;
   ++stats_.progress;
   return output;
@@ -458,7 +430,9 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_total = cache_->blocks_total();
   stats_.kv_blocks_free = cache_->blocks_free();
   stats_.kv_blocks_cached = cache_->blocks_cached();
-  stats_.prefill_tokens_per_second = prefill_rate_.rows_per_second();
+  stats_.prefill_tokens_per_second = pace_.prefill_rows_per_second();
+  stats_.admissions_per_second = pace_.rates().admissions_per_second;
+  stats_.deadline_refusals = scheduler_.deadline_refusals();
   stats_.workspace_high_water_bytes = workspace_.high_water();
   stats_.untouched_bytes =
       cache_->blocks_untouched() * cache_->block_bytes() +

@@ -57,6 +57,7 @@ struct EngineStats {
   int64_t kv_block_tokens = kernels::kKvBlockTokens;
   int64_t queued_prompt_tokens = 0;      // that wait, or are being computed
   double prefill_tokens_per_second = 0;  // over the latest prefills; 0: none yet
+  double admissions_per_second = 0;      // to a place, while others wait; 0: not known
   int64_t prompt_tokens = 0;             // totals since start
   int64_t cached_prompt_tokens = 0;
   int64_t generated_tokens = 0;
@@ -64,6 +65,7 @@ struct EngineStats {
   int64_t requests_cancelled = 0;
   int64_t requests_failed = 0;
   int64_t preemptions = 0;
+  int64_t deadline_refusals = 0;  // whose deadlines could not be met
   int64_t steps = 0;
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
@@ -104,9 +106,10 @@ class Stream {
 
   // All that came since the last call, as one chunk. Empty: nothing yet, or the last chunk was
   // taken. An error ends the stream and is given again to whoever asks again: CANCELLED,
-  // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (it outgrew the KV memory), INTERNAL, DATA_LOSS (an
-  // expert that it needs is damaged), UNAVAILABLE (engine stopped, or such an expert cannot be
-  // read). Tokens that came before it are given first.
+  // DEADLINE_EXCEEDED (it passed, or an idle engine would not make a token before it),
+  // RESOURCE_EXHAUSTED (it outgrew the KV memory, or the queue is too long for its deadline),
+  // INTERNAL, DATA_LOSS (an expert that it needs is damaged), UNAVAILABLE (engine stopped, or such
+  // an expert cannot be read). Tokens that came before it are given first.
   virtual std::optional<absl::StatusOr<StreamChunk>> TryNext() = 0;
   // The same, blocking. OUT_OF_RANGE behind the last chunk.
   virtual absl::StatusOr<StreamChunk> Next() = 0;
@@ -134,8 +137,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-  // RESOURCE_EXHAUSTED (the queue is full, or the prompt can never fit --kv-memory), UNAVAILABLE
-  // (draining).
+  // RESOURCE_EXHAUSTED (the queue is full, with a base::RetryAfterOf hint; or the prompt can never
+  // fit --kv-memory), UNAVAILABLE (draining).
   virtual absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) = 0;
 
   // As of the last step; never waits for one.

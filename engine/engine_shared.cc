@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -13,13 +14,25 @@ namespace {
 // That wait for a step to end.
 constexpr size_t kMaxTasks = 64;
 
+// Until a good part of a full queue has gone, if it goes on as it did: whoever comes back then
+// finds room, and those who were refused meanwhile do, too.
+absl::Duration RetryWait(const EngineStats& stats, int64_t capacity) {
+  constexpr double kPart = 1.0 / 8;
+  constexpr absl::Duration kUnknown = absl::Seconds(1);
+  if (stats.admissions_per_second <= 0) return kUnknown;
+  const double seconds = kPart * static_cast<double>(capacity) / stats.admissions_per_second;
+  return std::clamp(absl::Seconds(seconds), absl::Milliseconds(100), absl::Minutes(1));
+}
+
 }  // namespace
 
 absl::Status EngineShared::CheckOpenLocked() const {
   if (stop_ || !accepting_) return absl::UnavailableError("the engine takes no new work");
   if (live_ >= capacity_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the queue is full: ", live_, " requests run or wait; retry later"));
+    return base::WithRetryAfter(
+        absl::ResourceExhaustedError(
+            absl::StrCat("the queue is full: ", live_, " requests run or wait; retry later")),
+        RetryWait(stats_, capacity_));
   }
   return absl::OkStatus();
 }

@@ -121,6 +121,11 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens,
   return best;
 }
 
+int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) const {
+  std::vector<BlockHash> hashes;
+  return tokens.empty() ? 0 : CachedBlocks(tokens, &hashes) * kBlockTokens;
+}
+
 int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0 && table_blocks() == 0) << slots_ << " slots are attached";
   std::vector<BlockHash> hashes;

@@ -68,6 +68,9 @@ class KvLease {
   // of the last token, which is left to compute. Returns slots(). Requires: slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
 
+  // What AttachPrefix would return. Requires: slots() is 0.
+  int64_t CachedTokens(absl::Span<const int32_t> tokens) const;
+
   // Blocks for slots [0, slots); nullopt, and nothing changed, when too few are free.
   std::optional<KvReservation> Reserve(int64_t slots);
 

@@ -58,6 +58,7 @@ struct GenerationRequest {
   absl::Time deadline = absl::InfiniteFuture();
   // Tokens that may be made before the caller grants more; counts from the first new token.
   int64_t credit = 256;
+  std::string principal;  // whom it is for: those of equal priority share the engine fairly
   // Separates prefix caches of callers that must not see each other's timing; part of block hashes.
   std::string cache_salt;
 

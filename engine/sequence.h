@@ -47,6 +47,9 @@ struct Sequence {
   KvLease lease;
   bool admitted = false;    // running: the scheduler gave it a lease
   bool has_credit = false;  // when the current plan began
+  bool held_back = false;   // in the current plan: another one computes its prefix now
+  bool seen = false;        // by the scheduler, which judged its deadline then
+  bool charged = false;     // its prompt, to its principal
   TokenCounts counts;       // kept only when penalties are on
   OutputText text;
   Usage usage;

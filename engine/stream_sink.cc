@@ -1,12 +1,52 @@
 #include "engine/stream_sink.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
 namespace {
+
+class StreamImpl final : public Stream {
+ public:
+  StreamImpl(std::shared_ptr<EngineShared> shared, std::shared_ptr<SequenceControl> control,
+             std::shared_ptr<StreamSink> sink)
+      : shared_(std::move(shared)), control_(std::move(control)), sink_(std::move(sink)) {}
+
+  ~StreamImpl() override {
+    Cancel();
+    sink_->DropCallback();
+  }
+
+  std::optional<absl::StatusOr<StreamChunk>> TryNext() override { return sink_->TryNext(); }
+  absl::StatusOr<StreamChunk> Next() override { return sink_->Next(); }
+  void OnReady(std::function<void()> callback) override { sink_->OnReady(std::move(callback)); }
+
+  void AddCredit(int64_t tokens) override {
+    if (tokens <= 0) return;
+    int64_t before = control_->credit.load();
+    int64_t after = 0;
+    do {
+      const int64_t room = std::numeric_limits<int64_t>::max() - std::max<int64_t>(before, 0);
+      after = before + std::min(tokens, room);
+    } while (!control_->credit.compare_exchange_weak(before, after));
+    // With credit left the step thread is not waiting for any.
+    if (before <= 0) shared_->Wake();
+  }
+
+  void Cancel() override {
+    if (!control_->cancelled.exchange(true)) shared_->Wake();
+  }
+
+ private:
+  std::shared_ptr<EngineShared> shared_;
+  std::shared_ptr<SequenceControl> control_;
+  std::shared_ptr<StreamSink> sink_;
+};
 
 // Appends what came later to what was not taken yet.
 void Merge(StreamChunk later, StreamChunk* chunk) {
@@ -88,6 +128,12 @@ void StreamSink::DropCallback() {
 void StreamSink::Notify() {
   base::MutexLock lock(&callback_mutex_);
   if (callback_) callback_();
+}
+
+std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineShared> shared,
+                                   std::shared_ptr<SequenceControl> control,
+                                   std::shared_ptr<StreamSink> sink) {
+  return std::make_unique<StreamImpl>(std::move(shared), std::move(control), std::move(sink));
 }
 
 }  // namespace tidepool::engine

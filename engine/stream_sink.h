@@ -9,7 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/engine.h"
+#include "engine/engine_shared.h"
 #include "engine/request.h"
+#include "engine/sequence.h"
 #include "kernels/base/mutex.h"
 
 namespace tidepool::engine {
@@ -44,6 +47,11 @@ class StreamSink {
   base::Mutex callback_mutex_;
   std::function<void()> callback_ TIDEPOOL_GUARDED_BY(callback_mutex_);
 };
+
+// The caller's end of a sequence whose step thread has `shared` and whose tokens come to `sink`.
+std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineShared> shared,
+                                   std::shared_ptr<SequenceControl> control,
+                                   std::shared_ptr<StreamSink> sink);
 
 }  // namespace tidepool::engine
 

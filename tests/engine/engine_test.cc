@@ -176,6 +176,29 @@ TEST(EngineTest, PreemptionGivesTheSameTokens) {
   }
 }
 
+TEST(EngineTest, ALowerPriorityThatHadToGiveWayGivesTheSameTokens) {
+  EngineOptions small = MakeOptions();
+  small.kv_memory_bytes = MemoryOfBlocks(8);
+  TestEngine test(small);
+  test.model.Hold();
+  GenerationRequest low = MakeRequest(Prompt(100, 1), 100);
+  low.sampling.temperature = 1;
+  low.sampling.seed = 5;
+  auto slow = test.Submit(low);
+  // It is in the middle of its answer when one comes that needs most of the memory.
+  test.model.Allow(20);
+  test.model.WaitForForwards(21);
+  GenerationRequest high = MakeRequest(Prompt(180, 2), 4);
+  high.priority = 1;
+  auto fast = test.Submit(high);
+  test.model.Release();
+  EXPECT_EQ(ReadAll(fast.get()).tokens.size(), 4);
+  const Answer answer = ReadAll(slow.get());
+  EXPECT_GE(test.engine->Stats().preemptions, 1);
+  TestEngine roomy;
+  EXPECT_EQ(answer.tokens, roomy.Run(low).tokens);
+}
+
 TEST(EngineTest, TwoEnginesShareNothing) {
   TestEngine a;
   TestEngine b;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "kernels/base/retry_after.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace tidepool::engine {
@@ -388,8 +389,9 @@ TEST(EngineQueueTest, RefusesBeyondItsBound) {
   test.model.Hold();
   std::vector<std::unique_ptr<Stream>> streams;
   for (int i = 0; i < 3; ++i) streams.push_back(test.Submit(MakeRequest({i}, 3)));
-  EXPECT_EQ(test.engine->Submit(MakeRequest({9}, 3)).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  const absl::Status refused = test.engine->Submit(MakeRequest({9}, 3)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::RetryAfterOf(refused), absl::Seconds(1)) << "nothing is measured yet";
   test.model.Release();
   EXPECT_TRUE(ReadAll(streams[0].get()).finish.has_value());
   EXPECT_EQ(test.Run(MakeRequest({9}, 3)).tokens.size(), 3u);

@@ -1,0 +1,53 @@
+// AdmissionQueue: sequences that wait for a place in the batch, and whose turn it is: the highest
+// priority first; among equals a sequence of the principal that was served least (fair_share.h);
+// of its sequences the earliest. Priority is strict: while higher ones keep coming, lower ones
+// wait.
+#ifndef TIDEPOOL_ENGINE_ADMISSION_QUEUE_H_
+#define TIDEPOOL_ENGINE_ADMISSION_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/fair_share.h"
+#include "engine/sequence.h"
+
+namespace tidepool::engine {
+
+// Whether `a` has a better claim to rows, places and blocks than `b`, of sequences that run.
+bool GoesBefore(const Sequence& a, const Sequence& b);
+
+// Sequences by GoesBefore.
+using SequenceQueue = std::vector<std::unique_ptr<Sequence>>;
+void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue);
+// Requires: it is in the queue.
+std::unique_ptr<Sequence> Take(const Sequence* sequence, SequenceQueue* queue);
+
+// Engine thread only.
+class AdmissionQueue {
+ public:
+  void Add(std::unique_ptr<Sequence> sequence);
+  // Requires: it waits here.
+  std::unique_ptr<Sequence> Take(const Sequence* sequence);
+
+  // The next of those that may be planned (`has_credit`, and not `held_back`); null: none.
+  Sequence* Next() const;
+  // How many wait here that are planned before it, whoever is served meanwhile: of higher priority,
+  // or of its own principal and earlier.
+  int64_t CertainlyAhead(const Sequence& sequence) const;
+
+  // Tokens that were computed for the sequence's principal.
+  void ChargePrompt(const Sequence& sequence, int64_t tokens);
+  void ChargeOutput(const Sequence& sequence, int64_t tokens);
+
+  const SequenceQueue& sequences() const { return waiting_; }
+  int64_t size() const { return static_cast<int64_t>(waiting_.size()); }
+
+ private:
+  SequenceQueue waiting_;
+  FairShare share_;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_ADMISSION_QUEUE_H_

@@ -1,0 +1,47 @@
+#include "engine/step_pace.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tidepool::engine {
+
+void StepPace::AddStep(const Step& step) {
+  const double seconds = absl::ToDoubleSeconds(step.time);
+  const double prompt_rows = static_cast<double>(step.prompt_rows);
+  if (step.prompt_rows == 0) return decode_step_.Add(seconds, 1);
+  const double decodes = step.decode_rows > 0 ? decode_step_.value() : 0;
+  prompt_row_.Add(std::max(seconds - decodes, 0.0), prompt_rows);
+  // Steps that mostly decode say little about prefill.
+  if (step.prompt_rows <= step.decode_rows) return;
+  const double rows = prompt_rows + static_cast<double>(step.decode_rows);
+  prefill_.Add(rows, seconds);
+  if (step.prompt_rows >= kManyRows) large_prefill_.Add(rows, seconds);
+}
+
+void StepPace::AddAdmissions(int64_t count, absl::Duration elapsed) {
+  // Places fall free one by one, and some requests take long.
+  constexpr absl::Duration kWindow = absl::Seconds(30);
+  admissions_.Add(static_cast<double>(count), absl::ToDoubleSeconds(elapsed),
+                  std::exp(-absl::FDivDuration(elapsed, kWindow)));
+  admissions_seen_ += count;
+}
+
+void StepPace::ForgetAdmissions() {
+  admissions_ = FadingRatio();
+  admissions_seen_ = 0;
+}
+
+MeasuredRates StepPace::rates() const {
+  return {.prompt_rows_per_second = large_prefill_.value(),
+          .admissions_per_second = admissions_seen_ >= kEnoughAdmissions ? admissions_.value() : 0};
+}
+
+int64_t StepPace::MixedRows(int64_t most) const {
+  const double row = prompt_row_.value();
+  if (row <= 0) return most;
+  const double extra = std::max(decode_step_.value(), absl::ToDoubleSeconds(kLeastExtra));
+  const double rows = std::min(extra / row, static_cast<double>(most));
+  return std::min(most, std::max(static_cast<int64_t>(rows), kLeastRows));
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,20 @@
+// When a refused caller may come back: said by whoever refuses, in the status itself.
+#ifndef TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
+#define TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace tidepool::base {
+
+// `status` with the hint, in whole milliseconds. Requires: it is an error; wait >= 0.
+absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
+
+// None: the status has no hint.
+std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
+
+}  // namespace tidepool::base
+
+#endif  // TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_

@@ -1,0 +1,87 @@
+#include "engine/step_pace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tidepool::engine {
+namespace {
+
+// A machine whose decode steps take 30 ms, and each prompt row so much more.
+struct Machine {
+  absl::Duration row;
+  absl::Duration decode = absl::Milliseconds(30);
+
+  StepPace::Step Compute(int64_t prompt_rows, int64_t decode_rows) const {
+    return {.prompt_rows = prompt_rows,
+            .decode_rows = decode_rows,
+            .time = row * prompt_rows + (decode_rows > 0 ? decode : absl::ZeroDuration())};
+  }
+};
+
+TEST(StepPaceTest, NothingIsBoundedBeforeItIsMeasured) {
+  StepPace pace;
+  EXPECT_EQ(pace.MixedRows(512), 512);
+  EXPECT_EQ(pace.prefill_rows_per_second(), 0);
+  EXPECT_EQ(pace.rates().prompt_rows_per_second, 0);
+  EXPECT_EQ(pace.rates().admissions_per_second, 0);
+}
+
+TEST(StepPaceTest, MixedStepsTakeLittleMoreThanDecodes) {
+  for (const int row_us : {1, 50, 300, 1000, 1500}) {
+    const Machine machine = {.row = absl::Microseconds(row_us)};
+    StepPace pace;
+    for (int i = 0; i < 5; ++i) pace.AddStep(machine.Compute(0, 4));
+    pace.AddStep(machine.Compute(512, 0));
+    for (int i = 0; i < 20; ++i) {
+      const int64_t rows = pace.MixedRows(512);
+      const StepPace::Step step = machine.Compute(rows, 4);
+      EXPECT_LE(step.time, machine.decode + StepPace::kLeastExtra * 1.01) << row_us;
+      // And not much less is done than could be.
+      EXPECT_GE(rows, std::min<int64_t>(512, 0.9 * (StepPace::kLeastExtra / machine.row)));
+      pace.AddStep(step);
+    }
+  }
+}
+
+TEST(StepPaceTest, SlowDecodesBearAsMuchAgain) {
+  const Machine machine = {.row = absl::Milliseconds(5), .decode = absl::Seconds(1)};
+  StepPace pace;
+  pace.AddStep(machine.Compute(0, 1));
+  pace.AddStep(machine.Compute(100, 1));
+  EXPECT_NEAR(static_cast<double>(pace.MixedRows(512)), 200, 2);
+}
+
+TEST(StepPaceTest, PromptsGoOnHoweverSlow) {
+  const Machine machine = {.row = absl::Seconds(1)};
+  StepPace pace;
+  pace.AddStep(machine.Compute(0, 1));
+  pace.AddStep(machine.Compute(100, 1));
+  EXPECT_EQ(pace.MixedRows(512), StepPace::kLeastRows);
+  EXPECT_EQ(pace.MixedRows(5), 5);
+}
+
+TEST(StepPaceTest, SmallPromptsTellNothingOfLargeOnes) {
+  const Machine machine = {.row = absl::Milliseconds(1)};
+  StepPace pace;
+  pace.AddStep(machine.Compute(40, 0));
+  EXPECT_GT(pace.prefill_rows_per_second(), 0);
+  EXPECT_EQ(pace.rates().prompt_rows_per_second, 0);
+  pace.AddStep(machine.Compute(100, 0));
+  EXPECT_NEAR(pace.rates().prompt_rows_per_second, 1000, 1);
+}
+
+TEST(StepPaceTest, AdmissionsAreKnownAfterAFewAndForgottenWithTheirQueue) {
+  StepPace pace;
+  for (int i = 0; i < 7; ++i) pace.AddAdmissions(1, absl::Milliseconds(500));
+  EXPECT_EQ(pace.rates().admissions_per_second, 0);
+  pace.AddAdmissions(1, absl::Milliseconds(500));
+  EXPECT_NEAR(pace.rates().admissions_per_second, 2, 0.01);
+  for (int i = 0; i < 200; ++i) pace.AddAdmissions(i % 2, absl::Milliseconds(500));
+  EXPECT_NEAR(pace.rates().admissions_per_second, 1, 0.1);
+  pace.ForgetAdmissions();
+  EXPECT_EQ(pace.rates().admissions_per_second, 0);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
