@@ -1,12 +1,16 @@
 #include "service/convert.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "kernels/base/check.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 namespace {
@@ -71,11 +75,33 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     while (end > 0 && (static_cast<uint8_t>(message[end]) & 0xc0) == 0x80) --end;
     message.resize(end);
   }
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const std::optional<absl::Duration> retry_after = base::RetryAfterOf(status);
+  if (!retry_after.has_value()) return grpc::Status(code, message);
+  google::rpc::RetryInfo retry;
+  const int64_t milliseconds = absl::ToInt64Milliseconds(*retry_after);
+  retry.mutable_retry_delay()->set_seconds(milliseconds / 1000);
+  retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(milliseconds % 1000 * 1'000'000));
+  google::rpc::Status details;
+  details.set_code(code);
+  details.set_message(message);
+  details.add_details()->PackFrom(retry);
+  return grpc::Status(code, message, details.SerializeAsString());
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
+                         status.error_message());
+  google::rpc::Status details;
+  if (status.ok() || !details.ParseFromString(status.error_details())) return converted;
+  for (const google::protobuf::Any& detail : details.details()) {
+    google::rpc::RetryInfo retry;
+    if (!detail.UnpackTo(&retry)) continue;
+    const absl::Duration wait = absl::Seconds(retry.retry_delay().seconds()) +
+                                absl::Nanoseconds(retry.retry_delay().nanos());
+    converted = base::WithRetryAfter(std::move(converted), std::max(wait, absl::ZeroDuration()));
+  }
+  return converted;
 }
 
 engine::SamplingParams FromProto(const v1::Sampling& sampling,
@@ -127,7 +153,8 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
   out.priority = start.priority();
   out.deadline = deadline;
   out.credit = start.credit();
-  out.cache_salt = start.caller().principal();
+  out.principal = start.caller().principal();
+  out.cache_salt = out.principal;
   return out;
 }
 
@@ -192,6 +219,7 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   out->set_requests_cancelled_total(stats.requests_cancelled);
   out->set_requests_failed_total(stats.requests_failed);
   out->set_preemptions_total(stats.preemptions);
+  out->set_deadline_refusals_total(stats.deadline_refusals);
   out->set_steps_total(stats.steps);
   out->set_expert_hits_total(stats.expert_hits);
   out->set_expert_misses_total(stats.expert_misses);

@@ -24,13 +24,17 @@
 
 namespace tidepool::service {
 
-// Codes are the same numbers on both sides. Messages are cut to what a header holds.
+// Codes are the same numbers on both sides. Messages are cut to what a header holds. A
+// base::RetryAfterOf hint goes along as google.rpc.RetryInfo.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // Key of the trailing metadata of a Run whose status is the worker's own word: what gRPC makes up
 // when a connection breaks has the same codes.
 inline constexpr char kToldByWorker[] = "tidepool-told-by-worker";
+// Key of the initial metadata that a worker sends at once when it takes a Prepare or a Run: without
+// it a call that fails never got there.
+inline constexpr char kTakenByWorker[] = "tidepool-taken-by-worker";
 
 // Everything about a request that can be told without its model. INVALID_ARGUMENT names the field
 // and its limit; UNIMPLEMENTED names a field that is not served yet.

@@ -9,10 +9,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 #include "service/convert.h"
 #include "service/wire_check.h"
 
@@ -42,6 +45,14 @@ grpc::ByteBuffer ToBytes(const Message& message) {
   const grpc::Status status = grpc::SerializationTraits<Message>::Serialize(message, &bytes, &own);
   CHECK(status.ok()) << status.error_message();
   return bytes;
+}
+
+// What gRPC's own clients obey of a hint in `status`. Before the call's Finish.
+inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
+  const std::optional<absl::Duration> wait = base::RetryAfterOf(status);
+  if (!wait.has_value()) return;
+  context->AddTrailingMetadata("grpc-retry-pushback-ms",
+                               absl::StrCat(absl::ToInt64Milliseconds(*wait)));
 }
 
 // `handler(request, done)` calls done once, from any thread, also before it returns. The client's

@@ -30,9 +30,9 @@ struct FrontDeps {
 // it.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
-  GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, absl::Time deadline)
-      : deps_(deps) {
-    GenerationInput input = {.principal = kPrincipal, .deadline = deadline};
+  GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)
+      : deps_(deps), context_(context) {
+    GenerationInput input = {.principal = kPrincipal, .deadline = DeadlineOf(*context)};
     absl::Status status = ParseBytes(bytes, &input.request);
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
     if (!status.ok()) {
@@ -49,6 +49,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     StartWrite(&bytes_);
   }
   void Finish(absl::Status status) override {
+    AddRetryPushback(status, context_);
     grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
   }
 
@@ -78,6 +79,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   Executor* loop() { return deps_.core->loop(); }
 
   const FrontDeps deps_;
+  CallbackServerContext* const context_;
   bool entered_ = false;
   std::shared_ptr<AnswerStream> generation_;  // loop only
   ByteBuffer bytes_;
@@ -87,20 +89,21 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
-                  absl::Time deadline)
+                  CallbackServerContext* context)
       : deps_(deps) {
-    GenerationInput input = {.principal = kPrincipal, .deadline = deadline};
+    GenerationInput input = {.principal = kPrincipal, .deadline = DeadlineOf(*context)};
     absl::Status status = ParseBytes(bytes, &input.request);
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
     if (!status.ok()) {
       Finish(ToGrpcStatus(status));
       return;
     }
-    loop()->Post([this, answer, input = std::move(input)]() mutable {
+    loop()->Post([this, answer, context, input = std::move(input)]() mutable {
       deps_.core->Complete(
           std::move(input),
-          [this, answer](absl::StatusOr<v1::CompleteResponse> response) {
+          [this, answer, context](absl::StatusOr<v1::CompleteResponse> response) {
             if (response.ok()) *answer = ToBytes(*response);
+            AddRetryPushback(response.status(), context);
             Finish(ToGrpcStatus(response.status()));
           },
           [this](std::shared_ptr<AnswerStream> stream) { generation_ = std::move(stream); });
@@ -157,11 +160,11 @@ class InferenceService final : public InferenceBase {
 
   grpc::ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
                                                  const ByteBuffer* request) override {
-    return new GenerateReactor(deps_, *request, DeadlineOf(*context));
+    return new GenerateReactor(deps_, *request, context);
   }
   ServerUnaryReactor* Complete(CallbackServerContext* context, const ByteBuffer* request,
                                ByteBuffer* response) override {
-    return new CompleteReactor(deps_, *request, response, DeadlineOf(*context));
+    return new CompleteReactor(deps_, *request, response, context);
   }
   ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* request,
                                ByteBuffer* response) override {

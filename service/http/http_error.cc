@@ -1,11 +1,15 @@
 #include "service/http/http_error.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/check.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 namespace {
@@ -82,6 +86,10 @@ HttpError ToHttpError(const absl::Status& status) {
                      .type = mapping.type,
                      .code = mapping.code};
   if (mapping.retry_after_s > 0) error.retry_after_s = mapping.retry_after_s;
+  if (const auto wait = base::RetryAfterOf(status)) {
+    error.retry_after_s = static_cast<int>(
+        std::max<int64_t>(1, absl::ToInt64Seconds(absl::Ceil(*wait, absl::Seconds(1)))));
+  }
   if (const auto param = status.GetPayload(kParam)) {
     error.param = std::string(*param);
   } else if (mapping.status == 400) {

@@ -81,6 +81,10 @@ void AddFront(const v1::FrontStats& front, Page* page) {
                 static_cast<double>(front.requests_failed_total()));
   page->Counter("failovers_total", "Streams that went on at another worker.", {},
                 static_cast<double>(front.failovers_total()));
+  page->Gauge("failovers_waiting", "Streams that lost their worker and wait for their turn.", {},
+              static_cast<double>(front.failovers_waiting()));
+  page->Counter("poisoned_prompts_refused_total", "Requests whose prompt crashed workers before.",
+                {}, static_cast<double>(front.poisoned_prompts_refused_total()));
   page->Gauge("sessions", "Sessions in the store.", {}, static_cast<double>(front.sessions()));
 }
 
@@ -148,6 +152,8 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
           worker.prompt_tokens_total());
   counter("prefix_cache_hits_total", "Of these, found.", worker.cached_prompt_tokens_total());
   counter("num_preemptions_total", "Sequences whose KV was given up.", worker.preemptions_total());
+  counter("deadline_refusals_total", "Requests whose deadlines could not be met.",
+          worker.deadline_refusals_total());
   counter("engine_steps_total", "Forward passes.", worker.steps_total());
   counter("engine_progress_total", "Moves whenever work is done.",
           static_cast<int64_t>(worker.progress()));

@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "kernels/base/retry_after.h"
 #include "service/wire_check.h"
 #include "tests/fakes/byte_tokenizer.h"
 
@@ -24,6 +27,26 @@ TEST(StatusTest, CodesAreTheSameBothWays) {
     EXPECT_EQ(FromGrpcStatus(wire), status);
   }
   EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
+}
+
+TEST(StatusTest, ARetryHintCrossesTheWireAsRetryInfo) {
+  const absl::Status status =
+      base::WithRetryAfter(absl::ResourceExhaustedError("full"), absl::Milliseconds(2050));
+  const grpc::Status wire = ToGrpcStatus(status);
+  google::rpc::Status details;
+  ASSERT_TRUE(details.ParseFromString(wire.error_details()));
+  EXPECT_EQ(details.code(), static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(details.message(), "full");
+  ASSERT_EQ(details.details_size(), 1);
+  google::rpc::RetryInfo retry;
+  ASSERT_TRUE(details.details(0).UnpackTo(&retry));
+  EXPECT_EQ(retry.retry_delay().seconds(), 2);
+  EXPECT_EQ(retry.retry_delay().nanos(), 50'000'000);
+  EXPECT_EQ(FromGrpcStatus(wire), status);
+
+  // What is no google.rpc.Status is no hint either.
+  const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE, "gone", "\xff\xff");
+  EXPECT_EQ(FromGrpcStatus(foreign), absl::UnavailableError("gone"));
 }
 
 TEST(StatusTest, LongMessagesAreCutBetweenCharacters) {

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
+#include "service/convert.h"
 #include "tests/service/serve_fixture.h"
 
 namespace tidepool::service {
@@ -134,6 +138,38 @@ TEST_F(ServeTest, ADeadlineStopsTheWork) {
   engine_->model.Release();
   WaitIdle();
   EXPECT_LT(Stats().workers(0).generated_tokens_total(), 2000);
+}
+
+TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
+  Start({.max_queued = 0});
+  engine_->model.Hold();
+  // More than can run at the same time: some find no place.
+  constexpr int kStreams = 80;
+  grpc::ClientContext contexts[kStreams];
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;
+  for (grpc::ClientContext& context : contexts) {
+    readers.push_back(inference_->Generate(&context, Text("x", 1)));
+  }
+  while (Stats().front().requests_failed_total() == 0) std::this_thread::yield();
+  engine_->model.Release();
+  int refused = 0;
+  for (int i = 0; i < kStreams; ++i) {
+    v1::GenerateResponse message;
+    while (readers[i]->Read(&message)) {
+    }
+    const grpc::Status status = readers[i]->Finish();
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    const std::optional<absl::Duration> wait = base::RetryAfterOf(FromGrpcStatus(status));
+    ASSERT_TRUE(wait.has_value());
+    const auto& trailer = contexts[i].GetServerTrailingMetadata();
+    const auto pushback = trailer.find("grpc-retry-pushback-ms");
+    ASSERT_NE(pushback, trailer.end());
+    EXPECT_EQ(std::string(pushback->second.data(), pushback->second.size()),
+              absl::StrCat(absl::ToInt64Milliseconds(*wait)));
+  }
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {

@@ -105,12 +105,15 @@ TEST(HistogramTest, BoundsAreInclusive) {
 v1::GetStatsResponse Stats() {
   v1::GetStatsResponse stats;
   stats.mutable_front()->set_requests_total(9);
+  stats.mutable_front()->set_failovers_waiting(4);
+  stats.mutable_front()->set_poisoned_prompts_refused_total(2);
   v1::WorkerStats* worker = stats.add_workers();
   worker->set_worker_id("w\"1\n");
   worker->set_model("m");
   worker->set_sequences_running(2);
   worker->set_kv_blocks_total(8);
   worker->set_kv_blocks_free(6);
+  worker->set_deadline_refusals_total(6);
   worker->set_prompt_tokens_total(100);
   worker->set_cached_prompt_tokens_total(25);
   v1::LayerCounters* layer = worker->mutable_offload()->mutable_total()->add_layers();
@@ -134,6 +137,9 @@ TEST(MetricsPageTest, NamesAndLabels) {
   for (const std::string& line :
        {std::string("# TYPE tidepool:requests_total counter\n"),
         std::string("tidepool:requests_total 9\n"),
+        std::string("tidepool:failovers_waiting 4\n"),
+        std::string("tidepool:poisoned_prompts_refused_total 2\n"),
+        "tidepool:deadline_refusals_total" + worker + "6\n",
         "tidepool:num_requests_running" + worker + "2\n",
         "tidepool:kv_cache_usage_perc" + worker + "0.25\n",
         "tidepool:prompt_tokens_total" + worker + "100\n",

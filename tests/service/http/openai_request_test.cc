@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
@@ -274,6 +275,9 @@ TEST(HttpErrorTest, CodesBecomeStatuses) {
     EXPECT_EQ(error.code, code) << status;
     EXPECT_EQ(error.retry_after_s.has_value(), retry) << status;
   }
+  const absl::Status hinted =
+      base::WithRetryAfter(absl::ResourceExhaustedError("full"), absl::Milliseconds(2050));
+  EXPECT_EQ(ToHttpError(hinted).retry_after_s, 3);
   EXPECT_EQ(DumpJson(ErrorJson(ToHttpError(absl::InvalidArgumentError("top_p is 3; it must be")))),
             R"({"error":{"message":"top_p is 3; it must be","type":"invalid_request_error",)"
             R"("param":"top_p","code":null}})");
