@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/utf8.h"
+#include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
 #include "service/convert.h"
 #include "service/front/draw_id.h"
@@ -18,6 +19,7 @@ constexpr int kLargestPage = 1000;
 constexpr absl::Duration kShortestSweep = absl::Milliseconds(100);
 constexpr absl::Duration kLongestSweep = absl::Minutes(1);
 constexpr int64_t kExpiredAtOnce = 1000;
+constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);  // between two looks
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
 
 // Collects a generation into one answer. Deletes itself at the end.
@@ -63,8 +65,10 @@ class Collector final : public GenerationSink {
 constexpr size_t kMaxRequests = 4096;
 
 absl::Status TooManyRequests() {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off"));
+  return base::WithRetryAfter(
+      absl::ResourceExhaustedError(
+          absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off")),
+      absl::Seconds(1));
 }
 
 }  // namespace
@@ -78,7 +82,9 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       workers_(clock, std::move(log)),
       admin_(clock, &workers_),
       named_(loop, limits.request_ttl, limits.orphan_ttl),
-      started_(clock->Monotonic()) {
+      started_(clock->Monotonic()),
+      failover_(loop, clock, [this] { return static_cast<int64_t>(running_.size()); }) {
+  LeaveSilentWorkers();
   if (limits_.session_ttl < absl::InfiniteDuration()) ExpireSessions();
 }
 
@@ -89,6 +95,21 @@ void FrontCore::ExpireSessions() {
   loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
     if (!weak.expired()) ExpireSessions();
   });
+}
+
+void FrontCore::LeaveSilentWorkers() {
+  for (const WorkerLink* link : workers_.Silent()) {
+    for (const auto& generation : Running()) generation->LeaveSilentWorker(link);
+  }
+  loop_->PostAfter(kSilencePeriod, [this, weak = std::weak_ptr<int>(alive_)] {
+    if (!weak.expired()) LeaveSilentWorkers();
+  });
+}
+
+std::vector<std::shared_ptr<Generation>> FrontCore::Running() const {
+  std::vector<std::shared_ptr<Generation>> all;
+  for (const auto& [key, generation] : running_) all.push_back(generation);
+  return all;
 }
 
 std::nullptr_t FrontCore::Refuse(absl::Status status, GenerationSink* sink) {
@@ -131,7 +152,7 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationSi
                                      .clock = clock_,
                                      .workers = &workers_,
                                      .store = store_,
-                                     .failovers_total = &failovers_total_,
+                                     .failover = &failover_,
                                      .max_session_tokens = limits_.max_session_tokens};
   const auto model_name = [this, asked = input.request.model()] {
     const absl::StatusOr<v1::Model> model = workers_.FindModel(asked);
@@ -262,7 +283,9 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
   front->set_streams_running(running_.size());
   front->set_requests_total(requests_total_);
   front->set_requests_failed_total(requests_failed_total_);
-  front->set_failovers_total(failovers_total_);
+  front->set_failovers_total(failover_.moved_total);
+  front->set_failovers_waiting(failover_.resubmissions.waiting());
+  front->set_poisoned_prompts_refused_total(failover_.poisoned.refused_total());
   gathering->done = std::move(done);
   const auto finish_one = [gathering] {
     if (--gathering->open == 0) gathering->done(std::move(gathering->response));
@@ -300,9 +323,7 @@ std::shared_ptr<StatsWatch> FrontCore::WatchStats(const v1::WatchStatsRequest& r
 }
 
 void FrontCore::CancelAll(const absl::Status& status) {
-  std::vector<std::shared_ptr<Generation>> all;
-  for (const auto& [key, generation] : running_) all.push_back(generation);
-  for (const auto& generation : all) generation->Cancel(status);
+  for (const auto& generation : Running()) generation->Cancel(status);
 }
 
 }  // namespace tidepool::service

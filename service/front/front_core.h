@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "service/front/failover.h"
 #include "service/front/front_admin.h"
 #include "service/front/front_limits.h"
 #include "service/front/generation.h"
@@ -87,7 +88,12 @@ class FrontCore {
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
   std::shared_ptr<Generation> Begin(GenerationInput input, GenerationSink* sink);
+  // They may end while the caller goes through them.
+  std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(absl::Status status, GenerationSink* sink);
+  // Takes streams away from workers that fell silent, again and again for as long as the core
+  // lives.
+  void LeaveSilentWorkers();
   // Deletes what has outlived the TTL, now and then for as long as the core lives.
   void ExpireSessions();
   // Answers on the loop, UNAVAILABLE where the core has gone before.
@@ -106,13 +112,13 @@ class FrontCore {
   StatsWatches watches_;
   NamedRequests named_;
   const absl::Duration started_;
+  Failover failover_;  // the generations hold places in it
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
   RequestMetricsMap request_metrics_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
-  int64_t failovers_total_ = 0;
 };
 
 }  // namespace tidepool::service

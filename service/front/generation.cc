@@ -11,15 +11,6 @@ namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(10);
 constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
-constexpr absl::Duration kWorkerWait = absl::Seconds(30);
-constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
-
-// The worker or the way to it failed, not the request: another worker can do better.
-bool IsWorkerFailure(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
-         absl::IsDataLoss(status);
-}
-
 // Appends `next` to a message that has no finish yet.
 void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_text()->append(next.text());
@@ -113,13 +104,18 @@ void Generation::FindModel() {
         "session '", info.session_id, "' was made with other weights of model '", info.model,
         "' (digest ", info.model_digest, ", now ", model_.digest(), "); make a new session")));
   }
+  prompt_digest_ = PromptDigest(model_.digest(), input_.request, turn_.log.token_ids);
+  absl::Status allowed = context_.failover->poisoned.Check(prompt_digest_);
+  if (!allowed.ok()) return End(std::move(allowed));
   Prepare();
 }
 
 void Generation::Prepare() {
-  const absl::StatusOr<PickedWorker> worker =
+  absl::StatusOr<PickedWorker> worker =
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Prepare, worker.status());
+  worker_ = *std::move(worker);
+  asked_ = &Generation::Prepare;
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
   request.mutable_caller()->set_principal(input_.principal);
@@ -136,26 +132,23 @@ void Generation::Prepare() {
       }
     }
   }
-  worker->link->Prepare(std::move(request), input_.deadline,
-                        [weak = weak_from_this(), link = worker->link, name = worker->name](
-                            absl::StatusOr<worker::v1::PrepareResponse> prepared) {
-                          if (const auto self = weak.lock(); self && self->sink_ != nullptr) {
-                            self->OnPrepared(link, name, std::move(prepared));
-                          }
+  worker_.link->Prepare(std::move(request), input_.deadline,
+                        [weak = weak_from_this(),
+                         attempt = attempt_](absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+                          if (const auto self = weak.lock())
+                            self->OnPrepared(attempt, std::move(prepared));
                         });
 }
 
-void Generation::OnPrepared(WorkerLink* link, const std::string& worker,
-                            absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+  if (sink_ == nullptr || attempt != attempt_) return;
+  asked_ = nullptr;
   if (IsWorkerFailure(prepared.status())) {
-    context_.workers->NoteFailure(link, prepared.status());
-    failed_workers_.push_back(worker);
-    return Retry(prepared.status(), EndedBy::kTransport, &Generation::Prepare);
+    return Retry(prepared.status(), UnaryEndedBy(prepared.status()), &Generation::Prepare);
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
-  failed_workers_.clear();
-  attempt_ = 0;
+  BeginAttempts();
   if (logged_turn_.has_value()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   Run();
@@ -197,13 +190,15 @@ void Generation::Run() {
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
   if (!failed_workers_.empty() && worker_.name != failed_workers_.back()) {
-    ++*context_.failovers_total;
+    ++context_.failover->moved_total;
   }
   if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
   numerics_changed_ =
       numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
   run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
   granted_ = std::max(CreditLimit(), static_cast<int64_t>(output_ids_.size()));
+  // One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
+  if (granted_ == static_cast<int64_t>(output_ids_.size())) ticket_.Reset();
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
   events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
@@ -241,7 +236,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
     return End(absl::InternalError(absl::StrCat("worker ", worker_.name, " answered position ",
                                                 response.position(), " instead of ", next)));
   }
-  waited_ = false;
+  OnTokensMade(response.token_ids_size());
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
   untaken_tokens_ += response.token_ids_size();
   Outgoing out = {.response = ToGenerateResponse(std::move(response))};
@@ -249,63 +244,11 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   if (out.response.has_usage())
     out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
   finish_received_ = out.response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  if (finish_received_) ticket_.Reset();
   out.logged = !has_session();
   queue_.push_back(std::move(out));
   has_session() ? AppendToLog(queue_.back().response) : SendNext();
   GrantCredit();
-}
-
-void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
-  if (sink_ == nullptr || attempt != attempt_) return;
-  call_.reset();
-  if (finish_received_) return;
-  LeaveWorker();
-  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
-  if (IsWorkerFailure(status)) {
-    if (by == EndedBy::kTransport) context_.workers->NoteFailure(worker_.link, status);
-    failed_workers_.push_back(worker_.name);
-    return Retry(std::move(status), by, &Generation::Run);
-  }
-  // A full queue is told by a worker that is well; another may have room.
-  if (absl::IsResourceExhausted(status)) {
-    failed_workers_.push_back(worker_.name);
-    const absl::StatusOr<PickedWorker> other =
-        context_.workers->Pick(MakePick(), input_.request.session_id());
-    const bool fresh = other.ok() && std::find(failed_workers_.begin(), failed_workers_.end(),
-                                               other->name) == failed_workers_.end();
-    if (fresh) return Retry(std::move(status), by, &Generation::Run);
-  }
-  End(std::move(status));
-}
-
-void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)()) {
-  if (++attempt_ >= kMaxAttempts) {
-    // Such as a full queue, or an expert that cannot be read.
-    if (by == EndedBy::kWorker) return End(std::move(status));
-    return End(absl::InternalError(
-        absl::StrCat(kMaxAttempts, " workers failed this request; the last: ", status.message())));
-  }
-  context_.loop->PostAfter(kRetryDelay * attempt_, [weak = weak_from_this(), step] {
-    if (const auto self = weak.lock(); self && self->sink_ != nullptr) (self.get()->*step)();
-  });
-}
-
-void Generation::WaitForWorkers(void (Generation::*step)(), absl::Status reason) {
-  const absl::Duration now = context_.clock->Monotonic();
-  if (!std::exchange(waited_, true)) {
-    give_up_ = now + std::min(kWorkerWait, input_.deadline - context_.clock->Now());
-  }
-  if (now >= give_up_) return End(std::move(reason));
-  const int64_t wait = ++waits_;
-  const auto resume = [weak = weak_from_this(), wait, step] {
-    const auto self = weak.lock();
-    if (self == nullptr || self->sink_ == nullptr || self->waits_ != wait) return;
-    ++self->waits_;
-    (self.get()->*step)();
-  };
-  context_.workers->WhenChanged(resume);
-  // One more try then, which finds the time over.
-  context_.loop->PostAfter(give_up_ - now, resume);
 }
 
 void Generation::AppendToLog(const v1::GenerateResponse& response) {
@@ -420,6 +363,7 @@ void Generation::End(absl::Status status) {
   if (sink_ == nullptr) return;
   GenerationSink* sink = std::exchange(sink_, nullptr);
   call_.reset();
+  ticket_.Reset();
   queue_.clear();
   if (run_ != 0 && has_session() && !output_ids_.empty()) {
     // The last token was drawn and never computed with.

@@ -15,6 +15,8 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "service/front/attempt_record.h"
+#include "service/front/failover.h"
 #include "service/front/logged_turn.h"
 #include "service/front/worker_set.h"
 #include "service/store/session_store.h"
@@ -49,9 +51,12 @@ struct GenerationContext {
   const base::Clock* clock = nullptr;
   WorkerSet* workers = nullptr;
   SessionStore* store = nullptr;
-  int64_t* failovers_total = nullptr;  // loop only
-  int64_t max_session_tokens = 0;      // of a session's log; 0: what the model's context holds
+  Failover* failover = nullptr;
+  int64_t max_session_tokens = 0;  // of a session's log; 0: what the model's context holds
 };
+
+// The worker or the way to it failed, not the request: another worker can do better.
+bool IsWorkerFailure(const absl::Status& status);
 
 struct GenerationInput {
   v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
@@ -64,7 +69,6 @@ struct GenerationInput {
 class Generation final : public AnswerStream, public std::enable_shared_from_this<Generation> {
  public:
   static constexpr int64_t kWindowTokens = 256;
-  static constexpr int kMaxAttempts = 3;
 
   // `on_end` is called once, before the sink's Finish.
   Generation(const GenerationContext& context, GenerationInput input, GenerationSink* sink,
@@ -74,6 +78,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void OnWritten() override;
   // The worker stops at once, and a session keeps what was delivered.
   void Cancel(absl::Status why) override;
+  // Goes on at another worker if it waits for this one, which says nothing any more.
+  void LeaveSilentWorker(const WorkerLink* link);
 
  private:
   // A message on its way to the client.
@@ -93,8 +99,7 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void KeepLease();
   void FindModel();
   void Prepare();
-  void OnPrepared(WorkerLink* link, const std::string& worker,
-                  absl::StatusOr<worker::v1::PrepareResponse> prepared);
+  void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
   // Keeps the session's log under max_session_tokens. FAILED_PRECONDITION: it is full.
   absl::Status LimitSession();
   PickRequest MakePick() const;
@@ -102,9 +107,19 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
   void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
+  // worker_ failed what `step` asked of it: `step` is tried again elsewhere, or this ends.
   void Retry(absl::Status status, EndedBy by, void (Generation::*step)());
+  bool EndIfHopeless(const absl::Status& status, EndedBy by);
+  bool AnotherHasRoom() const;
+  // Calls `step` when it is this stream's turn.
+  void Resubmit(void (Generation::*step)());
   // Calls `step` when the workers changed, or ends with `reason` when that takes too long.
   void WaitForWorkers(void (Generation::*step)(), absl::Status reason);
+  // When to wait for workers no longer, on the monotonic clock.
+  absl::Duration PatienceEnd();
+  // What failed before has nothing to do with what comes now.
+  void BeginAttempts();
+  void OnTokensMade(int64_t count);
   void AppendToLog(const v1::GenerateResponse& response);
   void OnLogged(absl::Status status, int64_t length);
   void CloseTurn();
@@ -135,12 +150,18 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   worker::v1::PrepareResponse prepared_;
   bool waited_ = false;  // for workers, since one last answered
   absl::Duration give_up_;
+  int aways_ = 0;  // tries that no worker took, since one last answered
   int64_t waits_ = 0;
+
+  uint64_t prompt_digest_ = 0;
 
   // The attempt that runs.
   int32_t attempt_ = 0;
+  AttemptRecord record_;
+  Resubmissions::Ticket ticket_;  // held while it is on its way to another worker
   PickedWorker worker_;
-  uint64_t run_ = 0;  // NoteSent's; 0: none runs
+  void (Generation::*asked_)() = nullptr;  // the step whose answer is awaited of worker_
+  uint64_t run_ = 0;                       // NoteSent's; 0: none runs
   std::unique_ptr<RunCall> call_;
   std::vector<std::string> failed_workers_;
   std::string numerics_id_;  // of the first attempt

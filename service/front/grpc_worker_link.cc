@@ -2,19 +2,18 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
 #include "service/convert.h"
+#include "service/front/back_off.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
-constexpr absl::Duration kLastBackOff = absl::Seconds(2);
+constexpr BackOff kWatchBackOff = {.first = absl::Milliseconds(100), .last = absl::Seconds(2)};
 
 void SetDeadline(absl::Time deadline, grpc::ClientContext* context) {
   if (deadline < absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
@@ -53,6 +52,10 @@ class RunReactor final
   }
 
  private:
+  void OnReadInitialMetadataDone(bool ok) override {
+    taken_ = ok && context_.GetServerInitialMetadata().count(kTakenByWorker) > 0;
+  }
+
   void OnWriteDone(bool ok) override {
     loop_->Post([self = shared_from_this(), ok] {
       self->writing_ = false;
@@ -76,7 +79,8 @@ class RunReactor final
       self->calls_->Leave();
       if (self->detached_) return;
       const bool told = self->context_.GetServerTrailingMetadata().count(kToldByWorker) > 0;
-      self->events_.on_end(FromGrpcStatus(status), told ? EndedBy::kWorker : EndedBy::kTransport);
+      const EndedBy lost = self->taken_ ? EndedBy::kCrash : EndedBy::kAway;
+      self->events_.on_end(FromGrpcStatus(status), told ? EndedBy::kWorker : lost);
     });
   }
 
@@ -105,6 +109,7 @@ class RunReactor final
   bool writing_ = false;
   bool closed_ = false;
   bool detached_ = false;
+  bool taken_ = false;  // written before OnDone, read behind it
 };
 
 class GrpcRunCall final : public RunCall {
@@ -263,30 +268,28 @@ class GrpcWorkerLink final : public WorkerLink {
     SetDeadline(deadline, &call->context);
     loop_.calls->Enter().IgnoreError();
     start(&call->context, &call->request, &call->response,
-          std::function<void(grpc::Status)>(
-              [call, loop = loop_, done = std::move(done)](const grpc::Status& status) {
-                loop.executor->Post([call, calls = loop.calls, done, status] {
-                  calls->Leave();
-                  if (!status.ok()) return done(FromGrpcStatus(status));
-                  done(std::move(call->response));
-                });
-              }));
+          std::function<void(grpc::Status)>([call, loop = loop_,
+                                             done = std::move(done)](const grpc::Status& status) {
+            loop.executor->Post([call, calls = loop.calls, done, status] {
+              calls->Leave();
+              if (status.ok()) return done(std::move(call->response));
+              const bool taken = call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
+              done(taken ? EndedByCrash(FromGrpcStatus(status)) : FromGrpcStatus(status));
+            });
+          }));
   }
 
   void OpenWatch() {
     watch_ = std::make_shared<WatchReactor>(
         loop_,
         [this](const worker::v1::WatchResponse& state) {
-          back_off_ = kFirstBackOff;
+          watch_failures_ = 0;
           on_state_(state);
         },
         [this](const absl::Status& status) {
           watch_.reset();
           on_lost_(status);
-          // Spread, so that the fronts of a worker that comes back do not all come at once.
-          std::uniform_real_distribution<double> spread(0.5, 1.5);
-          const absl::Duration wait = back_off_ * spread(random_);
-          back_off_ = std::min(back_off_ * 2, kLastBackOff);
+          const absl::Duration wait = kWatchBackOff.Wait(++watch_failures_, &random_);
           loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
             if (weak.lock() != nullptr) OpenWatch();
           });
@@ -302,7 +305,7 @@ class GrpcWorkerLink final : public WorkerLink {
   std::shared_ptr<WatchReactor> watch_;
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
-  absl::Duration back_off_ = kFirstBackOff;
+  int watch_failures_ = 0;  // in a row
   std::minstd_rand random_{std::random_device{}()};
 };
 

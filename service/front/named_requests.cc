@@ -1,12 +1,10 @@
 #include "service/front/named_requests.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "service/front/logged_turn.h"
+#include "service/front/message_bytes.h"
 #include "xxhash.h"
 
 namespace tidepool::service {
@@ -18,18 +16,11 @@ std::string Digest(const std::string& bytes) {
                       absl::Hex(hash.low64, absl::kZeroPad16));
 }
 
-// Of all that makes the answer. Maps are written in the order of their keys.
+// Of all that makes the answer.
 std::string BodyDigest(v1::GenerateRequest request) {
   request.clear_request_id();
   request.clear_resume_after();
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&coded);
-  }
-  return Digest(bytes);
+  return Digest(MessageBytes(request));
 }
 
 }  // namespace

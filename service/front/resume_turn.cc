@@ -21,22 +21,25 @@ void Generation::FindReceivedText() {
         "tokens, and a request without logprobs resumes"));
   }
   if (received == 0 || received >= logged.output_size()) return Resume("");
-  const absl::StatusOr<PickedWorker> worker =
+  absl::StatusOr<PickedWorker> worker =
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::FindReceivedText, worker.status());
+  worker_ = *std::move(worker);
+  asked_ = &Generation::FindReceivedText;
   v1::DetokenizeRequest request;
   request.set_model(model_.name());
   request.mutable_token_ids()->Assign(logged.output_ids.begin(),
                                       logged.output_ids.begin() + received);
   const auto resume = [weak = weak_from_this(),
-                       name = worker->name](absl::StatusOr<v1::DetokenizeResponse> text) {
+                       attempt = attempt_](absl::StatusOr<v1::DetokenizeResponse> text) {
     const auto self = weak.lock();
-    if (self == nullptr || self->sink_ == nullptr) return;
+    if (self == nullptr || self->sink_ == nullptr || self->attempt_ != attempt) return;
+    self->asked_ = nullptr;
     if (text.ok()) return self->Resume(text->text());
-    self->failed_workers_.push_back(name);
-    self->Retry(text.status(), EndedBy::kTransport, &Generation::FindReceivedText);
+    if (!IsWorkerFailure(text.status())) return self->End(text.status());
+    self->Retry(text.status(), EndedBy::kAway, &Generation::FindReceivedText);
   };
-  worker->link->Detokenize(std::move(request), input_.deadline, resume);
+  worker_.link->Detokenize(std::move(request), input_.deadline, resume);
 }
 
 void Generation::Resume(const std::string& received_text) {
@@ -44,8 +47,7 @@ void Generation::Resume(const std::string& received_text) {
   const v1::GenerateRequest& request = input_.request;
   const int64_t received = static_cast<int64_t>(request.resume_after());
   output_ids_ = logged.output_ids;
-  attempt_ = 0;
-  failed_workers_.clear();
+  BeginAttempts();
   v1::GenerateResponse response;
   response.set_request_id(request.request_id());
   response.set_position(std::min(received, logged.output_size()));

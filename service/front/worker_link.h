@@ -23,10 +23,12 @@ class RunCall {
   virtual void AddCredit(int64_t tokens) = 0;
 };
 
-// Who ended a run that failed.
+// Who ended a call that failed.
 enum class EndedBy : uint8_t {
-  kTransport,  // the worker died, or the way to it broke
-  kWorker,     // it said so, and lives
+  kCrash,   // the worker had taken it, and died, or the way to it broke
+  kWorker,  // it said so, and lives
+  kSilent,  // it took it and says nothing any more
+  kAway,    // it never took it
 };
 
 struct RunEvents {
@@ -34,6 +36,11 @@ struct RunEvents {
   // The end, once. A run that ends well had a response with a finish_reason before.
   std::function<void(absl::Status, EndedBy)> on_end;
 };
+
+// Of a unary call that failed with this status: kCrash or kAway.
+EndedBy UnaryEndedBy(const absl::Status& status);
+// `status`, for which UnaryEndedBy tells kCrash.
+absl::Status EndedByCrash(absl::Status status);
 
 // Loop only: every function is called on the front's loop, and calls back there, never before it
 // returned. Callbacks of unary calls can come after the link is gone.

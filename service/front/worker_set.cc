@@ -11,6 +11,8 @@ namespace {
 
 // Four states are missed.
 constexpr absl::Duration kSilence = absl::Seconds(1);
+// Eight are: more than a hiccup of a machine, and a client waits for its next token.
+constexpr absl::Duration kLongSilence = absl::Seconds(2);
 // Of each worker; far more than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
@@ -98,6 +100,19 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   return PickedWorker{.link = members_[*picked]->link.get(),
                       .name = views[*picked].name,
                       .numerics_id = views[*picked].numerics_id};
+}
+
+std::vector<const WorkerLink*> WorkerSet::Silent() const {
+  std::vector<const WorkerLink*> silent;
+  for (const auto& member : members_) {
+    if (!member->connected || clock_->Monotonic() - member->last_state < kLongSilence) continue;
+    const bool replaced = std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
+      return other->view.model_digest == member->view.model_digest &&
+             Health(*other) == WorkerHealth::kServing;
+    });
+    if (replaced) silent.push_back(member->link.get());
+  }
+  return silent;
 }
 
 WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) {

@@ -67,6 +67,10 @@ class WorkerSet {
   // A call failed in the worker or on the way: it is suspect until its next state.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
 
+  // Workers that say nothing for so long that whoever waits for them is better off elsewhere, where
+  // another one serves their model.
+  std::vector<const WorkerLink*> Silent() const;
+
   // Calls `task` once when something changed for the better, in the order of asking.
   void WhenChanged(std::function<void()> task) { waiting_.push_back(std::move(task)); }
 

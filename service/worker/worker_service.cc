@@ -49,6 +49,8 @@ class RunReactor final
       core_->loop()->Post([this] { session_->Abandon(), Finish(entered_); });
       return;
     }
+    context_->AddInitialMetadata(kTakenByWorker, "1");
+    StartSendInitialMetadata();
     StartRead(&incoming_);
   }
 
@@ -168,6 +170,7 @@ template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(WorkerCore* core, grpc::CallbackServerContext* context,
                                  Response* response, Work work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->StartSendInitialMetadata();
   core->pool()->Post([reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result = work();
     if (result.ok()) *response = *std::move(result);
@@ -257,6 +260,7 @@ void WorkerCore::Tick() {
 grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* context,
                                                  const worker::v1::PrepareRequest* request,
                                                  worker::v1::PrepareResponse* response) {
+  context->AddInitialMetadata(kTakenByWorker, "1");
   return OnPool(core_, context, response, [core = core_, request] {
     return service::Prepare(*request, {.model = &core->model(),
                                        .now = base::Clock::Real().Now(),

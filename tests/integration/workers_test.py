@@ -160,6 +160,21 @@ class TwoWorkersTest(unittest.TestCase):
         session = self.client.get_session("s")
         self.assertEqual(list(session.token_ids), list(self.reference.get_session("s").token_ids))
 
+    def test_a_stream_leaves_a_worker_that_hangs(self):
+        expected = self.reference.generate(text="A frost", max_tokens=2500, **SAMPLING)
+        stream = self.client.stream(text="A frost", max_tokens=2500, **SAMPLING)
+        received = Received()
+        harness.take_tokens(stream, received, 40)
+        name, = [name for name, stats in self.stats_by_name().items() if stats.sequences_running]
+        self.process_named(name).signal(signal.SIGSTOP)
+        for message in stream:
+            received.take(message)
+        self.assertEqual(received.answer().ids, expected.ids)
+        self.assertEqual(received.answer().text, expected.text)
+        self.process_named(name).signal(signal.SIGCONT)
+        harness.wait_until(lambda: self.stats_by_name()[name].requests_cancelled_total == 1,
+                           "what was left there is cancelled")
+
     def test_all_workers_die_and_one_comes_back(self):
         request = {"text": "Is anybody there?", "max_tokens": 20}
         expected = self.reference.generate(**request)

@@ -1,4 +1,5 @@
-// A front over two workers, each with its port: failover over real gRPC.
+// A front over workers, each with its port: failover over real gRPC.
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -33,14 +34,18 @@ struct Worker {
 
 class WorkersTest : public testing::Test {
  protected:
-  WorkersTest() {
-    front_ = StartFrontServer({a_.server->address(), b_.server->address()},
-                              SqliteSessionStore::Open({.path = ":memory:"}).value(),
+  explicit WorkersTest(int workers = 2) {
+    std::vector<std::string> addresses;
+    for (int i = 0; i < workers; ++i) {
+      workers_.push_back(std::make_unique<Worker>(std::string(1, static_cast<char>('a' + i))));
+      addresses.push_back(workers_.back()->server->address());
+    }
+    front_ = StartFrontServer(addresses, SqliteSessionStore::Open({.path = ":memory:"}).value(),
                               {.listen = "127.0.0.1:0"})
                  .value();
     channel_ = grpc::CreateChannel(front_->address(), grpc::InsecureChannelCredentials());
     inference_ = v1::Inference::NewStub(channel_);
-    WaitForWorkers(2);
+    WaitForWorkers(workers);
   }
 
   // Until so many workers answer the front.
@@ -69,8 +74,8 @@ class WorkersTest : public testing::Test {
   // Where a stream runs.
   Worker& Busy() {
     while (true) {
-      for (Worker* worker : {&a_, &b_}) {
-        if (worker->engine.model.forwards() > 0) return *worker;
+      for (const auto& worker : workers_) {
+        if (worker->server != nullptr && worker->engine.model.forwards() > 0) return *worker;
       }
       std::this_thread::yield();
     }
@@ -84,15 +89,18 @@ class WorkersTest : public testing::Test {
     return response;
   }
 
-  Worker a_{"a"}, b_{"b"};
+  void HoldModels() {
+    for (const auto& worker : workers_) worker->engine.model.Hold();
+  }
+
+  std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Server> front_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Inference::Stub> inference_;
 };
 
 TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
-  a_.engine.model.Hold();
-  b_.engine.model.Hold();
+  HoldModels();
   grpc::ClientContext context;
   const v1::GenerateRequest request = Text("Hello", 60);
   auto reader = inference_->Generate(&context, request);
@@ -107,7 +115,7 @@ TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
     text += message.text();
   };
   while (tokens.size() < 5 && reader->Read(&message)) take();
-  Worker& other = &busy == &a_ ? b_ : a_;
+  Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
   // Its model stays in its step, so that the server goes while the stream is in the middle.
   std::thread killer([&] { busy.server.reset(); });
   other.engine.model.Release();
@@ -147,6 +155,40 @@ TEST_F(WorkersTest, ASessionGoesOnAtTheOtherWorker) {
   EXPECT_EQ(cold.usage().prompt_tokens(), 182);
   EXPECT_EQ(cold.usage().cached_tokens(), 0);
   EXPECT_EQ(cold.completions(0).token_ids_size(), 10);
+}
+
+class ThreeWorkersTest : public WorkersTest {
+ protected:
+  ThreeWorkersTest() : WorkersTest(3) {}
+};
+
+TEST_F(ThreeWorkersTest, APromptThatTookDownTwoWorkersDoesNotMeetTheThird) {
+  HoldModels();
+  grpc::ClientContext context;
+  const v1::GenerateRequest request = Text("poison", 60);
+  auto reader = inference_->Generate(&context, request);
+  for (int crash = 0; crash < 2; ++crash) {
+    // In the middle of its first step: the server goes, and the model finds nobody to tell.
+    Worker& busy = Busy();
+    busy.server.reset();
+    busy.engine.model.Release();
+  }
+  v1::GenerateResponse message;
+  EXPECT_FALSE(reader->Read(&message));
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_THAT(status.error_message(),
+              testing::StartsWith("2 workers crashed while they computed this prompt, which is "
+                                  "refused for 10m; the last: "));
+
+  for (const auto& worker : workers_) worker->engine.model.Release();
+  grpc::ClientContext again_context;
+  v1::CompleteResponse response;
+  const grpc::Status again = inference_->Complete(&again_context, request, &response);
+  EXPECT_EQ(again.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_THAT(again.error_message(),
+              testing::StartsWith("workers crashed while they computed this prompt; it is "));
+  EXPECT_EQ(Complete(Text("sound", 10)).completions(0).token_ids_size(), 10);
 }
 
 }  // namespace

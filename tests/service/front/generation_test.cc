@@ -56,7 +56,7 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   a->runs[0]->Say({10, 11});
   client.Take();
   a->runs[0]->Say({12});  // on its way to the client when the worker dies
-  a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kTransport);
+  a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kCrash);
   EXPECT_TRUE(a->runs[0]->gone);
   EXPECT_TRUE(b->runs.empty());
   loop_.Advance(absl::Seconds(1));
@@ -73,19 +73,161 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
 }
 
-TEST_F(GenerationTest, ThreeFailuresAreEnough) {
+TEST_F(GenerationTest, APoisonedPromptLeavesTheThirdWorkerAlone) {
+  std::vector<PuppetLink*> workers;
+  for (const char* name : {"a", "b", "c"}) workers.push_back(AddWorker(name));
+  const auto preparing = [&] {
+    for (PuppetLink* worker : workers) {
+      if (!worker->prepares.empty()) return worker;
+    }
+    return workers[0];
+  };
+  Client client;
+  Begin(&client, Text());
+  preparing()->AnswerPrepare({1});
+  int crashes = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (PuppetLink* worker : workers) {
+      if (worker->runs.empty() || worker->runs.back()->gone) continue;
+      ++crashes;
+      worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+      break;
+    }
+    loop_.Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(crashes, 2);
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_EQ(*client.status,
+            absl::InternalError("2 workers crashed while they computed this prompt, which is "
+                                "refused for 10m; the last: reset"));
+  // Nobody computes it for the next ten minutes, whoever asks; others are served.
+  const size_t prepared = preparing()->prepares.size();
+  Client again, other;
+  v1::GenerateRequest sampled = Text();
+  sampled.mutable_sampling()->set_temperature(1);
+  Begin(&again, sampled);
+  ASSERT_TRUE(again.status.has_value());
+  EXPECT_EQ(again.status->code(), absl::StatusCode::kInternal);
+  v1::GenerateRequest sound;
+  sound.set_text("sound");
+  Begin(&other, sound);
+  EXPECT_FALSE(other.status.has_value());
+  size_t prepares = 0;
+  for (PuppetLink* worker : workers) prepares += worker->prepares.size();
+  EXPECT_EQ(prepares, prepared + 1);
+  other.generation->Cancel(absl::CancelledError("end of the test"));
+  for (PuppetLink* worker : workers) worker->SayState();
+  loop_.Advance(absl::Minutes(10));
+  Client later;
+  Begin(&later, Text());
+  EXPECT_FALSE(later.status.has_value());
+  later.generation->Cancel(absl::CancelledError("end of the test"));
+}
+
+TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfWorkers) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Text());
   worker->AnswerPrepare({1});
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    ASSERT_EQ(worker->runs.size(), attempt + 1);
-    ASSERT_FALSE(client.status.has_value());
-    worker->runs.back()->events.on_end(absl::UnavailableError("crash"), EndedBy::kTransport);
+  for (int crash = 0; crash < 10; ++crash) {
+    ASSERT_EQ(worker->runs.size(), crash + 1);
+    worker->runs.back()->Say({1, 2, 3, 4, 5, 6, 7, 8});
+    client.Take();
+    worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
     loop_.Advance(absl::Seconds(1));
   }
+  EXPECT_FALSE(client.status.has_value());
+  EXPECT_EQ(client.tokens.size(), 80);
+  client.generation->Cancel(absl::CancelledError("end of the test"));
+}
+
+TEST_F(GenerationTest, WhatNoWorkerTookIsTriedForThirtySeconds) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  for (int tries = 1; tries <= 10; ++tries) {
+    ASSERT_EQ(worker->runs.size(), tries);
+    worker->runs.back()->events.on_end(absl::UnavailableError("refused"), EndedBy::kAway);
+    loop_.Advance(absl::Seconds(2));
+    ASSERT_FALSE(client.status.has_value());
+  }
+  loop_.Advance(absl::Seconds(12));
+  worker->runs.back()->events.on_end(absl::UnavailableError("refused"), EndedBy::kAway);
   ASSERT_TRUE(client.status.has_value());
-  EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal) << *client.status;
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(GenerationTest, AStreamLeavesAWorkerThatFellSilent) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  a->AnswerPrepare({1});
+  PuppetLink* b = AddWorker("b");
+  a->runs[0]->Say({10});
+  client.Take();
+  // As long as no other worker serves there is nowhere better to be.
+  loop_.Advance(absl::Seconds(3));
+  EXPECT_FALSE(a->runs[0]->gone);
+  b->SayState();
+  loop_.Advance(absl::Milliseconds(250));
+  EXPECT_TRUE(a->runs[0]->gone);
+  b->SayState();
+  loop_.Advance(absl::Milliseconds(250));
+  ASSERT_EQ(b->runs.size(), 1);
+  b->runs[0]->Say({11}, v1::LENGTH);
+  client.Take();
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
+  EXPECT_TRUE(client.status->ok());
+}
+
+TEST_F(GenerationTest, APromptIsPreparedElsewhereWhenItsWorkerFallsSilent) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  ASSERT_EQ(a->prepares.size(), 1);
+  loop_.Advance(absl::Seconds(2));
+  PuppetLink* b = AddWorker("b");
+  loop_.Advance(absl::Milliseconds(250));
+  loop_.Advance(absl::Milliseconds(250));
+  ASSERT_EQ(b->prepares.size(), 1);
+  a->AnswerPrepare({1});  // too late
+  EXPECT_TRUE(a->runs.empty());
+  b->AnswerPrepare({1});
+  ASSERT_EQ(b->runs.size(), 1);
+  b->runs[0]->Say({10}, v1::LENGTH);
+  client.Take();
+  EXPECT_TRUE(client.status->ok());
+}
+
+TEST_F(GenerationTest, OnlyAFifthOfTheStreamsComesBackAtOnce) {
+  PuppetLink* a = AddWorker("a");
+  constexpr int kStreams = 30;
+  std::vector<Client> clients(kStreams);
+  for (int i = 0; i < kStreams; ++i) {
+    v1::GenerateRequest request;
+    request.set_text(absl::StrCat("prompt ", i));
+    Begin(&clients[i], request);
+    a->AnswerPrepare({1, i});
+    a->runs.back()->Say({1, 2, 3, 4, 5, 6, 7, 8});
+    clients[i].Take();
+  }
+  PuppetLink* b = AddWorker("b");
+  a->lose(absl::UnavailableError("reset"));
+  for (const auto& run : a->runs) {
+    run->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+  }
+  loop_.Advance(absl::Seconds(1));
+  EXPECT_EQ(b->runs.size(), kStreams / 5);
+  b->runs[0]->Say({9});
+  loop_.RunAll();
+  EXPECT_EQ(b->runs.size(), kStreams / 5 + 1);
+  for (size_t i = 1; i < b->runs.size(); ++i) {
+    b->runs[i]->Say({9});
+    loop_.RunAll();
+  }
+  EXPECT_EQ(b->runs.size(), kStreams);
+  for (Client& client : clients) client.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
 TEST_F(GenerationTest, WhatLivingWorkersSayIsWhatTheClientHears) {

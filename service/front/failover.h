@@ -1,0 +1,34 @@
+// Failover: what the generations of a front share about workers that fail.
+#ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
+#define TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <utility>
+
+#include "kernels/base/clock.h"
+#include "service/event_loop.h"
+#include "service/front/back_off.h"
+#include "service/front/poisoned_prompts.h"
+#include "service/front/resubmissions.h"
+
+namespace tidepool::service {
+
+// Loop only.
+struct Failover {
+  // `running` as Resubmissions'. Loop and clock outlive this.
+  Failover(Executor* loop, const base::Clock* clock, std::function<int64_t()> running)
+      : poisoned(clock), resubmissions(loop, std::move(running)) {}
+
+  static constexpr BackOff kBackOff = {.first = absl::Milliseconds(50), .last = absl::Seconds(1)};
+
+  PoisonedPrompts poisoned;
+  Resubmissions resubmissions;
+  std::minstd_rand random{std::random_device{}()};
+  int64_t moved_total = 0;  // streams that went on at another worker
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_FAILOVER_H_

@@ -1,0 +1,138 @@
+// Generation's part over workers that fail, are full, or are not there.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/front/generation.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kWorkerWait = absl::Seconds(30);
+
+}  // namespace
+
+bool IsWorkerFailure(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
+         absl::IsDataLoss(status);
+}
+
+void Generation::BeginAttempts() {
+  failed_workers_.clear();
+  record_ = AttemptRecord();
+  ticket_.Reset();
+}
+
+void Generation::OnTokensMade(int64_t count) {
+  waited_ = false;
+  aways_ = 0;
+  record_.OnTokens(count);
+  // A prompt that may crash its worker keeps others of its kind waiting until it has not.
+  if (!record_.suspect() || record_.proven()) ticket_.Reset();
+}
+
+void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
+  if (sink_ == nullptr || attempt != attempt_) return;
+  call_.reset();
+  if (finish_received_) return;
+  LeaveWorker();
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (IsWorkerFailure(status)) return Retry(std::move(status), by, &Generation::Run);
+  // A full queue is told by a worker that is well; another may have room.
+  if (absl::IsResourceExhausted(status) && AnotherHasRoom()) {
+    return Retry(std::move(status), by, &Generation::Run);
+  }
+  End(std::move(status));
+}
+
+bool Generation::AnotherHasRoom() const {
+  PickRequest pick = MakePick();
+  pick.avoid.push_back(worker_.name);
+  const absl::StatusOr<PickedWorker> other =
+      context_.workers->Pick(pick, input_.request.session_id());
+  return other.ok() &&
+         std::find(pick.avoid.begin(), pick.avoid.end(), other->name) == pick.avoid.end();
+}
+
+void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)()) {
+  if (by != EndedBy::kWorker) context_.workers->NoteFailure(worker_.link, status);
+  failed_workers_.push_back(worker_.name);
+  asked_ = nullptr;
+  ++attempt_;
+  ticket_.Reset();
+  if (by != EndedBy::kAway) {
+    if (EndIfHopeless(status, by)) return;
+  } else if (++aways_, PatienceEnd() <= context_.clock->Monotonic()) {
+    return End(std::move(status));
+  }
+  const absl::Duration wait =
+      Failover::kBackOff.Wait(record_.failures() + aways_, &context_.failover->random);
+  context_.loop->PostAfter(wait, [weak = weak_from_this(), step] {
+    if (const auto self = weak.lock(); self && self->sink_ != nullptr) self->Resubmit(step);
+  });
+}
+
+bool Generation::EndIfHopeless(const absl::Status& status, EndedBy by) {
+  switch (record_.OnFailure(by)) {
+    case AttemptRecord::Verdict::kTryAgain:
+      return false;
+    case AttemptRecord::Verdict::kPoisoned:
+      context_.failover->poisoned.Refuse(prompt_digest_);
+      End(absl::InternalError(absl::StrCat(
+          AttemptRecord::kMaxCrashes, " workers crashed while they computed this prompt, which is ",
+          "refused for ", absl::FormatDuration(PoisonedPrompts::kRefusedFor),
+          "; the last: ", status.message())));
+      return true;
+    case AttemptRecord::Verdict::kGiveUp:
+      // A worker's own word tells more, such as of a full queue or an expert that cannot be read.
+      End(by == EndedBy::kWorker
+              ? status
+              : absl::InternalError(absl::StrCat(
+                    AttemptRecord::kMaxAttempts,
+                    " attempts at this request failed; the last: ", status.message())));
+      return true;
+  }
+  return false;
+}
+
+void Generation::Resubmit(void (Generation::*step)()) {
+  const auto kind = record_.suspect() ? Resubmissions::Kind::kSuspect : Resubmissions::Kind::kUsual;
+  ticket_ = context_.failover->resubmissions.Enter(kind, [weak = weak_from_this(), step] {
+    if (const auto self = weak.lock(); self && self->sink_ != nullptr) (self.get()->*step)();
+  });
+}
+
+absl::Duration Generation::PatienceEnd() {
+  if (!std::exchange(waited_, true)) {
+    const absl::Duration wait = std::min(kWorkerWait, input_.deadline - context_.clock->Now());
+    give_up_ = context_.clock->Monotonic() + wait;
+  }
+  return give_up_;
+}
+
+void Generation::WaitForWorkers(void (Generation::*step)(), absl::Status reason) {
+  ticket_.Reset();
+  const absl::Duration now = context_.clock->Monotonic();
+  if (now >= PatienceEnd()) return End(std::move(reason));
+  const int64_t wait = ++waits_;
+  const auto resume = [weak = weak_from_this(), wait, step] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->waits_ != wait) return;
+    ++self->waits_;
+    if (!self->failed_workers_.empty()) return self->Resubmit(step);
+    (self.get()->*step)();
+  };
+  context_.workers->WhenChanged(resume);
+  // One more try then, which finds the time over.
+  context_.loop->PostAfter(give_up_ - now, resume);
+}
+
+void Generation::LeaveSilentWorker(const WorkerLink* link) {
+  if (sink_ == nullptr || worker_.link != link) return;
+  const absl::Status silent =
+      absl::UnavailableError(absl::StrCat("worker ", worker_.name, " says nothing any more"));
+  if (call_ != nullptr) return OnRunEnd(attempt_, silent, EndedBy::kSilent);
+  if (asked_ != nullptr) Retry(silent, EndedBy::kSilent, asked_);
+}
+
+}  // namespace tidepool::service

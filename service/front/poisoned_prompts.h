@@ -1,0 +1,52 @@
+// PoisonedPrompts: prompts that crashed their workers, and are refused for a while: one of them
+// must not take down every worker that there is.
+#ifndef TIDEPOOL_SERVICE_FRONT_POISONED_PROMPTS_H_
+#define TIDEPOOL_SERVICE_FRONT_POISONED_PROMPTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/base/clock.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+// Of all that the prompt is made of, whoever asks and however it is sampled: the model, the
+// request's input, and what its session holds.
+uint64_t PromptDigest(absl::string_view model_digest, const v1::GenerateRequest& request,
+                      absl::Span<const int32_t> session_token_ids);
+
+// Loop only.
+class PoisonedPrompts {
+ public:
+  static constexpr absl::Duration kRefusedFor = absl::Minutes(10);
+  static constexpr size_t kMost = 1024;  // beyond, the oldest is let in again
+
+  // `clock` outlives it.
+  explicit PoisonedPrompts(const base::Clock* clock) : clock_(clock) {}
+
+  void Refuse(uint64_t digest);
+  // INTERNAL while the prompt is refused, with how long that lasts.
+  absl::Status Check(uint64_t digest);
+
+  // Refusals that Check gave.
+  int64_t refused_total() const { return refused_total_; }
+
+ private:
+  void DropExpired();
+
+  const base::Clock* clock_;
+  absl::flat_hash_map<uint64_t, absl::Duration> until_;  // of the monotonic clock
+  std::deque<uint64_t> order_;                           // as they expire
+  int64_t refused_total_ = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_POISONED_PROMPTS_H_

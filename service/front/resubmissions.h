@@ -1,0 +1,84 @@
+// Resubmissions: whose turn it is among the streams that lost their worker. All at once they would
+// bury the workers that are left under prompts, and their own streams with them; so no more than a
+// share of the running streams is on its way at a time, and the others wait for them. (A retry
+// budget as Envoy's, circuit_breaker.proto RetryBudget: 20 % of the active requests, at least 3;
+// but over budget we wait, for these streams were accepted.)
+#ifndef TIDEPOOL_SERVICE_FRONT_RESUBMISSIONS_H_
+#define TIDEPOOL_SERVICE_FRONT_RESUBMISSIONS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "service/event_loop.h"
+
+namespace tidepool::service {
+
+// Loop only.
+class Resubmissions {
+ public:
+  static constexpr double kShare = 0.2;
+  static constexpr int64_t kAlways = 3;
+
+  enum class Kind : uint8_t {
+    kUsual,
+    // The prompt may be what crashed the worker: one of these at a time, and after the usual ones,
+    // so that a second crash tells which it was and takes no other with it.
+    kSuspect,
+  };
+
+  // A place in line or on the way; given up on destruction. Must not outlive the line.
+  class Ticket {
+   public:
+    Ticket() = default;
+    Ticket(Ticket&& other) noexcept { *this = std::move(other); }
+    Ticket& operator=(Ticket&& other) noexcept;
+    ~Ticket() { Reset(); }
+    void Reset();
+
+   private:
+    friend class Resubmissions;
+    Ticket(Resubmissions* line, uint64_t number) : line_(line), number_(number) {}
+
+    Resubmissions* line_ = nullptr;
+    uint64_t number_ = 0;
+  };
+
+  // `running` tells how many streams there are, those that wait here included. `loop` outlives the
+  // line.
+  Resubmissions(Executor* loop, std::function<int64_t()> running)
+      : loop_(loop), running_(std::move(running)) {}
+
+  // `go` is posted when it is this one's turn, unless the ticket has gone before. The ticket is
+  // kept until the stream runs again.
+  [[nodiscard]] Ticket Enter(Kind kind, std::function<void()> go);
+
+  int64_t waiting() const { return static_cast<int64_t>(usual_.size() + suspects_.size()); }
+  int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
+
+ private:
+  struct Waiting {
+    uint64_t number = 0;
+    std::function<void()> go;
+  };
+
+  void Leave(uint64_t number);
+  void Advance();
+  void Send(Kind kind, std::deque<Waiting>* line);
+
+  Executor* loop_;
+  const std::function<int64_t()> running_;
+  uint64_t next_number_ = 1;
+  std::deque<Waiting> usual_;
+  std::deque<Waiting> suspects_;
+  std::map<uint64_t, Kind> under_way_;
+  bool suspect_under_way_ = false;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>();
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_RESUBMISSIONS_H_
