@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
@@ -90,8 +91,8 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   if (slots != placement_->shape().slots) {
     const auto limit = static_cast<int32_t>(slots + options_.staging);
     if (limit > pool_.limit()) RETURN_IF_ERROR(pool_.SetLimit(limit));
-    ASSIGN_OR_RETURN(const PoolChange resized, placement_->Resize(slots));
-    Evict(resized.evicted);
+    ASSIGN_OR_RETURN(const std::vector<ExpertRef> evicted, placement_->Resize(slots));
+    Evict(evicted);
     options_.slots = slots;
     CHECK_OK(pool_.SetLimit(limit));
   }
@@ -101,9 +102,9 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
                         (policy.kind == PolicyKind::kTide &&
                          policy.refresh_interval != options_.policy.refresh_interval);
   if (replaced) {
-    absl::StatusOr<PoolChange> taken_over = placement_->SetPolicy(policy);
-    CHECK_OK(taken_over.status());  // the options were checked
-    Evict(taken_over->evicted);
+    const absl::StatusOr<std::vector<ExpertRef>> evicted = placement_->SetPolicy(policy);
+    CHECK_OK(evicted.status());  // the options were checked
+    Evict(*evicted);
   }
   policy.profile = std::move(options_.policy.profile);
   options_.policy = std::move(policy);

@@ -30,17 +30,17 @@ void AdaptivePolicy::Appraise(const Residency& residency) {
     const float* chance = outlook.chance.data() + begin;
     const float* forwards = outlook.forwards.data() + begin;
     float* worth = worth_.data() + begin;
-    const int32_t* slots = residency.slot_of().data() + begin;
-    const int32_t least_slot = l == last_layer_ ? -1 : 0;
+    const int32_t* resident = residency.resident().data() + begin;
+    const int32_t least = l == last_layer_ ? 0 : 1;
     int e = 0;
     for (; e + kLanes <= shape.experts; e += kLanes) {
-      Int4 slot;
-      std::memcpy(&slot, slots + e, sizeof slot);
+      Int4 is_resident;
+      std::memcpy(&is_resident, resident + e, sizeof is_resident);
       const Vec4 ratio = Load4(chance + e) / (Load4(forwards + e) + wait);
-      Store4(slot >= least_slot ? ratio : Vec4{} + kNotResident, worth + e);
+      Store4(is_resident >= least ? ratio : Vec4{} + kNotResident, worth + e);
     }
     for (; e < shape.experts; ++e) {
-      worth[e] = slots[e] >= least_slot ? chance[e] / (forwards[e] + wait) : kNotResident;
+      worth[e] = resident[e] >= least ? chance[e] / (forwards[e] + wait) : kNotResident;
     }
   }
 }

@@ -35,9 +35,9 @@ Placement::Placement(const PoolShape& shape, std::unique_ptr<PlacementPolicy> po
 std::vector<ExpertRef> Placement::residents() const {
   std::vector<ExpertRef> residents;
   residents.reserve(residency_.residents());
-  const std::vector<int32_t>& slot_of = residency_.slot_of();
-  for (size_t index = 0; index < slot_of.size(); ++index) {
-    if (slot_of[index] >= 0) residents.push_back(residency_.At(index));
+  for (int64_t index = 0; index < shape().all_experts(); ++index) {
+    const ExpertRef expert = residency_.At(index);
+    if (residency_.IsResident(expert)) residents.push_back(expert);
   }
   return residents;
 }
@@ -60,11 +60,10 @@ absl::Span<const Lookup> Placement::Decide(const LayerRouting& routing) {
   CountNeeds(routing);
   lookups_.clear();
   for (const ExpertNeed& need : needs_) {
-    const int32_t slot = residency_.SlotOf({routing.layer, need.expert});
+    const bool resident = residency_.IsResident({routing.layer, need.expert});
     lookups_.push_back({.expert = need.expert,
                         .tokens = need.tokens,
-                        .action = slot >= 0 ? LookupAction::kHit : LookupAction::kPassThrough,
-                        .slot = slot});
+                        .action = resident ? LookupAction::kHit : LookupAction::kPassThrough});
   }
   swaps_.clear();
   policy_->Decide({routing, needs_}, residency_, &swaps_);
@@ -79,12 +78,10 @@ absl::Span<const Lookup> Placement::Decide(const LayerRouting& routing) {
 }
 
 void Placement::Apply(int layer) {
-  const auto find = [&](int32_t expert) {
-    return std::lower_bound(lookups_.begin(), lookups_.end(), expert,
-                            [](const Lookup& lookup, int32_t e) { return lookup.expert < e; });
-  };
   for (const Swap& swap : swaps_) {
-    const auto lookup = find(swap.expert);
+    const auto lookup =
+        std::lower_bound(lookups_.begin(), lookups_.end(), swap.expert,
+                         [](const Lookup& l, int32_t expert) { return l.expert < expert; });
     CHECK(lookup != lookups_.end() && lookup->expert == swap.expert &&
           lookup->action == LookupAction::kPassThrough)
         << policy_->name() << " keeps expert " << swap.expert << ", which is not missing";
@@ -92,18 +89,10 @@ void Placement::Apply(int layer) {
     if (swap.victim.valid()) {
       residency_.Replace(swap.victim, newcomer);
       ++counters_[swap.victim.layer].evictions;
-      if (swap.victim.layer == layer) {
-        const auto leaving = find(swap.victim.expert);
-        if (leaving != lookups_.end() && leaving->expert == swap.victim.expert) {
-          CHECK(leaving->action == LookupAction::kHit);
-          leaving->leaves = true;
-        }
-      }
     } else {
       residency_.Insert(newcomer);
     }
     lookup->action = LookupAction::kInsert;
-    lookup->slot = residency_.SlotOf(newcomer);
     lookup->victim = swap.victim;
   }
 }
@@ -121,7 +110,7 @@ std::vector<ExpertRef> Placement::RemoveShed(int64_t slots) {
   return evicted;
 }
 
-absl::StatusOr<PoolChange> Placement::Resize(int64_t slots) {
+absl::StatusOr<std::vector<ExpertRef>> Placement::Resize(int64_t slots) {
   PoolShape resized = shape();
   resized.slots = slots;
   RETURN_IF_ERROR(resized.Validate());
@@ -129,17 +118,14 @@ absl::StatusOr<PoolChange> Placement::Resize(int64_t slots) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "%d experts are in use, more than %d slots; try again", residency_.pinned(), slots));
   }
-  PoolChange change;
-  change.evicted = RemoveShed(slots);
-  change.moves = residency_.Resize(slots);
-  return change;
+  std::vector<ExpertRef> evicted = RemoveShed(slots);
+  residency_.Resize(slots);
+  return evicted;
 }
 
-absl::StatusOr<PoolChange> Placement::SetPolicy(const PolicyOptions& options) {
+absl::StatusOr<std::vector<ExpertRef>> Placement::SetPolicy(const PolicyOptions& options) {
   ASSIGN_OR_RETURN(policy_, MakePolicy(options, shape()));
-  PoolChange change;
-  change.evicted = RemoveShed(residency_.slots());
-  return change;
+  return RemoveShed(residency_.slots());
 }
 
 PlacementCounters Placement::Total() const {

@@ -2,10 +2,10 @@
 // once per layer and forward, as soon as the layer's routing is known, and does what it answers:
 //
 //   ASSIGN_OR_RETURN(auto placement, moe::Placement::Create(shape, {.kind = PolicyKind::kLru}));
-//   for (ExpertRef expert : placement->residents()) ...  // read into placement's slot of it
+//   for (ExpertRef expert : placement->residents()) ...  // read it and keep it
 //   for (const Lookup& lookup : placement->Decide(routing)) {
-//     switch (lookup.action) { ... kHit: run from lookup.slot; kInsert: read into lookup.slot, run;
-//                              kPassThrough: read into a staging record, run, forget }
+//     switch (lookup.action) { ... kHit: run; kInsert: read, run, keep; kPassThrough: read, run,
+//                              forget }
 //   }
 //
 // The simulator does the same without moving a byte, so that both count alike.
@@ -35,13 +35,9 @@ struct Lookup {
   int32_t expert = 0;
   int32_t tokens = 0;  // of this forward that want it
   LookupAction action = LookupAction::kHit;
-  // kHit: where it lies. kInsert: where it goes. kPassThrough: -1.
-  int32_t slot = -1;
   // kInsert: who lay in the slot, no longer resident; not valid: the slot was free. May be an
-  // expert of this layer that this forward needs (its own Lookup is then a kHit with `leaves`).
+  // expert of this layer that this forward needs: its own Lookup is a kHit all the same.
   ExpertRef victim;
-  // kHit: another of these lookups takes the slot; this one has to run, or be copied, before.
-  bool leaves = false;
 };
 
 // Distinct (layer, expert) that forwards needed, by what came of them.
@@ -55,12 +51,6 @@ struct PlacementCounters {
   int64_t lookups() const { return hits + misses(); }
   PlacementCounters& operator+=(const PlacementCounters& other);
   bool operator==(const PlacementCounters&) const = default;
-};
-
-// What a change of size or of policy asks of the pool, to be done in this order.
-struct PoolChange {
-  std::vector<ExpertRef> evicted;
-  std::vector<Residency::Move> moves;  // records to copy; no slot is both read and written
 };
 
 // Thread-compatible.
@@ -91,13 +81,14 @@ class Placement {
   void Pin(ExpertRef expert) { residency_.Pin(expert); }
   void Unpin(ExpertRef expert) { residency_.Unpin(expert); }
 
-  // More or fewer slots; new ones fill as misses come. FAILED_PRECONDITION while more experts are
-  // pinned than fit, INVALID_ARGUMENT for a count that the shape cannot have; nothing has changed
-  // then.
-  absl::StatusOr<PoolChange> Resize(int64_t slots);
+  // More or fewer slots; new ones fill as misses come. Returns who is evicted. FAILED_PRECONDITION
+  // while more experts are pinned than fit, INVALID_ARGUMENT for a count that the shape cannot
+  // have; nothing has changed then.
+  absl::StatusOr<std::vector<ExpertRef>> Resize(int64_t slots);
 
-  // Another policy takes over what is resident. Counters go on. INVALID_ARGUMENT as Validate.
-  absl::StatusOr<PoolChange> SetPolicy(const PolicyOptions& options);
+  // Another policy takes over what is resident but for those that it evicts, who are returned.
+  // Counters go on. INVALID_ARGUMENT as Validate.
+  absl::StatusOr<std::vector<ExpertRef>> SetPolicy(const PolicyOptions& options);
 
   // Admin.RefreshExperts: a policy with an interval refreshes each layer at its next Decide.
   void RefreshSoon() { policy_->RefreshSoon(); }

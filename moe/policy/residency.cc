@@ -1,7 +1,6 @@
 #include "moe/policy/residency.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "absl/strings/str_format.h"
 #include "kernels/base/check.h"
@@ -41,44 +40,29 @@ absl::Status PoolShape::Validate() const {
 
 Residency::Residency(const PoolShape& shape)
     : shape_(shape),
-      slot_of_(shape.all_experts(), -1),
+      resident_(shape.all_experts(), 0),
       pins_(shape.all_experts(), 0),
       residents_of_(shape.layers, 0) {
   CHECK_OK(shape.Validate());
-  free_.reserve(shape.slots);
-  for (int64_t slot = 0; slot < shape.slots; ++slot) free_.push_back(static_cast<int32_t>(slot));
 }
 
-int32_t Residency::Insert(ExpertRef ref) {
-  CHECK(!IsResident(ref) && !free_.empty());
-  std::pop_heap(free_.begin(), free_.end(), std::greater<>());
-  const int32_t slot = free_.back();
-  free_.pop_back();
-  slot_of_[IndexOf(ref)] = slot;
+void Residency::Insert(ExpertRef ref) {
+  CHECK(!IsResident(ref) && free_slots() > 0);
+  resident_[IndexOf(ref)] = 1;
   ++residents_;
   ++residents_of_[ref.layer];
-  return slot;
 }
 
-int32_t Residency::Remove(ExpertRef ref) {
+void Residency::Remove(ExpertRef ref) {
   CHECK(IsResident(ref) && !IsPinned(ref)) << "layer " << ref.layer << " expert " << ref.expert;
-  int32_t& entry = slot_of_[IndexOf(ref)];
-  const int32_t slot = entry;
-  entry = -1;
-  free_.push_back(slot);
-  std::push_heap(free_.begin(), free_.end(), std::greater<>());
+  resident_[IndexOf(ref)] = 0;
   --residents_;
   --residents_of_[ref.layer];
-  return slot;
 }
 
 void Residency::Replace(ExpertRef victim, ExpertRef newcomer) {
-  CHECK(IsResident(victim) && !IsPinned(victim) && !IsResident(newcomer))
-      << "layer " << victim.layer << " expert " << victim.expert;
-  slot_of_[IndexOf(newcomer)] = slot_of_[IndexOf(victim)];
-  slot_of_[IndexOf(victim)] = -1;
-  --residents_of_[victim.layer];
-  ++residents_of_[newcomer.layer];
+  Remove(victim);
+  Insert(newcomer);
 }
 
 void Residency::Pin(ExpertRef ref) {
@@ -91,24 +75,9 @@ void Residency::Unpin(ExpertRef ref) {
   if (--pins_[IndexOf(ref)] == 0) --pinned_;
 }
 
-std::vector<Residency::Move> Residency::Resize(int64_t slots) {
+void Residency::Resize(int64_t slots) {
   CHECK_LE(residents_, slots);
-  std::vector<Move> moves;
-  std::erase_if(free_, [&](int32_t slot) { return slot >= slots; });
-  for (int64_t slot = shape_.slots; slot < slots; ++slot) {
-    free_.push_back(static_cast<int32_t>(slot));
-  }
-  std::make_heap(free_.begin(), free_.end(), std::greater<>());
-  for (int64_t index = 0; index < shape_.all_experts(); ++index) {
-    const int32_t from = slot_of_[index];
-    if (from < slots) continue;
-    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
-    slot_of_[index] = free_.back();
-    free_.pop_back();
-    moves.push_back({At(index), from, slot_of_[index]});
-  }
   shape_.slots = slots;
-  return moves;
 }
 
 }  // namespace tidepool::moe

@@ -1,4 +1,4 @@
-// Residency: which expert lies in which slot of a pool. One pool serves all MoE layers of a model.
+// Residency: which experts lie in the slots of a pool. One pool serves all MoE layers of a model.
 #ifndef TIDEPOOL_MOE_POLICY_RESIDENCY_H_
 #define TIDEPOOL_MOE_POLICY_RESIDENCY_H_
 
@@ -53,19 +53,17 @@ class Residency {
             static_cast<int32_t>(index % shape_.experts)};
   }
 
-  bool IsResident(ExpertRef ref) const { return slot_of_[IndexOf(ref)] >= 0; }
-  // In [0, slots()), or -1.
-  int32_t SlotOf(ExpertRef ref) const { return slot_of_[IndexOf(ref)]; }
-  // [layers, experts]: slots, or -1.
-  const std::vector<int32_t>& slot_of() const { return slot_of_; }
+  bool IsResident(ExpertRef ref) const { return resident_[IndexOf(ref)] != 0; }
+  // [layers, experts]: 1 for a resident, else 0.
+  const std::vector<int32_t>& resident() const { return resident_; }
 
   bool IsPinned(ExpertRef ref) const { return pins_[IndexOf(ref)] > 0; }
   int64_t pinned() const { return pinned_; }
 
-  // Takes the lowest free slot. Requires: not resident, free_slots() > 0.
-  int32_t Insert(ExpertRef ref);
-  // Frees the slot. Requires: resident, not pinned.
-  int32_t Remove(ExpertRef ref);
+  // Takes a free slot. Requires: not resident, free_slots() > 0.
+  void Insert(ExpertRef ref);
+  // Frees its slot. Requires: resident, not pinned.
+  void Remove(ExpertRef ref);
   // The newcomer takes the victim's slot. Requires: victim resident, not pinned; newcomer not
   // resident.
   void Replace(ExpertRef victim, ExpertRef newcomer);
@@ -73,19 +71,13 @@ class Residency {
   void Pin(ExpertRef ref);
   void Unpin(ExpertRef ref);
 
-  struct Move {
-    ExpertRef expert;
-    int32_t from = -1;
-    int32_t to = -1;
-  };
-  // Requires: residents() <= slots. Residents of slots that go away move to free ones, which stay.
-  std::vector<Move> Resize(int64_t slots);
+  // Requires: residents() <= slots.
+  void Resize(int64_t slots);
 
  private:
   PoolShape shape_;
-  std::vector<int32_t> slot_of_;   // [layers, experts]
+  std::vector<int32_t> resident_;  // [layers, experts]
   std::vector<int32_t> pins_;      // [layers, experts]
-  std::vector<int32_t> free_;      // a heap, the lowest on top
   std::vector<int> residents_of_;  // [layers]
   int64_t residents_ = 0;
   int64_t pinned_ = 0;

@@ -56,8 +56,8 @@ std::vector<Ranked<T>> LeastWorthy(const Residency& residency, absl::Span<const 
     for (int64_t index = begin; index < begin + experts; ++index) {
       const Ranked<T> ranked{worth[index], index};
       if (static_cast<int64_t>(worst.size()) == count && !(ranked < worst.front())) continue;
-      if (residency.slot_of()[index] < 0) continue;
-      if (residency.IsPinned(residency.At(index))) continue;
+      const ExpertRef expert = residency.At(index);
+      if (!residency.IsResident(expert) || residency.IsPinned(expert)) continue;
       keep(&of_layer, limit, ranked);
     }
     for (const Ranked<T>& ranked : of_layer) keep(&worst, count, ranked);

@@ -13,7 +13,6 @@ namespace tidepool::moe {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr PoolShape kShape{.layers = 2, .experts = 6, .top_k = 2, .slots = 6};
 
@@ -87,9 +86,9 @@ TEST(TideTest, PinnedExpertsStay) {
 TEST(TideTest, ResizesByLayer) {
   auto tide = Make(kShape, {.kind = PolicyKind::kTide});
   Step(tide.get(), 0, 0, {4, 5});
-  auto change = tide->Resize(3);
-  ASSERT_TRUE(change.ok()) << change.status();
-  EXPECT_THAT(change->evicted,
+  const auto evicted = tide->Resize(3);
+  ASSERT_TRUE(evicted.ok()) << evicted.status();
+  EXPECT_THAT(*evicted,
               ElementsAre(ExpertRef{0, 2}, ExpertRef{0, 4}, ExpertRef{1, 0}, ExpertRef{1, 1}));
   EXPECT_THAT(Of(*tide, 0), ElementsAre(5));
   ASSERT_TRUE(tide->Resize(8).ok());
@@ -160,10 +159,9 @@ TEST(StaticTest, AnotherPolicyMayTakeOver) {
                                 .profile = {9, 8, 7, 6, 0, 0,  //
                                             0, 0, 0, 0, 0, 0}});
   EXPECT_THAT(Of(*placement, 0), ElementsAre(0, 1, 2, 3));
-  auto change = placement->SetPolicy({.kind = PolicyKind::kTide});
-  ASSERT_TRUE(change.ok()) << change.status();
-  EXPECT_THAT(change->evicted, ElementsAre(ExpertRef{0, 0}, ExpertRef{0, 1}));
-  EXPECT_THAT(change->moves, IsEmpty());
+  const auto evicted = placement->SetPolicy({.kind = PolicyKind::kTide});
+  ASSERT_TRUE(evicted.ok()) << evicted.status();
+  EXPECT_THAT(*evicted, ElementsAre(ExpertRef{0, 0}, ExpertRef{0, 1}));
   Step(placement.get(), 0, 1, {4, 5});
   EXPECT_THAT(Of(*placement, 1), ElementsAre(4, 5));
   EXPECT_EQ(placement->policy_name(), "tide");
