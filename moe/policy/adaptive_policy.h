@@ -12,10 +12,15 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. An expert is worth the hits that it brings per forward while it is kept.
-// Layers that run sooner are nearer: a layer's next forward is counted from the layer at hand. A
-// miss stays where it is worth more than the resident that is worth least; otherwise it passes
-// through, so that a long prefill does not empty the pool of what decoding needs.
+// Thread-compatible. A slot has a price per forward, the same for all, and an expert is worth the
+// hit that it is likely to bring less the price of its slot until then, as in Whittle's relaxation
+// of restless bandits. Layers that run sooner are nearer: a layer's next forward is counted from
+// the layer at hand. A miss stays where it is worth more than the resident that is worth least;
+// otherwise it passes through, so that a long prefill does not empty the pool of what decoding
+// needs.
+//
+// The price is learned by dual ascent: where experts that have to go are worth something, more
+// slots are wanted than there are, and it rises; where they are worth less than nothing, it falls.
 class AdaptivePolicy final : public PlacementPolicy {
  public:
   explicit AdaptivePolicy(const PoolShape& shape);
@@ -30,7 +35,11 @@ class AdaptivePolicy final : public PlacementPolicy {
   // worth_, seen from last_layer_, whose routing has just become known.
   void Appraise(const Residency& residency);
 
+  // From whom the last Decide has turned away: victims and what passes through.
+  void LearnPrice(const Residency& residency, absl::Span<const Swap> swaps);
+
   NextUsePredictor predictor_;
+  float price_;               // of a slot, in hits per forward
   std::vector<float> worth_;  // [layers, experts]: of residents and what last_layer_ needed
   int last_layer_ = 0;
   std::vector<Ranked<float>> missing_;

@@ -11,8 +11,8 @@ namespace {
 
 // What the curvature begins with: weights hardly move before some dozens of samples agree. Chosen
 // on the design half of tests/moe/replay/trace_kinds.h, whose mean moves by less than 0.001 between
-// 24 and 200.
-constexpr double kRidge = 64;
+// 16 and 64.
+constexpr double kRidge = 32;
 constexpr float kMostLogit = 8;
 constexpr float kLeastCurvature = 1e-4f;
 constexpr float kLog2E = 1.44269504f;

@@ -3,8 +3,7 @@
 // Each forward of a layer is one sample per expert: was it used? A logistic regression predicts
 // that from the layer's history (moe/policy/usage_history.h), all layers together, experts grouped
 // by age. The outlook of an expert comes from running this model ahead over imagined forwards
-// without a use: the horizon is sought at which holding a slot for the expert has the best ratio
-// of hits to slot time, as in Gittins' index of a job that is worth 1 when it ends.
+// without a use, until holding a slot for it costs more than it brings (moe/policy/outlook_walk.h).
 #ifndef TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 #define TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 
@@ -33,8 +32,8 @@ class NextUsePredictor {
   explicit NextUsePredictor(const PoolShape& shape);
 
   // What a layer needed; the outlook of its residents and of the experts that it needed is then the
-  // one from here.
-  void Update(const LayerNeeds& needs, const Residency& residency);
+  // one from here. slot_price: in hits per forward.
+  void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const Outlook& outlook() const { return outlook_; }
 
@@ -49,7 +48,7 @@ class NextUsePredictor {
   void Learn(Layer* layer);
   void PredictNext(Layer* layer);
   void PredictDue(const UsageHistory& history);
-  void LookAhead(int index, const Layer& layer);
+  void LookAhead(int index, const Layer& layer, float slot_price);
   void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
 
   const int experts_;

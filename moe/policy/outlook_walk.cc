@@ -1,6 +1,7 @@
 #include "moe/policy/outlook_walk.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "moe/policy/vec4.h"
 
@@ -16,14 +17,15 @@ OutlookWalk::OutlookWalk(int stride)
       chance_(stride),
       forwards_(stride) {}
 
-void OutlookWalk::Begin(int count, absl::Span<const int32_t> due,
+void OutlookWalk::Begin(int count, float price, absl::Span<const int32_t> due,
                         absl::Span<const float> due_chances) {
   count_ = count;
+  price_ = price;
   std::copy(due.begin(), due.end(), due_.begin());
   std::copy(due_chances.begin(), due_chances.end(), due_chances_.begin());
   std::fill(unused_.begin(), unused_.end(), 1.0f);
   std::fill(waited_.begin(), waited_.end(), 0.0f);
-  std::fill(best_.begin(), best_.end(), 0.0f);
+  std::fill(best_.begin(), best_.end(), -std::numeric_limits<float>::infinity());
   std::fill(chance_.begin(), chance_.end(), 0.0f);
   std::fill(forwards_.begin(), forwards_.end(), 0.0f);
 }
@@ -44,11 +46,13 @@ void OutlookWalk::Advance(int begin, int end, absl::Span<const float> chances) {
     Vec4 unused_then = unused;
     Vec4 waited_then = waited;
     const auto compare = [&](Vec4 unused_at, Vec4 waited_at) {
-      const Vec4 ratio = (1.0f - unused_at) / Max4(waited_at, Vec4{} + 1.0f);
-      const Int4 better = ratio > best;
-      best = better ? ratio : best;
+      // The next forward is waited for in any case.
+      const Vec4 after_next = Max4(waited_at - 1.0f, Vec4{});
+      const Vec4 gain = 1.0f - unused_at - price_ * after_next;
+      const Int4 better = gain > best;
+      best = better ? gain : best;
       chance = better ? 1.0f - unused_at : chance;
-      forwards = better ? waited_at - 1.0f : forwards;
+      forwards = better ? after_next : forwards;
     };
     for (int forward = begin; forward < end; ++forward) {
       const Int4 is_due = due == static_cast<float>(forward);

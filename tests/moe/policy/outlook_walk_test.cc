@@ -9,11 +9,12 @@ namespace tidepool::moe {
 namespace {
 
 constexpr int kStride = 4;
+constexpr float kPrice = 0.15f;
 
 // Runs forwards 0, 1, 2-3, 4-7 with these chances of every expert.
 void Walk(const std::vector<float>& chances, const std::vector<int32_t>& due,
           const std::vector<float>& due_chances, OutlookWalk* walk) {
-  walk->Begin(kStride, due, due_chances);
+  walk->Begin(kStride, kPrice, due, due_chances);
   const int begins[] = {0, 1, 2, 4, 8};
   for (int interval = 0; interval < 4; ++interval) {
     walk->Advance(begins[interval], begins[interval + 1],
@@ -21,11 +22,14 @@ void Walk(const std::vector<float>& chances, const std::vector<int32_t>& due,
   }
 }
 
-TEST(OutlookWalkTest, GivesUpAtOnceWhenChancesFall) {
+TEST(OutlookWalkTest, GivesUpWhereChancesFallBelowThePrice) {
   OutlookWalk walk(kStride);
-  Walk({0.5f, 0.2f, 0.1f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
+  Walk({0.5f, 0.14f, 0.1f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
   EXPECT_FLOAT_EQ(walk.chance()[2], 0.5f);
   EXPECT_FLOAT_EQ(walk.forwards()[2], 0);
+  Walk({0.5f, 0.16f, 0.1f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
+  EXPECT_FLOAT_EQ(walk.chance()[2], 1 - 0.5f * 0.84f);
+  EXPECT_FLOAT_EQ(walk.forwards()[2], 0.5f);
 }
 
 TEST(OutlookWalkTest, WaitsForChancesThatRise) {
