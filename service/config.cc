@@ -15,6 +15,7 @@
 #include "service/cli/console.h"
 #include "service/cli/flags.h"
 #include "service/cli/help.h"
+#include "service/cli/security_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -197,21 +198,11 @@ absl::Status ValidateServing(const Config& config) {
     RETURN_IF_ERROR(
         Need(!config.workers.empty(), "--worker HOST:PORT is missing: a front needs at least one"));
   }
-  const std::pair<const char*, const std::string&> addresses[] = {{"--listen ", config.listen},
-                                                                  {"--http ", config.http}};
-  for (const auto& [flag, text] : addresses) {
-    if (text.empty()) continue;
-    ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(text));
-    RETURN_IF_ERROR(
-        Need(IsLoopback(address.host) || config.allow_unauthenticated,
-             absl::StrCat(flag, text,
-                          " can be reached from other machines and nobody is authenticated; "
-                          "to serve them all the same, add --allow-unauthenticated")));
-  }
-  return absl::OkStatus();
+  return ValidateServerSecurity(config);
 }
 
 absl::Status ValidateTalking(const Config& config, const std::set<std::string>& given) {
+  RETURN_IF_ERROR(ValidateClientSecurity(config));
   if (!config.server.empty()) {
     for (const std::string& name : given) {
       const FlagSpec* flag = FindFlag(config.command, name);
@@ -289,9 +280,13 @@ absl::Status Validate(const Config& config, const std::set<std::string>& given) 
       return Need(
           config.action == "export" || config.action == "import" || config.action == "verify",
           "say what to do: tidepool sessions export, import or verify");
+    case Command::kToken:
+      RETURN_IF_ERROR(Need(config.action == "new", "say what to do: tidepool token new"));
+      return Need(!config.token.caller.principal.empty(), "--principal NAME is missing");
     case Command::kStats:
-      return absl::OkStatus();
+      return ValidateClientSecurity(config);
     case Command::kOffload:
+      RETURN_IF_ERROR(ValidateClientSecurity(config));
       return Need(!config.offload.refresh || !config.offload.changes(),
                   "--refresh changes nothing; give it alone");
   }

@@ -17,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/tensor.h"
+#include "service/auth/caller.h"
 #include "service/log_level.h"
 
 namespace tidepool::service {
@@ -39,8 +40,9 @@ enum class Command : uint8_t {
   kReplay,
   kSessions,
   kOffload,
+  kToken,
 };
-inline constexpr int kCommandCount = 17;
+inline constexpr int kCommandCount = 18;
 
 // What the session store survives.
 enum class StoreDurability : uint8_t { kProcess, kPower };
@@ -101,6 +103,31 @@ struct OffloadFlags {
   bool changes() const { return policy || refresh_interval || memory || prefetch; }
 };
 
+// Who may call a server, and what a client shows it.
+struct SecurityFlags {
+  // Of a server, or of a client; files in PEM form.
+  std::string tls_cert;  // a server's: empty: plain text
+  std::string tls_key;
+  std::string tls_client_ca;
+  std::vector<std::string> front_names;
+  std::string tls_ca;  // a client's: empty: plain text
+  // Of a front towards its workers.
+  std::string worker_tls_ca;  // empty: plain text
+  std::string worker_tls_cert;
+  std::string worker_tls_key;
+
+  std::string auth_token_file;  // empty: nobody is authenticated
+  bool allow_unauthenticated = false;
+  std::string worker_token_file;  // of a front; empty: it shows its workers none
+  std::string token_file;  // of a client; empty: it shows none
+};
+
+// What `token new` makes.
+struct TokenFlags {
+  Caller caller = {.principal = "", .role = Role::kUser, .limits = {}};
+  absl::Time expires = absl::InfiniteFuture();
+};
+
 struct Config {
   Command command = Command::kServe;
 
@@ -118,7 +145,8 @@ struct Config {
   std::string listen = "127.0.0.1:50051";
   std::string http = "127.0.0.1:8080";  // empty: no HTTP
   bool http_named = false;              // by the user: another port will not do
-  bool allow_unauthenticated = false;
+  std::string admin_listen;  // empty: Admin is at `listen`
+  std::string probe_listen;  // empty: health is at `listen` alone
   std::vector<std::string> workers;
   std::string name;   // of a worker
   std::string store;  // file of the session store, or redis://; ":memory:" keeps nothing
@@ -154,6 +182,9 @@ struct Config {
   std::string dump;
   int64_t chunk = 512;
 
+  SecurityFlags security;
+  TokenFlags token;
+
   BenchFlags bench;
   ReplayFlags replay;
   OffloadFlags offload;
@@ -165,7 +196,7 @@ struct Config {
 
   int64_t chunks = 0;  // perplexity: how many at most; 0: all
 
-  std::string action;  // sessions: export, import or verify
+  std::string action;  // sessions: export, import or verify; token: new
   bool once = false;   // stats: one reading
   LogLevel log_level = LogLevel::kInfo;
   OutputFormat output = OutputFormat::kText;

@@ -12,12 +12,15 @@
 #include "absl/strings/string_view.h"
 #include "grpc/health/v1/health.pb.h"
 #include "kernels/base/status_macros.h"
+#include "service/auth/grpc_tls.h"
 #include "service/grpc_process.h"
 
 namespace tidepool::service {
 namespace {
 
 constexpr int kMaxStreamsPerConnection = 1024;
+constexpr int kMostHeaderBytes = 16 << 10;
+constexpr int kHandshakeMs = 10'000;
 constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
 
 absl::StatusOr<std::string> HostOf(const std::string& listen) {
@@ -49,6 +52,9 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxSendMessageSize(-1);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder->SetResourceQuota(grpc::ResourceQuota("tidepool").Resize(kMemoryQuotaBytes));
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostHeaderBytes);
+  // Of clients that open a connection and say nothing, TLS or not.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   // Two servers on one port would share its connections by chance.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Clients may ping every 10 s through a long silence; the default answers with GOAWAY.
@@ -78,13 +84,15 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   std::string name;
   if (!options.listen.empty()) {
     ASSIGN_OR_RETURN(name, HostOf(options.listen));
-    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &host->port_);
+    host->credentials_ = options.tls == nullptr ? grpc::InsecureServerCredentials()
+                                                : ReloadingServerCredentials(options.tls);
+    builder.AddListeningPort(options.listen, host->credentials_, &host->port_);
   }
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr || (!options.listen.empty() && host->port_ == 0)) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
                                                ": the port is taken, or the host is not of this "
-                                               "machine; choose another with --listen"));
+                                               "machine; choose another address"));
   }
   if (!options.listen.empty()) host->address_ = absl::StrCat(name, ":", host->port_);
   host->SetReady(false);
@@ -120,6 +128,44 @@ void GrpcHost::StopReady() {
 void GrpcHost::Shutdown(absl::Duration grace) {
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+}
+
+absl::StatusOr<std::string> GrpcHosts::Add(const GrpcHostOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<GrpcHost> host, GrpcHost::Start(options));
+  hosts_.push_back(std::move(host));
+  return hosts_.back()->address();
+}
+
+absl::StatusOr<std::unique_ptr<GrpcHosts>> GrpcHosts::Start(const GrpcHostOptions& main,
+                                                            const MorePorts& more) {
+  auto hosts = std::make_unique<GrpcHosts>();
+  RETURN_IF_ERROR(hosts->Add(main).status());
+  if (!more.admin_listen.empty()) {
+    GrpcHostOptions admin = main;
+    admin.listen = more.admin_listen;
+    admin.services = more.admin_services;
+    ASSIGN_OR_RETURN(hosts->admin_address_, hosts->Add(admin));
+  }
+  if (!more.probe_listen.empty()) {
+    GrpcHostOptions probe = main;
+    probe.listen = more.probe_listen;
+    probe.services.clear();
+    probe.tls = nullptr;
+    ASSIGN_OR_RETURN(hosts->probe_address_, hosts->Add(probe));
+  }
+  return hosts;
+}
+
+void GrpcHosts::SetReady(bool ready) {
+  for (const auto& host : hosts_) host->SetReady(ready);
+}
+
+void GrpcHosts::StopReady() {
+  for (const auto& host : hosts_) host->StopReady();
+}
+
+void GrpcHosts::Shutdown(absl::Duration grace) {
+  for (const auto& host : hosts_) host->Shutdown(grace);
 }
 
 }  // namespace tidepool::service

@@ -12,11 +12,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/base/mutex.h"
+#include "service/auth/tls_identity.h"
 
 namespace tidepool::service {
 
 struct GrpcHostOptions {
   std::string listen;  // HOST:PORT; empty: no port
+  // With a certificate; outlives the host. Null: plain text.
+  const WatchedFiles<TlsIdentity>* tls = nullptr;
   int64_t max_message_bytes = 0;
   std::vector<grpc::Service*> services;  // outlive the host
   // Health names beside "", readiness and liveness.
@@ -50,7 +53,41 @@ class GrpcHost {
   bool draining_ TIDEPOOL_GUARDED_BY(health_mutex_) = false;
   int port_ = 0;
   std::string address_;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<grpc::Server> server_;
+};
+
+// The ports of a server beside its main one.
+struct MorePorts {
+  std::string admin_listen;  // empty: none
+  std::vector<grpc::Service*> admin_services;
+  std::string probe_listen;  // health alone, in plain text; empty: none
+};
+
+// A server's ports, whose health is one. Thread-safe.
+class GrpcHosts {
+ public:
+  // TLS and limits are those of `main`. Errors as of GrpcHost::Start.
+  static absl::StatusOr<std::unique_ptr<GrpcHosts>> Start(const GrpcHostOptions& main,
+                                                          const MorePorts& more);
+
+  GrpcHost& main() { return *hosts_.front(); }
+  // HOST:PORT; empty: none.
+  const std::string& admin_address() const { return admin_address_; }
+  const std::string& probe_address() const { return probe_address_; }
+
+  // Of each, as GrpcHost's.
+  void SetReady(bool ready);
+  void StopReady();
+  void Shutdown(absl::Duration grace);
+
+ private:
+  // Starts one more; gives its address.
+  absl::StatusOr<std::string> Add(const GrpcHostOptions& options);
+
+  std::vector<std::unique_ptr<GrpcHost>> hosts_;  // the first is the main one
+  std::string admin_address_;
+  std::string probe_address_;
 };
 
 }  // namespace tidepool::service

@@ -53,6 +53,8 @@ absl::Status Run(const Config& config, Console* console) {
       return RunSessions(config, console);
     case Command::kReplay:
       return RunReplay(config, console);
+    case Command::kToken:
+      return RunToken(config, console);
   }
   return absl::InternalError("unknown command");
 }

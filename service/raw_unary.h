@@ -1,4 +1,4 @@
-// AnswerUnary: a unary rpc whose request is parsed by us.
+// AnswerUnary: a unary rpc whose caller is looked at and whose request is parsed by us.
 //
 // gRPC answers a request that protobuf cannot parse (a string that is not UTF-8, damaged bytes)
 // with an UNIMPLEMENTED without a word. So services take raw bytes and say what is wrong.
@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
+#include "service/auth/grpc_caller.h"
 #include "service/convert.h"
 #include "service/wire_check.h"
 
@@ -55,19 +56,24 @@ inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase
                                absl::StrCat(absl::ToInt64Milliseconds(*wait)));
 }
 
-// `handler(request, done)` calls done once, from any thread, also before it returns. The client's
-// deadline is an argument of the service that has use for it.
+// `handler(caller, request, done)` calls done once, from any thread, also before it returns. The
+// client's deadline is an argument of the service that has use for it.
 template <typename Request, typename Response, typename Handler>
-grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AnswerUnary(const Gate& gate, grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
                                       Handler handler) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<Caller> caller = CallerOf(*context, gate);
+  if (!caller.ok()) {
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   Request parsed;
   if (const absl::Status status = ParseBytes(*request, &parsed); !status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }
-  handler(std::move(parsed), [reactor, response](absl::StatusOr<Response> result) {
+  handler(*std::move(caller), std::move(parsed), [reactor, response](absl::StatusOr<Response> result) {
     if (result.ok()) *response = ToBytes(*result);
     reactor->Finish(ToGrpcStatus(result.status()));
   });

@@ -52,43 +52,54 @@ class WorkerServer final : public Server {
                                                              engine::Engine* engine,
                                                              const ServerOptions& options) {
     auto server = std::unique_ptr<WorkerServer>(new WorkerServer(model, engine, options));
-    ASSIGN_OR_RETURN(
-        server->host_,
-        GrpcHost::Start({.listen = options.listen,
-                         // A request that a front took comes with its session's log.
-                         .max_message_bytes = 2 * options.max_message_bytes,
-                         .services = {&server->worker_, &server->admin_},
-                         .health_names = {"tidepool.worker.v1.Worker", "tidepool.v1.Admin"}}));
-    server->host_->SetReady(true);
+    GrpcHostOptions host = {.listen = options.listen,
+                            .tls = options.tls,
+                            // A request that a front took comes with its session's log.
+                            .max_message_bytes = 2 * options.max_message_bytes,
+                            .services = {&server->worker_, &server->admin_},
+                            .health_names = {"tidepool.worker.v1.Worker", "tidepool.v1.Admin"}};
+    ASSIGN_OR_RETURN(server->hosts_,
+                     GrpcHosts::Start(host, {.admin_listen = options.admin_listen,
+                                             .admin_services = {&server->own_admin_},
+                                             .probe_listen = options.probe_listen}));
+    server->hosts_->SetReady(true);
     return server;
   }
   ~WorkerServer() override {
-    if (host_ != nullptr) Shutdown(absl::ZeroDuration());
+    if (hosts_ != nullptr) Shutdown(absl::ZeroDuration());
   }
 
-  int port() const override { return host_->port(); }
-  const std::string& address() const override { return host_->address(); }
-  std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
+  int port() const override { return hosts_->main().port(); }
+  const std::string& address() const override { return hosts_->main().address(); }
+  std::string admin_address() const override { return hosts_->admin_address(); }
+  std::string probe_address() const override { return hosts_->probe_address(); }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override {
+    return hosts_->main().InProcessChannel();
+  }
 
   void Shutdown(absl::Duration drain) override {
-    host_->StopReady();
+    hosts_->StopReady();
     core_.BeginDrain();
     core_.runs()->Drain(drain);
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
-    host_->Shutdown(absl::ZeroDuration());
+    hosts_->Shutdown(absl::ZeroDuration());
   }
 
  private:
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
       : core_(model, engine, NameOrDrawn(options.worker_name), options.available_memory),
-        worker_(&core_),
-        admin_(&core_) {}
+        worker_(&core_, options.authenticator),
+        admin_(&core_, {options.authenticator, options.admin_listen.empty()
+                                                   ? Access::kOperatorsOrFronts
+                                                   : Access::kFronts}),
+        own_admin_(&core_, {options.authenticator, Access::kOperators}) {}
 
   WorkerCore core_;
   WorkerService worker_;
-  WorkerAdminService admin_;
-  std::unique_ptr<GrpcHost> host_;
+  WorkerAdminService admin_;      // where fronts are served
+  WorkerAdminService own_admin_;  // at its own port
+  std::unique_ptr<GrpcHosts> hosts_;
   base::Mutex mutex_;
   bool down_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
@@ -103,10 +114,15 @@ class FrontServer final : public Server {
     auto server = std::unique_ptr<FrontServer>(new FrontServer(std::move(store), options));
     GrpcHostOptions host = {
         .listen = options.listen,
+        .tls = options.tls,
         .max_message_bytes = options.max_message_bytes,
+        .services = {server->services_.inference.get(), server->services_.sessions.get()},
         .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions", "tidepool.v1.Admin"}};
-    for (const auto& service : server->services_) host.services.push_back(service.get());
-    ASSIGN_OR_RETURN(server->host_, GrpcHost::Start(host));
+    grpc::Service* const admin = server->services_.admin.get();
+    if (options.admin_listen.empty()) host.services.push_back(admin);
+    ASSIGN_OR_RETURN(server->hosts_, GrpcHosts::Start(host, {.admin_listen = options.admin_listen,
+                                                             .admin_services = {admin},
+                                                             .probe_listen = options.probe_listen}));
     if (!options.http.empty()) RETURN_IF_ERROR(server->StartHttp(options));
     RunOn(&server->loop_, [&] {
       server->core_->workers()->OnReadiness(
@@ -121,8 +137,8 @@ class FrontServer final : public Server {
 
   ~FrontServer() override {
     // Without a host nothing has begun.
-    host_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
-    host_.reset();
+    hosts_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
+    hosts_.reset();
     // A turn that began too late gives its lease back in answer, an append that failed closes its
     // turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
@@ -130,10 +146,14 @@ class FrontServer final : public Server {
     loop_.Stop();
   }
 
-  int port() const override { return host_->port(); }
-  const std::string& address() const override { return host_->address(); }
+  int port() const override { return hosts_->main().port(); }
+  const std::string& address() const override { return hosts_->main().address(); }
+  std::string admin_address() const override { return hosts_->admin_address(); }
+  std::string probe_address() const override { return hosts_->probe_address(); }
   std::string http_address() const override { return http_ == nullptr ? "" : http_->address(); }
-  std::shared_ptr<grpc::Channel> InProcessChannel() override { return host_->InProcessChannel(); }
+  std::shared_ptr<grpc::Channel> InProcessChannel() override {
+    return hosts_->main().InProcessChannel();
+  }
 
   // False: no worker was heard of in time.
   bool WaitReady(absl::Duration timeout) {
@@ -145,7 +165,7 @@ class FrontServer final : public Server {
   }
 
   void Shutdown(absl::Duration drain) override {
-    host_->StopReady();
+    hosts_->StopReady();
     api_.StopReady();
     calls_.Close();
     const absl::Status leaving = absl::UnavailableError("the server is shutting down");
@@ -158,7 +178,7 @@ class FrontServer final : public Server {
     RunOn(&loop_, [this] {
       core_->CancelAll(absl::UnavailableError("the server is shutting down; retry at another"));
     });
-    host_->Shutdown(kCancelGrace);
+    hosts_->Shutdown(kCancelGrace);
     if (http_ != nullptr) http_->Shutdown(kCancelGrace);
     LeaveWorkers();
   }
@@ -168,12 +188,12 @@ class FrontServer final : public Server {
       : store_(std::move(store)),
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
                                           LogOf(options), options.front_limits)),
-        api_({.core = core_.get(), .calls = &calls_}) {
-    services_ = MakeFrontServices(core_.get(), &calls_);
+        api_({.core = core_.get(), .calls = &calls_}, options.authenticator) {
+    services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator);
   }
 
   absl::Status StartHttp(const ServerOptions& options) {
-    HttpServerOptions http = {.listen = options.http};
+    HttpServerOptions http = {.listen = options.http, .tls = options.tls};
     http.limits.max_body_bytes = options.max_message_bytes;
     absl::StatusOr<std::unique_ptr<HttpServer>> started = HttpServer::Start(&api_, http);
     if (absl::IsUnavailable(started.status()) &&
@@ -200,7 +220,7 @@ class FrontServer final : public Server {
   }
 
   void OnReadiness(bool ready) {
-    host_->SetReady(ready);
+    hosts_->SetReady(ready);
     api_.SetReady(ready);
     base::MutexLock lock(&mutex_);
     ready_ = ready;
@@ -214,8 +234,8 @@ class FrontServer final : public Server {
   EventLoop loop_;
   std::unique_ptr<FrontCore> core_;  // goes on the loop
   OpenAiApi api_;
-  std::vector<std::unique_ptr<grpc::Service>> services_;
-  std::unique_ptr<GrpcHost> host_;
+  FrontServices services_;
+  std::unique_ptr<GrpcHosts> hosts_;
 
   base::Mutex mutex_;
   base::CondVar ready_changed_;
@@ -233,6 +253,8 @@ class ServeServer final : public Server {
   int port() const override { return front_->port(); }
   const std::string& address() const override { return front_->address(); }
   std::string http_address() const override { return front_->http_address(); }
+  std::string admin_address() const override { return front_->admin_address(); }
+  std::string probe_address() const override { return front_->probe_address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return front_->InProcessChannel(); }
   void Shutdown(absl::Duration drain) override {
     front_->Shutdown(drain);
@@ -257,7 +279,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::
                                                          const ServerOptions& options) {
   FrontServer::Channels channels;
   for (const std::string& address : workers) {
-    channels.emplace_back(address, MakeWorkerChannel(address, 2 * options.max_message_bytes));
+    channels.emplace_back(address, MakeWorkerChannel(address, 2 * options.max_message_bytes,
+                                                     options.worker_security));
   }
   return FrontServer::Start(channels, std::move(store), options);
 }
@@ -266,7 +289,11 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options) {
   ServerOptions inner = options;
+  // Nobody but this process's front reaches it, which needs no token then.
   inner.listen.clear();
+  inner.admin_listen.clear();
+  inner.probe_listen.clear();
+  inner.authenticator = nullptr;
   ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker, WorkerServer::Start(model, engine, inner));
   ASSIGN_OR_RETURN(
       std::unique_ptr<FrontServer> front,

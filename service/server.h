@@ -16,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
+#include "service/auth/authenticator.h"
+#include "service/auth/tls_identity.h"
 #include "service/front/front_limits.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
@@ -27,9 +29,15 @@ class Channel;
 
 namespace tidepool::service {
 
+class ClientSecurity;
+
 struct ServerOptions {
   // HOST:PORT; port 0 takes a free one. Empty: no port at all, InProcessChannel() alone.
   std::string listen = "127.0.0.1:50051";
+  // Admin's own port; empty: Admin is at `listen`. A worker's fronts ask it there in either case.
+  std::string admin_listen;
+  // A port for health alone, in plain text and without tokens. Empty: none.
+  std::string probe_listen;
   // The same for HTTP, of servers that have a front. Empty: no HTTP.
   std::string http;
   enum class PortTaken : uint8_t { kFail, kTakeAnother };
@@ -40,6 +48,12 @@ struct ServerOptions {
   FrontLimits front_limits;  // of a front
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
+  // What a front shows its workers, and asks of them. Null: nothing.
+  std::shared_ptr<ClientSecurity> worker_security;
+  // gRPC and HTTP over TLS, with a certificate; outlives the server. Null: plain text.
+  const WatchedFiles<TlsIdentity>* tls = nullptr;
+  // Who may call; outlives the server. Null: anybody.
+  const Authenticator* authenticator = nullptr;
   // A worker lost or found, a run sent. Any thread; may be empty.
   LogSink log;
   // Bytes of memory that the process may still take, those that are to stay free aside; none:
@@ -57,8 +71,10 @@ class Server {
   virtual int port() const = 0;
   // HOST:PORT with the port that was taken; empty: none.
   virtual const std::string& address() const = 0;
-  // The same of HTTP; empty: none.
+  // The same of HTTP, Admin's own port and the probes'; empty: none.
   virtual std::string http_address() const { return ""; }
+  virtual std::string admin_address() const = 0;
+  virtual std::string probe_address() const = 0;
   // A channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 

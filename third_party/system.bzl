@@ -42,6 +42,10 @@ _LIBRARIES = {
     ],
     "hiredis": ["hiredis"],
     "liburing": ["uring"],
+    "openssl": [
+        "ssl",
+        "crypto",
+    ],
     "pcre2": ["pcre2-8"],
     "prometheus": ["prometheus-cpp-core"],
     "spdlog": [

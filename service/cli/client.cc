@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "service/auth/client_security.h"
 #include "service/cli/proto_json.h"
 #include "service/grpc_process.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -193,13 +194,18 @@ class GrpcClient : public Client {
 
 }  // namespace
 
-std::unique_ptr<Client> Client::Connect(const std::string& address) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Config& config) {
   KeepCallbackQueue();
+  ASSIGN_OR_RETURN(std::shared_ptr<ClientSecurity> security,
+                   ClientSecurity::Open({.token_file = config.security.token_file,
+                                         .tls = {.certificate = config.security.tls_cert,
+                                                 .key = config.security.tls_key,
+                                                 .ca = config.security.tls_ca}}));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Over(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments),
-              address);
+  return Over(ClientSecurity::OpenChannel(std::move(security), config.server, arguments),
+              config.server);
 }
 
 std::unique_ptr<Client> Client::Over(std::shared_ptr<grpc::Channel> channel, std::string name) {

@@ -68,8 +68,9 @@ struct AskResult {
 // Thread-safe.
 class Client {
  public:
-  // `address`: HOST:PORT. Connects when first used; a server that does not answer is UNAVAILABLE.
-  static std::unique_ptr<Client> Connect(const std::string& address);
+  // To config.server, with what config.security has for it. Connects when first used; a server that
+  // does not answer is UNAVAILABLE. Errors are of files that cannot be read.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const Config& config);
   // `name` is how errors call the server.
   static std::unique_ptr<Client> Over(std::shared_ptr<grpc::Channel> channel, std::string name);
 

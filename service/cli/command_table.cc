@@ -96,15 +96,14 @@ constexpr CommandSpec kCommands[] = {
      "tokens. --offload-policy static keeps the experts of the worker's --profile, or else those\n"
      "most used since its start.",
      "tidepool offload --server 127.0.0.1:50051 --expert-memory 4GiB"},
+    {Command::kToken, "token", "make a token, and the line that lets a server know it",
+     "The line, with the token's SHA-256, goes to stdout, ready to be appended to the file that a\n"
+     "server reads as --auth-token-file; the token goes to stderr, or to --token-file.",
+     "tidepool token new --principal alice --token-file alice.token >> tokens", kAction},
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "admin-listen",  "auth-token-file", "kv-disk",    "max-experts-per-layer", "probe-listen",
-    "rank",          "ranks",           "rendezvous", "stall-timeout",         "tls-cert",
-    "tls-client-ca", "tls-key",         "workers",
-};
-constexpr absl::string_view kFutureCommands[] = {
-    "token",
+    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous", "stall-timeout", "workers",
 };
 
 }  // namespace
@@ -118,6 +117,6 @@ const CommandSpec& SpecOf(Command command) {
 }
 
 absl::Span<const absl::string_view> FutureFlags() { return kFutureFlags; }
-absl::Span<const absl::string_view> FutureCommands() { return kFutureCommands; }
+absl::Span<const absl::string_view> FutureCommands() { return {}; }
 
 }  // namespace tidepool::service

@@ -27,6 +27,7 @@ absl::Status RunChat(const Config& config, Console* console);
 absl::Status RunSessions(const Config& config, Console* console);
 absl::Status RunStats(const Config& config, Console* console);
 absl::Status RunOffload(const Config& config, Console* console);
+absl::Status RunToken(const Config& config, Console* console);
 
 // 0 done, 1 the work failed, 2 the command line or the input file is wrong.
 int ExitCode(const absl::Status& status);

@@ -1,5 +1,7 @@
 #include "service/cli/flags.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "kernels/base/status_macros.h"
 #include "service/cli/expert_flags.h"
 #include "service/cli/replay_flags.h"
+#include "service/cli/security_flags.h"
 #include "service/cli/server_flags.h"
 #include "service/cli/units.h"
 
@@ -365,9 +368,6 @@ constexpr FlagSpec kFlags[] = {
     {"http", 0, kServer, "HOST:PORT|off", "127.0.0.1:8080, or a free port if that one is taken",
      "where to serve HTTP, OpenAI-compatible; port 0 takes a free one",
      kKeeping, kValue, SetHttp},
-    {"allow-unauthenticated", 0, kServer, "", "off",
-     "serve past this machine although nobody is authenticated", kServing, kSwitch,
-     SetSwitch<&Config::allow_unauthenticated>},
     {"worker", 0, kServer, "HOST:PORT", "", "a worker to send requests to; repeatable",
      Bit(Command::kFront), kRepeats, AddWorker},
     {"name", 0, kServer, "NAME", "drawn at each start",
@@ -471,6 +471,16 @@ constexpr FlagSpec kFlags[] = {
 
 }  // namespace
 
-absl::Span<const FlagSpec> Flags() { return kFlags; }
+absl::Span<const FlagSpec> Flags() {
+  static const std::vector<FlagSpec>* const all = [] {
+    auto* flags = new std::vector<FlagSpec>(std::begin(kFlags), std::end(kFlags));
+    const auto place = std::find_if(flags->begin(), flags->end(),
+                                    [](const FlagSpec& flag) { return flag.group == kTests; });
+    const absl::Span<const FlagSpec> security = SecurityFlagSpecs();
+    flags->insert(place, security.begin(), security.end());
+    return flags;
+  }();
+  return *all;
+}
 
 }  // namespace tidepool::service

@@ -17,6 +17,7 @@
 #include "engine/model_bundle.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "service/auth/client_security.h"
 #include "service/cli/console.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
@@ -74,9 +75,11 @@ std::function<void(absl::string_view)> StoreLog(const ServerOptions& options) {
   return [log = options.log](absl::string_view line) { log(LogLevel::kWarn, line); };
 }
 
-ServerOptions MakeServerOptions(const Config& config, Log* log) {
+ServerOptions MakeServerOptions(const Config& config, const Surroundings& surroundings) {
   ServerOptions options;
   options.listen = config.listen;
+  options.admin_listen = config.admin_listen;
+  options.probe_listen = config.probe_listen;
   options.http = config.http;
   if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
@@ -92,7 +95,9 @@ ServerOptions MakeServerOptions(const Config& config, Log* log) {
     if (available.has_value()) *available -= reserve;
     return available;
   };
-  if (log != nullptr) {
+  options.tls = surroundings.tls;
+  options.authenticator = surroundings.authenticator;
+  if (Log* log = surroundings.log; log != nullptr) {
     options.log = [log](LogLevel level, absl::string_view line) { log->Write(level, line); };
   }
   return options;
@@ -176,7 +181,8 @@ class LocalServerImpl : public LocalServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
-                                                              Log* log, Console* console) {
+                                                              const Surroundings& surroundings,
+                                                              Console* console) {
   Config stored = config;
   if (role != LocalRole::kServe) stored.store = ":memory:";
   if (role != LocalRole::kWorker) {
@@ -186,7 +192,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
       return tried;
     }
   }
-  ServerOptions options = MakeServerOptions(config, log);
+  ServerOptions options = MakeServerOptions(config, surroundings);
   if (role == LocalRole::kPrivate) {
     options.listen.clear();
     options.http.clear();
@@ -203,9 +209,16 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   return server;
 }
 
-absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log) {
+absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
+                                                   const Surroundings& surroundings) {
   NewStoreFile file(config.store);
-  const ServerOptions options = MakeServerOptions(config, log);
+  ServerOptions options = MakeServerOptions(config, surroundings);
+  ASSIGN_OR_RETURN(options.worker_security,
+                   ClientSecurity::Open({.token_file = config.security.worker_token_file,
+                                         .tls = {.certificate = config.security.worker_tls_cert,
+                                                 .key = config.security.worker_tls_key,
+                                                 .ca = config.security.worker_tls_ca},
+                                         .log = options.log}));
   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
                    OpenStore(config, MissingStore::kMake, StoreLog(options)));
   ASSIGN_OR_RETURN(std::unique_ptr<Server> server,

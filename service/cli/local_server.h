@@ -22,6 +22,13 @@ enum class LocalRole : uint8_t {
   kPrivate,  // front and worker, no port, sessions in memory
 };
 
+// What servers use of their process; all of it may be null, and outlives them.
+struct Surroundings {
+  Log* log = nullptr;
+  const WatchedFiles<TlsIdentity>* tls = nullptr;
+  const Authenticator* authenticator = nullptr;
+};
+
 // Thread-safe. Destruction ends at once, in the right order: server, engine, model.
 class LocalServer {
  public:
@@ -31,12 +38,14 @@ class LocalServer {
 };
 
 // Loads the model, with progress on `console`'s stderr where that is a terminal, and starts
-// serving. `log`, which may be null, and `console` outlive the result.
+// serving. `console` outlives the result.
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
-                                                              Log* log, Console* console);
+                                                              const Surroundings& surroundings,
+                                                              Console* console);
 
 // A front without a model, on config.listen.
-absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config, Log* log);
+absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
+                                                   const Surroundings& surroundings);
 
 }  // namespace tidepool::service
 

@@ -48,7 +48,7 @@ std::string Text(const Json& answer) {
 }  // namespace
 
 absl::Status RunOffload(const Config& config, Console* console) {
-  const std::unique_ptr<Client> client = Client::Connect(config.server);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(config));
   ASSIGN_OR_RETURN(const Json answer, client->Offload(config.offload, kPatience));
   RETURN_IF_ERROR(console->PrintResult(config.output, answer, Text));
   for (const Json& worker : answer["workers"]) {

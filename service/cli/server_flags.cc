@@ -23,6 +23,14 @@ absl::Status SetListen(absl::string_view value, Config* config) {
   return SetAddress(value, &config->listen);
 }
 
+absl::Status SetAdminListen(absl::string_view value, Config* config) {
+  return SetAddress(value, &config->admin_listen);
+}
+
+absl::Status SetProbeListen(absl::string_view value, Config* config) {
+  return SetAddress(value, &config->probe_listen);
+}
+
 absl::Status SetHttp(absl::string_view value, Config* config) {
   config->http_named = true;
   if (value != "off") return SetAddress(value, &config->http);

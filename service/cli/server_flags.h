@@ -10,6 +10,8 @@
 namespace tidepool::service {
 
 absl::Status SetListen(absl::string_view value, Config* config);
+absl::Status SetAdminListen(absl::string_view value, Config* config);
+absl::Status SetProbeListen(absl::string_view value, Config* config);
 absl::Status SetHttp(absl::string_view value, Config* config);
 absl::Status SetServer(absl::string_view value, Config* config);
 absl::Status AddWorker(absl::string_view value, Config* config);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
+#include "service/auth/server_security.h"
 #include "service/cli/commands.h"
 #include "service/cli/flags.h"
 #include "service/cli/local_server.h"
@@ -66,19 +67,28 @@ std::string Dialable(const std::string& address) {
   return address;
 }
 
-std::string ExampleCall(Command command, const std::string& address) {
-  if (command == Command::kWorker) {
-    return absl::StrCat("grpcurl -plaintext ", address, " tidepool.v1.Admin/GetStats");
+std::string ExampleCall(const Config& config, const std::string& address) {
+  const SecurityFlags& security = config.security;
+  std::string call = "grpcurl -plaintext ";
+  if (!security.tls_cert.empty()) call = "grpcurl -cacert ca.pem ";
+  if (!security.tls_client_ca.empty()) absl::StrAppend(&call, "-cert cert.pem -key key.pem ");
+  if (!security.auth_token_file.empty()) {
+    absl::StrAppend(&call, "-H \"authorization: Bearer $TOKEN\" ");
+  }
+  if (config.command == Command::kWorker) {
+    return absl::StrCat(call, address, " tidepool.v1.Admin/GetStats");
   }
   return absl::StrCat(
-      "grpcurl -plaintext -d '{\"text\":\"The sky is\",\"stopping\":{\"maxTokens\":16}}' ", address,
+      call, "-d '{\"text\":\"The sky is\",\"stopping\":{\"maxTokens\":16}}' ", address,
       " tidepool.v1.Inference/Generate");
 }
 
 // Endpoints and a call to try. `model` is null for a front.
 void Announce(const Config& config, const Server& server, const WorkerModel* model,
               Console* console) {
-  const std::string call = ExampleCall(config.command, Dialable(server.address()));
+  const bool own_admin = config.command == Command::kWorker && !server.admin_address().empty();
+  const std::string call =
+      ExampleCall(config, Dialable(own_admin ? server.admin_address() : server.address()));
   const std::string role(SpecOf(config.command).name);
   if (config.output == OutputFormat::kJson) {
     Json json = {{"role", role}, {"grpc", server.address()}, {"port", server.port()}};
@@ -87,6 +97,8 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
       json["context_length"] = model->context_length;
       json["backend"] = model->backend;
     }
+    if (!server.admin_address().empty()) json["admin"] = server.admin_address();
+    if (!server.probe_address().empty()) json["probes"] = server.probe_address();
     if (!server.http_address().empty()) json["http"] = server.http_address();
     if (config.command != Command::kWorker) json["store"] = StoreName(config.store);
     json["try"] = call;
@@ -95,6 +107,12 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   }
   std::string text =
       absl::StrFormat("%s: gRPC on %s, with health and reflection\n", role, server.address());
+  if (!server.admin_address().empty()) {
+    absl::StrAppend(&text, "  Admin     ", server.admin_address(), "\n");
+  }
+  if (!server.probe_address().empty()) {
+    absl::StrAppend(&text, "  probes    ", server.probe_address(), ", health alone\n");
+  }
   if (!server.http_address().empty()) {
     absl::StrAppend(&text, "  HTTP      ", server.http_address(), ", OpenAI-compatible",
                     server.http_address() == config.http || config.http_named
@@ -115,6 +133,18 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   console->Print(text);
 }
 
+absl::StatusOr<std::unique_ptr<ServerSecurity>> OpenSecurity(const Config& config, Log* log) {
+  const SecurityFlags& flags = config.security;
+  return ServerSecurity::Open({.token_file = flags.auth_token_file,
+                               .tls = {.certificate = flags.tls_cert,
+                                       .key = flags.tls_key,
+                                       .ca = flags.tls_client_ca},
+                               .front_names = flags.front_names,
+                               .log = [log](LogLevel level, absl::string_view line) {
+                                 log->Write(level, line);
+                               }});
+}
+
 // Each connection takes a file, and shells start programs with room for a thousand.
 void RaiseFileLimit() {
   rlimit limit;
@@ -130,18 +160,23 @@ absl::Status RunServing(const Config& config, Console* console) {
   StopRequest stop;
   RaiseFileLimit();
   Log log(config.log_level);
+  std::unique_ptr<ServerSecurity> security;
   std::unique_ptr<LocalServer> local;
   std::unique_ptr<Server> front;
+  // Before every other thread, which then leave the signals to it.
   const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stop.OnSignal(); });
+  ASSIGN_OR_RETURN(security, OpenSecurity(config, &log));
+  const Surroundings surroundings = {
+      .log = &log, .tls = security->tls(), .authenticator = security->authenticator()};
 
   Server* server = nullptr;
   if (config.command == Command::kFront) {
-    ASSIGN_OR_RETURN(front, StartFront(config, &log));
+    ASSIGN_OR_RETURN(front, StartFront(config, surroundings));
     server = front.get();
   } else {
     const LocalRole role =
         config.command == Command::kWorker ? LocalRole::kWorker : LocalRole::kServe;
-    ASSIGN_OR_RETURN(local, StartLocalServer(config, role, &log, console));
+    ASSIGN_OR_RETURN(local, StartLocalServer(config, role, surroundings, console));
     server = &local->server();
   }
   stop.ServerIs(server);

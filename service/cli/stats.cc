@@ -224,7 +224,7 @@ absl::Status CheckWorkers(const Config& config, const Json& stats) {
 }  // namespace
 
 absl::Status RunStats(const Config& config, Console* console) {
-  const std::unique_ptr<Client> client = Client::Connect(config.server);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(config));
   const bool clear = console->out_is_terminal() && !config.once;
   Reading before;
   bool first = true;

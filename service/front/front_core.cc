@@ -79,6 +79,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       clock_(clock),
       store_(store),
       limits_(limits),
+      quotas_(clock),
       workers_(clock, std::move(log)),
       admin_(clock, &workers_),
       named_(loop, limits.request_ttl, limits.orphan_ttl),
@@ -123,9 +124,15 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   absl::Status status = CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(std::move(status), sink);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
-  if (running_.size() >= kMaxRequests) return Refuse(TooManyRequests(), sink);
+  absl::StatusOr<PrincipalQuotas::Place> place = FindPlace(input);
+  if (!place.ok()) return Refuse(place.status(), sink);
   input.request.set_request_id(DrawId("gen-"));
-  return Begin(std::move(input), sink);
+  return Begin(std::move(input), *std::move(place), sink);
+}
+
+absl::StatusOr<PrincipalQuotas::Place> FrontCore::FindPlace(const GenerationInput& input) {
+  if (running_.size() >= kMaxRequests) return TooManyRequests();
+  return quotas_.Acquire(input.principal, input.limits);
 }
 
 std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
@@ -135,18 +142,20 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   if (!found.ok()) return Refuse(found.status(), sink);
   const int64_t after = static_cast<int64_t>(input.request.resume_after());
   if (*found != nullptr) return (*found)->Read(after, sink);
-  if (running_.size() >= kMaxRequests) return Refuse(TooManyRequests(), sink);
+  absl::StatusOr<PrincipalQuotas::Place> place = FindPlace(input);
+  if (!place.ok()) return Refuse(place.status(), sink);
   const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request);
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
   // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
   input.deadline = absl::InfiniteFuture();
-  request->Attach(Begin(std::move(input), request.get()));
+  request->Attach(Begin(std::move(input), *std::move(place), request.get()));
   return reader;
 }
 
-std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationSink* sink) {
+std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, PrincipalQuotas::Place place,
+                                             GenerationSink* sink) {
   const NamedRequests::Name key = {input.principal, input.request.request_id()};
   const GenerationContext context = {.loop = loop_,
                                      .clock = clock_,
@@ -161,7 +170,9 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationSi
   auto measured = std::make_shared<MeasuredSink>(sink, clock_, &request_metrics_, model_name);
   GenerationSink* measuring = measured.get();
   auto generation = std::make_shared<Generation>(context, std::move(input), measuring,
-                                                 [this, key, measured](const absl::Status& end) {
+                                                 [this, key, measured, place = std::move(place)](
+                                                     const absl::Status& end) mutable {
+                                                   place.reset();
                                                    if (!end.ok()) ++requests_failed_total_;
                                                    running_.erase(key);
                                                    // The sink is told of the end after this.

@@ -22,6 +22,7 @@
 #include "service/front/front_limits.h"
 #include "service/front/generation.h"
 #include "service/front/named_requests.h"
+#include "service/front/principal_quotas.h"
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
@@ -87,7 +88,10 @@ class FrontCore {
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
-  std::shared_ptr<Generation> Begin(GenerationInput input, GenerationSink* sink);
+  // RESOURCE_EXHAUSTED: the front has no room for it, or its principal's limits leave none.
+  absl::StatusOr<PrincipalQuotas::Place> FindPlace(const GenerationInput& input);
+  std::shared_ptr<Generation> Begin(GenerationInput input, PrincipalQuotas::Place place,
+                                    GenerationSink* sink);
   // They may end while the caller goes through them.
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(absl::Status status, GenerationSink* sink);
@@ -107,6 +111,7 @@ class FrontCore {
   const base::Clock* clock_;
   SessionStore* store_;
   const FrontLimits limits_;
+  PrincipalQuotas quotas_;
   WorkerSet workers_;
   FrontAdmin admin_;
   StatsWatches watches_;

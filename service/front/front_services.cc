@@ -5,7 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/status_macros.h"
+#include "service/auth/grpc_caller.h"
 #include "service/raw_unary.h"
+#include "service/refused_stream.h"
 #include "service/stats_watch_reactor.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
@@ -18,13 +21,27 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Every caller is the same one as long as there are no tokens to tell them apart.
-constexpr char kPrincipal[] = "";
-
 struct FrontDeps {
   FrontCore* core;
   ActiveCalls* calls;
+  Gate gate;
 };
+
+// Who asks, and until when.
+struct Asker {
+  Caller caller;
+  absl::Time deadline;
+};
+
+absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const ByteBuffer& bytes,
+                                               const CallbackServerContext& context) {
+  ASSIGN_OR_RETURN(Caller caller, CallerOf(context, deps.gate));
+  GenerationInput input = {.principal = std::move(caller.principal),
+                           .limits = caller.limits,
+                           .deadline = DeadlineOf(context)};
+  RETURN_IF_ERROR(ParseBytes(bytes, &input.request));
+  return input;
+}
 
 // A Generate on the wire. Deletes itself on the loop, behind everything that was posted there for
 // it.
@@ -32,14 +49,14 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)
       : deps_(deps), context_(context) {
-    GenerationInput input = {.principal = kPrincipal, .deadline = DeadlineOf(*context)};
-    absl::Status status = ParseBytes(bytes, &input.request);
+    absl::StatusOr<GenerationInput> input = ReadGeneration(deps, bytes, *context);
+    absl::Status status = input.status();
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
     if (!status.ok()) {
       grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
       return;
     }
-    loop()->Post([this, input = std::move(input)]() mutable {
+    loop()->Post([this, input = *std::move(input)]() mutable {
       generation_ = deps_.core->Generate(std::move(input), this);
     });
   }
@@ -91,14 +108,14 @@ class CompleteReactor final : public ServerUnaryReactor {
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
                   CallbackServerContext* context)
       : deps_(deps) {
-    GenerationInput input = {.principal = kPrincipal, .deadline = DeadlineOf(*context)};
-    absl::Status status = ParseBytes(bytes, &input.request);
+    absl::StatusOr<GenerationInput> input = ReadGeneration(deps, bytes, *context);
+    absl::Status status = input.status();
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
     if (!status.ok()) {
       Finish(ToGrpcStatus(status));
       return;
     }
-    loop()->Post([this, answer, context, input = std::move(input)]() mutable {
+    loop()->Post([this, answer, context, input = *std::move(input)]() mutable {
       deps_.core->Complete(
           std::move(input),
           [this, answer, context](absl::StatusOr<v1::CompleteResponse> response) {
@@ -135,15 +152,19 @@ template <typename Request, typename Response, typename Handler>
 ServerUnaryReactor* OnLoop(const FrontDeps& deps, CallbackServerContext* context,
                            const ByteBuffer* request, ByteBuffer* response, Handler handler) {
   return AnswerUnary<Request, Response>(
-      context, request, response, [deps, handler = std::move(handler)](Request parsed, auto done) {
+      deps.gate, context, request, response,
+      [deps, deadline = DeadlineOf(*context), handler = std::move(handler)](
+          Caller caller, Request parsed, auto done) {
         if (absl::Status status = deps.calls->Enter(); !status.ok()) return done(status);
         auto counted = [calls = deps.calls, done](absl::StatusOr<Response> result) {
           done(std::move(result));
           calls->Leave();
         };
-        deps.core->loop()->Post([core = deps.core, handler, parsed = std::move(parsed),
+        deps.core->loop()->Post([core = deps.core, handler,
+                                 asker = Asker{std::move(caller), deadline},
+                                 parsed = std::move(parsed),
                                  counted = std::move(counted)]() mutable {
-          handler(core, std::move(parsed), std::move(counted));
+          handler(core, asker, std::move(parsed), std::move(counted));
         });
       });
 }
@@ -170,23 +191,23 @@ class InferenceService final : public InferenceBase {
                                ByteBuffer* response) override {
     return OnLoop<v1::TokenizeRequest, v1::TokenizeResponse>(
         deps_, context, request, response,
-        [deadline = DeadlineOf(*context)](FrontCore* core, v1::TokenizeRequest asked, auto done) {
-          core->Tokenize(std::move(asked), deadline, std::move(done));
+        [](FrontCore* core, const Asker& asker, v1::TokenizeRequest asked, auto done) {
+          core->Tokenize(std::move(asked), asker.deadline, std::move(done));
         });
   }
   ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* request,
                                  ByteBuffer* response) override {
     return OnLoop<v1::DetokenizeRequest, v1::DetokenizeResponse>(
         deps_, context, request, response,
-        [deadline = DeadlineOf(*context)](FrontCore* core, v1::DetokenizeRequest asked, auto done) {
-          core->Detokenize(std::move(asked), deadline, std::move(done));
+        [](FrontCore* core, const Asker& asker, v1::DetokenizeRequest asked, auto done) {
+          core->Detokenize(std::move(asked), asker.deadline, std::move(done));
         });
   }
   ServerUnaryReactor* ListModels(CallbackServerContext* context, const ByteBuffer* request,
                                  ByteBuffer* response) override {
     return OnLoop<v1::ListModelsRequest, v1::ListModelsResponse>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::ListModelsRequest&, auto done) {
+        [](FrontCore* core, const Asker&, const v1::ListModelsRequest&, auto done) {
           core->ListModels(std::move(done));
         });
   }
@@ -194,7 +215,7 @@ class InferenceService final : public InferenceBase {
                                ByteBuffer* response) override {
     return OnLoop<v1::GetModelRequest, v1::Model>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::GetModelRequest& asked, auto done) {
+        [](FrontCore* core, const Asker&, const v1::GetModelRequest& asked, auto done) {
           core->GetModel(asked, std::move(done));
         });
   }
@@ -217,48 +238,48 @@ class SessionsService final : public SessionsBase {
                                     ByteBuffer* response) override {
     return OnLoop<v1::CreateSessionRequest, v1::Session>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::CreateSessionRequest& asked, auto done) {
-          core->CreateSession(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::CreateSessionRequest& asked, auto done) {
+          core->CreateSession(asked, asker.caller.principal, std::move(done));
         });
   }
   ServerUnaryReactor* GetSession(CallbackServerContext* context, const ByteBuffer* request,
                                  ByteBuffer* response) override {
     return OnLoop<v1::GetSessionRequest, v1::Session>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::GetSessionRequest& asked, auto done) {
-          core->GetSession(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::GetSessionRequest& asked, auto done) {
+          core->GetSession(asked, asker.caller.principal, std::move(done));
         });
   }
   ServerUnaryReactor* ListSessions(CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response) override {
     return OnLoop<v1::ListSessionsRequest, v1::ListSessionsResponse>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::ListSessionsRequest& asked, auto done) {
-          core->ListSessions(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::ListSessionsRequest& asked, auto done) {
+          core->ListSessions(asked, asker.caller.principal, std::move(done));
         });
   }
   ServerUnaryReactor* DeleteSession(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
     return OnLoop<v1::DeleteSessionRequest, v1::DeleteSessionResponse>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::DeleteSessionRequest& asked, auto done) {
-          core->DeleteSession(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::DeleteSessionRequest& asked, auto done) {
+          core->DeleteSession(asked, asker.caller.principal, std::move(done));
         });
   }
   ServerUnaryReactor* ForkSession(CallbackServerContext* context, const ByteBuffer* request,
                                   ByteBuffer* response) override {
     return OnLoop<v1::ForkSessionRequest, v1::Session>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::ForkSessionRequest& asked, auto done) {
-          core->ForkSession(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::ForkSessionRequest& asked, auto done) {
+          core->ForkSession(asked, asker.caller.principal, std::move(done));
         });
   }
   ServerUnaryReactor* TruncateSession(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     return OnLoop<v1::TruncateSessionRequest, v1::Session>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::TruncateSessionRequest& asked, auto done) {
-          core->TruncateSession(asked, kPrincipal, std::move(done));
+        [](FrontCore* core, const Asker& asker, const v1::TruncateSessionRequest& asked, auto done) {
+          core->TruncateSession(asked, asker.caller.principal, std::move(done));
         });
   }
 
@@ -279,12 +300,15 @@ class AdminService final : public AdminBase {
                                ByteBuffer* response) override {
     return OnLoop<v1::GetStatsRequest, v1::GetStatsResponse>(
         deps_, context, request, response,
-        [](FrontCore* core, const v1::GetStatsRequest& asked, auto done) {
+        [](FrontCore* core, const Asker&, const v1::GetStatsRequest& asked, auto done) {
           core->GetStats(asked, std::move(done));
         });
   }
-  grpc::ServerWriteReactor<ByteBuffer>* WatchStats(CallbackServerContext*,
+  grpc::ServerWriteReactor<ByteBuffer>* WatchStats(CallbackServerContext* context,
                                                    const ByteBuffer* request) override {
+    if (const auto caller = CallerOf(*context, deps_.gate); !caller.ok()) {
+      return new RefusedStream<ByteBuffer>(caller.status());
+    }
     return new StatsWatchReactor(
         deps_.core->loop(), *request,
         [core = deps_.core](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
@@ -295,26 +319,24 @@ class AdminService final : public AdminBase {
                                  ByteBuffer* response) override {
     return OnLoop<v1::SetOffloadRequest, v1::SetOffloadResponse>(
         deps_, context, request, response,
-        [deadline = DeadlineOf(*context)](FrontCore* core, v1::SetOffloadRequest asked, auto done) {
-          core->admin()->SetOffload(std::move(asked), deadline, std::move(done));
+        [](FrontCore* core, const Asker& asker, v1::SetOffloadRequest asked, auto done) {
+          core->admin()->SetOffload(std::move(asked), asker.deadline, std::move(done));
         });
   }
   ServerUnaryReactor* RefreshExperts(CallbackServerContext* context, const ByteBuffer* request,
                                      ByteBuffer* response) override {
     return OnLoop<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
         deps_, context, request, response,
-        [deadline = DeadlineOf(*context)](FrontCore* core, v1::RefreshExpertsRequest asked,
-                                          auto done) {
-          core->admin()->RefreshExperts(std::move(asked), deadline, std::move(done));
+        [](FrontCore* core, const Asker& asker, v1::RefreshExpertsRequest asked, auto done) {
+          core->admin()->RefreshExperts(std::move(asked), asker.deadline, std::move(done));
         });
   }
   ServerUnaryReactor* GetPlacement(CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response) override {
     return OnLoop<v1::GetPlacementRequest, v1::GetPlacementResponse>(
         deps_, context, request, response,
-        [deadline = DeadlineOf(*context)](FrontCore* core, v1::GetPlacementRequest asked,
-                                          auto done) {
-          core->admin()->GetPlacement(std::move(asked), deadline, std::move(done));
+        [](FrontCore* core, const Asker& asker, v1::GetPlacementRequest asked, auto done) {
+          core->admin()->GetPlacement(std::move(asked), asker.deadline, std::move(done));
         });
   }
 
@@ -324,13 +346,15 @@ class AdminService final : public AdminBase {
 
 }  // namespace
 
-std::vector<std::unique_ptr<grpc::Service>> MakeFrontServices(FrontCore* core, ActiveCalls* calls) {
-  const FrontDeps deps = {.core = core, .calls = calls};
-  std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(std::make_unique<InferenceService>(deps));
-  services.push_back(std::make_unique<SessionsService>(deps));
-  services.push_back(std::make_unique<AdminService>(deps));
-  return services;
+FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
+                                const Authenticator* authenticator) {
+  const FrontDeps for_clients = {
+      .core = core, .calls = calls, .gate = {authenticator, Access::kClients}};
+  const FrontDeps for_operators = {
+      .core = core, .calls = calls, .gate = {authenticator, Access::kOperators}};
+  return {.inference = std::make_unique<InferenceService>(for_clients),
+          .sessions = std::make_unique<SessionsService>(for_clients),
+          .admin = std::make_unique<AdminService>(for_operators)};
 }
 
 }  // namespace tidepool::service

@@ -3,9 +3,9 @@
 #define TIDEPOOL_SERVICE_FRONT_FRONT_SERVICES_H_
 
 #include <memory>
-#include <vector>
 
 #include "service/active_calls.h"
+#include "service/auth/authenticator.h"
 #include "service/front/front_core.h"
 
 namespace grpc {
@@ -14,9 +14,16 @@ class Service;
 
 namespace tidepool::service {
 
-// The three services. `core` and `calls` (which counts every call that runs) outlive them and the
-// server that they are in.
-std::vector<std::unique_ptr<grpc::Service>> MakeFrontServices(FrontCore* core, ActiveCalls* calls);
+struct FrontServices {
+  std::unique_ptr<grpc::Service> inference;
+  std::unique_ptr<grpc::Service> sessions;
+  std::unique_ptr<grpc::Service> admin;
+};
+
+// `core`, `calls` (which counts every call that runs) and `authenticator` (null: anybody may call)
+// outlive them and the servers that they are in.
+FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
+                                const Authenticator* authenticator);
 
 }  // namespace tidepool::service
 

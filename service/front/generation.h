@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
+#include "service/auth/caller.h"
 #include "service/event_loop.h"
 #include "service/front/attempt_record.h"
 #include "service/front/failover.h"
@@ -61,6 +62,7 @@ bool IsWorkerFailure(const absl::Status& status);
 struct GenerationInput {
   v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
   std::string principal;
+  PrincipalLimits limits = {};  // its principal's
   absl::Time deadline;
 };
 

@@ -312,7 +312,8 @@ class GrpcWorkerLink final : public WorkerLink {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
-                                                 int64_t max_message_bytes) {
+                                                 int64_t max_message_bytes,
+                                                 std::shared_ptr<ClientSecurity> security) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -326,7 +327,7 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
   arguments.SetMaxSendMessageSize(static_cast<int>(max_message_bytes));
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return ClientSecurity::OpenChannel(std::move(security), address, arguments);
 }
 
 std::unique_ptr<WorkerLink> MakeGrpcWorkerLink(std::shared_ptr<grpc::Channel> channel,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "service/active_calls.h"
+#include "service/auth/client_security.h"
 #include "service/event_loop.h"
 #include "service/front/worker_link.h"
 
@@ -17,7 +18,8 @@ namespace tidepool::service {
 
 // A channel of its own to HOST:PORT, without gRPC's retries: the front decides what is tried again.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
-                                                 int64_t max_message_bytes);
+                                                 int64_t max_message_bytes,
+                                                 std::shared_ptr<ClientSecurity> security);
 
 // Where a link's calls come back, and where they are counted while they are open: the loop must run
 // until none is. Both outlive the link.

@@ -18,11 +18,11 @@ std::string DrawId() {
 
 }  // namespace
 
-GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, std::string principal,
+GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Caller caller,
                                std::shared_ptr<HttpExchange> exchange)
     : front_(front),
       request_(std::move(request)),
-      principal_(std::move(principal)),
+      caller_(std::move(caller)),
       exchange_(std::move(exchange)),
       choices_(request_.choices.size()),
       left_(static_cast<int64_t>(request_.choices.size())) {
@@ -40,10 +40,10 @@ GenerationCall::~GenerationCall() {
   if (entered_) front_.calls->Leave();
 }
 
-void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, std::string principal,
+void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, Caller caller,
                            std::shared_ptr<HttpExchange> exchange) {
   auto call = std::shared_ptr<GenerationCall>(
-      new GenerationCall(front, std::move(request), std::move(principal), std::move(exchange)));
+      new GenerationCall(front, std::move(request), std::move(caller), std::move(exchange)));
   const absl::Status entered = front.calls->Enter();
   call->entered_ = entered.ok();
   if (!entered.ok()) return call->Fail(entered);
@@ -72,7 +72,8 @@ void GenerationCall::Begin() {
   const auto keep = self_;  // a generation that is refused ends at once
   for (size_t i = 0; i < choices_.size(); ++i) {
     GenerationInput input = {.request = request_.choices[i],
-                             .principal = principal_,
+                             .principal = caller_.principal,
+                             .limits = caller_.limits,
                              .deadline = absl::InfiniteFuture()};
     choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
   }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "service/active_calls.h"
+#include "service/auth/caller.h"
 #include "service/front/front_core.h"
 #include "service/http/http_exchange.h"
 #include "service/http/openai_request.h"
@@ -29,7 +30,7 @@ struct HttpFront {
 class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
  public:
   // On the exchange's executor.
-  static void Start(const HttpFront& front, OpenAiRequest request, std::string principal,
+  static void Start(const HttpFront& front, OpenAiRequest request, Caller caller,
                     std::shared_ptr<HttpExchange> exchange);
   ~GenerationCall();
 
@@ -47,7 +48,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     bool finished = false;
   };
 
-  GenerationCall(const HttpFront& front, OpenAiRequest request, std::string principal,
+  GenerationCall(const HttpFront& front, OpenAiRequest request, Caller caller,
                  std::shared_ptr<HttpExchange> exchange);
 
   // Loop.
@@ -72,7 +73,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
   const HttpFront front_;
   const OpenAiRequest request_;
-  const std::string principal_;
+  const Caller caller_;
   const std::shared_ptr<HttpExchange> exchange_;
   bool entered_ = false;
 

@@ -1,7 +1,5 @@
 #include "service/http/http_connection.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,12 +11,11 @@
 #include <boost/beast/http/status.hpp>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "kernels/base/check.h"
 #include "service/http/http_error.h"
+#include "service/http/request_path.h"
 
 namespace tidepool::service {
 namespace {
@@ -26,10 +23,9 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-// The kernel doubles it: no more than 256 KiB lie between a stream and its client.
-constexpr int kSendBufferBytes = 128 << 10;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr int64_t kLingerBytes = 1 << 20;
+constexpr size_t kWatchBytes = 4096;
 
 HttpResponse Complaint(int status, const std::string& message, const std::string& code) {
   HttpResponse response;
@@ -42,43 +38,8 @@ HttpResponse Complaint(int status, const std::string& message, const std::string
   return response;
 }
 
-// Proxies' clients name the host in front of the path.
-absl::string_view OriginForm(absl::string_view target) {
-  if (!absl::ConsumePrefix(&target, "http://")) return target;
-  const size_t path = target.find('/');
-  return path == absl::string_view::npos ? "/" : target.substr(path);
-}
-
-// Without the query, and with its percent escapes undone where they are right.
-std::string PathOf(absl::string_view target) {
-  target = OriginForm(target);
-  target = target.substr(0, target.find_first_of("?#"));
-  std::string path;
-  for (size_t i = 0; i < target.size(); ++i) {
-    if (target[i] == '%' && i + 2 < target.size() && absl::ascii_isxdigit(target[i + 1]) &&
-        absl::ascii_isxdigit(target[i + 2])) {
-      path += absl::HexStringToBytes(target.substr(i + 1, 2));
-      i += 2;
-    } else {
-      path += target[i];
-    }
-  }
-  return path;
-}
-
 std::string Chunk(const std::string& bytes) {
   return absl::StrCat(absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
-}
-
-void TuneSocket(asio::ip::tcp::socket* socket) {
-  boost::system::error_code ignored;  // each is a matter of speed
-  socket->set_option(asio::ip::tcp::no_delay(true), ignored);
-  socket->set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
-  // Clients that vanished without a word.
-  socket->set_option(asio::socket_base::keep_alive(true), ignored);
-  const int idle_seconds = 60, interval_seconds = 15;
-  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));
-  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(int));
 }
 
 }  // namespace
@@ -91,16 +52,15 @@ HttpResponse ErrorResponse(const absl::Status& status) {
   if (error.retry_after_s.has_value()) {
     response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
   }
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
 
-HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpConnections* all)
+HttpConnection::HttpConnection(HttpSocket::Tcp socket, HttpConnections* all)
     : all_(all),
-      socket_(std::move(socket)),
+      socket_(std::move(socket), all->TlsContext()),
       deadline_(socket_.get_executor()),
-      buffer_(static_cast<size_t>(all->limits.max_header_bytes) + (64 << 10)) {
-  TuneSocket(&socket_);
-}
+      buffer_(static_cast<size_t>(all->limits.max_header_bytes) + (64 << 10)) {}
 
 HttpConnection::~HttpConnection() {
   all_->open_body_bytes -= body_accounted_;
@@ -118,12 +78,23 @@ void HttpConnection::Start() {
     base::MutexLock lock(&all_->mutex);
     all_->live[this] = weak_from_this();
   }
-  Post([self = shared_from_this()] { self->WaitForRequest(); });
+  Post([self = shared_from_this()] {
+    self->socket_.is_tls() ? self->ShakeHands() : self->WaitForRequest();
+  });
+}
+
+void HttpConnection::ShakeHands() {
+  state_ = State::kShakingHands;
+  SetDeadline(all_->limits.header_timeout);
+  socket_.AsyncHandshake([self = shared_from_this()](const Error& error) {
+    if (self->state_ != State::kShakingHands) return;
+    error ? self->Close() : self->WaitForRequest();
+  });
 }
 
 void HttpConnection::Drain() {
   Post([self = shared_from_this()] {
-    if (self->state_ == State::kIdle) self->Close();
+    if (self->state_ == State::kIdle || self->state_ == State::kShakingHands) self->Close();
   });
 }
 
@@ -142,7 +113,7 @@ void HttpConnection::WaitForRequest() {
   head_ = {};
   if (all_->draining) return Close();
   if (buffer_.size() > 0) return ReadHeader();
-  buffer_.shrink_to_fit();
+  if (!watching_) buffer_.shrink_to_fit();
   SetDeadline(all_->limits.idle_timeout);
   WatchReadable();
 }
@@ -150,9 +121,29 @@ void HttpConnection::WaitForRequest() {
 // Tells of a next request's first bytes, and while a request is answered, of its client's end.
 void HttpConnection::WatchReadable() {
   if (watching_) return;
+  if (socket_.is_tls()) return WatchTls();
   watching_ = true;
-  socket_.async_wait(asio::socket_base::wait_read,
-                     [self = shared_from_this()](const Error& error) { self->OnReadable(error); });
+  socket_.tcp().async_wait(
+      asio::socket_base::wait_read,
+      [self = shared_from_this()](const Error& error) { self->OnReadable(error); });
+}
+
+// What is readable below TLS need not be the client's: only reading tells.
+void HttpConnection::WatchTls() {
+  if (buffer_.size() > 0) return;  // a pipelined request; the client's end shows behind it
+  watching_ = true;
+  socket_.async_read_some(buffer_.prepare(kWatchBytes),
+                          [self = shared_from_this()](const Error& error, size_t bytes) {
+                            self->OnTlsBytes(error, bytes);
+                          });
+}
+
+void HttpConnection::OnTlsBytes(const Error& error, size_t bytes) {
+  watching_ = false;
+  if (state_ != State::kIdle && state_ != State::kBusy) return;
+  if (error) return LeaveClient();
+  buffer_.commit(bytes);
+  if (state_ == State::kIdle) ReadHeader();
 }
 
 void HttpConnection::OnReadable(const Error& error) {
@@ -161,7 +152,7 @@ void HttpConnection::OnReadable(const Error& error) {
   if (state_ == State::kIdle) return ReadHeader();
   if (state_ != State::kBusy) return;
   char byte = 0;
-  const ssize_t got = recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = recv(socket_.tcp().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got > 0) return;  // a pipelined request, which waits where it is
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return WatchReadable();
@@ -399,31 +390,40 @@ void HttpConnection::EndExchange() {
   on_gone_ = nullptr;
   writing_ = std::string();
   if (keep_alive_ && !all_->draining) return WaitForRequest();
-  lingered_bytes_ = 0;
   Linger();
 }
 
 // A socket that closes with bytes unread resets the connection, and the client may never see its
 // answer: what it still sends is read for a moment.
 void HttpConnection::Linger() {
+  state_ = State::kLingering;
+  lingered_bytes_ = 0;
+  parser_.reset();
+  AccountBody(0);
+  SetDeadline(kLingerTime);
+  if (!socket_.is_tls()) return EndSending();
+  socket_.AsyncShutdown([self = shared_from_this()](const Error&) {
+    if (self->state_ == State::kLingering) self->EndSending();
+  });
+}
+
+void HttpConnection::EndSending() {
   Error ignored;
-  if (state_ != State::kLingering) {
-    state_ = State::kLingering;
-    parser_.reset();
-    AccountBody(0);
-    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-    SetDeadline(kLingerTime);
-  }
+  socket_.tcp().shutdown(HttpSocket::Tcp::shutdown_send, ignored);
+  ReadRest();
+}
+
+void HttpConnection::ReadRest() {
   writing_.resize(4096);
-  socket_.async_read_some(asio::buffer(writing_),
-                          [self = shared_from_this()](const Error& error, size_t bytes) {
-                            self->lingered_bytes_ += static_cast<int64_t>(bytes);
-                            if (error || self->lingered_bytes_ > kLingerBytes) {
-                              self->Close();
-                            } else if (self->state_ == State::kLingering) {
-                              self->Linger();
-                            }
-                          });
+  socket_.tcp().async_read_some(asio::buffer(writing_),
+                                [self = shared_from_this()](const Error& error, size_t bytes) {
+                                  self->lingered_bytes_ += static_cast<int64_t>(bytes);
+                                  if (error || self->lingered_bytes_ > kLingerBytes) {
+                                    self->Close();
+                                  } else if (self->state_ == State::kLingering) {
+                                    self->ReadRest();
+                                  }
+                                });
 }
 
 void HttpConnection::LeaveClient() {
@@ -437,8 +437,7 @@ void HttpConnection::Close() {
   writing_taken_.clear();
   pending_taken_.clear();
   pending_.clear();
-  Error ignored;
-  socket_.close(ignored);
+  socket_.Close();
   Leave();  // whoever still holds the exchange is not waited for
 }
 
@@ -457,6 +456,7 @@ void HttpConnection::ClearDeadline() {
 
 void HttpConnection::OnDeadline() {
   switch (state_) {
+    case State::kShakingHands:
     case State::kIdle:
     case State::kLingering:
       return Close();
@@ -465,7 +465,7 @@ void HttpConnection::OnDeadline() {
     case State::kReading: {
       timed_out_ = true;
       Error ignored;
-      socket_.cancel(ignored);
+      socket_.tcp().cancel(ignored);
       return;
     }
     case State::kClosed:

@@ -4,7 +4,6 @@
 #define TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -20,7 +19,9 @@
 
 #include "absl/time/time.h"
 #include "kernels/base/mutex.h"
+#include "service/auth/tls_identity.h"
 #include "service/http/http_exchange.h"
+#include "service/http/http_socket.h"
 
 namespace tidepool::service {
 
@@ -42,8 +43,14 @@ class HttpConnection;
 struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;
+  const WatchedFiles<TlsIdentity>* tls = nullptr;  // null: plain text
   std::atomic<int64_t> open_body_bytes = 0;
   std::atomic<bool> draining = false;
+
+  // For the next connection; null: plain text.
+  std::shared_ptr<ssl_ctx_st> TlsContext() const {
+    return tls == nullptr ? nullptr : tls->Get()->server_context;
+  }
 
   base::Mutex mutex;
   base::CondVar changed;
@@ -54,7 +61,7 @@ struct HttpConnections {
 class HttpConnection final : public HttpExchange,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(boost::asio::ip::tcp::socket socket, HttpConnections* all);
+  HttpConnection(HttpSocket::Tcp socket, HttpConnections* all);
   ~HttpConnection() override;
 
   // Thread-safe.
@@ -74,10 +81,13 @@ class HttpConnection final : public HttpExchange,
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Error = boost::system::error_code;
-  enum class State : uint8_t { kIdle, kReading, kBusy, kLingering, kClosed };
+  enum class State : uint8_t { kShakingHands, kIdle, kReading, kBusy, kLingering, kClosed };
 
+  void ShakeHands();
   void WaitForRequest();
   void WatchReadable();
+  void WatchTls();
+  void OnTlsBytes(const Error& error, size_t bytes);
   void OnReadable(const Error& error);
   void ReadHeader();
   void OnHeader(const Error& error);
@@ -97,6 +107,8 @@ class HttpConnection final : public HttpExchange,
   void OnWrote(const Error& error);
   void EndExchange();
   void Linger();
+  void EndSending();
+  void ReadRest();
   void LeaveClient();
   void Close();
   // Counts as closed.
@@ -106,7 +118,7 @@ class HttpConnection final : public HttpExchange,
   void OnDeadline();
 
   HttpConnections* const all_;
-  boost::asio::ip::tcp::socket socket_;
+  HttpSocket socket_;
   boost::asio::steady_timer deadline_;
   int64_t deadlines_ = 0;  // set so far: an old one that comes late is none
   boost::beast::flat_buffer buffer_;

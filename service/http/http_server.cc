@@ -41,10 +41,11 @@ absl::Status CannotListen(const std::string& listen, const Error& error) {
 
 class HttpServerImpl final : public HttpServer {
  public:
-  HttpServerImpl(HttpHandler* handler, const HttpLimits& limits)
+  HttpServerImpl(HttpHandler* handler, const HttpServerOptions& options)
       : acceptor_(asio::make_strand(io_)), pause_(acceptor_.get_executor()) {
     all_.handler = handler;
-    all_.limits = limits;
+    all_.limits = options.limits;
+    all_.tls = options.tls;
   }
   ~HttpServerImpl() override { Shutdown(absl::ZeroDuration()); }
 
@@ -101,7 +102,7 @@ class HttpServerImpl final : public HttpServer {
       if (error) return AcceptLater();
       if (connections() < all_.limits.max_connections) {
         std::make_shared<HttpConnection>(std::move(socket), &all_)->Start();
-      } else {
+      } else if (all_.tls == nullptr) {
         Error ignored;
         socket.non_blocking(true, ignored);
         socket.send(asio::buffer(kTooMany, sizeof(kTooMany) - 1), 0, ignored);
@@ -157,7 +158,7 @@ class HttpServerImpl final : public HttpServer {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpHandler* handler,
                                                               const HttpServerOptions& options) {
-  auto server = std::make_unique<HttpServerImpl>(handler, options.limits);
+  auto server = std::make_unique<HttpServerImpl>(handler, options);
   RETURN_IF_ERROR(server->Listen(options.listen));
   return server;
 }

@@ -16,6 +16,8 @@ namespace tidepool::service {
 struct HttpServerOptions {
   std::string listen;  // HOST:PORT; port 0 takes a free one
   HttpLimits limits;
+  // With a certificate; outlives the server. Null: plain text.
+  const WatchedFiles<TlsIdentity>* tls = nullptr;
 };
 
 // Thread-safe. It outlives whatever holds an exchange.

@@ -19,14 +19,11 @@ namespace tidepool::service {
 struct OpenAiApi::Route {
   const char* path;  // one that ends with '/' stands for all that begin with it
   const char* method;
+  enum class For : uint8_t { kAnybody, kClients } who;
   void (OpenAiApi::*handle)(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 };
 
 namespace {
-
-// Every caller is the same one as long as there are no tokens to tell them apart. The Authorization
-// header, which OpenAI's clients always send, says nothing until then.
-std::string PrincipalOf(const HttpHead&) { return ""; }
 
 std::string Printable(const std::string& path) { return engine::Quoted(path); }
 
@@ -78,18 +75,20 @@ void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse res
 
 }  // namespace
 
-OpenAiApi::OpenAiApi(const HttpFront& front)
-    : front_(front), started_(absl::ToUnixSeconds(absl::Now())) {}
+OpenAiApi::OpenAiApi(const HttpFront& front, const Authenticator* authenticator)
+    : front_(front), authenticator_(authenticator), started_(absl::ToUnixSeconds(absl::Now())) {}
 
 const OpenAiApi::Route* OpenAiApi::FindRoute(const std::string& path) {
+  using For = Route::For;
   static constexpr Route kRoutes[] = {
-      {"/v1/completions", "POST", &OpenAiApi::Complete},
-      {"/v1/chat/completions", "POST", &OpenAiApi::Chat},
-      {"/v1/models", "GET", &OpenAiApi::ListModels},
-      {"/v1/models/", "GET", &OpenAiApi::GetModel},
-      {"/metrics", "GET", &OpenAiApi::Metrics},
-      {"/healthz", "GET", &OpenAiApi::Healthz},
-      {"/readyz", "GET", &OpenAiApi::Readyz},
+      {"/v1/completions", "POST", For::kClients, &OpenAiApi::Complete},
+      {"/v1/chat/completions", "POST", For::kClients, &OpenAiApi::Chat},
+      {"/v1/models", "GET", For::kClients, &OpenAiApi::ListModels},
+      {"/v1/models/", "GET", For::kClients, &OpenAiApi::GetModel},
+      {"/metrics", "GET", For::kClients, &OpenAiApi::Metrics},
+      // Probes and load balancers have no tokens, and learn that the process lives.
+      {"/healthz", "GET", For::kAnybody, &OpenAiApi::Healthz},
+      {"/readyz", "GET", For::kAnybody, &OpenAiApi::Readyz},
   };
   for (const Route& route : kRoutes) {
     const bool prefix = absl::EndsWith(route.path, "/");
@@ -123,6 +122,9 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
     response.headers = {{"Allow", AllowOf(route->method)}};
     return response;
   }
+  if (route->who == Route::For::kClients) {
+    if (const auto caller = CallerOf(head); !caller.ok()) return ErrorResponse(caller.status());
+  }
   if (!get && !IsJson(head.content_type)) {
     return Refusal(415,
                    absl::StrCat("the body's type is ", Printable(head.content_type),
@@ -130,6 +132,10 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
                    "unsupported_media_type");
   }
   return std::nullopt;
+}
+
+absl::StatusOr<Caller> OpenAiApi::CallerOf(const HttpHead& head) const {
+  return Admit(authenticator_, {.authorization = head.authorization}, Access::kClients);
 }
 
 void OpenAiApi::Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
@@ -140,17 +146,22 @@ void OpenAiApi::Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchan
 void OpenAiApi::Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   const absl::StatusOr<Json> body = ParseJsonBody(request.body);
   if (!body.ok()) return exchange->Answer(ErrorResponse(body.status()));
-  absl::StatusOr<OpenAiRequest> parsed = ParseCompletionRequest(*body);
-  if (!parsed.ok()) return exchange->Answer(ErrorResponse(parsed.status()));
-  GenerationCall::Start(front_, *std::move(parsed), PrincipalOf(request.head), std::move(exchange));
+  Start(request.head, ParseCompletionRequest(*body), std::move(exchange));
 }
 
 void OpenAiApi::Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   const absl::StatusOr<Json> body = ParseJsonBody(request.body);
   if (!body.ok()) return exchange->Answer(ErrorResponse(body.status()));
-  absl::StatusOr<OpenAiRequest> parsed = ParseChatRequest(*body);
-  if (!parsed.ok()) return exchange->Answer(ErrorResponse(parsed.status()));
-  GenerationCall::Start(front_, *std::move(parsed), PrincipalOf(request.head), std::move(exchange));
+  Start(request.head, ParseChatRequest(*body), std::move(exchange));
+}
+
+void OpenAiApi::Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
+                      std::shared_ptr<HttpExchange> exchange) {
+  if (!request.ok()) return exchange->Answer(ErrorResponse(request.status()));
+  // Once more: a long body may outlive its token.
+  absl::StatusOr<Caller> caller = CallerOf(head);
+  if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
+  GenerationCall::Start(front_, *std::move(request), *std::move(caller), std::move(exchange));
 }
 
 void OpenAiApi::ListModels(HttpRequest, std::shared_ptr<HttpExchange> exchange) {

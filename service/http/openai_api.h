@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "service/auth/authenticator.h"
 #include "service/http/generation_call.h"
 #include "service/http/http_exchange.h"
 
@@ -16,7 +18,8 @@ namespace tidepool::service {
 // Thread-safe. Outlives the threads that call it; exchanges may outlive it.
 class OpenAiApi final : public HttpHandler {
  public:
-  explicit OpenAiApi(const HttpFront& front);
+  // The authenticator, which may be null (anybody may ask), outlives it.
+  OpenAiApi(const HttpFront& front, const Authenticator* authenticator);
 
   // What /readyz tells.
   void SetReady(bool ready) { ready_ = ready; }
@@ -30,6 +33,10 @@ class OpenAiApi final : public HttpHandler {
   struct Route;
   static const Route* FindRoute(const std::string& path);
 
+  absl::StatusOr<Caller> CallerOf(const HttpHead& head) const;
+  void Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
+             std::shared_ptr<HttpExchange> exchange);
+
   void Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void ListModels(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
@@ -39,6 +46,7 @@ class OpenAiApi final : public HttpHandler {
   void Readyz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
   const HttpFront front_;
+  const Authenticator* const authenticator_;
   const int64_t started_;  // Unix seconds
   std::atomic<bool> ready_ = false;
   std::atomic<bool> draining_ = false;

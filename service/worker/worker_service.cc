@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
 #include "service/raw_unary.h"
+#include "service/refused_stream.h"
 #include "service/stats_watch_reactor.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
@@ -39,12 +40,13 @@ class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {
  public:
-  RunReactor(WorkerCore* core, grpc::CallbackServerContext* context)
+  // `admitted`: whether this caller may run anything.
+  RunReactor(WorkerCore* core, grpc::CallbackServerContext* context, const absl::Status& admitted)
       : core_(core),
         context_(context),
         deadline_(DeadlineOf(*context)),
         session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(), this)) {
-    entered_ = core_->runs()->Enter();
+    entered_ = admitted.ok() ? core_->runs()->Enter() : admitted;
     if (!entered_.ok()) {
       core_->loop()->Post([this] { session_->Abandon(), Finish(entered_); });
       return;
@@ -165,11 +167,17 @@ absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
   return response;
 }
 
-// Runs `work` on the pool; gRPC keeps request and response until the reactor finishes.
+// Runs `work` on the pool, if this caller may ask for it; gRPC keeps request and response until the
+// reactor finishes.
 template <typename Response, typename Work>
-grpc::ServerUnaryReactor* OnPool(WorkerCore* core, grpc::CallbackServerContext* context,
-                                 Response* response, Work work) {
+grpc::ServerUnaryReactor* OnPool(WorkerCore* core, const Gate& gate,
+                                 grpc::CallbackServerContext* context, Response* response,
+                                 Work work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const auto caller = CallerOf(*context, gate); !caller.ok()) {
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   reactor->StartSendInitialMetadata();
   core->pool()->Post([reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result = work();
@@ -261,7 +269,7 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
                                                  const worker::v1::PrepareRequest* request,
                                                  worker::v1::PrepareResponse* response) {
   context->AddInitialMetadata(kTakenByWorker, "1");
-  return OnPool(core_, context, response, [core = core_, request] {
+  return OnPool(core_, gate_, context, response, [core = core_, request] {
     return service::Prepare(*request, {.model = &core->model(),
                                        .now = base::Clock::Real().Now(),
                                        .drawn_seed = DrawSeed(),
@@ -271,25 +279,28 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
 
 grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* WorkerService::Run(
     grpc::CallbackServerContext* context) {
-  return new RunReactor(core_, context);
+  return new RunReactor(core_, context, CallerOf(*context, gate_).status());
 }
 
 grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
-    grpc::CallbackServerContext*, const worker::v1::WatchRequest*) {
+    grpc::CallbackServerContext* context, const worker::v1::WatchRequest*) {
+  if (const auto caller = CallerOf(*context, gate_); !caller.ok()) {
+    return new RefusedStream<worker::v1::WatchResponse>(caller.status());
+  }
   return new WatchReactor(core_);
 }
 
 grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
                                                   const v1::TokenizeRequest* request,
                                                   v1::TokenizeResponse* response) {
-  return OnPool(core_, context, response,
+  return OnPool(core_, gate_, context, response,
                 [core = core_, request] { return DoTokenize(core->model(), *request); });
 }
 
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
                                                     const v1::DetokenizeRequest* request,
                                                     v1::DetokenizeResponse* response) {
-  return OnPool(core_, context, response,
+  return OnPool(core_, gate_, context, response,
                 [core = core_, request] { return DoDetokenize(core->model(), *request); });
 }
 
@@ -303,7 +314,8 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerConte
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) {
   return AnswerUnary<v1::GetStatsRequest, v1::GetStatsResponse>(
-      context, request, response, [this](const v1::GetStatsRequest& asked, auto done) {
+      gate_, context, request, response,
+      [this](const Caller&, const v1::GetStatsRequest& asked, auto done) {
         if (absl::Status status = core_->admin()->CheckWorkerId(asked); !status.ok()) {
           return done(std::move(status));
         }
@@ -312,7 +324,10 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerConte
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WorkerAdminService::WatchStats(
-    grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  if (const auto caller = CallerOf(*context, gate_); !caller.ok()) {
+    return new RefusedStream<grpc::ByteBuffer>(caller.status());
+  }
   return new StatsWatchReactor(
       core_->loop(), *request, [this](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
         auto watch = std::make_shared<StatsWatch>(
@@ -328,7 +343,8 @@ grpc::ServerUnaryReactor* WorkerAdminService::SetOffload(grpc::CallbackServerCon
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) {
   return AnswerUnary<v1::SetOffloadRequest, v1::SetOffloadResponse>(
-      context, request, response, [this](const v1::SetOffloadRequest& asked, auto done) {
+      gate_, context, request, response,
+      [this](const Caller&, const v1::SetOffloadRequest& asked, auto done) {
         core_->admin()->SetOffload(asked, OnPool<v1::SetOffloadResponse>(core_, std::move(done)));
       });
 }
@@ -337,7 +353,8 @@ grpc::ServerUnaryReactor* WorkerAdminService::RefreshExperts(grpc::CallbackServe
                                                              const grpc::ByteBuffer* request,
                                                              grpc::ByteBuffer* response) {
   return AnswerUnary<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
-      context, request, response, [this](const v1::RefreshExpertsRequest& asked, auto done) {
+      gate_, context, request, response,
+      [this](const Caller&, const v1::RefreshExpertsRequest& asked, auto done) {
         core_->admin()->RefreshExperts(asked,
                                        OnPool<v1::RefreshExpertsResponse>(core_, std::move(done)));
       });
@@ -347,7 +364,8 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetPlacement(grpc::CallbackServerC
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) {
   return AnswerUnary<v1::GetPlacementRequest, v1::GetPlacementResponse>(
-      context, request, response, [this](const v1::GetPlacementRequest& asked, auto done) {
+      gate_, context, request, response,
+      [this](const Caller&, const v1::GetPlacementRequest& asked, auto done) {
         core_->admin()->GetPlacement(asked,
                                      OnPool<v1::GetPlacementResponse>(core_, std::move(done)));
       });

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "service/active_calls.h"
+#include "service/auth/grpc_caller.h"
 #include "service/event_loop.h"
 #include "service/stats_watch.h"
 #include "service/task_pool.h"
@@ -73,7 +74,9 @@ class WorkerCore {
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
  public:
-  explicit WorkerService(WorkerCore* core) : core_(core) {}
+  // Who is told in a Caller is believed, because none but fronts get here.
+  WorkerService(WorkerCore* core, const Authenticator* authenticator)
+      : core_(core), gate_{authenticator, Access::kFronts} {}
 
   grpc::ServerUnaryReactor* Prepare(grpc::CallbackServerContext* context,
                                     const worker::v1::PrepareRequest* request,
@@ -91,16 +94,17 @@ class WorkerService final : public worker::v1::Worker::CallbackService {
 
  private:
   WorkerCore* core_;
+  const Gate gate_;
 };
 
-// Admin of a worker that is asked directly.
+// Admin of a worker that is asked directly, or by a front for its own admins.
 class WorkerAdminService final
     : public v1::Admin::WithRawCallbackMethod_GetStats<
           v1::Admin::WithRawCallbackMethod_WatchStats<v1::Admin::WithRawCallbackMethod_SetOffload<
               v1::Admin::WithRawCallbackMethod_RefreshExperts<
                   v1::Admin::WithRawCallbackMethod_GetPlacement<v1::Admin::Service>>>>> {
  public:
-  explicit WorkerAdminService(WorkerCore* core) : core_(core) {}
+  WorkerAdminService(WorkerCore* core, const Gate& gate) : core_(core), gate_(gate) {}
 
   grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
@@ -121,6 +125,7 @@ class WorkerAdminService final
   v1::GetStatsResponse Stats() const;
 
   WorkerCore* core_;
+  const Gate gate_;
 };
 
 }  // namespace tidepool::service

@@ -44,8 +44,7 @@ class CommandLineTest(CommandTest):
 
     def test_what_does_not_exist_yet_says_so(self):
         for arguments in (["serve", *MODEL, "--max-experts-per-layer", "2"],
-                          ["serve", *MODEL, "--tls-cert", "a"], ["serve", *MODEL, "--ranks", "2"],
-                          ["token", "new"]):
+                          ["serve", *MODEL, "--kv-disk", "1GiB"], ["serve", *MODEL, "--ranks", "2"]):
             self.refuse(*arguments, named="not available yet")
 
     def test_bad_values(self):
@@ -65,7 +64,8 @@ class CommandLineTest(CommandTest):
         self.refuse("generate", "--prompt", "a", named="--model")
         self.refuse("generate", *MODEL, "--prompt", "a", "--tokens", "1", named="one of")
         self.refuse("serve", *MODEL, "--listen", "nowhere", named=("--listen", "nowhere"))
-        self.refuse("serve", *MODEL, "--listen", "0.0.0.0:0", named="--allow-unauthenticated")
+        self.refuse("serve", *MODEL, "--listen", "0.0.0.0:0",
+                    named=("--auth-token-file", "--allow-unauthenticated"))
         self.refuse("front", "--store", ":memory:", named="--worker")
         for memory in ("1KiB", "1000000GiB"):
             self.refuse("serve", *MODEL, "--kv-memory", memory, "--store", ":memory:",
@@ -94,7 +94,7 @@ class CommandLineTest(CommandTest):
                             ("\nmax-tokens = -9\n", ("line 2", "max-tokens", "-9")),
                             ("[server]\nlisten = 1\n", ("server",)),
                             ("max-tokens = \n", ("line 1", "TOML")),
-                            ('tls-cert = "a.pem"\n', ("tls-cert", "not available yet"))):
+                            ('kv-disk = "1GiB"\n', ("kv-disk", "not available yet"))):
             self.refuse("generate", *MODEL, "--prompt", "a", *write(text),
                         named=(str(config), *named))
         self.refuse("generate", "--config", folder / "none.toml", named="none.toml")

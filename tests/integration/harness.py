@@ -186,7 +186,10 @@ class Server(Process):
         # Printed in the same piece as the endpoint.
         http = re.search(r"HTTP +(127\.0\.0\.1:\d+)", self.stdout)
         self.http_address = http.group(1) if http else None
-        wait_until(lambda: health(self.address, awaited),
+        # A server with TLS is asked in plain text at its probes' port.
+        probes = re.search(r"probes +(127\.0\.0\.1:\d+)", self.stdout)
+        probe_address = probes.group(1) if probes else self.address
+        wait_until(lambda: health(probe_address, awaited),
                    lambda: f"{command} tells {awaited}: {self.stderr}", START_TIMEOUT)
 
 
@@ -283,8 +286,8 @@ def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, 
 class Client:
     """The public services at one address."""
 
-    def __init__(self, server):
-        self.channel = open_channel(server.address)
+    def __init__(self, server, channel=None):
+        self.channel = channel or open_channel(server.address)
         self.inference = inference_grpc.InferenceStub(self.channel)
         self.sessions = sessions_grpc.SessionsStub(self.channel)
         self.admin = admin_grpc.AdminStub(self.channel)

@@ -20,6 +20,7 @@ ALLOWED = {
     "engine/model": ["engine/checkpoint", "engine/tokenizer", "moe", "kernels"],
     "engine": ["engine", "moe", "kernels"],
     "proto": [],
+    "service/auth": ["service", "kernels/base"],
     "service/store": ["service/store", "kernels/base", "tidepool"],
     "service/worker": ["service", "engine", "moe", "kernels/base", "tidepool"],
     "service/front": ["service", "engine", "moe", "kernels/base", "tidepool"],
@@ -35,6 +36,7 @@ FORBIDDEN = {
     "service/worker": ["service/front", "service/http", "service/cli", "service/store"],
     "service/front": ["service/cli", "service/http"],
     "service/http": ["service/worker", "service/store", "service/cli/flags.h"],
+    "service/auth": ["service/front", "service/http", "service/store", "service/worker"],
     "service/store": ["service/http", "service/front", "service/worker", "service/cli"],
     "engine/model": ["engine/engine.h"],
 }

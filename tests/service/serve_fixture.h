@@ -36,7 +36,9 @@ class ServeTest : public testing::Test {
     auto store = SqliteSessionStore::Open({.path = ":memory:"});
     ASSERT_TRUE(store.ok()) << store.status();
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
-                             {.listen = "127.0.0.1:0", .http = "127.0.0.1:0"});
+                             {.listen = "127.0.0.1:0",
+                              .http = "127.0.0.1:0",
+                              .authenticator = authenticator_});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
@@ -102,6 +104,7 @@ class ServeTest : public testing::Test {
   // Waits for the engine's own word, not for time.
   void WaitIdle() { ASSERT_TRUE(engine_->engine->WaitIdle(absl::Seconds(20))); }
 
+  const Authenticator* authenticator_ = nullptr;
   std::unique_ptr<TestEngine> engine_;
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -154,7 +154,8 @@ TEST(ParseConfigTest, ListeningPastThisMachineNeedsConsent) {
   for (const std::string address :
        {"0.0.0.0:50051", "[::]:50051", "10.1.2.3:1", "127.example.org:1"}) {
     EXPECT_THAT(Complaint({"worker", "--model", "m", "--listen", address}),
-                AllOf(HasSubstr(address), HasSubstr("--allow-unauthenticated")));
+                AllOf(HasSubstr(address), HasSubstr("--auth-token-file"),
+                      HasSubstr("--allow-unauthenticated")));
     EXPECT_EQ(
         Good({"worker", "--model", "m", "--allow-unauthenticated", "--listen", address}).listen,
         address);
@@ -166,6 +167,33 @@ TEST(ParseConfigTest, ListeningPastThisMachineNeedsConsent) {
        {"50051", ":50051", "::1:50051", "localhost:", "localhost:65536", "[::1:5"}) {
     EXPECT_THAT(Complaint({"worker", "--model", "m", "--listen", address}), HasSubstr("HOST:PORT"));
   }
+}
+
+TEST(ParseConfigTest, TokensLetAServerListenAnywhere) {
+  const Config config = Good({"serve", "--model", "m", "--listen", "0.0.0.0:1", "--http",
+                              "0.0.0.0:2", "--auth-token-file", "tokens"});
+  EXPECT_EQ(config.security.auth_token_file, "tokens");
+  EXPECT_THAT(Complaint({"serve", "--model", "m", "--http", "0.0.0.0:2"}), HasSubstr("--http"));
+  EXPECT_THAT(Complaint({"worker", "--model", "m", "--auth-token-file", "tokens",
+                         "--allow-unauthenticated"}),
+              HasSubstr("contradict"));
+}
+
+TEST(ParseConfigTest, TokenNewTakesALine) {
+  const Config config = Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60",
+                              "--concurrency", "4", "--expires", "2027-01-01"});
+  EXPECT_EQ(config.action, "new");
+  EXPECT_EQ(config.token.caller.principal, "a");
+  EXPECT_EQ(config.token.caller.role, Role::kAdmin);
+  EXPECT_EQ(config.token.caller.limits, (PrincipalLimits{.per_minute = 60, .at_once = 4}));
+  EXPECT_EQ(absl::FormatTime(config.token.expires, absl::UTCTimeZone()),
+            "2027-01-01T00:00:00+00:00");
+  EXPECT_EQ(Good({"token", "new", "--principal", "a"}).token.caller.role, Role::kUser);
+  EXPECT_THAT(Complaint({"token", "new"}), HasSubstr("--principal"));
+  EXPECT_THAT(Complaint({"token", "--principal", "a"}), HasSubstr("token new"));
+  EXPECT_THAT(Complaint({"token", "new", "--principal", "a b"}), HasSubstr("a principal is"));
+  EXPECT_THAT(Complaint({"token", "new", "--principal", "a", "--role", "root"}),
+              HasSubstr("user, admin or front"));
 }
 
 TEST(ParseConfigTest, FileGivesWhatTheCommandLineDoesNot) {
@@ -196,7 +224,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(
       complaint("model = \"m\"\n\nmodle = \"m\"\n"),
       AllOf(HasSubstr(".toml: line 3: unknown key modle"), HasSubstr("did you mean model?")));
-  EXPECT_THAT(complaint("tls-cert = \"a.pem\"\n"), HasSubstr("tls-cert is not available yet"));
+  EXPECT_THAT(complaint("kv-disk = \"1GiB\"\n"), HasSubstr("kv-disk is not available yet"));
   EXPECT_THAT(complaint("threads = \"many\"\n"),
               HasSubstr("line 1: threads: \"many\" is not a whole number"));
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));

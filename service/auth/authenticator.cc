@@ -1,0 +1,32 @@
+#include "service/auth/authenticator.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+
+absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization) {
+  constexpr absl::string_view kScheme = "bearer ";
+  if (authorization.empty()) {
+    return absl::UnauthenticatedError(
+        "a token is missing: send the header authorization: Bearer TOKEN");
+  }
+  if (!absl::StartsWithIgnoreCase(authorization, kScheme)) {
+    return absl::UnauthenticatedError(
+        "the header authorization does not have the form Bearer TOKEN");
+  }
+  return absl::StripAsciiWhitespace(authorization.substr(kScheme.size()));
+}
+
+absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,
+                             Access access) {
+  if (authenticator == nullptr) return Caller();
+  ASSIGN_OR_RETURN(Caller caller,
+                   authenticator->Identify(credentials, base::Clock::Real().Now()));
+  RETURN_IF_ERROR(CheckAccess(caller, access));
+  return caller;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,54 @@
+// Caller: who asks, as a token or a certificate has told, and what the roles may do.
+#ifndef TIDEPOOL_SERVICE_AUTH_CALLER_H_
+#define TIDEPOOL_SERVICE_AUTH_CALLER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+enum class Role : uint8_t {
+  kUser,   // generates, and has sessions
+  kAdmin,  // a user who may also watch and steer the server
+  kFront,  // a front, which speaks to workers for the users
+};
+
+// "user", "admin", "front".
+absl::string_view RoleName(Role role);
+std::optional<Role> ParseRole(absl::string_view name);
+
+// How much one principal may ask of one front. Generations count: streams, single answers, and each
+// answer of an HTTP request.
+struct PrincipalLimits {
+  int64_t per_minute = 0;  // 0: any number
+  int64_t at_once = 0;     // 0: any number
+
+  friend bool operator==(const PrincipalLimits&, const PrincipalLimits&) = default;
+};
+
+struct Caller {
+  // Owner of sessions, request_ids, cached prefixes and quotas. Empty where nobody is told apart.
+  std::string principal;
+  // None where nobody is authenticated: then everybody may do everything.
+  std::optional<Role> role;
+  PrincipalLimits limits;
+};
+
+// What a service is for, as far as that decides who may call it.
+enum class Access : uint8_t {
+  kClients,           // Inference, Sessions and OpenAI's endpoints: users and admins
+  kOperators,         // Admin: admins
+  kFronts,            // Worker: fronts
+  kOperatorsOrFronts  // a worker's Admin, which fronts pass their admins' calls on to
+};
+
+// PERMISSION_DENIED names the principal, its role and those that it takes.
+absl::Status CheckAccess(const Caller& caller, Access access);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_AUTH_CALLER_H_

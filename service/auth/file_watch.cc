@@ -1,0 +1,27 @@
+#include "service/auth/file_watch.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kPeriod = absl::Seconds(1);
+
+}  // namespace
+
+void FileWatch::Add(std::string what, std::function<absl::StatusOr<Rereading>()> reread) {
+  loop_.PostAfter(kPeriod, [this, what = std::move(what), reread = std::move(reread)] {
+    const absl::StatusOr<Rereading> found = reread();
+    if (log_ && !found.ok()) {
+      log_(LogLevel::kWarn, absl::StrCat(found.status().message(),
+                                         "; what was read before stays in force"));
+    } else if (log_ && *found == Rereading::kChanged) {
+      log_(LogLevel::kInfo, absl::StrCat(what, " has changed, and is in force"));
+    }
+    Add(what, reread);
+  });
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,34 @@
+#include "service/auth/grpc_caller.h"
+
+#include <grpc/grpc_security_constants.h>
+
+#include <memory>
+
+namespace tidepool::service {
+namespace {
+
+constexpr char kAuthorization[] = "authorization";
+
+}  // namespace
+
+absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate) {
+  Credentials credentials;
+  const auto headers = context.client_metadata().equal_range(kAuthorization);
+  for (auto header = headers.first; header != headers.second; ++header) {
+    if (!credentials.authorization.empty()) {
+      return absl::UnauthenticatedError("the header authorization is there more than once");
+    }
+    credentials.authorization =
+        absl::string_view(header->second.data(), header->second.size());
+  }
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  if (peer != nullptr && peer->IsPeerAuthenticated()) {
+    for (const grpc::string_ref& name :
+         peer->FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME)) {
+      credentials.certificate_names.emplace_back(name.data(), name.size());
+    }
+  }
+  return Admit(gate.authenticator, credentials, gate.access);
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,55 @@
+#include "service/auth/server_security.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+
+absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(
+    const ServerSecurityOptions& options) {
+  auto security = std::unique_ptr<ServerSecurity>(new ServerSecurity(options));
+  if (!options.token_file.empty()) RETURN_IF_ERROR(security->LoadTokens(options.token_file));
+  if (!options.tls.certificate.empty()) RETURN_IF_ERROR(security->LoadTls(options.tls));
+  return security;
+}
+
+absl::Status ServerSecurity::LoadTokens(const std::string& path) {
+  const std::string name = absl::StrCat("token file ", path);
+  const auto parse =
+      [name](const std::vector<std::string>& contents) -> absl::StatusOr<TokenTable> {
+    absl::StatusOr<TokenTable> table = TokenTable::Parse(contents[0]);
+    if (table.ok()) return table;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", table.status().message()));
+  };
+  ASSIGN_OR_RETURN(tokens_,
+                   WatchedFiles<TokenTable>::Open({path}, TokenTable::kMostFileBytes, parse));
+  watch_.Add(name, [this] { return tokens_->Reread(); });
+  return absl::OkStatus();
+}
+
+absl::Status ServerSecurity::LoadTls(const TlsFiles& files) {
+  ASSIGN_OR_RETURN(tls_, WatchTlsFiles(files));
+  watch_.Add(absl::StrCat("certificate ", files.certificate), [this] { return tls_->Reread(); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,
+                                                absl::Time now) const {
+  if (credentials.authorization.empty()) {
+    for (const std::string& name : credentials.certificate_names) {
+      if (std::find(front_names_.begin(), front_names_.end(), name) != front_names_.end()) {
+        return Caller{.principal = name, .role = Role::kFront, .limits = {}};
+      }
+    }
+  }
+  if (tokens_ == nullptr) {
+    return absl::UnauthenticatedError(
+        "the certificate names no front that is known here, and tokens are not taken");
+  }
+  ASSIGN_OR_RETURN(const absl::string_view token, BearerToken(credentials.authorization));
+  return tokens_->Get()->Find(token, now);
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,60 @@
+// ServerSecurity: who may call a server and how, from files that are read again when they change.
+#ifndef TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
+#define TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "service/auth/authenticator.h"
+#include "service/auth/file_watch.h"
+#include "service/auth/tls_identity.h"
+#include "service/auth/token_table.h"
+#include "service/auth/watched_files.h"
+#include "service/log_level.h"
+
+namespace tidepool::service {
+
+struct ServerSecurityOptions {
+  std::string token_file;  // empty: no tokens
+  // Empty: plain text. With a CA, clients must show a certificate of it.
+  TlsFiles tls;
+  // Who shows a certificate with one of these names (DNS or URI) is a front, without a token.
+  std::vector<std::string> front_names;
+  LogSink log;  // any thread; may be empty
+};
+
+// Thread-safe. A new version of a file that is damaged is told to the log, and the one before stays
+// in force.
+class ServerSecurity final : public Authenticator {
+ public:
+  // Errors name the file and what is wrong with it.
+  static absl::StatusOr<std::unique_ptr<ServerSecurity>> Open(const ServerSecurityOptions& options);
+
+  // Null: nobody is authenticated, and everybody may do everything.
+  const Authenticator* authenticator() const {
+    return tokens_ == nullptr && front_names_.empty() ? nullptr : this;
+  }
+  // Null: plain text.
+  const WatchedFiles<TlsIdentity>* tls() const { return tls_.get(); }
+
+  absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override;
+
+ private:
+  explicit ServerSecurity(const ServerSecurityOptions& options)
+      : front_names_(options.front_names), watch_(options.log) {}
+  absl::Status LoadTokens(const std::string& path);
+  absl::Status LoadTls(const TlsFiles& files);
+
+  const std::vector<std::string> front_names_;
+  std::unique_ptr<WatchedFiles<TokenTable>> tokens_;  // null: no tokens
+  std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
+  FileWatch watch_;                                   // ends first
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_

@@ -1,0 +1,86 @@
+// TokenTable: who may call, as a token file says.
+//
+//   # principal role(user|admin|front) sha256hex [rate=N] [concurrency=N] [expires=TIME]
+//   alice  user   5e88...  rate=60 concurrency=4
+//   alice  user   9f86...  expires=2027-01-01   # the old token, until everybody has the new one
+//   ops    admin  2c26...
+//   front  front  fcde...
+//
+// The file holds SHA-256 hashes of tokens, so that whoever reads it cannot call. Tokens are 32
+// random bytes: nothing slower than SHA-256 is needed to keep them from being guessed.
+#ifndef TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
+#define TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "service/auth/caller.h"
+
+namespace tidepool::service {
+
+using TokenHash = std::array<uint8_t, 32>;  // SHA-256
+
+TokenHash HashToken(absl::string_view token);
+// 64 letters, lower case.
+std::string HashText(const TokenHash& hash);
+// "tp-" and 43 letters: 32 bytes from the system's random source. INTERNAL: that has failed.
+absl::StatusOr<std::string> DrawToken();
+
+// Most that "rate=" and "concurrency=" take.
+inline constexpr int64_t kMostPerMinute = 1'000'000;
+inline constexpr int64_t kMostAtOnce = 100'000;
+
+// Letters, digits and . _ @ -, 1 to 64 of them. INVALID_ARGUMENT, without repeating the name.
+absl::Status CheckPrincipal(absl::string_view name);
+// One line for `caller`, which has a role; ends without '\n'.
+std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time expires);
+// "2027-01-01" (UTC) or RFC 3339's "2027-01-01T12:00:00Z". INVALID_ARGUMENT.
+absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text);
+
+// Thread-safe: const.
+class TokenTable {
+ public:
+  static constexpr size_t kMostFileBytes = size_t{1} << 20;
+  static constexpr size_t kMostTokens = 8192;
+
+  // INVALID_ARGUMENT names the line and what is wrong with it. It repeats no more of the text than
+  // names of roles and options: somebody may have put a token where its hash belongs.
+  static absl::StatusOr<TokenTable> Parse(absl::string_view text);
+
+  // UNAUTHENTICATED: no such token, or not any more. Takes the same time whichever hashes differ
+  // where.
+  absl::StatusOr<Caller> Find(absl::string_view token, absl::Time now) const;
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    TokenHash hash;
+    absl::Time expires = absl::InfiniteFuture();
+    Caller caller;
+    int line = 0;
+  };
+
+  // Where in entries_ something stood first.
+  struct Seen {
+    std::map<TokenHash, size_t> hashes;
+    std::map<std::string, size_t> principals;
+  };
+
+  static absl::StatusOr<Entry> ParseLine(absl::string_view line);
+  // What is wrong with it beside those before.
+  absl::Status CheckNew(const Entry& entry, const Seen& seen) const;
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_

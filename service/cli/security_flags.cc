@@ -1,0 +1,200 @@
+#include "service/cli/security_flags.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/auth/token_table.h"
+#include "service/cli/server_flags.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
+constexpr CommandSet kAsking = Bit(Command::kGenerate) | Bit(Command::kChat) |
+                               Bit(Command::kStats) | Bit(Command::kOffload);
+constexpr CommandSet kToken = Bit(Command::kToken);
+
+template <auto member>
+absl::Status SetFile(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  config->security.*member = std::string(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetAllowUnauthenticated(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->security.allow_unauthenticated = value == "true";
+  return absl::OkStatus();
+}
+
+absl::Status AddFrontName(absl::string_view value, Config* config) {
+  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
+  config->security.front_names.emplace_back(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetAction(absl::string_view value, Config* config) {
+  config->action = std::string(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetPrincipal(absl::string_view value, Config* config) {
+  RETURN_IF_ERROR(CheckPrincipal(value));
+  config->token.caller.principal = std::string(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetRole(absl::string_view value, Config* config) {
+  config->token.caller.role = ParseRole(value);
+  if (config->token.caller.role.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not user, admin or front"));
+}
+
+template <auto member, int64_t most>
+absl::Status SetLimit(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->token.caller.limits.*member, ParseInteger(value, 1, most));
+  return absl::OkStatus();
+}
+
+absl::Status SetExpires(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->token.expires, ParseExpiry(value));
+  return absl::OkStatus();
+}
+
+constexpr absl::string_view kSecurity = "Security";
+constexpr FlagKind kValue = FlagKind::kValue;
+constexpr FlagKind kSwitch = FlagKind::kSwitch;
+using S = SecurityFlags;
+using L = PrincipalLimits;
+
+constexpr FlagSpec kFlags[] = {
+    {"admin-listen", 0, kSecurity, "HOST:PORT", "--listen",
+     "a port of its own for the service Admin; port 0 takes a free one", kServing, kValue,
+     SetAdminListen},
+    {"probe-listen", 0, kSecurity, "HOST:PORT", "none",
+     "a port for health checks alone, in plain text and without tokens, for kubelet", kServing,
+     kValue, SetProbeListen},
+    {"auth-token-file", 0, kSecurity, "FILE", "",
+     "who may call: lines of principal, role (user, admin or front) and a token's SHA-256, as "
+     "tidepool token new writes them; read again when it changes",
+     kServing, kValue, SetFile<&S::auth_token_file>},
+    {"allow-unauthenticated", 0, kSecurity, "", "off",
+     "serve past this machine although nobody is authenticated", kServing, kSwitch,
+     SetAllowUnauthenticated},
+    {"tls-cert", 0, kSecurity, "FILE", "",
+     "serve gRPC and HTTP over TLS with this certificate, its chain behind it, in PEM form; read "
+     "again when it changes, as are the two below",
+     kServing, kValue, SetFile<&S::tls_cert>},
+    {"tls-key", 0, kSecurity, "FILE", "", "the certificate's private key, without a password",
+     kServing, kValue, SetFile<&S::tls_key>},
+    {"tls-client-ca", 0, kSecurity, "FILE", "",
+     "clients must show a certificate that one of these has signed", kServing, kValue,
+     SetFile<&S::tls_client_ca>},
+    {"front-name", 0, kSecurity, "NAME", "",
+     "who shows a certificate with this DNS name or URI is a front, without a token; repeatable",
+     Bit(Command::kWorker), FlagKind::kRepeats, AddFrontName},
+    {"worker-tls-ca", 0, kSecurity, "FILE", "",
+     "speak to workers over TLS; they show a certificate that one of these has signed, for the name "
+     "in --worker; read again when it changes, as are the three below",
+     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_ca>},
+    {"worker-tls-cert", 0, kSecurity, "FILE", "", "the certificate to show workers",
+     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_cert>},
+    {"worker-tls-key", 0, kSecurity, "FILE", "", "its private key", Bit(Command::kFront), kValue,
+     SetFile<&S::worker_tls_key>},
+    {"worker-token-file", 0, kSecurity, "FILE", "",
+     "the token to show workers, which has the role front there, on a line of its own",
+     Bit(Command::kFront), kValue, SetFile<&S::worker_token_file>},
+    {"tls-ca", 0, kSecurity, "FILE", "",
+     "speak to the server over TLS; it shows a certificate that one of these has signed, for the "
+     "name in --server",
+     kAsking, kValue, SetFile<&S::tls_ca>},
+    {"tls-cert", 0, kSecurity, "FILE", "", "the certificate to show the server", kAsking, kValue,
+     SetFile<&S::tls_cert>},
+    {"tls-key", 0, kSecurity, "FILE", "", "its private key", kAsking, kValue,
+     SetFile<&S::tls_key>},
+    {"token-file", 0, kSecurity, "FILE", "", "the token to show the server, on a line of its own",
+     kAsking, kValue, SetFile<&S::token_file>},
+
+    {"action", 0, kSecurity, "ACTION", "", "new; also the first plain word", kToken, kValue,
+     SetAction},
+    {"principal", 0, kSecurity, "NAME", "", "who will show the token", kToken, kValue,
+     SetPrincipal},
+    {"role", 0, kSecurity, "ROLE", "user",
+     "user: generates, has sessions; admin: also watches and steers the server; front: speaks to "
+     "workers",
+     kToken, kValue, SetRole},
+    {"rate", 0, kSecurity, "N", "any number", "generations a minute", kToken, kValue,
+     SetLimit<&L::per_minute, kMostPerMinute>},
+    {"concurrency", 0, kSecurity, "N", "any number", "generations at the same time", kToken, kValue,
+     SetLimit<&L::at_once, kMostAtOnce>},
+    {"expires", 0, kSecurity, "TIME", "never", "a day, or a time as 2027-01-01T12:00:00Z", kToken,
+     kValue, SetExpires},
+    {"token-file", 0, kSecurity, "FILE", "",
+     "write the token there, for its owner alone to read, and not to the terminal", kToken, kValue,
+     SetFile<&S::token_file>},
+};
+
+absl::Status NeedOther(absl::string_view flag, const std::string& value, absl::string_view other,
+                       const std::string& its_value) {
+  if (value.empty() || !its_value.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " needs ", other, " as well"));
+}
+
+absl::Status NeedPair(absl::string_view a, const std::string& value_a, absl::string_view b,
+                      const std::string& value_b) {
+  RETURN_IF_ERROR(NeedOther(a, value_a, b, value_b));
+  return NeedOther(b, value_b, a, value_a);
+}
+
+absl::Status NeedCallersKnown(absl::string_view flag, const std::string& listen) {
+  if (listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
+  if (IsLoopback(address.host)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, " ", listen,
+      " can be reached from other machines and nobody is authenticated; name who may call with "
+      "--auth-token-file FILE (tidepool token new makes its lines), or let anybody with "
+      "--allow-unauthenticated"));
+}
+
+}  // namespace
+
+absl::Span<const FlagSpec> SecurityFlagSpecs() { return kFlags; }
+
+absl::Status ValidateServerSecurity(const Config& config) {
+  const SecurityFlags& security = config.security;
+  RETURN_IF_ERROR(NeedPair("--tls-cert", security.tls_cert, "--tls-key", security.tls_key));
+  RETURN_IF_ERROR(NeedPair("--worker-tls-cert", security.worker_tls_cert, "--worker-tls-key",
+                           security.worker_tls_key));
+  RETURN_IF_ERROR(NeedOther("--tls-client-ca", security.tls_client_ca, "--tls-cert",
+                            security.tls_cert));
+  RETURN_IF_ERROR(NeedOther("--worker-tls-cert", security.worker_tls_cert, "--worker-tls-ca",
+                            security.worker_tls_ca));
+  if (!security.front_names.empty()) {
+    RETURN_IF_ERROR(NeedOther("--front-name", security.front_names[0], "--tls-client-ca",
+                              security.tls_client_ca));
+  }
+  const bool known = !security.auth_token_file.empty() || !security.front_names.empty();
+  if (known && security.allow_unauthenticated) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(security.auth_token_file.empty() ? "--front-name" : "--auth-token-file",
+                     " and --allow-unauthenticated contradict each other; leave one out"));
+  }
+  if (known || security.allow_unauthenticated) return absl::OkStatus();
+  RETURN_IF_ERROR(NeedCallersKnown("--listen", config.listen));
+  RETURN_IF_ERROR(NeedCallersKnown("--admin-listen", config.admin_listen));
+  return NeedCallersKnown("--http", config.command == Command::kWorker ? "" : config.http);
+}
+
+absl::Status ValidateClientSecurity(const Config& config) {
+  const SecurityFlags& security = config.security;
+  RETURN_IF_ERROR(NeedPair("--tls-cert", security.tls_cert, "--tls-key", security.tls_key));
+  return NeedOther("--tls-cert", security.tls_cert, "--tls-ca", security.tls_ca);
+}
+
+}  // namespace tidepool::service

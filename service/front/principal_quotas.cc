@@ -1,0 +1,45 @@
+#include "service/front/principal_quotas.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kMinute = absl::Minutes(1);
+
+}  // namespace
+
+absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::string& principal,
+                                                                const PrincipalLimits& limits) {
+  if (limits == PrincipalLimits()) return Place();
+  std::shared_ptr<Usage>& usage = usages_[principal];
+  if (usage == nullptr) usage = std::make_shared<Usage>();
+  if (limits.at_once > 0 && usage->running >= limits.at_once) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", principal, "' has ", usage->running,
+                     " generations running, as many as its concurrency allows; wait for one"));
+  }
+  if (limits.per_minute > 0) {
+    const absl::Duration now = clock_->Monotonic();
+    const double most = static_cast<double>(limits.per_minute);
+    const double grown = absl::FDivDuration(now - usage->filled, kMinute) * most;
+    usage->left = usage->begun ? std::min(most, usage->left + grown) : most;
+    usage->begun = true;
+    usage->filled = now;
+    if (usage->left < 1) {
+      const double seconds = (1 - usage->left) * absl::ToDoubleSeconds(kMinute) / most;
+      return absl::ResourceExhaustedError(
+          absl::StrCat("'", principal, "' has started as many generations as its rate of ",
+                       limits.per_minute, " a minute allows; retry in ",
+                       static_cast<int64_t>(std::ceil(seconds)), " s"));
+    }
+    usage->left -= 1;
+  }
+  ++usage->running;
+  return Place(nullptr, [usage](void*) { --usage->running; });
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,44 @@
+#include "service/http/http_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <boost/asio/ssl/context.hpp>
+
+namespace tidepool::service {
+namespace {
+
+namespace asio = boost::asio;
+
+// The kernel doubles it: no more than 256 KiB lie between a stream and its client.
+constexpr int kSendBufferBytes = 128 << 10;
+
+void Tune(HttpSocket::Tcp* socket) {
+  boost::system::error_code ignored;  // each is a matter of speed
+  socket->set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket->set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+  // Clients that vanished without a word.
+  socket->set_option(asio::socket_base::keep_alive(true), ignored);
+  const int idle_seconds = 60, interval_seconds = 15;
+  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));
+  setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(int));
+}
+
+}  // namespace
+
+HttpSocket::HttpSocket(Tcp tcp, const std::shared_ptr<ssl_ctx_st>& context) : tcp_(std::move(tcp)) {
+  Tune(&tcp_);
+  if (context == nullptr) return;
+  SSL_CTX_up_ref(context.get());
+  asio::ssl::context one_more_owner(context.get());
+  tls_.emplace(tcp_, one_more_owner);
+}
+
+void HttpSocket::Close() {
+  Error ignored;
+  tcp_.close(ignored);
+}
+
+}  // namespace tidepool::service

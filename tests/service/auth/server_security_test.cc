@@ -1,0 +1,113 @@
+#include "service/auth/server_security.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/mutex.h"
+#include "service/auth/token_table.h"
+
+namespace tidepool::service {
+namespace {
+
+using testing::HasSubstr;
+
+class ServerSecurityTest : public testing::Test {
+ protected:
+  // In one piece, as an operator should.
+  void Write(const std::string& text) {
+    const std::string part = path_ + ".part";
+    std::ofstream(part) << text;
+    ASSERT_EQ(std::rename(part.c_str(), path_.c_str()), 0);
+  }
+  static std::string Line(const std::string& token) {
+    return absl::StrCat("alice user ", HashText(HashToken(token)), "\n");
+  }
+
+  ServerSecurityOptions Options() {
+    return {.token_file = path_, .log = [this](LogLevel, absl::string_view line) {
+              base::MutexLock lock(&mutex_);
+              lines_.emplace_back(line);
+              told_.NotifyAll();
+            }};
+  }
+  // The next line of the log.
+  std::string NextLine() {
+    base::MutexLock lock(&mutex_);
+    while (lines_.empty()) {
+      if (!told_.WaitFor(&mutex_, absl::Seconds(30))) return "nothing was told";
+    }
+    std::string line = lines_.front();
+    lines_.pop_front();
+    return line;
+  }
+
+  static absl::StatusOr<Caller> Show(const Authenticator& authenticator,
+                                     const std::string& authorization) {
+    return authenticator.Identify({.authorization = authorization}, absl::Now());
+  }
+
+  const std::string path_ = testing::TempDir() + "/tokens";
+  base::Mutex mutex_;
+  base::CondVar told_;
+  std::deque<std::string> lines_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+TEST_F(ServerSecurityTest, WithoutTokensNobodyIsAuthenticated) {
+  const auto security = ServerSecurity::Open({});
+  ASSERT_TRUE(security.ok());
+  EXPECT_EQ((*security)->authenticator(), nullptr);
+}
+
+TEST_F(ServerSecurityTest, ReadsBearerTokens) {
+  Write(Line("t1"));
+  const auto security = ServerSecurity::Open(Options());
+  ASSERT_TRUE(security.ok()) << security.status();
+  const Authenticator& authenticator = *(*security)->authenticator();
+  EXPECT_EQ(Show(authenticator, "Bearer t1")->principal, "alice");
+  EXPECT_EQ(Show(authenticator, "bearer  t1 ")->principal, "alice");
+  for (const char* wrong : {"", "t1", "Basic t1", "Bearer", "Bearer ", "Bearer t2", "Bearer t1 t1"}) {
+    EXPECT_TRUE(absl::IsUnauthenticated(Show(authenticator, wrong).status())) << wrong;
+  }
+}
+
+TEST_F(ServerSecurityTest, AFileThatCannotBeReadIsAnErrorWithItsName) {
+  std::remove(path_.c_str());
+  EXPECT_THAT(std::string(ServerSecurity::Open(Options()).status().message()), HasSubstr(path_));
+  Write("alice user tp-secret\n");
+  const absl::Status damaged = ServerSecurity::Open(Options()).status();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(damaged.message()), HasSubstr(absl::StrCat(path_, ": line 1")));
+}
+
+TEST_F(ServerSecurityTest, ANewVersionComesIntoForceAndADamagedOneDoesNot) {
+  Write(Line("old"));
+  const auto security = ServerSecurity::Open(Options());
+  ASSERT_TRUE(security.ok()) << security.status();
+  const Authenticator& authenticator = *(*security)->authenticator();
+
+  Write(Line("new"));
+  EXPECT_THAT(NextLine(), HasSubstr("in force"));
+  EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
+  EXPECT_FALSE(Show(authenticator, "Bearer old").ok());
+
+  Write("alice user\n");
+  EXPECT_THAT(NextLine(), HasSubstr("what was read before stays in force"));
+  EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
+
+  std::remove(path_.c_str());
+  EXPECT_THAT(NextLine(), HasSubstr("cannot read"));
+  EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
+
+  Write(Line("third"));
+  EXPECT_THAT(NextLine(), HasSubstr("in force"));
+  EXPECT_TRUE(Show(authenticator, "Bearer third").ok());
+}
+
+}  // namespace
+}  // namespace tidepool::service

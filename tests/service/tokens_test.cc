@@ -1,0 +1,303 @@
+// Who gets what, over real gRPC and HTTP: no token, an unknown one, and one of each role.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "service/auth/client_security.h"
+#include "service/auth/token_table.h"
+#include "tests/service/http/raw_client.h"
+#include "tests/service/serve_fixture.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+using grpc::StatusCode;
+
+// Tokens are their principals' names.
+class Doorkeeper final : public Authenticator {
+ public:
+  absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override {
+    auto token = BearerToken(credentials.authorization);
+    if (!token.ok()) return token.status();
+    return table_->Find(*token, now);
+  }
+
+ private:
+  static std::string Line(const std::string& principal, absl::string_view role) {
+    return absl::StrCat(principal, " ", role, " ", HashText(HashToken(principal)), "\n");
+  }
+  const absl::StatusOr<TokenTable> table_ =
+      TokenTable::Parse(absl::StrCat(Line("alice", "user"), Line("bob", "user"),
+                                     Line("ops", "admin"), Line("front", "front"), "carol user ",
+                                     HashText(HashToken("carol")), " concurrency=1\n"));
+};
+
+// "" shows no token.
+std::unique_ptr<grpc::ClientContext> As(const std::string& token) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
+  return context;
+}
+
+// How an empty request of this method ends: every rpc of ours takes one message from its client.
+grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                  const std::string& token) {
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  const auto context = As(token);
+  const grpc::ByteBuffer request(nullptr, 0);
+  auto call = stub.PrepareUnaryCall(context.get(), method, request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  return status;
+}
+
+std::vector<std::string> MethodsOf(const google::protobuf::FileDescriptor* file) {
+  std::vector<std::string> methods;
+  for (int i = 0; i < file->service_count(); ++i) {
+    const google::protobuf::ServiceDescriptor* service = file->service(i);
+    for (int j = 0; j < service->method_count(); ++j) {
+      methods.push_back(
+          absl::StrCat("/", service->full_name(), "/", service->method(j)->name()));
+    }
+  }
+  EXPECT_FALSE(methods.empty());
+  return methods;
+}
+
+void ExpectRefused(const grpc::Status& status, StatusCode code, const std::string& what) {
+  EXPECT_EQ(status.error_code(), code) << what << ": " << status.error_message();
+  EXPECT_FALSE(status.error_message().empty()) << what;
+}
+
+class TokensTest : public ServeTest {
+ protected:
+  TokensTest() { authenticator_ = &doorkeeper_; }
+
+  int HttpStatus(const std::string& request) {
+    const std::string address = server_->http_address();
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    RawClient client(port);
+    client.Send(request);
+    return client.ReadAnswer().status;
+  }
+
+  const Doorkeeper doorkeeper_;
+};
+
+TEST_F(TokensTest, EveryRpcOfAFrontAsksForAToken) {
+  Start();
+  std::vector<std::string> clients = MethodsOf(v1::GenerateRequest::descriptor()->file());
+  for (std::string& method : MethodsOf(v1::Session::descriptor()->file())) {
+    clients.push_back(std::move(method));
+  }
+  for (const std::string& method : clients) {
+    ExpectRefused(Call(channel_, method, ""), StatusCode::UNAUTHENTICATED, method);
+    ExpectRefused(Call(channel_, method, "mallory"), StatusCode::UNAUTHENTICATED, method);
+    ExpectRefused(Call(channel_, method, "front"), StatusCode::PERMISSION_DENIED, method);
+  }
+  for (const std::string& method : MethodsOf(v1::GetStatsRequest::descriptor()->file())) {
+    ExpectRefused(Call(channel_, method, ""), StatusCode::UNAUTHENTICATED, method);
+    ExpectRefused(Call(channel_, method, "alice"), StatusCode::PERMISSION_DENIED, method);
+    ExpectRefused(Call(channel_, method, "front"), StatusCode::PERMISSION_DENIED, method);
+  }
+  EXPECT_TRUE(Call(channel_, "/tidepool.v1.Inference/ListModels", "alice").ok());
+  EXPECT_TRUE(Call(channel_, "/tidepool.v1.Inference/ListModels", "ops").ok());
+  EXPECT_TRUE(Call(channel_, "/tidepool.v1.Admin/GetStats", "ops").ok());
+}
+
+TEST_F(TokensTest, EveryRpcOfAWorkerAsksForAFront) {
+  const TestEngine engine;
+  const auto worker = StartWorkerServer(&engine.worker, engine.engine.get(),
+                                        {.listen = "127.0.0.1:0", .authenticator = &doorkeeper_});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto channel =
+      grpc::CreateChannel((*worker)->address(), grpc::InsecureChannelCredentials());
+  for (const std::string& method : MethodsOf(worker::v1::RunRequest::descriptor()->file())) {
+    ExpectRefused(Call(channel, method, ""), StatusCode::UNAUTHENTICATED, method);
+    ExpectRefused(Call(channel, method, "alice"), StatusCode::PERMISSION_DENIED, method);
+    ExpectRefused(Call(channel, method, "ops"), StatusCode::PERMISSION_DENIED, method);
+  }
+  for (const std::string& method : MethodsOf(v1::GetStatsRequest::descriptor()->file())) {
+    ExpectRefused(Call(channel, method, ""), StatusCode::UNAUTHENTICATED, method);
+    ExpectRefused(Call(channel, method, "alice"), StatusCode::PERMISSION_DENIED, method);
+  }
+  EXPECT_TRUE(Call(channel, "/tidepool.worker.v1.Worker/Tokenize", "front").ok());
+  EXPECT_TRUE(Call(channel, "/tidepool.v1.Admin/GetStats", "front").ok());
+  EXPECT_TRUE(Call(channel, "/tidepool.v1.Admin/GetStats", "ops").ok());
+}
+
+TEST_F(TokensTest, ARefusalSaysWhatIsMissing) {
+  Start();
+  const std::string method = "/tidepool.v1.Admin/GetStats";
+  EXPECT_EQ(Call(channel_, method, "").error_message(),
+            "a token is missing: send the header authorization: Bearer TOKEN");
+  EXPECT_EQ(Call(channel_, method, "alice").error_message(),
+            "'alice' has the role user, and this call takes the role admin");
+}
+
+TEST_F(TokensTest, HealthAndReflectionAreOpen) {
+  Start();
+  const auto health = grpc::health::v1::Health::NewStub(channel_);
+  grpc::health::v1::HealthCheckResponse response;
+  ASSERT_TRUE(health->Check(As("").get(), {}, &response).ok());
+  EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
+  EXPECT_EQ(HttpStatus("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+  EXPECT_EQ(HttpStatus("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+}
+
+TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
+  Start();
+  v1::CreateSessionRequest create;
+  create.set_session_id("notes");
+  v1::Session session;
+  ASSERT_TRUE(sessions_->CreateSession(As("alice").get(), create, &session).ok());
+
+  const auto code_for = [&](const std::string& principal) {
+    v1::GetSessionRequest get;
+    get.set_session_id("notes");
+    return sessions_->GetSession(As(principal).get(), get, &session).error_code();
+  };
+  EXPECT_EQ(code_for("alice"), StatusCode::OK);
+  EXPECT_EQ(code_for("bob"), StatusCode::NOT_FOUND);
+  EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);  // an admin's sessions are their own, too
+  v1::ListSessionsResponse list;
+  ASSERT_TRUE(sessions_->ListSessions(As("bob").get(), {}, &list).ok());
+  EXPECT_EQ(list.sessions_size(), 0);
+
+  v1::GenerateRequest turn = Text("Hello", 2);
+  turn.set_session_id("notes");
+  v1::CompleteResponse answer;
+  EXPECT_EQ(inference_->Complete(As("bob").get(), turn, &answer).error_code(),
+            StatusCode::NOT_FOUND);
+  EXPECT_TRUE(inference_->Complete(As("alice").get(), turn, &answer).ok());
+  v1::DeleteSessionRequest remove;
+  remove.set_session_id("notes");
+  v1::DeleteSessionResponse removed;
+  EXPECT_EQ(sessions_->DeleteSession(As("bob").get(), remove, &removed).error_code(),
+            StatusCode::NOT_FOUND);
+  EXPECT_EQ(code_for("alice"), StatusCode::OK);
+}
+
+TEST_F(TokensTest, ARequestIdIsItsPrincipalsAlone) {
+  Start();
+  v1::GenerateRequest request = Text("Hello", 2);
+  request.set_request_id("first");
+  v1::CompleteResponse answer;
+  ASSERT_TRUE(inference_->Complete(As("alice").get(), request, &answer).ok());
+  request.set_text("Something else");
+  EXPECT_EQ(inference_->Complete(As("alice").get(), request, &answer).error_code(),
+            StatusCode::ALREADY_EXISTS);
+  EXPECT_TRUE(inference_->Complete(As("bob").get(), request, &answer).ok());
+}
+
+TEST_F(TokensTest, CachedPrefixesAreTheirPrincipalsAlone) {
+  Start();
+  const v1::GenerateRequest request = Text(std::string(600, 'a'), 2);
+  const auto cached_for = [&](const std::string& principal) {
+    v1::CompleteResponse answer;
+    EXPECT_TRUE(inference_->Complete(As(principal).get(), request, &answer).ok());
+    return answer.usage().cached_tokens();
+  };
+  EXPECT_EQ(cached_for("alice"), 0);
+  EXPECT_GT(cached_for("alice"), 0);
+  // How fast an answer comes would tell what others asked.
+  EXPECT_EQ(cached_for("bob"), 0);
+}
+
+TEST_F(TokensTest, LimitsAreOfThePrincipal) {
+  Start();
+  const auto first_context = As("carol");
+  const auto first = inference_->Generate(first_context.get(), LongText());
+  v1::GenerateResponse message;
+  ASSERT_TRUE(first->Read(&message));
+
+  v1::CompleteResponse answer;
+  const grpc::Status second =
+      inference_->Complete(As("carol").get(), Text("Hello", 2), &answer);
+  ExpectRefused(second, StatusCode::RESOURCE_EXHAUSTED, second.error_message());
+  const std::string body = R"({"prompt": "Hello", "max_tokens": 2})";
+  EXPECT_EQ(HttpStatus(absl::StrCat(
+                "POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer carol\r\n"
+                "Content-Type: application/json\r\nContent-Length: ",
+                body.size(), "\r\n\r\n", body)),
+            429);
+  EXPECT_TRUE(inference_->Complete(As("alice").get(), Text("Hello", 2), &answer).ok());
+
+  first_context->TryCancel();
+  while (first->Read(&message)) {
+  }
+  first->Finish();
+  WaitIdle();
+  EXPECT_TRUE(inference_->Complete(As("carol").get(), Text("Hello", 2), &answer).ok());
+}
+
+TEST_F(TokensTest, HttpAsksForAToken) {
+  Start();
+  const auto get = [&](const std::string& path, const std::string& headers) {
+    return HttpStatus(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: a\r\n", headers, "\r\n"));
+  };
+  const auto complete = [&](const std::string& headers) {
+    const std::string body = R"({"prompt": "Hello", "max_tokens": 2})";
+    return HttpStatus(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: a\r\n", headers,
+                                   "Content-Type: application/json\r\nContent-Length: ",
+                                   body.size(), "\r\n\r\n", body));
+  };
+  for (const std::string path : {"/v1/models", "/v1/models/scripted", "/metrics"}) {
+    EXPECT_EQ(get(path, ""), 401) << path;
+    EXPECT_EQ(get(path, "Authorization: Bearer mallory\r\n"), 401) << path;
+    EXPECT_EQ(get(path, "Authorization: Bearer front\r\n"), 403) << path;
+    EXPECT_EQ(get(path, "Authorization: Bearer alice\r\n"), 200) << path;
+  }
+  EXPECT_EQ(complete(""), 401);
+  EXPECT_EQ(complete("Authorization: Basic alice\r\n"), 401);
+  EXPECT_EQ(complete("Authorization: Bearer front\r\n"), 403);
+  EXPECT_EQ(complete("Authorization: Bearer alice\r\n"), 200);
+  EXPECT_EQ(complete("authorization: bearer ops\r\n"), 200);
+}
+
+// A front's own token is no client's, and the other way round.
+TEST_F(TokensTest, AFrontShowsItsWorkersAToken) {
+  const TestEngine engine;
+  const auto worker = StartWorkerServer(&engine.worker, engine.engine.get(),
+                                        {.listen = "127.0.0.1:0", .authenticator = &doorkeeper_});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const std::string path = testing::TempDir() + "/front.token";
+  std::ofstream(path) << "front\n";
+  auto security = ClientSecurity::Open({.token_file = path});
+  ASSERT_TRUE(security.ok()) << security.status();
+  const auto front = StartFrontServer({(*worker)->address()},
+                                      SqliteSessionStore::Open({.path = ":memory:"}).value(),
+                                      {.listen = "127.0.0.1:0",
+                                       .worker_security = *std::move(security),
+                                       .authenticator = &doorkeeper_});
+  ASSERT_TRUE(front.ok()) << front.status();
+  const auto channel =
+      grpc::CreateChannel((*front)->address(), grpc::InsecureChannelCredentials());
+  v1::CompleteResponse answer;
+  // Waits for the worker.
+  const grpc::Status status = v1::Inference::NewStub(channel)->Complete(
+      As("alice").get(), Text("Hello", 2), &answer);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(answer.usage().completion_tokens(), 2);
+}
+
+}  // namespace
+}  // namespace tidepool::service
