@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 namespace {
@@ -30,11 +31,13 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
     usage->begun = true;
     usage->filled = now;
     if (usage->left < 1) {
-      const double seconds = (1 - usage->left) * absl::ToDoubleSeconds(kMinute) / most;
-      return absl::ResourceExhaustedError(
-          absl::StrCat("'", principal, "' has started as many generations as its rate of ",
-                       limits.per_minute, " a minute allows; retry in ",
-                       static_cast<int64_t>(std::ceil(seconds)), " s"));
+      const absl::Duration wait = (1 - usage->left) * kMinute / most;
+      return base::WithRetryAfter(
+          absl::ResourceExhaustedError(absl::StrCat(
+              "'", principal, "' has started as many generations as its rate of ",
+              limits.per_minute, " a minute allows; retry in ",
+              static_cast<int64_t>(std::ceil(absl::ToDoubleSeconds(wait))), " s")),
+          wait);
     }
     usage->left -= 1;
   }

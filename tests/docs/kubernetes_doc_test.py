@@ -11,12 +11,15 @@ import subprocess
 import sys
 import unittest
 
+import grpc
+
 RUNFILES = pathlib.Path.cwd()
 sys.path[:0] = [str(RUNFILES / "tests" / "integration"), str(RUNFILES / "tests" / "k8s")]
 
 import harness  # noqa: E402
 import k8s_case  # noqa: E402
 import kustomize  # noqa: E402
+from tokens import Bearer  # noqa: E402
 
 GRPC, HTTP = "127.0.0.1:50051", "127.0.0.1:8080"
 TEXT = (RUNFILES / "docs" / "kubernetes.md").read_text()
@@ -43,6 +46,8 @@ class KubernetesDocTest(unittest.TestCase):
         self.addCleanup(server.kill)
         programs = []
         for line in "".join(blocks("sh")).splitlines():
+            if line.startswith("tidepool "):
+                continue  # test_tokens
             line = line.replace(GRPC, server.address).replace(HTTP, server.http_address)
             program, *words = shlex.split(line)
             programs.append(program)
@@ -56,6 +61,57 @@ class KubernetesDocTest(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertIn(" 0 failed", result.stdout)
         self.assertEqual(programs, ["kubectl", "tools/smoke"])
+
+    def test_tokens(self):
+        folder = harness.scratch_folder()
+        (folder / "tidepool").symlink_to(harness.BINARY)
+        for line in "".join(blocks("sh")).splitlines():
+            if line.startswith("tidepool "):
+                subprocess.run(["sh", "-ec", line], cwd=folder, timeout=60, check=True,
+                               env=harness.clean_environment(PATH=f"{folder}:{os.environ['PATH']}"))
+        secrets = {}
+        for line in "".join(blocks("console")).splitlines():
+            if " create secret generic " in line:
+                name, *files = line.partition(" generic ")[2].split()
+                secrets[name] = [file.removeprefix("--from-file=") for file in files]
+        front_lines, worker_lines = blocks("toml")
+        worker = self.start_with("worker", worker_lines, secrets, folder, model=harness.LLAMA)
+        front = self.start_with("front", front_lines, secrets, folder, worker=worker.address)
+        channel = grpc.intercept_channel(
+            harness.open_channel(front.address),
+            Bearer((folder / "ops.token").read_text().strip()))
+        client = harness.Client(front, channel)
+        self.assertEqual(len(client.generate(text="Low", max_tokens=2).ids), 2)
+        self.assertEqual(harness.failure(harness.Client(front).stats)[0], "UNAUTHENTICATED")
+
+    def start_with(self, role, lines, secrets, folder, **values):
+        """A pod's process with the page's lines in its configuration and its Secret mounted."""
+        (config,) = [one["data"][f"{role}.toml"] for (kind, name), one in self.deployed.items()
+                     if kind == "ConfigMap" and name.startswith(f"tidepool-{role}-")]
+        self.assertEqual(config.count("allow-unauthenticated = true\n"), 1)
+        config = config.replace("allow-unauthenticated = true\n", lines)
+        (workload,) = [one for (kind, name), one in self.deployed.items()
+                       if kind in ("Deployment", "StatefulSet") and name == f"tidepool-{role}"]
+        spec = kustomize.pod_spec(workload)
+        (secret,) = [volume["secret"]["secretName"] for volume in spec["volumes"]
+                     if volume["name"] == "auth"]
+        (mount,) = [one["mountPath"] for one in k8s_case.container_of(workload)["volumeMounts"]
+                    if one["name"] == "auth"]
+        mounted = folder / f"{role}-auth"
+        mounted.mkdir()
+        for file in secrets[secret]:
+            name, _, source = file.rpartition("=")
+            shutil.copy(folder / source, mounted / (name or source))
+        config = config.replace(mount, str(mounted))
+        # The rest is of a cluster: addresses, volumes.
+        kept = [line for line in config.splitlines() if "auth" in line or "-token-" in line]
+        file = folder / f"{role}.toml"
+        file.write_text("".join(line + "\n" for line in kept)
+                        + "".join(f'{key} = "{value}"\n' for key, value in values.items()))
+        more = ("--store", ":memory:") if role == "front" else ()
+        process = harness.Server(role, "--config", file, *more)
+        self.addCleanup(process.kill)
+        return process
 
     def path_with_grpcurl(self):
         return f"{pathlib.Path(os.environ['TIDEPOOL_GRPCURL']).parent}:{os.environ['PATH']}"

@@ -213,6 +213,8 @@ class AgreementTest(k8s_case.K8sCase):
                 elif "persistentVolumeClaim" in volume:
                     rendered.get("PersistentVolumeClaim",
                                  volume["persistentVolumeClaim"]["claimName"])
+                elif "secret" in volume:
+                    self.assertIs(volume["secret"]["optional"], True)  # the operator's to make
                 else:
                     self.assertIn("emptyDir", volume)
 
@@ -268,7 +270,8 @@ class RestrictedTest(k8s_case.K8sCase):
                 self.assertGreater(context["runAsGroup"], 0)
                 self.assertEqual(context["seccompProfile"], {"type": "RuntimeDefault"})
                 self.assertEqual(set().union(*map(set, pod["volumes"])) - {"name"}
-                                 - {"configMap", "emptyDir", "persistentVolumeClaim"}, set())
+                                 - {"configMap", "emptyDir", "persistentVolumeClaim", "secret"},
+                                 set())
                 for container in pod["containers"] + pod.get("initContainers", []):
                     self.assertEqual(container["securityContext"],
                                      {"allowPrivilegeEscalation": False,

@@ -11,6 +11,8 @@ RUNFILES = pathlib.Path.cwd()
 sys.path.insert(0, str(RUNFILES / "tests" / "integration"))
 
 import harness  # noqa: E402
+from certificates import Certificates, pair_flags  # noqa: E402
+from tokens import Tokens  # noqa: E402
 
 LINE = re.compile(r"^(ok  |skip|FAIL)  (\S+(?: up)?) +\d+\.\d\d s  (.+)$")
 OVER_GRPC = ["health", "list", "describe", "models", "tokenize", "generate", "complete", "session",
@@ -57,6 +59,25 @@ class SmokeTest(unittest.TestCase):
         left = harness.Client(server).sessions.ListSessions(
             harness.sessions_pb.ListSessionsRequest(), timeout=30)
         self.assertEqual(len(left.sessions), 0)
+
+    def test_tokens_and_tls(self):
+        ours, tokens = Certificates(), Tokens()
+        tokens.new("ops", "admin")
+        tokens.new("alice")
+        pair = ours.issue("server", "127.0.0.1")
+        server = harness.serve("--auth-token-file", tokens.path, "--tls-client-ca", ours.ca,
+                               *pair_flags("tls", pair), "--probe-listen", "127.0.0.1:0")
+        self.addCleanup(server.kill)
+        asked = (server.address, "--http", f"https://{server.http_address}", "--tls-ca", ours.ca,
+                 *pair_flags("tls", ours.issue("client", "client.example")))
+        for principal, stats in (("ops", "ok"), ("alice", "skip")):
+            result = smoke(*asked, "--token-file", tokens.file_of(principal))
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            rows = table(result)
+            self.assertEqual(rows["UNAUTHENTICATED"][0], "ok")
+            self.assertEqual(rows["stats"][0], stats)
+        self.assertEqual(smoke(*asked).returncode, 1)
+        self.assertEqual(smoke(server.address, "--tls-key", pair[1]).returncode, 2)
 
     def test_a_front_without_workers_fails(self):
         front = harness.Server("front", "--worker", f"127.0.0.1:{harness.free_port()}", "--store",
