@@ -33,10 +33,10 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
     if (usage->left < 1) {
       const absl::Duration wait = (1 - usage->left) * kMinute / most;
       return base::WithRetryAfter(
-          absl::ResourceExhaustedError(absl::StrCat(
-              "'", principal, "' has started as many generations as its rate of ",
-              limits.per_minute, " a minute allows; retry in ",
-              static_cast<int64_t>(std::ceil(absl::ToDoubleSeconds(wait))), " s")),
+          absl::ResourceExhaustedError(
+              absl::StrCat("'", principal, "' has started as many generations as its rate of ",
+                           limits.per_minute, " a minute allows; retry in ",
+                           static_cast<int64_t>(std::ceil(absl::ToDoubleSeconds(wait))), " s")),
           wait);
     }
     usage->left -= 1;
