@@ -103,8 +103,6 @@ class EngineImpl final : public Engine {
   const size_t workspace_bytes_;
   kernels::Arena workspace_;
   StepPace pace_;
-  absl::Duration queue_seen_at_;  // as of its latest look, for pace_
-  int64_t admissions_seen_ = 0;
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
@@ -240,15 +238,9 @@ int64_t EngineImpl::PrefillChunk() const {
 
 // Tells the scheduler what steps may cost, by what they did.
 void EngineImpl::PaceScheduler() {
-  const absl::Duration now = clock_->Monotonic();
-  const int64_t admitted =
-      scheduler_.admissions() - std::exchange(admissions_seen_, scheduler_.admissions());
-  const absl::Duration elapsed = now - std::exchange(queue_seen_at_, now);
-  if (scheduler_.waiting() > 0) {
-    pace_.AddAdmissions(admitted, elapsed);
-  } else {
-    pace_.ForgetAdmissions();
-  }
+  pace_.AddQueueLook({.at = clock_->Monotonic(),
+                      .waiting = scheduler_.waiting(),
+                      .admissions = scheduler_.admissions()});
   scheduler_.SetPrefillChunk(PrefillChunk());
   // A step that reads most experts anyway is not made short by fewer rows, and prompts would take
   // many of them.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tidepool::engine {
 
@@ -18,17 +19,20 @@ void StepPace::AddStep(const Step& step) {
   if (step.prompt_rows >= kManyRows) large_prefill_.Add(rows, seconds);
 }
 
-void StepPace::AddAdmissions(int64_t count, absl::Duration elapsed) {
+void StepPace::AddQueueLook(const QueueLook& look) {
   // Places fall free one by one, and some requests take long.
   constexpr absl::Duration kWindow = absl::Seconds(30);
-  admissions_.Add(static_cast<double>(count), absl::ToDoubleSeconds(elapsed),
-                  std::exp(-absl::FDivDuration(elapsed, kWindow)));
-  admissions_seen_ += count;
-}
-
-void StepPace::ForgetAdmissions() {
-  admissions_ = FadingRatio();
-  admissions_seen_ = 0;
+  const QueueLook last = std::exchange(last_look_, look);
+  if (look.waiting == 0) {
+    admissions_ = FadingRatio();
+    admissions_seen_ = 0;
+  } else if (last.waiting > 0) {
+    const absl::Duration elapsed = look.at - last.at;
+    const int64_t count = look.admissions - last.admissions;
+    admissions_.Add(static_cast<double>(count), absl::ToDoubleSeconds(elapsed),
+                    std::exp(-absl::FDivDuration(elapsed, kWindow)));
+    admissions_seen_ += count;
+  }
 }
 
 MeasuredRates StepPace::rates() const {

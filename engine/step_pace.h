@@ -43,10 +43,14 @@ class StepPace {
     absl::Duration time;  // of its forward pass
   };
   void AddStep(const Step& step);
-  // Between two looks, `elapsed` apart, at a queue that was not empty, so many were admitted.
-  void AddAdmissions(int64_t count, absl::Duration elapsed);
-  // The queue is empty: how long one waits in the next is not known.
-  void ForgetAdmissions();
+  struct QueueLook {
+    absl::Duration at;  // on the monotonic clock
+    int64_t waiting = 0;
+    int64_t admissions = 0;  // all in all
+  };
+  // Admissions count between two looks at a queue that was empty at neither: the time before it
+  // formed is nobody's wait. Once it is empty, how long one waits in the next is not known.
+  void AddQueueLook(const QueueLook& look);
 
   // Of steps that mostly prefill; 0: none yet.
   double prefill_rows_per_second() const { return prefill_.value(); }
@@ -70,6 +74,7 @@ class StepPace {
   FadingRatio prompt_row_;     // seconds per prompt row, decodes aside
   FadingRatio admissions_;     // per second
   int64_t admissions_seen_ = 0;
+  QueueLook last_look_;
 };
 
 }  // namespace tidepool::engine

@@ -42,8 +42,9 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     base::MutexLock lock(&credentials->mutex_);
     if (now == credentials->given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key_pem.c_str(), now->certificate_pem.c_str()};
-    *config = grpc_ssl_server_certificate_config_create(
-        now->ca_pem.empty() ? nullptr : now->ca_pem.c_str(), &pair, 1);
+    // gRPC 1.51 aborts without roots, which it has no use for where no client is asked for one.
+    const std::string& roots = now->ca_pem.empty() ? now->certificate_pem : now->ca_pem;
+    *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     credentials->given_ = std::move(now);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }

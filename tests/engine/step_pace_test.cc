@@ -71,16 +71,40 @@ TEST(StepPaceTest, SmallPromptsTellNothingOfLargeOnes) {
   EXPECT_NEAR(pace.rates().prompt_rows_per_second, 1000, 1);
 }
 
-TEST(StepPaceTest, AdmissionsAreKnownAfterAFewAndForgottenWithTheirQueue) {
+// A queue that is looked at twice a second.
+struct Queue {
+  void Look(int64_t waiting, int64_t admitted) {
+    admissions += admitted;
+    at += absl::Milliseconds(500);
+    pace.AddQueueLook({.at = at, .waiting = waiting, .admissions = admissions});
+  }
+  double rate() const { return pace.rates().admissions_per_second; }
+
   StepPace pace;
-  for (int i = 0; i < 7; ++i) pace.AddAdmissions(1, absl::Milliseconds(500));
-  EXPECT_EQ(pace.rates().admissions_per_second, 0);
-  pace.AddAdmissions(1, absl::Milliseconds(500));
-  EXPECT_NEAR(pace.rates().admissions_per_second, 2, 0.01);
-  for (int i = 0; i < 200; ++i) pace.AddAdmissions(i % 2, absl::Milliseconds(500));
-  EXPECT_NEAR(pace.rates().admissions_per_second, 1, 0.1);
-  pace.ForgetAdmissions();
-  EXPECT_EQ(pace.rates().admissions_per_second, 0);
+  absl::Duration at;
+  int64_t admissions = 0;
+};
+
+TEST(StepPaceTest, AdmissionsAreKnownAfterAFewAndForgottenWithTheirQueue) {
+  Queue queue;
+  queue.Look(3, 5);
+  for (int i = 0; i < 7; ++i) queue.Look(3, 1);
+  EXPECT_EQ(queue.rate(), 0);
+  queue.Look(3, 1);
+  EXPECT_NEAR(queue.rate(), 2, 0.01);
+  for (int i = 0; i < 200; ++i) queue.Look(3, i % 2);
+  EXPECT_NEAR(queue.rate(), 1, 0.1);
+  queue.Look(0, 1);
+  EXPECT_EQ(queue.rate(), 0);
+}
+
+TEST(StepPaceTest, AnHourWithoutAQueueIsNobodysWait) {
+  Queue queue;
+  queue.Look(0, 0);
+  queue.at += absl::Hours(1);
+  queue.Look(3, 5);
+  for (int i = 0; i < 20; ++i) queue.Look(3, 1);
+  EXPECT_NEAR(queue.rate(), 2, 0.01);
 }
 
 }  // namespace
