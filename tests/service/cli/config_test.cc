@@ -296,7 +296,9 @@ TEST(ParseConfigTest, ExamplesParse) {
     std::vector<std::string> args;
     std::string word;
     bool quoted = false;
-    for (char c : absl::StrCat(spec.example, " ")) {
+    // What follows is the shell's.
+    const absl::string_view line = spec.example.substr(0, spec.example.find(" >"));
+    for (char c : absl::StrCat(line, " ")) {
       if (c == '"') {
         quoted = !quoted;
       } else if (c == ' ' && !quoted) {
