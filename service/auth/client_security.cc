@@ -66,6 +66,7 @@ class TokenInterceptors final : public experimental::ClientInterceptorFactoryInt
 
 absl::StatusOr<std::shared_ptr<ClientSecurity>> ClientSecurity::Open(
     const ClientSecurityOptions& options) {
+  if (options.token_file.empty() && options.tls.ca.empty()) return nullptr;
   auto security = std::shared_ptr<ClientSecurity>(new ClientSecurity(options.log));
   if (!options.token_file.empty()) RETURN_IF_ERROR(security->LoadToken(options.token_file));
   if (!options.tls.ca.empty()) RETURN_IF_ERROR(security->LoadTls(options.tls));

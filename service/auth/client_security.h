@@ -27,7 +27,8 @@ struct ClientSecurityOptions {
 // log, and the one before stays in force.
 class ClientSecurity {
  public:
-  // Errors name the file and what is wrong with it, and repeat nothing of it.
+  // Null where the options name no file: nothing is to be watched. Errors name the file and what is
+  // wrong with it, and repeat nothing of it.
   static absl::StatusOr<std::shared_ptr<ClientSecurity>> Open(const ClientSecurityOptions& options);
 
   // The channel keeps `security` alive; null: plain text and no token.
