@@ -40,7 +40,7 @@ from memory_group import MemoryGroup  # noqa: E402 (lies in a folder that is no 
 GIB = 1 << 30
 
 
-def probe(pack, record_bytes, seconds=5, depth=8):
+def probe(pack, record_bytes, seconds=10, depth=8):
     """Bytes per second of random reads of records."""
     file = os.open(pack, os.O_RDONLY | os.O_DIRECT)
     records = (os.fstat(file).st_size - record_bytes) // record_bytes
