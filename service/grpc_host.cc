@@ -22,6 +22,10 @@ constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMostHeaderBytes = 16 << 10;
 constexpr int kHandshakeMs = 10'000;
 constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
+// Of reflection, the only service that is not asynchronous: each of its streams holds one for as
+// long as its client likes, and needs no token. Streams beyond them are RESOURCE_EXHAUSTED.
+constexpr int kMaxReflectionThreads = 16;
+constexpr int64_t kMaxProbeBytes = 4 << 10;
 
 absl::StatusOr<std::string> HostOf(const std::string& listen) {
   const size_t colon = listen.rfind(':');
@@ -51,7 +55,9 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder->SetMaxSendMessageSize(-1);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  builder->SetResourceQuota(grpc::ResourceQuota("tidepool").Resize(kMemoryQuotaBytes));
+  builder->SetResourceQuota(grpc::ResourceQuota("tidepool")
+                                .Resize(kMemoryQuotaBytes)
+                                .SetMaxThreads(kMaxReflectionThreads));
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostHeaderBytes);
   // Of clients that open a connection and say nothing, TLS or not.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -63,7 +69,7 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
   // Of clients that vanished without a word.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
-  // For reflection, the only service that is not asynchronous.
+  // For reflection.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
@@ -150,6 +156,7 @@ absl::StatusOr<std::unique_ptr<GrpcHosts>> GrpcHosts::Start(const GrpcHostOption
     GrpcHostOptions probe = main;
     probe.listen = more.probe_listen;
     probe.services.clear();
+    probe.max_message_bytes = kMaxProbeBytes;
     probe.tls = nullptr;
     ASSIGN_OR_RETURN(hosts->probe_address_, hosts->Add(probe));
   }
