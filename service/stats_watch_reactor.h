@@ -8,12 +8,14 @@
 #include <memory>
 #include <utility>
 
+#include "service/auth/grpc_caller.h"
 #include "service/convert.h"
 #include "service/raw_unary.h"
 #include "service/stats_watch.h"
 
 namespace tidepool::service {
 
+// Who watches is looked at before each reading: a watch has no end, and outlives many a token.
 // Deletes itself on the loop, behind everything that was posted there for it.
 class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                 public StatsWatchSink {
@@ -22,9 +24,13 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   using Begin = std::function<std::shared_ptr<StatsWatch>(const v1::WatchStatsRequest& request,
                                                           StatsWatchSink* sink)>;
 
-  StatsWatchReactor(Executor* loop, const grpc::ByteBuffer& bytes, Begin begin) : loop_(loop) {
+  StatsWatchReactor(Executor* loop, const Gate& gate, grpc::CallbackServerContext* context,
+                    const grpc::ByteBuffer& bytes, Begin begin)
+      : loop_(loop), gate_(gate), context_(context) {
     v1::WatchStatsRequest request;
-    if (const absl::Status status = ParseBytes(bytes, &request); !status.ok()) {
+    absl::Status status = Admitted();
+    if (status.ok()) status = ParseBytes(bytes, &request);
+    if (!status.ok()) {
       grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(ToGrpcStatus(status));
       return;
     }
@@ -34,6 +40,11 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   }
 
   void Write(v1::GetStatsResponse stats) override {
+    // The first reading may come before `begin` has returned, and long before a token goes.
+    if (const absl::Status admitted = Admitted(); watch_ != nullptr && !admitted.ok()) {
+      watch_->End(admitted);
+      return watch_->OnWritten();
+    }
     bytes_ = ToBytes(stats);
     StartWrite(&bytes_);
   }
@@ -61,7 +72,11 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
     if (watch_ != nullptr) watch_->Abandon();
   }
 
+  absl::Status Admitted() const { return CallerOf(*context_, gate_).status(); }
+
   Executor* const loop_;
+  const Gate gate_;
+  grpc::CallbackServerContext* const context_;
   std::shared_ptr<StatsWatch> watch_;  // loop only
   grpc::ByteBuffer bytes_;
 };

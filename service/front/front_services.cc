@@ -8,7 +8,6 @@
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_caller.h"
 #include "service/raw_unary.h"
-#include "service/refused_stream.h"
 #include "service/stats_watch_reactor.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
@@ -306,11 +305,8 @@ class AdminService final : public AdminBase {
   }
   grpc::ServerWriteReactor<ByteBuffer>* WatchStats(CallbackServerContext* context,
                                                    const ByteBuffer* request) override {
-    if (const auto caller = CallerOf(*context, deps_.gate); !caller.ok()) {
-      return new RefusedStream<ByteBuffer>(caller.status());
-    }
     return new StatsWatchReactor(
-        deps_.core->loop(), *request,
+        deps_.core->loop(), deps_.gate, context, *request,
         [core = deps_.core](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
           return core->WatchStats(asked, sink);
         });

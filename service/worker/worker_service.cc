@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
 #include "service/raw_unary.h"
-#include "service/refused_stream.h"
 #include "service/stats_watch_reactor.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
@@ -106,13 +105,18 @@ class RunReactor final
 class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResponse>,
                            public WorkerCore::Watcher {
  public:
-  explicit WatchReactor(WorkerCore* core) : core_(core) {
+  WatchReactor(WorkerCore* core, const Gate& gate, const grpc::CallbackServerContext* context)
+      : core_(core), gate_(gate), context_(context) {
     core_->loop()->Post([this] { core_->AddWatcher(this); });
   }
 
-  // A front that does not read gets the next state when it does.
+  // A front that does not read gets the next state when it does. Whoever is none, or is none any
+  // more, is told so instead.
   void Send(const worker::v1::WatchResponse& state) override {
     if (writing_ || finished_) return;
+    if (const auto caller = CallerOf(*context_, gate_); !caller.ok()) {
+      return End(ToGrpcStatus(caller.status()));
+    }
     writing_ = true;
     state_ = state;
     StartWrite(&state_);
@@ -121,11 +125,11 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
   void OnWriteDone(bool ok) override {
     core_->loop()->Post([this, ok] {
       writing_ = false;
-      if (!ok) End();
+      if (!ok) End(grpc::Status::CANCELLED);
     });
   }
   void OnCancel() override {
-    core_->loop()->Post([this] { End(); });
+    core_->loop()->Post([this] { End(grpc::Status::CANCELLED); });
   }
   void OnDone() override {
     core_->loop()->Post([this] { delete this; });
@@ -134,12 +138,14 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
  private:
   ~WatchReactor() override { core_->RemoveWatcher(this); }
 
-  void End() {
+  void End(const grpc::Status& status) {
     if (std::exchange(finished_, true)) return;
-    Finish(grpc::Status::CANCELLED);
+    Finish(status);
   }
 
   WorkerCore* core_;
+  const Gate gate_;
+  const grpc::CallbackServerContext* const context_;
   worker::v1::WatchResponse state_;
   bool writing_ = false;
   bool finished_ = false;
@@ -284,10 +290,7 @@ grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* Worker
 
 grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
     grpc::CallbackServerContext* context, const worker::v1::WatchRequest*) {
-  if (const auto caller = CallerOf(*context, gate_); !caller.ok()) {
-    return new RefusedStream<worker::v1::WatchResponse>(caller.status());
-  }
-  return new WatchReactor(core_);
+  return new WatchReactor(core_, gate_, context);
 }
 
 grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
@@ -325,11 +328,9 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerConte
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WorkerAdminService::WatchStats(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  if (const auto caller = CallerOf(*context, gate_); !caller.ok()) {
-    return new RefusedStream<grpc::ByteBuffer>(caller.status());
-  }
   return new StatsWatchReactor(
-      core_->loop(), *request, [this](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
+      core_->loop(), gate_, context, *request,
+      [this](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
         auto watch = std::make_shared<StatsWatch>(
             core_->loop(), sink, [this, wrong = core_->admin()->CheckWorkerId(asked)](auto done) {
               wrong.ok() ? done(Stats()) : done(wrong);

@@ -3,7 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,24 +13,33 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "kernels/base/mutex.h"
 #include "service/auth/client_security.h"
 #include "service/auth/token_table.h"
 #include "tests/service/http/raw_client.h"
 #include "tests/service/serve_fixture.h"
-#include "tidepool/worker/v1/worker.pb.h"
+#include "tidepool/worker/v1/worker.grpc.pb.h"
 
 namespace tidepool::service {
 namespace {
 
 using grpc::StatusCode;
 
-// Tokens are their principals' names.
+// Tokens are their principals' names. Thread-safe.
 class Doorkeeper final : public Authenticator {
  public:
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override {
     auto token = BearerToken(credentials.authorization);
     if (!token.ok()) return token.status();
+    base::MutexLock lock(&mutex_);
+    if (*token == revoked_) return absl::UnauthenticatedError("the token was revoked");
     return table_->Find(*token, now);
+  }
+
+  // From now on this principal's token is not taken; that of the one before is again.
+  void Revoke(const std::string& principal) {
+    base::MutexLock lock(&mutex_);
+    revoked_ = principal;
   }
 
  private:
@@ -41,6 +50,8 @@ class Doorkeeper final : public Authenticator {
       TokenTable::Parse(absl::StrCat(Line("alice", "user"), Line("bob", "user"),
                                      Line("ops", "admin"), Line("front", "front"), "carol user ",
                                      HashText(HashToken("carol")), " concurrency=1\n"));
+  mutable base::Mutex mutex_;
+  std::string revoked_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
 // "" shows no token.
@@ -89,6 +100,11 @@ void ExpectRefused(const grpc::Status& status, StatusCode code, const std::strin
 class TokensTest : public ServeTest {
  protected:
   TokensTest() { authenticator_ = &doorkeeper_; }
+  // Servers go before whom they ask.
+  ~TokensTest() override {
+    server_.reset();
+    worker_.reset();
+  }
 
   int HttpStatus(const std::string& request) {
     const std::string address = server_->http_address();
@@ -99,7 +115,39 @@ class TokensTest : public ServeTest {
     return client.ReadAnswer().status;
   }
 
-  const Doorkeeper doorkeeper_;
+  // A worker at a port, and a front over it that shows the token `front`.
+  void StartApart() {
+    engine_ = std::make_unique<TestEngine>();
+    auto worker = StartWorkerServer(&engine_->worker, engine_->engine.get(),
+                                    {.listen = "127.0.0.1:0", .authenticator = &doorkeeper_});
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    worker_ = *std::move(worker);
+    const std::string path = testing::TempDir() + "/front.token";
+    std::ofstream(path) << "front\n";
+    auto security = ClientSecurity::Open({.token_file = path});
+    ASSERT_TRUE(security.ok()) << security.status();
+    auto front = StartFrontServer({worker_->address()},
+                                  SqliteSessionStore::Open({.path = ":memory:"}).value(),
+                                  {.listen = "127.0.0.1:0",
+                                   .worker_security = *std::move(security),
+                                   .authenticator = &doorkeeper_});
+    ASSERT_TRUE(front.ok()) << front.status();
+    server_ = *std::move(front);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+    inference_ = v1::Inference::NewStub(channel_);
+  }
+
+  // Waits for a worker if there is none.
+  grpc::Status CompleteAs(const std::string& principal) {
+    v1::CompleteResponse answer;
+    const grpc::Status status =
+        inference_->Complete(As(principal).get(), Text("Hello", 2), &answer);
+    EXPECT_EQ(answer.usage().completion_tokens(), status.ok() ? 2 : 0);
+    return status;
+  }
+
+  Doorkeeper doorkeeper_;
+  std::unique_ptr<Server> worker_;
 };
 
 TEST_F(TokensTest, EveryRpcOfAFrontAsksForAToken) {
@@ -273,30 +321,45 @@ TEST_F(TokensTest, HttpAsksForAToken) {
   EXPECT_EQ(complete("authorization: bearer ops\r\n"), 200);
 }
 
-// A front's own token is no client's, and the other way round.
 TEST_F(TokensTest, AFrontShowsItsWorkersAToken) {
-  const TestEngine engine;
-  const auto worker = StartWorkerServer(&engine.worker, engine.engine.get(),
-                                        {.listen = "127.0.0.1:0", .authenticator = &doorkeeper_});
-  ASSERT_TRUE(worker.ok()) << worker.status();
-  const std::string path = testing::TempDir() + "/front.token";
-  std::ofstream(path) << "front\n";
-  auto security = ClientSecurity::Open({.token_file = path});
-  ASSERT_TRUE(security.ok()) << security.status();
-  const auto front = StartFrontServer({(*worker)->address()},
-                                      SqliteSessionStore::Open({.path = ":memory:"}).value(),
-                                      {.listen = "127.0.0.1:0",
-                                       .worker_security = *std::move(security),
-                                       .authenticator = &doorkeeper_});
-  ASSERT_TRUE(front.ok()) << front.status();
-  const auto channel =
-      grpc::CreateChannel((*front)->address(), grpc::InsecureChannelCredentials());
-  v1::CompleteResponse answer;
-  // Waits for the worker.
-  const grpc::Status status = v1::Inference::NewStub(channel)->Complete(
-      As("alice").get(), Text("Hello", 2), &answer);
+  StartApart();
+  const grpc::Status status = CompleteAs("alice");
   EXPECT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(answer.usage().completion_tokens(), 2);
+}
+
+// A stream that ends by itself goes on; one that never would does not outlive its token.
+TEST_F(TokensTest, ARevokedTokenEndsAWatchOfStats) {
+  StartApart();
+  v1::WatchStatsRequest request;
+  request.set_interval_seconds(0.1);
+  for (const std::string& address : {server_->address(), worker_->address()}) {
+    doorkeeper_.Revoke("");
+    const auto admin = v1::Admin::NewStub(
+        grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    const auto context = As("ops");
+    context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    const auto reader = admin->WatchStats(context.get(), request);
+    v1::GetStatsResponse stats;
+    ASSERT_TRUE(reader->Read(&stats));
+    doorkeeper_.Revoke("ops");
+    while (reader->Read(&stats)) {
+    }
+    ExpectRefused(reader->Finish(), StatusCode::UNAUTHENTICATED, address);
+  }
+}
+
+TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
+  Start();
+  const auto context = As("alice");
+  const auto reader = inference_->Generate(context.get(), LongText());
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  doorkeeper_.Revoke("alice");
+  ExpectRefused(CompleteAs("alice"), StatusCode::UNAUTHENTICATED, "another call");
+  while (reader->Read(&message)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(message.usage().completion_tokens(), 2000);
 }
 
 }  // namespace
