@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "service/convert.h"
 #include "service/front/back_off.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -19,14 +20,29 @@ void SetDeadline(absl::Time deadline, grpc::ClientContext* context) {
   if (deadline < absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
 }
 
+// A worker that does not take this front says nothing about a client's request, whatever the client
+// showed: to its caller it is away. Why is told to the log, with the end of the stream of states.
+bool IsFrontRefused(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+         status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+}
+
+absl::Status FrontRefused(const std::string& address) {
+  return absl::UnavailableError(
+      absl::StrCat("worker ", address, " does not take this front; the front's log says why"));
+}
+
 // Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All
 // but the reactions runs on the loop.
 class RunReactor final
     : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public std::enable_shared_from_this<RunReactor> {
  public:
-  RunReactor(const WorkerLinkLoop& loop, RunEvents events)
-      : loop_(loop.executor), calls_(loop.calls), events_(std::move(events)) {}
+  RunReactor(const WorkerLinkLoop& loop, std::string address, RunEvents events)
+      : loop_(loop.executor),
+        calls_(loop.calls),
+        address_(std::move(address)),
+        events_(std::move(events)) {}
 
   void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Time deadline) {
     self_ = shared_from_this();
@@ -78,6 +94,9 @@ class RunReactor final
       self->self_.reset();
       self->calls_->Leave();
       if (self->detached_) return;
+      if (IsFrontRefused(status)) {
+        return self->events_.on_end(FrontRefused(self->address_), EndedBy::kAway);
+      }
       const bool told = self->context_.GetServerTrailingMetadata().count(kToldByWorker) > 0;
       const EndedBy lost = self->taken_ ? EndedBy::kCrash : EndedBy::kAway;
       self->events_.on_end(FromGrpcStatus(status), told ? EndedBy::kWorker : lost);
@@ -100,6 +119,7 @@ class RunReactor final
 
   Executor* loop_;
   ActiveCalls* calls_;
+  const std::string address_;
   RunEvents events_;
   std::shared_ptr<RunReactor> self_;
   grpc::ClientContext context_;
@@ -207,7 +227,7 @@ class GrpcWorkerLink final : public WorkerLink {
 
   std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
                                RunEvents events) override {
-    auto reactor = std::make_shared<RunReactor>(loop_, std::move(events));
+    auto reactor = std::make_shared<RunReactor>(loop_, address_, std::move(events));
     reactor->Open(stub_.get(), std::move(start), deadline);
     return std::make_unique<GrpcRunCall>(std::move(reactor));
   }
@@ -268,11 +288,12 @@ class GrpcWorkerLink final : public WorkerLink {
     SetDeadline(deadline, &call->context);
     loop_.calls->Enter().IgnoreError();
     start(&call->context, &call->request, &call->response,
-          std::function<void(grpc::Status)>([call, loop = loop_,
+          std::function<void(grpc::Status)>([call, loop = loop_, address = address_,
                                              done = std::move(done)](const grpc::Status& status) {
-            loop.executor->Post([call, calls = loop.calls, done, status] {
+            loop.executor->Post([call, calls = loop.calls, address, done, status] {
               calls->Leave();
               if (status.ok()) return done(std::move(call->response));
+              if (IsFrontRefused(status)) return done(FrontRefused(address));
               const bool taken = call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
               done(taken ? EndedByCrash(FromGrpcStatus(status)) : FromGrpcStatus(status));
             });

@@ -362,5 +362,35 @@ TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
   EXPECT_EQ(message.usage().completion_tokens(), 2000);
 }
 
+// Of a front whose token is not taken any more the worker takes no work; its clients are not told
+// that their own tokens were bad, and wait for a worker.
+TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
+  StartApart();
+  ASSERT_TRUE(CompleteAs("alice").ok());
+  const auto channel =
+      grpc::CreateChannel(worker_->address(), grpc::InsecureChannelCredentials());
+  const auto stub = worker::v1::Worker::NewStub(channel);
+  const auto context = As("front");
+  context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  const auto watch = stub->Watch(context.get(), {});
+  worker::v1::WatchResponse state;
+  ASSERT_TRUE(watch->Read(&state));
+
+  doorkeeper_.Revoke("front");
+  v1::TokenizeRequest request;
+  request.set_text("Hello");
+  v1::TokenizeResponse tokens;
+  // At once, while the front takes the worker for well.
+  ExpectRefused(inference_->Tokenize(As("alice").get(), request, &tokens),
+                StatusCode::UNAVAILABLE, "the worker refuses");
+  while (watch->Read(&state)) {
+  }
+  ExpectRefused(watch->Finish(), StatusCode::UNAUTHENTICATED, "the stream of states");
+
+  doorkeeper_.Revoke("");
+  const grpc::Status again = CompleteAs("alice");
+  EXPECT_TRUE(again.ok()) << again.error_message();
+}
+
 }  // namespace
 }  // namespace tidepool::service
