@@ -48,6 +48,7 @@ class NamedRequest final : public GenerationSink,
   bool finished() const { return status_.has_value(); }
   // Of the messages that are kept.
   size_t bytes() const { return bytes_; }
+  size_t readers() const { return readers_.size(); }
 
  private:
   // A client's place in the answer.

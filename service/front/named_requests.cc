@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 #include "service/front/logged_turn.h"
 #include "service/front/message_bytes.h"
 #include "xxhash.h"
@@ -23,6 +24,14 @@ std::string BodyDigest(v1::GenerateRequest request) {
   return Digest(MessageBytes(request));
 }
 
+absl::Status TooManyReaders(const std::string& request_id) {
+  return base::WithRetryAfter(
+      absl::ResourceExhaustedError(
+          absl::StrCat("request_id '", request_id, "' is read by ", NamedRequests::kMostReaders,
+                       " calls already; end one, or wait until one ends")),
+      absl::Seconds(1));
+}
+
 }  // namespace
 
 NamedRequests::NamedRequests(Executor* loop, absl::Duration ttl, absl::Duration orphan_ttl)
@@ -34,6 +43,7 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> NamedRequests::Find(
   if (found == entries_.end()) return nullptr;
   if (found->second.body != BodyDigest(request)) return AnotherRequest(name.second);
   const std::shared_ptr<NamedRequest> named = found->second.request;
+  if (named->readers() >= kMostReaders) return TooManyReaders(name.second);
   if (named->Holds(static_cast<int64_t>(request.resume_after()))) return named;
   // Its messages were cut elsewhere, for a client that another front served meanwhile.
   const int64_t number = found->second.number;

@@ -27,6 +27,9 @@ class NamedRequests {
  public:
   static constexpr size_t kMostKept = 4096;
   static constexpr size_t kMostKeptBytes = size_t{64} << 20;
+  // Of one answer at a time. A client that was cut off needs a second one until its first is missed;
+  // readers are no generations, which is all that a principal's limits count.
+  static constexpr size_t kMostReaders = 16;
   using Name = std::pair<std::string, std::string>;  // principal, request_id
 
   // The loop outlives this.
@@ -34,6 +37,7 @@ class NamedRequests {
 
   // The one of this name, if its answer can be read from resume_after on; one that cannot is
   // forgotten, and cancelled if it runs. Null: there is none. ALREADY_EXISTS: it has another body.
+  // RESOURCE_EXHAUSTED: as many read it as may.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
                                                      const v1::GenerateRequest& request);
   // Requires: Find gave null.

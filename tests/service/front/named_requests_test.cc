@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,29 @@ TEST_F(NamedRequestsTest, AFinishedAnswerIsReadAgainFromAnywhere) {
     EXPECT_EQ(TextOf(again), text);
   }
   EXPECT_EQ(worker->runs.size(), 1);
+  EXPECT_EQ(worker->prepares.size(), 1);
+}
+
+TEST_F(NamedRequestsTest, OneAnswerHasAFewReadersAtATime) {
+  PuppetLink* worker = AddWorker("a");
+  std::vector<std::unique_ptr<Client>> readers;
+  for (size_t i = 0; i < NamedRequests::kMostReaders; ++i) {
+    Begin(readers.emplace_back(std::make_unique<Client>()).get(), Named());
+  }
+  Client one_more;
+  Begin(&one_more, Named());
+  ASSERT_TRUE(one_more.status.has_value());
+  EXPECT_EQ(one_more.status->code(), StatusCode::kResourceExhausted) << *one_more.status;
+
+  readers.pop_back();
+  loop_.RunAll();
+  Client in_its_place;
+  Begin(&in_its_place, Named());
+  EXPECT_FALSE(in_its_place.status.has_value());
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10}, v1::LENGTH);
+  TakeAll(&in_its_place);
+  EXPECT_EQ(in_its_place.tokens, Tokens{10});
   EXPECT_EQ(worker->prepares.size(), 1);
 }
 
