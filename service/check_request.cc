@@ -7,6 +7,7 @@
 #include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "service/auth/caller.h"
 #include "service/convert.h"
 
 namespace tidepool::service {
@@ -139,8 +140,9 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
   if (request.top_logprobs() > 0 && !request.logprobs()) {
     return absl::InvalidArgumentError("top_logprobs needs logprobs: set logprobs to true");
   }
-  if (request.priority() < -100 || request.priority() > 100) {
-    return Refuse("priority", absl::StrCat(request.priority()), "-100 to 100");
+  if (request.priority() < kLowestPriority || request.priority() > kHighestPriority) {
+    return Refuse("priority", absl::StrCat(request.priority()),
+                  absl::StrCat(kLowestPriority, " to ", kHighestPriority));
   }
   return absl::OkStatus();
 }

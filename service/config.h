@@ -124,7 +124,8 @@ struct SecurityFlags {
 
 // What `token new` makes.
 struct TokenFlags {
-  Caller caller = {.principal = "", .role = Role::kUser, .limits = {}};
+  Caller caller = {
+      .principal = "", .role = Role::kUser, .limits = {.max_priority = kUsualMaxPriority}};
   absl::Time expires = absl::InfiniteFuture();
 };
 

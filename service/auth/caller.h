@@ -21,11 +21,19 @@ enum class Role : uint8_t {
 absl::string_view RoleName(Role role);
 std::optional<Role> ParseRole(absl::string_view name);
 
+// What a request may give as its priority; higher goes first.
+inline constexpr int32_t kLowestPriority = -100;
+inline constexpr int32_t kHighestPriority = 100;
+// The most that a token's requests get, where its line does not say.
+inline constexpr int32_t kUsualMaxPriority = 0;
+
 // How much one principal may ask of one front. Generations count: streams, single answers, and each
 // answer of an HTTP request.
 struct PrincipalLimits {
   int64_t per_minute = 0;  // 0: any number
   int64_t at_once = 0;     // 0: any number
+  // A request that asks for more gets this.
+  int32_t max_priority = kHighestPriority;
 
   friend bool operator==(const PrincipalLimits&, const PrincipalLimits&) = default;
 };

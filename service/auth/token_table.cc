@@ -35,10 +35,32 @@ absl::StatusOr<TokenHash> ParseHash(absl::string_view text) {
   return hash;
 }
 
-absl::Status ParseLimit(absl::string_view name, absl::string_view value, int64_t most,
-                        int64_t* limit) {
-  if (absl::SimpleAtoi(value, limit) && *limit >= 1 && *limit <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, "= takes a number from 1 to ", most));
+template <typename Number>
+absl::Status ParseLimit(absl::string_view name, absl::string_view value, Number least, Number most,
+                        Number* limit) {
+  if (absl::SimpleAtoi(value, limit) && *limit >= least && *limit <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, "= takes a number from ", least, " to ", most));
+}
+
+// What stands behind a line's hash; `option` is one word.
+absl::Status ParseOption(absl::string_view option, PrincipalLimits* limits, absl::Time* expires) {
+  if (absl::ConsumePrefix(&option, "rate=")) {
+    return ParseLimit<int64_t>("rate", option, 1, kMostPerMinute, &limits->per_minute);
+  }
+  if (absl::ConsumePrefix(&option, "concurrency=")) {
+    return ParseLimit<int64_t>("concurrency", option, 1, kMostAtOnce, &limits->at_once);
+  }
+  if (absl::ConsumePrefix(&option, "max_priority=")) {
+    return ParseLimit("max_priority", option, kLowestPriority, kHighestPriority,
+                      &limits->max_priority);
+  }
+  if (absl::ConsumePrefix(&option, "expires=")) {
+    ASSIGN_OR_RETURN(*expires, ParseExpiry(option));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "behind the hash stands something else than rate=, concurrency=, max_priority= or expires=");
 }
 
 }  // namespace
@@ -79,6 +101,9 @@ std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time ex
   const PrincipalLimits& limits = caller.limits;
   if (limits.per_minute > 0) absl::StrAppend(&line, " rate=", limits.per_minute);
   if (limits.at_once > 0) absl::StrAppend(&line, " concurrency=", limits.at_once);
+  if (limits.max_priority != kUsualMaxPriority) {
+    absl::StrAppend(&line, " max_priority=", limits.max_priority);
+  }
   if (expires < absl::InfiniteFuture()) {
     absl::StrAppend(&line, " expires=",
                     absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", expires, absl::UTCTimeZone()));
@@ -105,7 +130,8 @@ absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) 
       absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   if (fields.size() < 3) {
     return absl::InvalidArgumentError(
-        "a line is: principal role sha256hex [rate=N] [concurrency=N] [expires=TIME]");
+        "a line is: principal role sha256hex [rate=N] [concurrency=N] [max_priority=N] "
+        "[expires=TIME]");
   }
   Entry entry;
   RETURN_IF_ERROR(CheckPrincipal(fields[0]));
@@ -115,18 +141,9 @@ absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) 
     return absl::InvalidArgumentError("the role is not user, admin or front");
   }
   ASSIGN_OR_RETURN(entry.hash, ParseHash(fields[2]));
-  PrincipalLimits& limits = entry.caller.limits;
-  for (absl::string_view option : absl::MakeSpan(fields).subspan(3)) {
-    if (absl::ConsumePrefix(&option, "rate=")) {
-      RETURN_IF_ERROR(ParseLimit("rate", option, kMostPerMinute, &limits.per_minute));
-    } else if (absl::ConsumePrefix(&option, "concurrency=")) {
-      RETURN_IF_ERROR(ParseLimit("concurrency", option, kMostAtOnce, &limits.at_once));
-    } else if (absl::ConsumePrefix(&option, "expires=")) {
-      ASSIGN_OR_RETURN(entry.expires, ParseExpiry(option));
-    } else {
-      return absl::InvalidArgumentError(
-          "behind the hash stands something else than rate=, concurrency= or expires=");
-    }
+  entry.caller.limits.max_priority = kUsualMaxPriority;
+  for (const absl::string_view option : absl::MakeSpan(fields).subspan(3)) {
+    RETURN_IF_ERROR(ParseOption(option, &entry.caller.limits, &entry.expires));
   }
   return entry;
 }
@@ -143,8 +160,8 @@ absl::Status TokenTable::CheckNew(const Entry& entry, const Seen& seen) const {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("its principal has another role, rate or concurrency in line ", other.line,
-                   "; all lines of one principal agree in them"));
+      absl::StrCat("its principal has another role, rate, concurrency or max_priority in line ",
+                   other.line, "; all lines of one principal agree in them"));
 }
 
 absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {

@@ -1,8 +1,10 @@
 // TokenTable: who may call, as a token file says.
 //
-//   # principal role(user|admin|front) sha256hex [rate=N] [concurrency=N] [expires=TIME]
-//   alice  user   5e88...  rate=60 concurrency=4
-//   alice  user   9f86...  expires=2027-01-01   # the old token, until everybody has the new one
+//   # principal role(user|admin|front) sha256hex [rate=N] [concurrency=N] [max_priority=N]
+//     [expires=TIME]
+//   alice  user   5e88...  rate=60 concurrency=4 max_priority=10
+//   bob    user   9f86...
+//   bob    user   0b3a...  expires=2027-01-01   # the old token, until everybody has the new one
 //   ops    admin  2c26...
 //   front  front  fcde...
 //

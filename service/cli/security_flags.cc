@@ -61,6 +61,12 @@ absl::Status SetLimit(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetMaxPriority(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const int64_t priority, ParseInteger(value, kLowestPriority, kHighestPriority));
+  config->token.caller.limits.max_priority = static_cast<int32_t>(priority);
+  return absl::OkStatus();
+}
+
 absl::Status SetExpires(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->token.expires, ParseExpiry(value));
   return absl::OkStatus();
@@ -132,6 +138,9 @@ constexpr FlagSpec kFlags[] = {
      SetLimit<&L::per_minute, kMostPerMinute>},
     {"concurrency", 0, kSecurity, "N", "any number", "generations at the same time", kToken, kValue,
      SetLimit<&L::at_once, kMostAtOnce>},
+    {"max-priority", 0, kSecurity, "N", "0",
+     "the highest priority that its requests get, whatever they ask for: -100 to 100", kToken,
+     kValue, SetMaxPriority},
     {"expires", 0, kSecurity, "TIME", "never", "a day, or a time as 2027-01-01T12:00:00Z", kToken,
      kValue, SetExpires},
     {"token-file", 0, kSecurity, "FILE", "",

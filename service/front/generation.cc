@@ -221,7 +221,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.mutable_output_token_ids()->Assign(output_ids_.begin(), output_ids_.end());
   start.set_attempt(attempt_);
   start.mutable_caller()->set_principal(input_.principal);
-  start.set_priority(request.priority());
+  start.set_priority(std::min(request.priority(), input_.limits.max_priority));
   start.set_credit(granted_ - static_cast<int64_t>(output_ids_.size()));
   start.set_logprobs(request.logprobs());
   start.set_top_logprobs(request.top_logprobs());

@@ -15,7 +15,7 @@ constexpr absl::Duration kMinute = absl::Minutes(1);
 
 absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::string& principal,
                                                                 const PrincipalLimits& limits) {
-  if (limits == PrincipalLimits()) return Place();
+  if (limits.per_minute == 0 && limits.at_once == 0) return Place();
   std::shared_ptr<Usage>& usage = usages_[principal];
   if (usage == nullptr) usage = std::make_shared<Usage>();
   if (limits.at_once > 0 && usage->running >= limits.at_once) {

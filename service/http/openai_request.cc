@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/request.h"
 #include "kernels/base/status_macros.h"
+#include "service/auth/caller.h"
 #include "service/convert.h"
 #include "service/http/chat_messages.h"
 #include "service/http/http_error.h"
@@ -99,7 +100,7 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
     fields->Fail(inner.Done());
   }
   // vLLM's lower numbers go first, ours later.
-  if (const auto priority = fields->Integer("priority", -100, 100)) {
+  if (const auto priority = fields->Integer("priority", -kHighestPriority, -kLowestPriority)) {
     base->set_priority(static_cast<int32_t>(-*priority));
   }
   // Names of a service's own users: nothing here depends on them.

@@ -132,9 +132,12 @@ class FrontAndWorkerTest(CommandTest):
 class CommandLineTest(CommandTest):
 
     def test_new_tokens(self):
-        made = self.run_well("token", "new", "--principal", "alice", "--rate", "60")
-        self.assertRegex(made.stdout, r"^alice user [0-9a-f]{64} rate=60\n$")
+        made = self.run_well("token", "new", "--principal", "alice", "--rate", "60",
+                             "--max-priority", "10")
+        self.assertRegex(made.stdout, r"^alice user [0-9a-f]{64} rate=60 max_priority=10\n$")
         self.assertRegex(made.stderr, r"tp-[\w-]{43}\n$")
+        self.refuse("token", "new", "--principal", "alice", "--max-priority", "101",
+                    named="--max-priority")
         file = harness.scratch_folder() / "alice.token"
         made = self.run_well("token", "new", "--principal", "alice", "--token-file", file)
         self.assertEqual(made.stderr, "")

@@ -34,7 +34,7 @@ TEST(TokenTableTest, FindsWhoseTokenItIs) {
   const auto table = TokenTable::Parse(
       absl::StrCat("# people\n\nalice\tuser ", HashOf("a1"), " rate=60 concurrency=4 # laptop\r\n",
                    "alice user ", HashOf("a2"), " concurrency=4 rate=60\n", "  ops admin ",
-                   HashOf("o"), "\nfront front ", HashOf("f")));
+                   HashOf("o"), " max_priority=-7\nfront front ", HashOf("f")));
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->size(), 4);
   for (const char* token : {"a1", "a2"}) {
@@ -44,8 +44,10 @@ TEST(TokenTableTest, FindsWhoseTokenItIs) {
     EXPECT_EQ(alice->role, Role::kUser);
     EXPECT_EQ(alice->limits.per_minute, 60);
     EXPECT_EQ(alice->limits.at_once, 4);
+    EXPECT_EQ(alice->limits.max_priority, 0);
   }
   EXPECT_EQ(table->Find("o", kNow)->role, Role::kAdmin);
+  EXPECT_EQ(table->Find("o", kNow)->limits.max_priority, -7);
   EXPECT_EQ(table->Find("f", kNow)->role, Role::kFront);
 }
 
@@ -83,14 +85,20 @@ TEST(TokenTableTest, FaultsNameTheLine) {
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " rate=0")), HasSubstr("rate= takes"));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " concurrency=many")),
               HasSubstr("concurrency= takes"));
+  for (const char* wrong : {"101", "-101", "high", ""}) {
+    EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " max_priority=", wrong)),
+                HasSubstr("max_priority= takes a number from -100 to 100"));
+  }
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " expires=soon")), HasSubstr("expiry"));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " burst=3")), HasSubstr("rate="));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, "\nb user ", hash)),
               AllOf(HasSubstr("line 2"), HasSubstr("line 1")));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, "\na admin ", HashOf("y"))),
               AllOf(HasSubstr("line 2"), HasSubstr("line 1")));
-  EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " rate=1\na user ", HashOf("y"))),
-              HasSubstr("agree"));
+  for (const char* limit : {"rate=1", "max_priority=1"}) {
+    EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " ", limit, "\na user ", HashOf("y"))),
+                HasSubstr("agree"));
+  }
 }
 
 TEST(TokenTableTest, FaultsNeverRepeatASecret) {
@@ -117,7 +125,7 @@ TEST(TokenTableTest, DrawnTokensAndTheirLinesFit) {
   EXPECT_EQ(token.size(), 46);
   const Caller caller = {.principal = "bob@example.org",
                          .role = Role::kAdmin,
-                         .limits = {.per_minute = 5, .at_once = 2}};
+                         .limits = {.per_minute = 5, .at_once = 2, .max_priority = 9}};
   const auto expires = ParseExpiry("2027-02-01T10:00:00Z");
   ASSERT_TRUE(expires.ok());
   const std::string line = TokenLine(caller, HashToken(token), *expires);

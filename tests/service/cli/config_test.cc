@@ -181,14 +181,18 @@ TEST(ParseConfigTest, TokensLetAServerListenAnywhere) {
 
 TEST(ParseConfigTest, TokenNewTakesALine) {
   const Config config = Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60",
-                              "--concurrency", "4", "--expires", "2027-01-01"});
+                              "--concurrency", "4", "--max-priority", "9", "--expires",
+                              "2027-01-01"});
   EXPECT_EQ(config.action, "new");
   EXPECT_EQ(config.token.caller.principal, "a");
   EXPECT_EQ(config.token.caller.role, Role::kAdmin);
-  EXPECT_EQ(config.token.caller.limits, (PrincipalLimits{.per_minute = 60, .at_once = 4}));
+  EXPECT_EQ(config.token.caller.limits,
+            (PrincipalLimits{.per_minute = 60, .at_once = 4, .max_priority = 9}));
   EXPECT_EQ(absl::FormatTime(config.token.expires, absl::UTCTimeZone()),
             "2027-01-01T00:00:00+00:00");
-  EXPECT_EQ(Good({"token", "new", "--principal", "a"}).token.caller.role, Role::kUser);
+  const Caller usual = Good({"token", "new", "--principal", "a"}).token.caller;
+  EXPECT_EQ(usual.role, Role::kUser);
+  EXPECT_EQ(usual.limits.max_priority, 0);
   EXPECT_THAT(Complaint({"token", "new"}), HasSubstr("--principal"));
   EXPECT_THAT(Complaint({"token", "--principal", "a"}), HasSubstr("token new"));
   EXPECT_THAT(Complaint({"token", "new", "--principal", "a b"}), HasSubstr("a principal is"));
