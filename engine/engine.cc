@@ -160,7 +160,7 @@ std::optional<FinishReason> EngineImpl::Replay(const GenerationRequest& request,
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest request) {
-  RETURN_IF_ERROR(shared_->CheckOpen());
+  RETURN_IF_ERROR(shared_->CheckOpen(request.principal));
   RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
   RETURN_IF_ERROR(CheckFits(request));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);

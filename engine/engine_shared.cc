@@ -26,25 +26,23 @@ absl::Duration RetryWait(const EngineStats& stats, int64_t capacity) {
 
 }  // namespace
 
-absl::Status EngineShared::CheckOpenLocked() const {
+absl::Status EngineShared::CheckOpenLocked(const std::string& principal) const {
   if (stop_ || !accepting_) return absl::UnavailableError("the engine takes no new work");
-  if (live_ >= capacity_) {
-    return base::WithRetryAfter(
-        absl::ResourceExhaustedError(
-            absl::StrCat("the queue is full: ", live_, " requests run or wait; retry later")),
-        RetryWait(stats_, capacity_));
-  }
-  return absl::OkStatus();
+  absl::Status room = places_.Check(principal);
+  if (room.ok()) return room;
+  return base::WithRetryAfter(std::move(room), RetryWait(stats_, capacity_));
 }
 
-absl::Status EngineShared::CheckOpen() const {
+absl::Status EngineShared::CheckOpen(const std::string& principal) const {
   base::MutexLock lock(&mutex_);
-  return CheckOpenLocked();
+  return CheckOpenLocked(principal);
 }
 
 absl::Status EngineShared::Submit(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckOpenLocked());
+  const std::string& principal = sequence->request.principal;
+  RETURN_IF_ERROR(CheckOpenLocked(principal));
+  ASSIGN_OR_RETURN(sequence->place, places_.Take(principal));
   ++live_;
   incoming_.sequences.push_back(std::move(sequence));
   work_.NotifyAll();

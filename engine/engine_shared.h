@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "engine/engine.h"
+#include "engine/place_shares.h"
 #include "engine/sequence.h"
 #include "kernels/base/mutex.h"
 
@@ -19,12 +21,12 @@ namespace tidepool::engine {
 class EngineShared {
  public:
   // `capacity`: sequences that may run and wait.
-  explicit EngineShared(int64_t capacity) : capacity_(capacity) {}
+  explicit EngineShared(int64_t capacity) : capacity_(capacity), places_("the queue", capacity) {}
 
   // Callers. Submit takes the sequence or says why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
   absl::Status Submit(std::unique_ptr<Sequence> sequence);
-  // What Submit would say now.
-  absl::Status CheckOpen() const;
+  // What Submit would say now to one of this principal.
+  absl::Status CheckOpen(const std::string& principal) const;
   // Makes the step thread plan again.
   void Wake();
   // For the step thread to call between two steps, with OK, or with why it cannot be done any more:
@@ -55,9 +57,10 @@ class EngineShared {
   void Delivered();
 
  private:
-  absl::Status CheckOpenLocked() const TIDEPOOL_REQUIRES(mutex_);
+  absl::Status CheckOpenLocked(const std::string& principal) const TIDEPOOL_REQUIRES(mutex_);
 
   const int64_t capacity_;
+  PlaceShares places_;
   mutable base::Mutex mutex_;
   base::CondVar work_;
   base::CondVar idle_;

@@ -59,6 +59,7 @@ struct Sequence {
   std::optional<int64_t> cached_at_admission;  // tokens found when first admitted
   std::shared_ptr<SequenceControl> control = std::make_shared<SequenceControl>();
   std::shared_ptr<StreamSink> sink;
+  std::shared_ptr<void> place;  // among those that run or wait
 };
 
 }  // namespace tidepool::engine

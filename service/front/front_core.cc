@@ -21,6 +21,8 @@ constexpr absl::Duration kLongestSweep = absl::Minutes(1);
 constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);  // between two looks
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
+// Until who found no room here may come back.
+constexpr absl::Duration kFullWait = absl::Seconds(1);
 
 // Collects a generation into one answer. Deletes itself at the end.
 class Collector final : public GenerationSink {
@@ -61,16 +63,6 @@ class Collector final : public GenerationSink {
   v1::CompleteResponse answer_;
 };
 
-// Running and waiting, at this front; each holds its own prompt.
-constexpr size_t kMaxRequests = 4096;
-
-absl::Status TooManyRequests() {
-  return base::WithRetryAfter(
-      absl::ResourceExhaustedError(
-          absl::StrCat("the front holds ", kMaxRequests, " requests; retry with back-off")),
-      absl::Seconds(1));
-}
-
 }  // namespace
 
 FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
@@ -79,6 +71,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       clock_(clock),
       store_(store),
       limits_(limits),
+      places_("the front", limits.max_requests),
       quotas_(clock),
       workers_(clock, std::move(log)),
       admin_(clock, &workers_),
@@ -124,15 +117,19 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   absl::Status status = CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(std::move(status), sink);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
-  absl::StatusOr<PrincipalQuotas::Place> place = FindPlace(input);
+  absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(place.status(), sink);
   input.request.set_request_id(DrawId("gen-"));
   return Begin(std::move(input), *std::move(place), sink);
 }
 
-absl::StatusOr<PrincipalQuotas::Place> FrontCore::FindPlace(const GenerationInput& input) {
-  if (running_.size() >= kMaxRequests) return TooManyRequests();
-  return quotas_.Acquire(input.principal, input.limits);
+absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& input) {
+  Place place;
+  absl::StatusOr<engine::PlaceShares::Place> here = places_.Take(input.principal);
+  if (!here.ok()) return base::WithRetryAfter(here.status(), kFullWait);
+  place.here = *std::move(here);
+  ASSIGN_OR_RETURN(place.among_own, quotas_.Acquire(input.principal, input.limits));
+  return place;
 }
 
 std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
@@ -142,7 +139,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   if (!found.ok()) return Refuse(found.status(), sink);
   const int64_t after = static_cast<int64_t>(input.request.resume_after());
   if (*found != nullptr) return (*found)->Read(after, sink);
-  absl::StatusOr<PrincipalQuotas::Place> place = FindPlace(input);
+  absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(place.status(), sink);
   const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request);
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
@@ -154,7 +151,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   return reader;
 }
 
-std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, PrincipalQuotas::Place place,
+std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
                                              GenerationSink* sink) {
   const NamedRequests::Name key = {input.principal, input.request.request_id()};
   const GenerationContext context = {.loop = loop_,
@@ -172,7 +169,7 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, PrincipalQuo
   auto generation = std::make_shared<Generation>(context, std::move(input), measuring,
                                                  [this, key, measured, place = std::move(place)](
                                                      const absl::Status& end) mutable {
-                                                   place.reset();
+                                                   place = {};
                                                    if (!end.ok()) ++requests_failed_total_;
                                                    running_.erase(key);
                                                    // The sink is told of the end after this.

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "engine/place_shares.h"
 #include "service/front/failover.h"
 #include "service/front/front_admin.h"
 #include "service/front/front_limits.h"
@@ -88,10 +89,14 @@ class FrontCore {
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
+  // A generation's, for as long as it runs.
+  struct Place {
+    engine::PlaceShares::Place here;   // among all at this front
+    PrincipalQuotas::Place among_own;  // of its principal, as its limits count
+  };
   // RESOURCE_EXHAUSTED: the front has no room for it, or its principal's limits leave none.
-  absl::StatusOr<PrincipalQuotas::Place> FindPlace(const GenerationInput& input);
-  std::shared_ptr<Generation> Begin(GenerationInput input, PrincipalQuotas::Place place,
-                                    GenerationSink* sink);
+  absl::StatusOr<Place> FindPlace(const GenerationInput& input);
+  std::shared_ptr<Generation> Begin(GenerationInput input, Place place, GenerationSink* sink);
   // They may end while the caller goes through them.
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(absl::Status status, GenerationSink* sink);
@@ -111,6 +116,7 @@ class FrontCore {
   const base::Clock* clock_;
   SessionStore* store_;
   const FrontLimits limits_;
+  engine::PlaceShares places_;
   PrincipalQuotas quotas_;
   WorkerSet workers_;
   FrontAdmin admin_;

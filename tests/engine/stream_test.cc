@@ -397,5 +397,30 @@ TEST(EngineQueueTest, RefusesBeyondItsBound) {
   EXPECT_EQ(test.Run(MakeRequest({9}, 3)).tokens.size(), 3u);
 }
 
+TEST(EngineQueueTest, OnePrincipalLeavesRoomForOthers) {
+  EngineOptions options = MakeOptions();
+  options.max_sequences = 1;
+  options.max_queued = 26;
+  TestEngine test(options);
+  test.model.Hold();
+  const auto request_of = [](const std::string& principal) {
+    GenerationRequest request = MakeRequest({1}, 3);
+    request.principal = principal;
+    return request;
+  };
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 0; i < 24; ++i) streams.push_back(test.Submit(request_of("greedy")));
+  const absl::Status refused = test.engine->Submit(request_of("greedy")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::RetryAfterOf(refused), absl::Seconds(1));
+  const std::unique_ptr<Stream> other = test.Submit(request_of("other"));
+  test.model.Release();
+  EXPECT_TRUE(ReadAll(other.get()).finish.has_value());
+  for (const auto& stream : streams) EXPECT_TRUE(ReadAll(stream.get()).finish.has_value());
+  // All have given their places back.
+  streams.clear();
+  for (int i = 0; i < 24; ++i) streams.push_back(test.Submit(request_of("greedy")));
+}
+
 }  // namespace
 }  // namespace tidepool::engine

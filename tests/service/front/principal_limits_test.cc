@@ -1,8 +1,10 @@
 // What a principal's limits do to its generations at a front.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/service/front/front_fixture.h"
 
@@ -38,6 +40,29 @@ TEST_F(PrincipalLimitsTest, APriorityIsWhatItsPrincipalMayHaveAtMost) {
   EXPECT_EQ(priority(5, {.max_priority = 7}), 5);
   EXPECT_EQ(priority(0, {.max_priority = -3}), -3);
   EXPECT_EQ(priority(-50, {.max_priority = -3}), -50);
+}
+
+TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
+  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                      [](LogLevel, absl::string_view) {},
+                                      FrontLimits{.max_requests = 27});
+  AddWorker("a");
+  std::vector<std::unique_ptr<Client>> greedy;
+  const auto one_more = [&] {
+    BeginAs("greedy", {}, 0, greedy.emplace_back(std::make_unique<Client>()).get());
+    return !greedy.back()->status.has_value();
+  };
+  for (int i = 0; i < 24; ++i) EXPECT_TRUE(one_more()) << i;
+  EXPECT_FALSE(one_more());
+  EXPECT_EQ(greedy.back()->status->code(), absl::StatusCode::kResourceExhausted);
+  Client other;
+  BeginAs("other", {}, 0, &other);
+  EXPECT_FALSE(other.status.has_value()) << *other.status;
+
+  // A place comes back with its generation's end.
+  other.generation->Cancel(absl::CancelledError("enough"));
+  greedy.front()->generation->Cancel(absl::CancelledError("enough"));
+  EXPECT_TRUE(one_more());
 }
 
 }  // namespace
