@@ -1,11 +1,18 @@
 #include "service/auth/server_security.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::service {
+namespace {
+
+constexpr absl::Duration kExpiryWarning = absl::Hours(7 * 24);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(
     const ServerSecurityOptions& options) {
@@ -31,8 +38,26 @@ absl::Status ServerSecurity::LoadTokens(const std::string& path) {
 
 absl::Status ServerSecurity::LoadTls(const TlsFiles& files) {
   ASSIGN_OR_RETURN(tls_, WatchTlsFiles(files));
-  watch_.Add(absl::StrCat("certificate ", files.certificate), [this] { return tls_->Reread(); });
+  TellOfExpiry(files.certificate);
+  watch_.Add(absl::StrCat("certificate ", files.certificate), [this, path = files.certificate] {
+    absl::StatusOr<Rereading> found = tls_->Reread();
+    TellOfExpiry(path);
+    return found;
+  });
   return absl::OkStatus();
+}
+
+void ServerSecurity::TellOfExpiry(const std::string& path) {
+  const absl::Time end = tls_->Get()->expires;
+  const absl::Duration left = end - base::Clock::Real().Now();
+  if (!log_ || left > kExpiryWarning) return;
+  std::string line = absl::StrCat(
+      "certificate ", path, left > absl::ZeroDuration() ? " expires on " : " expired on ",
+      absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
+      "; clients refuse it from then on: put a new one in its place");
+  if (line == told_of_expiry_) return;
+  log_(LogLevel::kWarn, line);
+  told_of_expiry_ = std::move(line);
 }
 
 absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,

@@ -45,13 +45,17 @@ class ServerSecurity final : public Authenticator {
 
  private:
   explicit ServerSecurity(const ServerSecurityOptions& options)
-      : front_names_(options.front_names), watch_(options.log) {}
+      : log_(options.log), front_names_(options.front_names), watch_(options.log) {}
   absl::Status LoadTokens(const std::string& path);
   absl::Status LoadTls(const TlsFiles& files);
+  // Warns of a certificate that expires soon, and once more when it has.
+  void TellOfExpiry(const std::string& path);
 
+  const LogSink log_;
   const std::vector<std::string> front_names_;
   std::unique_ptr<WatchedFiles<TokenTable>> tokens_;  // null: no tokens
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
+  std::string told_of_expiry_;  // the last one; after Open the watch's thread only
   FileWatch watch_;                                   // ends first
 };
 

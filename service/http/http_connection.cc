@@ -183,6 +183,10 @@ std::string HttpConnection::FaultOfHeader() const {
   if (header.version() == 11 && header.count(http::field::host) != 1) {
     return "a request of HTTP/1.1 has exactly one Host header";
   }
+  // A proxy that let the request in may have looked at the other one.
+  if (header.count(http::field::authorization) > 1) {
+    return "a request has at most one Authorization header";
+  }
   // Anything but chunked, and the end of the body is anybody's guess.
   if (header.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
     return "the transfer encoding is not chunked";

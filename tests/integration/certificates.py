@@ -1,5 +1,8 @@
-"""Certificates of a CA that a test makes."""
+"""Certificates of a CA that a test makes, and servers that show them."""
 
+import ssl
+
+import grpc
 import trustme
 
 import harness
@@ -28,3 +31,25 @@ class Certificates:
 
 def pair_flags(prefix, pair):
     return f"--{prefix}-cert", pair[0], f"--{prefix}-key", pair[1]
+
+
+def serve_tls(certificates, *arguments, command=harness.serve, file="server",
+              names=("127.0.0.1", "localhost"), **validity):
+    pair = certificates.issue(file, *names, **validity)
+    return command(*pair_flags("tls", pair), "--probe-listen", "127.0.0.1:0", *arguments)
+
+
+def open_tls(address, ca, pair=None):
+    """A channel that trusts this CA and shows this pair."""
+    certificate, key = (path.read_bytes() for path in pair) if pair else (None, None)
+    credentials = grpc.ssl_channel_credentials(ca.read_bytes(), key, certificate)
+    return grpc.secure_channel(address, credentials,
+                               options=[("grpc.use_local_subchannel_pool", 1),
+                                        ("grpc.enable_http_proxy", 0)])
+
+
+def ssl_context(ca, pair=None):
+    context = ssl.create_default_context(cafile=ca)
+    if pair:
+        context.load_cert_chain(*pair)
+    return context
