@@ -188,7 +188,7 @@ class FrontServer final : public Server {
       : store_(std::move(store)),
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
                                           LogOf(options), options.front_limits)),
-        api_({.core = core_.get(), .calls = &calls_}, options.authenticator) {
+        api_({.core = core_.get(), .calls = &calls_}, options.authenticator, options.pages) {
     services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator);
   }
 

@@ -19,6 +19,7 @@
 #include "service/auth/authenticator.h"
 #include "service/auth/tls_identity.h"
 #include "service/front/front_limits.h"
+#include "service/http/page_origin.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
@@ -41,6 +42,8 @@ struct ServerOptions {
   // The same for HTTP, of servers that have a front. Empty: no HTTP.
   std::string http;
   enum class PortTaken : uint8_t { kFail, kTakeAnother };
+  // Whose web pages may ask over HTTP where nobody is authenticated.
+  Pages pages = Pages::kOfThisMachine;
   // What if another has the port of `http`: another may be taken where nobody named this one.
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.

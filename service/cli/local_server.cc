@@ -97,6 +97,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   };
   options.tls = surroundings.tls;
   options.authenticator = surroundings.authenticator;
+  if (config.security.allow_unauthenticated) options.pages = Pages::kAny;
   if (Log* log = surroundings.log; log != nullptr) {
     options.log = [log](LogLevel level, absl::string_view line) { log->Write(level, line); };
   }

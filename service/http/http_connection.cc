@@ -211,6 +211,7 @@ void HttpConnection::OnHeader(const Error& error) {
   head_.path = PathOf({header.target().data(), header.target().size()});
   head_.content_type = field(http::field::content_type);
   head_.authorization = field(http::field::authorization);
+  head_.origin = field(http::field::origin);
   is_head_ = head_.method == "HEAD";
   http_1_0_ = header.version() == 10;
   if (std::optional<HttpResponse> refusal = all_->handler->CheckHead(head_)) {

@@ -18,7 +18,9 @@ struct HttpHead {
   std::string method;  // GET, POST, ...
   std::string path;    // without the query, percent escapes undone
   std::string content_type;
-  std::string authorization;  // the header as it came
+  // Headers as they came.
+  std::string authorization;
+  std::string origin;
 };
 
 struct HttpRequest {

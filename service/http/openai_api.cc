@@ -75,8 +75,11 @@ void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse res
 
 }  // namespace
 
-OpenAiApi::OpenAiApi(const HttpFront& front, const Authenticator* authenticator)
-    : front_(front), authenticator_(authenticator), started_(absl::ToUnixSeconds(absl::Now())) {}
+OpenAiApi::OpenAiApi(const HttpFront& front, const Authenticator* authenticator, Pages pages)
+    : front_(front),
+      authenticator_(authenticator),
+      pages_(pages),
+      started_(absl::ToUnixSeconds(absl::Now())) {}
 
 const OpenAiApi::Route* OpenAiApi::FindRoute(const std::string& path) {
   using For = Route::For;
@@ -135,6 +138,8 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
 }
 
 absl::StatusOr<Caller> OpenAiApi::CallerOf(const HttpHead& head) const {
+  // A token is no page's but by its reader's will.
+  if (authenticator_ == nullptr) RETURN_IF_ERROR(CheckOrigin(head.origin, pages_));
   return Admit(authenticator_, {.authorization = head.authorization}, Access::kClients);
 }
 

@@ -12,14 +12,15 @@
 #include "service/auth/authenticator.h"
 #include "service/http/generation_call.h"
 #include "service/http/http_exchange.h"
+#include "service/http/page_origin.h"
 
 namespace tidepool::service {
 
 // Thread-safe. Outlives the threads that call it; exchanges may outlive it.
 class OpenAiApi final : public HttpHandler {
  public:
-  // The authenticator, which may be null (anybody may ask), outlives it.
-  OpenAiApi(const HttpFront& front, const Authenticator* authenticator);
+  // The authenticator, which may be null (anybody may ask, from `pages` alone), outlives it.
+  OpenAiApi(const HttpFront& front, const Authenticator* authenticator, Pages pages);
 
   // What /readyz tells.
   void SetReady(bool ready) { ready_ = ready; }
@@ -47,6 +48,7 @@ class OpenAiApi final : public HttpHandler {
 
   const HttpFront front_;
   const Authenticator* const authenticator_;
+  const Pages pages_;
   const int64_t started_;  // Unix seconds
   std::atomic<bool> ready_ = false;
   std::atomic<bool> draining_ = false;

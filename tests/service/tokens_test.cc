@@ -319,6 +319,9 @@ TEST_F(TokensTest, HttpAsksForAToken) {
   EXPECT_EQ(complete("Authorization: Bearer front\r\n"), 403);
   EXPECT_EQ(complete("Authorization: Bearer alice\r\n"), 200);
   EXPECT_EQ(complete("authorization: bearer ops\r\n"), 200);
+  EXPECT_EQ(complete("Authorization: Bearer alice\r\nAuthorization: Bearer alice\r\n"), 400);
+  // A page that has a token was given it.
+  EXPECT_EQ(complete("Authorization: Bearer alice\r\nOrigin: https://app.example\r\n"), 200);
 }
 
 TEST_F(TokensTest, AFrontShowsItsWorkersAToken) {

@@ -70,6 +70,20 @@ TEST_F(HttpServeTest, ACompletion) {
   EXPECT_EQ(json["model"], "scripted");
 }
 
+TEST_F(HttpServeTest, PagesOfOtherHostsAreRefused) {
+  Start();
+  const auto status_from = [&](const std::string& origin) {
+    const std::string body = R"({"prompt":"Hello","max_tokens":2})";
+    const auto client = Connect();
+    client->Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: ", origin,
+                              "\r\nContent-Type: application/json\r\nContent-Length: ",
+                              body.size(), "\r\n\r\n", body));
+    return client->ReadAnswer().status;
+  };
+  EXPECT_EQ(status_from("http://evil.example:8080"), 403);
+  EXPECT_EQ(status_from("http://localhost:3000"), 200);
+}
+
 TEST_F(HttpServeTest, StreamsEqualWholeAnswers) {
   Start();
   const std::string body =

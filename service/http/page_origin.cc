@@ -1,0 +1,35 @@
+#include "service/http/page_origin.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/tokenizer/utf8.h"
+#include "service/cli/units.h"
+
+namespace tidepool::service {
+namespace {
+
+// SCHEME://HOST[:PORT]; browsers leave out their scheme's own port.
+bool IsOfThisMachine(absl::string_view origin) {
+  if (!absl::ConsumePrefix(&origin, "http://") && !absl::ConsumePrefix(&origin, "https://")) {
+    return false;
+  }
+  const bool has_port = absl::StrContains(origin.substr(origin.rfind(']') + 1), ":");
+  const absl::StatusOr<HostPort> parts =
+      ParseHostPort(has_port ? std::string(origin) : absl::StrCat(origin, ":80"));
+  return parts.ok() && IsLoopback(parts->host);
+}
+
+}  // namespace
+
+absl::Status CheckOrigin(absl::string_view origin, Pages pages) {
+  if (pages == Pages::kAny || origin.empty() || IsOfThisMachine(origin)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("a page of ", engine::Quoted(origin),
+                   " may not ask here, where nobody is authenticated; start the server with "
+                   "--auth-token-file FILE, or let any page with --allow-unauthenticated"));
+}
+
+}  // namespace tidepool::service
