@@ -120,6 +120,7 @@ struct SecurityFlags {
   bool allow_unauthenticated = false;
   std::string worker_token_file;  // of a front; empty: it shows its workers none
   std::string token_file;  // of a client; empty: it shows none
+  std::string store_password_file;  // of a store on Redis; empty: what `store` says
 };
 
 // What `token new` makes.

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
+#include "service/cli/files.h"
 #include "service/store/redis_address.h"
 #include "service/store/redis_session_store.h"
 #include "service/store/sqlite_session_store.h"
@@ -14,10 +16,36 @@ namespace {
 
 constexpr char kInMemory[] = ":memory:";
 
+// Errors never repeat what is in the file.
+absl::StatusOr<std::string> ReadPassword(const std::string& path) {
+  constexpr size_t kMostBytes = 4096;
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMostBytes));
+  absl::string_view password = content;
+  absl::ConsumeSuffix(&password, "\n");
+  absl::ConsumeSuffix(&password, "\r");
+  if (!password.empty() && password.find('\n') == absl::string_view::npos) {
+    return std::string(password);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--store-password-file ", path, " does not hold one password on one line"));
+}
+
+absl::StatusOr<RedisAddress> AddressOf(const Config& config) {
+  ASSIGN_OR_RETURN(RedisAddress address, ParseRedisUrl(config.store));
+  const std::string& file = config.security.store_password_file;
+  if (file.empty()) return address;
+  if (!address.password.empty()) {
+    return absl::InvalidArgumentError(
+        "--store and --store-password-file both give a password; leave one out");
+  }
+  ASSIGN_OR_RETURN(address.password, ReadPassword(file));
+  return address;
+}
+
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(
     const Config& config, std::function<void(absl::string_view)> log) {
   RedisSessionStoreOptions options;
-  ASSIGN_OR_RETURN(options.address, ParseRedisUrl(config.store));
+  ASSIGN_OR_RETURN(options.address, AddressOf(config));
   options.max_sessions = config.max_sessions;
   options.log = std::move(log);
   if (config.store_unsafe) {
@@ -46,6 +74,10 @@ absl::Status MakeFolder(const std::string& path) {
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
     const Config& config, MissingStore missing, std::function<void(absl::string_view)> log) {
   if (IsRedisUrl(config.store)) return OpenRedis(config, std::move(log));
+  if (!config.security.store_password_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--store-password-file is for a --store at redis://; files have no password");
+  }
   SqliteSessionStoreOptions options;
   options.path = config.store;
   options.max_sessions = config.max_sessions;

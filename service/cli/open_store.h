@@ -16,8 +16,8 @@ namespace tidepool::service {
 enum class MissingStore : uint8_t { kMake, kRefuse };
 
 // A file, made with its folder if it is missing, or a Redis server. `log` may be empty. NOT_FOUND:
-// there is no such file, with kRefuse; INVALID_ARGUMENT: its folder cannot be made; others as the
-// stores' Open.
+// there is no such file, with kRefuse, or none with the password; INVALID_ARGUMENT: its folder
+// cannot be made, or --store-password-file does not fit; others as the stores' Open.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
     const Config& config, MissingStore missing, std::function<void(absl::string_view)> log = {});
 

@@ -126,6 +126,10 @@ constexpr FlagSpec kFlags[] = {
     {"token-file", 0, kSecurity, "FILE", "", "the token to show the server, on a line of its own",
      kAsking, kValue, SetFile<&S::token_file>},
 
+    {"store-password-file", 0, kSecurity, "FILE", "",
+     "the password of a --store at redis://, on a line of its own; read at the start",
+     Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kSessions), kValue,
+     SetFile<&S::store_password_file>},
     {"action", 0, kSecurity, "ACTION", "", "new; also the first plain word", kToken, kValue,
      SetAction},
     {"principal", 0, kSecurity, "NAME", "", "who will show the token", kToken, kValue,

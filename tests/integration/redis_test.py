@@ -126,6 +126,35 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(wrong.returncode, 2)
         self.assertNotIn("tide-secret", wrong.stderr)
 
+    def test_a_password_from_a_file(self):
+        redis = self.redis(requirepass="tide secret: @/%")
+        folder = harness.scratch_folder()
+        right, wrong, two = folder / "right", folder / "wrong", folder / "two"
+        right.write_text("tide secret: @/%\n")
+        wrong.write_text("tide-guess\n")
+        two.write_text("tide secret: @/%\nand more\n")
+        server, client = self.started(
+            harness.serve("--store-password-file", right, store=redis.url))
+        client.create_session("s")
+        self.assertNotIn("tide secret", server.stdout + server.stderr)
+
+        def verify(store, file):
+            result = harness.run_tidepool("sessions", "verify", "--store", store,
+                                          "--store-password-file", file)
+            self.assertNotIn("tide secret", result.stderr)
+            self.assertNotIn("tide-guess", result.stderr)
+            return result
+
+        self.assertEqual(verify(redis.url, right).returncode, 0)
+        self.assertEqual(verify(redis.url, wrong).returncode, 1)
+        for store, file, named in (
+                (redis.url, two, str(two)), (redis.url, folder / "none", "none"),
+                (f"redis://:tide-guess@127.0.0.1:{redis.port}", right, "leave one out"),
+                (folder / "file.db", right, "redis://")):
+            refused = verify(store, file)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn(named, refused.stderr)
+
     def test_sessions_move_between_the_stores(self):
         redis = self.redis()
         file = harness.scratch_folder() / "sessions.db"
