@@ -46,8 +46,8 @@ class KubernetesDocTest(unittest.TestCase):
         self.addCleanup(server.kill)
         programs = []
         for line in "".join(blocks("sh")).splitlines():
-            if line.startswith("tidepool "):
-                continue  # test_tokens
+            if line.startswith(("tidepool ", "printf ")):
+                continue  # test_tokens, test_a_password_for_redis
             line = line.replace(GRPC, server.address).replace(HTTP, server.http_address)
             program, *words = shlex.split(line)
             programs.append(program)
@@ -69,12 +69,8 @@ class KubernetesDocTest(unittest.TestCase):
             if line.startswith("tidepool "):
                 subprocess.run(["sh", "-ec", line], cwd=folder, timeout=60, check=True,
                                env=harness.clean_environment(PATH=f"{folder}:{os.environ['PATH']}"))
-        secrets = {}
-        for line in "".join(blocks("console")).splitlines():
-            if " create secret generic " in line:
-                name, *files = line.partition(" generic ")[2].split()
-                secrets[name] = [file.removeprefix("--from-file=") for file in files]
-        front_lines, worker_lines = blocks("toml")
+        secrets = self.secrets()
+        front_lines, worker_lines, _ = blocks("toml")
         worker = self.start_with("worker", worker_lines, secrets, folder, model=harness.LLAMA)
         front = self.start_with("front", front_lines, secrets, folder, worker=worker.address)
         channel = grpc.intercept_channel(
@@ -83,6 +79,60 @@ class KubernetesDocTest(unittest.TestCase):
         client = harness.Client(front, channel)
         self.assertEqual(len(client.generate(text="Low", max_tokens=2).ids), 2)
         self.assertEqual(harness.failure(harness.Client(front).stats)[0], "UNAUTHENTICATED")
+
+    def secrets(self):
+        """The files of each Secret, as kubectl is told them: [KEY=]FILE."""
+        secrets = {}
+        for line in "".join(blocks("console")).splitlines():
+            if " create secret generic " in line:
+                name, *files = line.partition(" generic ")[2].split()
+                secrets[name] = [file.removeprefix("--from-file=") for file in files]
+        return secrets
+
+    def test_a_password_for_redis(self):
+        folder, mounted = harness.scratch_folder(), harness.scratch_folder()
+        for line in "".join(blocks("sh")).splitlines():
+            if line.startswith("printf "):
+                subprocess.run(["sh", "-ec", line], cwd=folder, timeout=60, check=True)
+        for file in self.secrets()["tidepool-redis-auth"]:
+            key, _, source = file.partition("=")
+            shutil.copy(folder / source, mounted / key)
+        rendered = kustomize.render(self.tree / "k8s" / "overlays" / "redis")
+        container = k8s_case.container_of(rendered[("StatefulSet", "tidepool-redis")])
+        (config,) = [one["data"]["redis.conf"] for (kind, name), one in rendered.items()
+                     if kind == "ConfigMap" and name.startswith("tidepool-redis-")]
+        (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "auth"]
+        self.assertIn(f"\ninclude {mount}/*.conf\n", config)
+        port = harness.free_port()
+        for setting, here in (("port 6379", f"port {port}"), ("bind * -::*", "bind 127.0.0.1"),
+                              ("dir /data", f"dir {folder}"), (mount, str(mounted))):
+            config = config.replace(setting, here)
+        (folder / "redis.conf").write_text(config)
+        redis = subprocess.Popen(["redis-server", str(folder / "redis.conf")],
+                                 stdout=subprocess.DEVNULL)
+        self.addCleanup(redis.wait)
+        self.addCleanup(redis.terminate)
+        harness.wait_until(lambda: harness.answers(port), "Redis listens")
+
+        # The container's probe, with and without what the Secret puts into its environment.
+        (variable,) = container["env"]
+        password = (mounted / variable["valueFrom"]["secretKeyRef"]["key"]).read_text()
+        shell, flag, script = container["readinessProbe"]["exec"]["command"]
+        probe = [shell, flag, script.replace("redis-cli", f"redis-cli -p {port}")]
+        self.assertEqual(subprocess.run(probe, env={**os.environ, variable["name"]: password},
+                                        check=False).returncode, 0)
+        self.assertNotEqual(subprocess.run(probe, check=False).returncode, 0)
+
+        *_, line = blocks("toml")
+        file = folder / "front.toml"
+        file.write_text(line.replace("/etc/tidepool-auth", str(folder))
+                        + f'store = "redis://127.0.0.1:{port}"\nworker = "127.0.0.1:1"\n')
+        front = harness.Server("front", "--config", file, awaited="liveness")
+        self.addCleanup(front.kill)
+        self.assertEqual(harness.failure(lambda: harness.Client(front).get_session("none"))[0],
+                         "NOT_FOUND")
+        refused = harness.run_tidepool("sessions", "verify", "--store", f"redis://127.0.0.1:{port}")
+        self.assertEqual(refused.returncode, 1, refused.stderr)
 
     def start_with(self, role, lines, secrets, folder, **values):
         """A pod's process with the page's lines in its configuration and its Secret mounted."""
