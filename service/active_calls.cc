@@ -23,16 +23,29 @@ void ActiveCalls::Close() {
   closed_ = true;
 }
 
-void ActiveCalls::Drain(absl::Duration drain) {
+bool ActiveCalls::Drain(absl::Duration drain) {
   base::MutexLock lock(&mutex_);
   until_ = std::min(until_, clock_->Monotonic() + drain);
   changed_.NotifyAll();
   while (count_ > 0) {
-    const absl::Duration left = until_ - clock_->Monotonic();
-    if (left <= absl::ZeroDuration()) return;
-    // Long waits are cut, since a duration of centuries does not fit a timer.
-    changed_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
+    if (!WaitUntil(until_)) return false;
   }
+  return true;
+}
+
+void ActiveCalls::Linger(absl::Duration grace) {
+  base::MutexLock lock(&mutex_);
+  const absl::Duration end = clock_->Monotonic() + grace;
+  while (WaitUntil(std::min(end, until_))) {
+  }
+}
+
+bool ActiveCalls::WaitUntil(absl::Duration time) {
+  const absl::Duration left = time - clock_->Monotonic();
+  if (left <= absl::ZeroDuration()) return false;
+  // Long waits are cut, since a duration of centuries does not fit a timer.
+  changed_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
+  return true;
 }
 
 }  // namespace tidepool::service

@@ -22,10 +22,16 @@ class ActiveCalls {
 
   // From now on Enter fails.
   void Close();
-  // Returns when no call runs, or when `drain` of this or any other Drain call has passed.
-  void Drain(absl::Duration drain);
+  // Returns when no call runs, or when `drain` of this or any other Drain call has passed: whether
+  // none runs then.
+  bool Drain(absl::Duration drain);
+  // Returns when `grace` has passed, or the time of any Drain call.
+  void Linger(absl::Duration grace);
 
  private:
+  // Waits until then, or for a change. False: that time has come.
+  bool WaitUntil(absl::Duration time) TIDEPOOL_REQUIRES(mutex_);
+
   const base::Clock* clock_;
   base::Mutex mutex_;
   base::CondVar changed_;

@@ -161,7 +161,8 @@ struct Config {
   int64_t max_session_tokens = 0;  // 0: the model's context
   int64_t max_sequences = 64;
   int64_t max_queued = 1024;
-  absl::Duration drain_timeout = absl::Seconds(30);
+  absl::Duration drain_grace = absl::Seconds(1);     // new work is still taken after SIGTERM
+  absl::Duration drain_timeout = absl::Seconds(30);  // and running work goes on after that
 
   // Input of generate, chat, logits, tokenize and detokenize. At most one is set.
   std::optional<std::string> prompt;

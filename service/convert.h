@@ -30,8 +30,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // Key of the trailing metadata of a Run whose status is the worker's own word: what gRPC makes up
-// when a connection breaks has the same codes.
+// when a connection breaks has the same codes. Its value: of a worker that stays, and of one that
+// drains and refused the run or gave it up.
 inline constexpr char kToldByWorker[] = "tidepool-told-by-worker";
+inline constexpr char kWorkerStays[] = "1";
+inline constexpr char kWorkerDrains[] = "drains";
 // Key of the initial metadata that a worker sends at once when it takes a Prepare or a Run: without
 // it a call that fails never got there.
 inline constexpr char kTakenByWorker[] = "tidepool-taken-by-worker";

@@ -23,6 +23,8 @@ namespace {
 
 // What calls that were cancelled need to find their end.
 constexpr absl::Duration kCancelGrace = absl::Seconds(5);
+// What a worker takes to tell its fronts of the end.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
 // How long `serve` waits for its own worker's first word.
 constexpr absl::Duration kOwnWorkerWait = absl::Seconds(10);
 
@@ -66,7 +68,7 @@ class WorkerServer final : public Server {
     return server;
   }
   ~WorkerServer() override {
-    if (hosts_ != nullptr) Shutdown(absl::ZeroDuration());
+    if (hosts_ != nullptr) Shutdown({});
   }
 
   int port() const override { return hosts_->main().port(); }
@@ -77,13 +79,21 @@ class WorkerServer final : public Server {
     return hosts_->main().InProcessChannel();
   }
 
-  void Shutdown(absl::Duration drain) override {
+  void Shutdown(const ShutdownTimes& times) override {
     hosts_->StopReady();
     core_.BeginDrain();
-    core_.runs()->Drain(drain);
+    core_.runs()->Linger(times.grace);
+    core_.runs()->Close();
+    const bool in_haste = times.drain <= absl::ZeroDuration();
+    if (!in_haste) core_.HandOver(times.drain);
+    const bool empty = core_.runs()->Drain(times.drain);
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
-    hosts_->Shutdown(absl::ZeroDuration());
+    if (in_haste) return hosts_->Shutdown(absl::ZeroDuration());
+    // A call that is cut looks like a crash to its front.
+    if (!empty) core_.GiveUpRuns();
+    core_.unary_calls()->Drain(kLastWords);
+    hosts_->Shutdown(empty ? absl::ZeroDuration() : kLastWords);
   }
 
  private:
@@ -137,7 +147,7 @@ class FrontServer final : public Server {
 
   ~FrontServer() override {
     // Without a host nothing has begun.
-    hosts_ != nullptr ? Shutdown(absl::ZeroDuration()) : LeaveWorkers();
+    hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
     // A turn that began too late gives its lease back in answer, an append that failed closes its
     // turn.
@@ -164,15 +174,16 @@ class FrontServer final : public Server {
     return true;
   }
 
-  void Shutdown(absl::Duration drain) override {
+  void Shutdown(const ShutdownTimes& times) override {
     hosts_->StopReady();
     api_.StopReady();
+    calls_.Linger(times.grace);
     calls_.Close();
     const absl::Status leaving = absl::UnavailableError("the server is shutting down");
     loop_.Post([this, leaving] {
       if (core_ != nullptr) core_->CloseWatches(leaving);
     });
-    calls_.Drain(drain);
+    calls_.Drain(times.drain);
     base::MutexLock lock(&shutdown_mutex_);
     if (std::exchange(down_, true)) return;
     RunOn(&loop_, [this] {
@@ -256,9 +267,9 @@ class ServeServer final : public Server {
   std::string admin_address() const override { return front_->admin_address(); }
   std::string probe_address() const override { return front_->probe_address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return front_->InProcessChannel(); }
-  void Shutdown(absl::Duration drain) override {
-    front_->Shutdown(drain);
-    worker_->Shutdown(absl::ZeroDuration());
+  void Shutdown(const ShutdownTimes& times) override {
+    front_->Shutdown(times);
+    worker_->Shutdown({});
   }
 
  private:

@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(auto store, SqliteSessionStore::Open("sessions.db", {}));
 //   ASSIGN_OR_RETURN(auto server, StartServe(&model, engine.get(), std::move(store), options));
 //   ... server->address() ...
-//   server->Shutdown(absl::Seconds(30));
+//   server->Shutdown({.grace = absl::Seconds(1), .drain = absl::Seconds(30)});
 #ifndef TIDEPOOL_SERVICE_SERVER_H_
 #define TIDEPOOL_SERVICE_SERVER_H_
 
@@ -64,6 +64,13 @@ struct ServerOptions {
   std::function<std::optional<int64_t>()> available_memory;
 };
 
+// How a server ends; the defaults: at once.
+struct ShutdownTimes {
+  // New work is still taken for so long, while whoever sends it learns to send it elsewhere.
+  absl::Duration grace = absl::ZeroDuration();
+  absl::Duration drain = absl::ZeroDuration();  // what runs may finish within this
+};
+
 // Thread-safe.
 class Server {
  public:
@@ -81,10 +88,11 @@ class Server {
   // A channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 
-  // Health turns NOT_SERVING and new work is refused with UNAVAILABLE; what runs may finish within
-  // `drain`, then it is cancelled. Returns when all has ended; later calls do nothing more. Another
-  // thread may call with a shorter `drain` to hurry the first call up.
-  virtual void Shutdown(absl::Duration drain) = 0;
+  // Health turns NOT_SERVING; after the grace new work is refused with UNAVAILABLE, and a worker
+  // offers its streams to others; what runs may finish within the drain time, then it is cancelled.
+  // Returns when all has ended; later calls do nothing more. Another thread may call with shorter
+  // times to hurry the first call up.
+  virtual void Shutdown(const ShutdownTimes& times) = 0;
 };
 
 // Serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and `engine` outlive the

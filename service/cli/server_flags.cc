@@ -46,6 +46,11 @@ absl::Status AddWorker(absl::string_view value, Config* config) {
   return SetAddress(value, &config->workers.emplace_back());
 }
 
+absl::Status SetDrainGrace(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->drain_grace, ParseTime(value));
+  return absl::OkStatus();
+}
+
 absl::Status SetDrainTimeout(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->drain_timeout, ParseTime(value));
   return absl::OkStatus();

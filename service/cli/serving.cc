@@ -43,7 +43,7 @@ class StopRequest {
       asked_ = true;
       changed_.NotifyAll();
     }
-    if (hurry != nullptr) hurry->Shutdown(absl::ZeroDuration());
+    if (hurry != nullptr) hurry->Shutdown({});
   }
 
   void Wait() {
@@ -183,10 +183,11 @@ absl::Status RunServing(const Config& config, Console* console) {
   Announce(config, *server, local == nullptr ? nullptr : &local->model(), console);
   RETURN_IF_ERROR(console->out_status());
   stop.Wait();
-  log.Info(absl::StrCat("stopping: running answers have ",
+  log.Info(absl::StrCat("stopping: new requests are taken for ",
+                        absl::FormatDuration(config.drain_grace), ", running answers have ",
                         absl::FormatDuration(config.drain_timeout),
                         "; a second signal ends at once"));
-  server->Shutdown(config.drain_timeout);
+  server->Shutdown({.grace = config.drain_grace, .drain = config.drain_timeout});
   log.Info("stopped");
   return absl::OkStatus();
 }

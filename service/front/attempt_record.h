@@ -29,6 +29,8 @@ class AttemptRecord {
   void OnTokens(int64_t count);
   // It failed; the next one begins unless the verdict forbids it. Requires: a worker had taken it.
   Verdict OnFailure(EndedBy by);
+  // It ended without having failed, and the next one begins.
+  void OnMoved() { tokens_ = 0; }
 
   bool proven() const { return tokens_ >= kProvenTokens; }
   // The prompt may be what crashed a worker.

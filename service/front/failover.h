@@ -26,7 +26,8 @@ struct Failover {
   PoisonedPrompts poisoned;
   Resubmissions resubmissions;
   std::minstd_rand random{std::random_device{}()};
-  int64_t moved_total = 0;  // streams that went on at another worker
+  int64_t moved_total = 0;     // streams that went on at another worker than the one that failed
+  int64_t migrated_total = 0;  // streams that left a worker because it drains
 };
 
 }  // namespace tidepool::service

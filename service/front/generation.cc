@@ -189,9 +189,8 @@ void Generation::Run() {
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
-  if (!failed_workers_.empty() && worker_.name != failed_workers_.back()) {
-    ++context_.failover->moved_total;
-  }
+  if (!lost_worker_.empty() && worker_.name != lost_worker_) ++context_.failover->moved_total;
+  lost_worker_.clear();
   if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
   numerics_changed_ =
       numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
@@ -236,6 +235,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
     return End(absl::InternalError(absl::StrCat("worker ", worker_.name, " answered position ",
                                                 response.position(), " instead of ", next)));
   }
+  if (response.migrate()) return LeaveDrainingWorker();
   OnTokensMade(response.token_ids_size());
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
   untaken_tokens_ += response.token_ids_size();

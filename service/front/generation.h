@@ -109,8 +109,18 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
   void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
+  // worker_ drains: this goes on at another one as soon as one serves the model, and here until
+  // then.
+  void LeaveDrainingWorker();
+  // Goes on at another worker at once: nothing has failed.
+  void Migrate();
   // worker_ failed what `step` asked of it: `step` is tried again elsewhere, or this ends.
   void Retry(absl::Status status, EndedBy by, void (Generation::*step)());
+  // What has begun was accepted: it waits, for a while, until a worker has room for it.
+  void WaitForRoom(absl::Status status);
+  void GiveAttemptUp();
+  // Tries `step` when it has waited a little longer than the last time.
+  void BackOff(void (Generation::*step)());
   bool EndIfHopeless(const absl::Status& status, EndedBy by);
   bool AnotherHasRoom() const;
   // Calls `step` when it is this stream's turn.
@@ -166,6 +176,7 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   uint64_t run_ = 0;                       // NoteSent's; 0: none runs
   std::unique_ptr<RunCall> call_;
   std::vector<std::string> failed_workers_;
+  std::string lost_worker_;  // of them, the one that this has left last, and gone on nowhere since
   std::string numerics_id_;  // of the first attempt
   bool numerics_changed_ = false;
 

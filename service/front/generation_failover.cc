@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 #include "service/front/generation.h"
 
 namespace tidepool::service {
@@ -36,13 +37,38 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   call_.reset();
   if (finish_received_) return;
   LeaveWorker();
+  if (by == EndedBy::kDrain) return Migrate();
   if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
   if (IsWorkerFailure(status)) return Retry(std::move(status), by, &Generation::Run);
   // A full queue is told by a worker that is well; another may have room.
-  if (absl::IsResourceExhausted(status) && AnotherHasRoom()) {
-    return Retry(std::move(status), by, &Generation::Run);
+  if (absl::IsResourceExhausted(status)) {
+    const bool passes = base::RetryAfterOf(status).has_value();
+    if (passes && !output_ids_.empty()) return WaitForRoom(std::move(status));
+    if (AnotherHasRoom()) return Retry(std::move(status), by, &Generation::Run);
   }
   End(std::move(status));
+}
+
+void Generation::LeaveDrainingWorker() {
+  context_.workers->NoteDraining(worker_.link);
+  if (context_.workers->ServedElsewhere(worker_.link)) {
+    call_.reset();
+    LeaveWorker();
+    return Migrate();
+  }
+  context_.workers->WhenChanged([weak = weak_from_this(), attempt = attempt_] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->attempt_ != attempt) return;
+    if (self->call_ != nullptr && !self->finish_received_) self->LeaveDrainingWorker();
+  });
+}
+
+void Generation::Migrate() {
+  context_.workers->NoteDraining(worker_.link);
+  ++context_.failover->migrated_total;
+  ++attempt_;
+  record_.OnMoved();
+  Run();
 }
 
 bool Generation::AnotherHasRoom() const {
@@ -56,15 +82,31 @@ bool Generation::AnotherHasRoom() const {
 
 void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)()) {
   if (by != EndedBy::kWorker) context_.workers->NoteFailure(worker_.link, status);
-  failed_workers_.push_back(worker_.name);
-  asked_ = nullptr;
-  ++attempt_;
-  ticket_.Reset();
+  GiveAttemptUp();
   if (by != EndedBy::kAway) {
     if (EndIfHopeless(status, by)) return;
   } else if (++aways_, PatienceEnd() <= context_.clock->Monotonic()) {
     return End(std::move(status));
   }
+  BackOff(step);
+}
+
+void Generation::WaitForRoom(absl::Status status) {
+  GiveAttemptUp();
+  ++aways_;
+  if (PatienceEnd() <= context_.clock->Monotonic()) return End(std::move(status));
+  BackOff(&Generation::Run);
+}
+
+void Generation::GiveAttemptUp() {
+  failed_workers_.push_back(worker_.name);
+  lost_worker_ = worker_.name;
+  asked_ = nullptr;
+  ++attempt_;
+  ticket_.Reset();
+}
+
+void Generation::BackOff(void (Generation::*step)()) {
   const absl::Duration wait =
       Failover::kBackOff.Wait(record_.failures() + aways_, &context_.failover->random);
   context_.loop->PostAfter(wait, [weak = weak_from_this(), step] {

@@ -97,10 +97,15 @@ class RunReactor final
       if (IsFrontRefused(status)) {
         return self->events_.on_end(FrontRefused(self->address_), EndedBy::kAway);
       }
-      const bool told = self->context_.GetServerTrailingMetadata().count(kToldByWorker) > 0;
-      const EndedBy lost = self->taken_ ? EndedBy::kCrash : EndedBy::kAway;
-      self->events_.on_end(FromGrpcStatus(status), told ? EndedBy::kWorker : lost);
+      self->events_.on_end(FromGrpcStatus(status), self->WhoEnded());
     });
+  }
+
+  EndedBy WhoEnded() const {
+    const auto& trailer = context_.GetServerTrailingMetadata();
+    const auto told = trailer.find(kToldByWorker);
+    if (told == trailer.end()) return taken_ ? EndedBy::kCrash : EndedBy::kAway;
+    return told->second == kWorkerDrains ? EndedBy::kDrain : EndedBy::kWorker;
   }
 
   void WriteCredit() {

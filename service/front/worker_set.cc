@@ -106,16 +106,24 @@ std::vector<const WorkerLink*> WorkerSet::Silent() const {
   std::vector<const WorkerLink*> silent;
   for (const auto& member : members_) {
     if (!member->connected || clock_->Monotonic() - member->last_state < kLongSilence) continue;
-    const bool replaced = std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
-      return other->view.model_digest == member->view.model_digest &&
-             Health(*other) == WorkerHealth::kServing;
-    });
-    if (replaced) silent.push_back(member->link.get());
+    if (HasSubstitute(*member)) silent.push_back(member->link.get());
   }
   return silent;
 }
 
-WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) {
+bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
+  const Member* member = Find(link);
+  return member != nullptr && HasSubstitute(*member);
+}
+
+bool WorkerSet::HasSubstitute(const Member& member) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
+    return other.get() != &member && other->view.model_digest == member.view.model_digest &&
+           Health(*other) == WorkerHealth::kServing;
+  });
+}
+
+WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) const {
   for (const auto& member : members_) {
     if (member->link.get() == link) return member.get();
   }
@@ -155,6 +163,13 @@ void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) 
   if (member == nullptr || std::exchange(member->failed, true)) return;
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", link->address(),
                                      ") failed a call: ", status.message()));
+}
+
+void WorkerSet::NoteDraining(const WorkerLink* link) {
+  Member* member = Find(link);
+  if (member == nullptr) return;
+  member->view.health = WorkerHealth::kDraining;
+  TellReadiness();
 }
 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {

@@ -66,6 +66,11 @@ class WorkerSet {
   void NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens);
   // A call failed in the worker or on the way: it is suspect until its next state.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
+  // It told a run that it drains, before its next state does.
+  void NoteDraining(const WorkerLink* link);
+
+  // Whether another worker serves its model now.
+  bool ServedElsewhere(const WorkerLink* link) const;
 
   // Workers that say nothing for so long that whoever waits for them is better off elsewhere, where
   // another one serves their model.
@@ -93,7 +98,8 @@ class WorkerSet {
  private:
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);
-  Member* Find(const WorkerLink* link);
+  Member* Find(const WorkerLink* link) const;
+  bool HasSubstitute(const Member& member) const;
   void TellUnreachable(Member* member, const absl::Status& status);
   void TellReadiness();
   void WakeWaiting();

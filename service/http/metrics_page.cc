@@ -79,8 +79,10 @@ void AddFront(const v1::FrontStats& front, Page* page) {
                 static_cast<double>(front.requests_total()));
   page->Counter("requests_failed_total", "Of these, ended by an error.", {},
                 static_cast<double>(front.requests_failed_total()));
-  page->Counter("failovers_total", "Streams that went on at another worker.", {},
-                static_cast<double>(front.failovers_total()));
+  page->Counter("failovers_total", "Streams that went on at another worker because theirs failed.",
+                {}, static_cast<double>(front.failovers_total()));
+  page->Counter("migrations_total", "Streams that left a worker because it drains.", {},
+                static_cast<double>(front.migrations_total()));
   page->Gauge("failovers_waiting", "Streams that lost their worker and wait for their turn.", {},
               static_cast<double>(front.failovers_waiting()));
   page->Counter("poisoned_prompts_refused_total", "Requests whose prompt crashed workers before.",

@@ -43,6 +43,9 @@ void RunSession::Start(const worker::v1::Start& start, absl::Time deadline) {
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
   attempt_ = start.attempt();
+  first_position_ = position_ = start.output_token_ids_size();
+  max_tokens_ = start.prepared().stopping().max_tokens();
+  started_at_ = clock_->Monotonic();
   absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
   if (!stream.ok()) return Finish(stream.status());
   stream_ = *std::move(stream);
@@ -52,24 +55,57 @@ void RunSession::Start(const worker::v1::Start& start, absl::Time deadline) {
       if (const auto session = weak.lock()) session->Pump();
     });
   });
+  if (worker_end_.has_value()) OfferMove(*worker_end_);
 }
 
 void RunSession::OnWritten() {
   writing_ = false;
   if (last_written_) return Finish(absl::OkStatus());
+  if (giving_up_) return GiveUp();
   Pump();
+}
+
+void RunSession::OfferMove(absl::Duration end) {
+  worker_end_ = end;  // for a start that comes yet
+  if (stream_ == nullptr || EndsBefore(end)) return;
+  move_due_ = true;
+  Pump();
+}
+
+bool RunSession::EndsBefore(absl::Duration end) const {
+  const int64_t made = position_ - first_position_;
+  if (made == 0) return false;
+  const absl::Duration now = clock_->Monotonic();
+  const absl::Duration pace = (now - started_at_) / made;
+  return now + pace * (max_tokens_ - position_) <= end;
+}
+
+void RunSession::GiveUp() {
+  giving_up_ = true;
+  if (!writing_) Finish(absl::UnavailableError("the worker is shutting down"));
 }
 
 void RunSession::Pump() {
   if (transport_ == nullptr || stream_ == nullptr || writing_) return;
+  if (std::exchange(move_due_, false)) {
+    worker::v1::RunResponse response;
+    response.set_position(position_);
+    response.set_migrate(true);
+    return Write(std::move(response));
+  }
   std::optional<absl::StatusOr<engine::StreamChunk>> chunk = stream_->TryNext();
   if (!chunk.has_value()) return;
   if (!chunk->ok()) return Finish(chunk->status());
   worker::v1::RunResponse response;
-  response.set_attempt(attempt_);
   ToProto(**chunk, *model_->tokenizer, &response);
-  writing_ = true;
+  position_ += response.token_ids_size();
   last_written_ = (*chunk)->finish.has_value();
+  Write(std::move(response));
+}
+
+void RunSession::Write(worker::v1::RunResponse response) {
+  response.set_attempt(attempt_);
+  writing_ = true;
   transport_->Write(std::move(response));
 }
 

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
+#include "kernels/base/clock.h"
 #include "service/event_loop.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/worker/v1/worker.pb.h"
@@ -33,13 +35,18 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   // All outlive the session, save that the transport may go once Finish was called or after
   // Abandon.
   RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
-             RunTransport* transport)
-      : model_(model), engine_(engine), loop_(loop), transport_(transport) {}
+             const base::Clock* clock, RunTransport* transport)
+      : model_(model), engine_(engine), loop_(loop), clock_(clock), transport_(transport) {}
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Time deadline);
   // The peer sends nothing more; without a start there is nothing to run.
   void OnRequestsEnd();
   void OnWritten();
+  // The worker ends at `end`, of the clock's monotonic time: the peer is told to go on elsewhere,
+  // unless the rest of the answer comes before that at the pace that it had so far.
+  void OfferMove(absl::Duration end);
+  // The worker ends now: the stream ends with UNAVAILABLE.
+  void GiveUp();
   // The peer is gone or asked for the end: the sequence stops, and the stream ends with CANCELLED.
   void Cancel();
   // The transport is gone.
@@ -47,15 +54,25 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
 
  private:
   void Start(const worker::v1::Start& start, absl::Time deadline);
+  bool EndsBefore(absl::Duration end) const;
   void Pump();
+  void Write(worker::v1::RunResponse response);
   void Finish(absl::Status status);
 
   const WorkerModel* model_;
   engine::Engine* engine_;
   Executor* loop_;
+  const base::Clock* clock_;
   RunTransport* transport_;  // null once finished
   std::unique_ptr<engine::Stream> stream_;
   int32_t attempt_ = 0;
+  absl::Duration started_at_;
+  int64_t first_position_ = 0;
+  int64_t position_ = 0;    // of the next token to write
+  int64_t max_tokens_ = 0;  // of the whole answer
+  std::optional<absl::Duration> worker_end_;
+  bool move_due_ = false;   // to be written
+  bool giving_up_ = false;  // once the write in flight is over
   bool writing_ = false;
   bool last_written_ = false;  // the write in flight has the finish
 };

@@ -44,12 +44,14 @@ class RunReactor final
       : core_(core),
         context_(context),
         deadline_(DeadlineOf(*context)),
-        session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(), this)) {
+        session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(),
+                                              &base::Clock::Real(), this)) {
     entered_ = admitted.ok() ? core_->runs()->Enter() : admitted;
     if (!entered_.ok()) {
       core_->loop()->Post([this] { session_->Abandon(), Finish(entered_); });
       return;
     }
+    core_->loop()->Post([core, session = session_] { core->AddRun(session.get()); });
     context_->AddInitialMetadata(kTakenByWorker, "1");
     StartSendInitialMetadata();
     StartRead(&incoming_);
@@ -82,7 +84,8 @@ class RunReactor final
     StartWrite(&outgoing_);
   }
   void Finish(absl::Status status) override {
-    context_->AddTrailingMetadata(kToldByWorker, "1");
+    const bool leaves = core_->draining() && absl::IsUnavailable(status);
+    context_->AddTrailingMetadata(kToldByWorker, leaves ? kWorkerDrains : kWorkerStays);
     grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>::Finish(
         ToGrpcStatus(status));
   }
@@ -90,6 +93,7 @@ class RunReactor final
  private:
   ~RunReactor() override {
     session_->Abandon();
+    core_->RemoveRun(session_.get());
     if (entered_.ok()) core_->runs()->Leave();
   }
 
@@ -185,10 +189,12 @@ grpc::ServerUnaryReactor* OnPool(WorkerCore* core, const Gate& gate,
     return reactor;
   }
   reactor->StartSendInitialMetadata();
-  core->pool()->Post([reactor, response, work = std::move(work)] {
+  core->unary_calls()->Enter().IgnoreError();  // that door is never closed
+  core->pool()->Post([core, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result = work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
+    core->unary_calls()->Leave();
   });
   return reactor;
 }
@@ -248,11 +254,28 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
 
 void WorkerCore::BeginDrain() {
   draining_ = true;
-  runs_.Close();
   loop_.Post([this] {
     const worker::v1::WatchResponse state = Watch();
     for (Watcher* watcher : watchers_) watcher->Send(state);
   });
+}
+
+void WorkerCore::HandOver(absl::Duration drain) {
+  loop_.Post([this, end = base::Clock::Real().Monotonic() + drain] {
+    end_ = end;
+    for (RunSession* run : sessions_) run->OfferMove(end);
+  });
+}
+
+void WorkerCore::GiveUpRuns() {
+  loop_.Post([this] {
+    for (RunSession* run : sessions_) run->GiveUp();
+  });
+}
+
+void WorkerCore::AddRun(RunSession* run) {
+  sessions_.insert(run);
+  if (end_.has_value()) run->OfferMove(*end_);
 }
 
 void WorkerCore::AddWatcher(Watcher* watcher) {

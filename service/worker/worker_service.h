@@ -19,6 +19,7 @@
 #include "service/event_loop.h"
 #include "service/stats_watch.h"
 #include "service/task_pool.h"
+#include "service/worker/run_session.h"
 #include "service/worker/worker_admin.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -39,13 +40,19 @@ class WorkerCore {
   Executor* loop() { return &loop_; }
   TaskPool* pool() { return &pool_; }
   ActiveCalls* runs() { return &runs_; }
+  ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
   const std::string& name() const { return name_; }
 
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;
-  // New runs are refused, and fronts are told.
+  // Fronts are told to send nothing more; what they still send is taken.
   void BeginDrain();
+  bool draining() const { return draining_; }
+  // Runs are offered to other workers, but for those that end within `drain` anyway.
+  void HandOver(absl::Duration drain);
+  // Those that run end with UNAVAILABLE.
+  void GiveUpRuns();
 
   // Streams that get Watch() every 250 ms, the first time at once. Loop only.
   class Watcher {
@@ -55,6 +62,9 @@ class WorkerCore {
   };
   void AddWatcher(Watcher* watcher);
   void RemoveWatcher(Watcher* watcher) { watchers_.erase(watcher); }
+  // Runs to be told of a drain. Loop only.
+  void AddRun(RunSession* run);
+  void RemoveRun(RunSession* run) { sessions_.erase(run); }
 
  private:
   void Tick();
@@ -66,8 +76,11 @@ class WorkerCore {
   const absl::Duration started_;
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
-  std::set<Watcher*> watchers_;  // loop only
-  bool ticking_ = false;         // loop only
+  ActiveCalls unary_calls_;            // never closed
+  std::set<Watcher*> watchers_;        // loop only
+  std::set<RunSession*> sessions_;     // loop only
+  std::optional<absl::Duration> end_;  // of the process, on the monotonic clock; loop only
+  bool ticking_ = false;               // loop only
   TaskPool pool_;
   EventLoop loop_;  // ends first
 };

@@ -27,7 +27,7 @@ class Cluster:
             self.start_worker(index)
         self.links = Links([port for _ in range(FRONTS) for port in self.worker_ports])
         # Of fronts that are gone.
-        self.earlier_failovers = 0
+        self.earlier_moves = 0
         for index in range(FRONTS):
             self.start_front(index)
 
@@ -54,9 +54,13 @@ class Cluster:
     def wait_whole(self):
         harness.wait_until(lambda: len(self.worker_stats()) == WORKERS, "all workers answer", 60)
 
-    def failovers(self):
-        return self.earlier_failovers + sum(
-            client.stats().front.failovers_total for client in self.clients)
+    def moves(self):
+        """Streams that left a worker that failed or drains."""
+        return self.earlier_moves + sum(self._moves_of(front) for front in range(FRONTS))
+
+    def _moves_of(self, front):
+        stats = self.clients[front].stats().front
+        return stats.failovers_total + stats.migrations_total
 
     def close(self):
         self.links.close()
@@ -95,12 +99,12 @@ class Cluster:
         return lambda: [self.links.mend(link) for link in links]
 
     def kill_front(self, index):
-        self.earlier_failovers += self.clients[index].stats().front.failovers_total
+        self.earlier_moves += self._moves_of(index)
         self.fronts[index].kill()
         return lambda: self._restart_front(index)
 
     def drain_front(self, index):
-        self.earlier_failovers += self.clients[index].stats().front.failovers_total
+        self.earlier_moves += self._moves_of(index)
         self.fronts[index].signal(signal.SIGTERM)
 
         def restart():

@@ -253,7 +253,7 @@ class ChaosTest(unittest.TestCase):
         """One fault, once everything is well; returns when its effects have shown."""
         self.cluster.wait_whole()
         fault = dice.choices(FAULTS, [one.weight for one in FAULTS])[0]
-        before = self.cluster.failovers()
+        before = self.cluster.moves()
         load = harness.wait_until(self.busy, "streams run")
         target = max(load, key=load.get) if fault.name in OF_WORKERS else dice.randrange(FRONTS)
         moment = time.monotonic()
@@ -262,7 +262,7 @@ class ChaosTest(unittest.TestCase):
         mend()
         time.sleep(max(0.0, moment + fault.shows - time.monotonic()))
         if fault.name in OF_WORKERS:
-            met = self.cluster.failovers() - before
+            met = self.cluster.moves() - before
         else:
             met = sum(any(at >= moment for at in stream.broken) and stream.runs_at(moment)
                       for stream in run.streams[-4 * CLIENTS:])

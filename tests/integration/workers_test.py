@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import time
 import unittest
 
 import grpc
@@ -204,6 +205,54 @@ class TwoWorkersTest(unittest.TestCase):
                 received.take(message)
             self.assertEqual(received.answer().ids, expected.ids)
         self.assertEqual(self.workers[0].wait(), 0)
+
+
+class DrainTest(unittest.TestCase):
+    """Workers whose drain time is shorter than their streams."""
+
+    STREAMS = 4
+    GRACE = 0.5
+
+    def setUp(self):
+        self.workers = [harness.worker("--name", name, "--drain-grace", f"{self.GRACE}s",
+                                       "--drain-timeout", "300ms") for name in ("left", "right")]
+        self.front = harness.front(self.workers)
+        for process in self.workers + [self.front]:
+            self.addCleanup(process.kill)
+        self.client = Client(self.front)
+        self.addCleanup(self.client.close)
+        harness.wait_until(lambda: all(one.status_code == 0 for one in self.client.stats().workers),
+                           "both workers answer")
+
+    def request(self, number):
+        return {"text": f"Drain {number}", "max_tokens": 2500, **SAMPLING}
+
+    def test_its_streams_go_on_elsewhere_and_nothing_failed(self):
+        expected = [self.client.generate(**self.request(number)) for number in range(self.STREAMS)]
+        streams = [self.client.stream(**self.request(number)) for number in range(self.STREAMS)]
+        heads = [Received() for _ in streams]
+        for stream, received in zip(streams, heads):
+            harness.take_tokens(stream, received, 1)
+        busy = {one.worker_id: one.sequences_running for one in self.client.stats().workers}
+        name = max(busy, key=busy.get)
+        leaving = self.workers[("left", "right").index(name)]
+        self.assertGreater(busy[name], 0)
+        asked = time.monotonic()
+        leaving.signal(signal.SIGTERM)
+        harness.wait_until(lambda: not harness.health(leaving.address, "readiness"),
+                           "it is not ready any more")
+        self.assertEqual(leaving.wait(20), 0, leaving.stderr)
+        # Not before its grace is over.
+        self.assertGreaterEqual(time.monotonic() - asked, self.GRACE)
+        for stream, received, undisturbed in zip(streams, heads, expected):
+            for message in stream:
+                received.take(message)
+            answer = received.answer()
+            self.assertEqual(answer.ids, undisturbed.ids)
+            self.assertEqual(answer.text, undisturbed.text)
+        front = self.client.stats().front
+        self.assertGreater(front.migrations_total, 0)
+        self.assertEqual(front.failovers_total, 0)
 
 
 class OrderOfStartTest(unittest.TestCase):

@@ -281,7 +281,7 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   engine_->model.Allow(2);
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
-  std::thread stopper([this] { server_->Shutdown(absl::Seconds(30)); });
+  std::thread stopper([this] { server_->Shutdown({.drain = absl::Seconds(30)}); });
   // Everything is refused at some point from now on, while the old stream goes on.
   grpc::Status listed;
   do {
@@ -307,7 +307,7 @@ TEST_F(ServeTest, ShutdownCancelsWhatDoesNotEnd) {
   engine_->model.Allow(2);
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
-  std::thread stopper([this] { server_->Shutdown(absl::Milliseconds(100)); });
+  std::thread stopper([this] { server_->Shutdown({.drain = absl::Milliseconds(100)}); });
   while (reader->Read(&message)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), StatusCode::UNAVAILABLE);
@@ -323,7 +323,7 @@ TEST_F(ServeTest, WorksWithoutAPort) {
   EXPECT_EQ((*server)->port(), 0);
   inference_ = v1::Inference::NewStub((*server)->InProcessChannel());
   EXPECT_EQ(Generate(Text("Hello", 30)).token_ids.size(), 30);
-  (*server)->Shutdown(absl::ZeroDuration());
+  (*server)->Shutdown({});
 }
 
 TEST_F(ServeTest, APortIsTakenOnce) {

@@ -133,6 +133,58 @@ TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
   EXPECT_EQ(text, solo.completions(0).text());
 }
 
+TEST_F(WorkersTest, AStreamLeavesAWorkerThatDrains) {
+  HoldModels();
+  grpc::ClientContext context;
+  const v1::GenerateRequest request = Text("Hello", 60);
+  auto reader = inference_->Generate(&context, request);
+  Worker& busy = Busy();
+  busy.engine.model.Allow(10);
+  std::vector<int32_t> tokens;
+  v1::GenerateResponse message;
+  const auto take = [&] {
+    EXPECT_EQ(message.position(), tokens.size());
+    tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
+  };
+  while (tokens.size() < 5 && reader->Read(&message)) take();
+  Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
+  other.engine.model.Release();
+  // Its model is held in its step, and the stream ends elsewhere.
+  busy.server->Shutdown({.drain = absl::Milliseconds(100)});
+  while (reader->Read(&message)) take();
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  busy.engine.model.Release();
+  const v1::CompleteResponse solo = Complete(request);
+  const auto& ids = solo.completions(0).token_ids();
+  EXPECT_EQ(tokens, (std::vector<int32_t>(ids.begin(), ids.end())));
+
+  grpc::ClientContext stats_context;
+  v1::GetStatsResponse stats;
+  ASSERT_TRUE(v1::Admin::NewStub(channel_)->GetStats(&stats_context, {}, &stats).ok());
+  EXPECT_EQ(stats.front().migrations_total(), 1);
+  EXPECT_EQ(stats.front().failovers_total(), 0);
+}
+
+TEST_F(WorkersTest, AWorkerWithoutAnotherEndsItsStreamsInItsDrainTime) {
+  workers_[1]->Kill();
+  WaitForWorkers(1);
+  workers_[0]->engine.model.Hold();
+  grpc::ClientContext context;
+  auto reader = inference_->Generate(&context, Text("Hello", 60));
+  Worker& busy = Busy();
+  busy.engine.model.Allow(5);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  std::thread stopper([&] { busy.server->Shutdown({.drain = absl::InfiniteDuration()}); });
+  busy.engine.model.Release();
+  int tokens = message.token_ids_size();
+  while (reader->Read(&message)) tokens += message.token_ids_size();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(tokens, 60);
+  stopper.join();
+}
+
 TEST_F(WorkersTest, ASessionGoesOnAtTheOtherWorker) {
   auto sessions = v1::Sessions::NewStub(channel_);
   grpc::ClientContext context;

@@ -42,6 +42,13 @@ class PuppetLink final : public WorkerLink {
       position += tokens.size();
       events.on_response(std::move(response));
     }
+    void SayMigrate() {
+      worker::v1::RunResponse response;
+      response.set_attempt(start.attempt());
+      response.set_position(position);
+      response.set_migrate(true);
+      events.on_response(std::move(response));
+    }
     int64_t position = 0;
   };
 

@@ -310,7 +310,7 @@ TEST_F(HttpServeTest, ShutdownLetsAStreamEnd) {
                                       R"("stream":true})");
   engine_->model.Allow(3);
   client->ReadUntil("\n\n");
-  std::thread stopping([&] { server_->Shutdown(absl::Seconds(60)); });
+  std::thread stopping([&] { server_->Shutdown({.drain = absl::Seconds(60)}); });
   const auto late = Connect();
   while (late->Get("/readyz").status == 200) std::this_thread::yield();
   EXPECT_EQ(late->Get("/healthz").status, 200);
@@ -327,7 +327,7 @@ TEST_F(HttpServeTest, ShutdownEndsWhatDoesNotEnd) {
   client->SendPost("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"stream":true})");
   engine_->model.Allow(3);
   client->ReadUntil("\n\n");
-  std::thread stopping([&] { server_->Shutdown(absl::ZeroDuration()); });
+  std::thread stopping([&] { server_->Shutdown({}); });
   const std::string rest = client->ReadToEnd();
   EXPECT_TRUE(absl::StrContains(rest, "shutting down")) << rest;
   engine_->model.Release();

@@ -105,6 +105,7 @@ TEST(HistogramTest, BoundsAreInclusive) {
 v1::GetStatsResponse Stats() {
   v1::GetStatsResponse stats;
   stats.mutable_front()->set_requests_total(9);
+  stats.mutable_front()->set_migrations_total(6);
   stats.mutable_front()->set_failovers_waiting(4);
   stats.mutable_front()->set_poisoned_prompts_refused_total(2);
   v1::WorkerStats* worker = stats.add_workers();
@@ -137,6 +138,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
   for (const std::string& line :
        {std::string("# TYPE tidepool:requests_total counter\n"),
         std::string("tidepool:requests_total 9\n"),
+        std::string("tidepool:migrations_total 6\n"),
         std::string("tidepool:failovers_waiting 4\n"),
         std::string("tidepool:poisoned_prompts_refused_total 2\n"),
         "tidepool:deadline_refusals_total" + worker + "6\n",
