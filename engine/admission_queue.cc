@@ -55,8 +55,9 @@ Sequence* AdmissionQueue::Next() const {
 
 int64_t AdmissionQueue::CertainlyAhead(const Sequence& sequence) const {
   return std::count_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-    return other->request.priority > sequence.request.priority ||
-           (other->request.principal == sequence.request.principal && GoesBefore(*other, sequence));
+    return other->has_credit && (other->request.priority > sequence.request.priority ||
+                                 (other->request.principal == sequence.request.principal &&
+                                  GoesBefore(*other, sequence)));
   });
 }
 

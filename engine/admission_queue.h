@@ -32,8 +32,8 @@ class AdmissionQueue {
 
   // The next of those that may be planned (`has_credit`, and not `held_back`); null: none.
   Sequence* Next() const;
-  // How many wait here that are planned before it, whoever is served meanwhile: of higher priority,
-  // or of its own principal and earlier.
+  // How many wait here with credit that are planned before it, whoever is served meanwhile: of
+  // higher priority, or of its own principal and earlier.
   int64_t CertainlyAhead(const Sequence& sequence) const;
 
   // Tokens that were computed for the sequence's principal.

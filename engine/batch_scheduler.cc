@@ -62,14 +62,8 @@ void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) { waiting_.Add(std:
 StepPlan BatchScheduler::Plan(absl::Time now) {
   StepPlan plan;
   EndDoomed(now, &plan);
+  ReadCredit();
   EndHopeless(now, &plan);
-  // Read once: credit may arrive while this plans, and rows are shared out by who has it.
-  for (const SequenceQueue* queue : {&std::as_const(running_), &waiting_.sequences()}) {
-    for (const auto& sequence : *queue) {
-      sequence->has_credit = sequence->control->credit.load() > 0;
-      sequence->held_back = false;
-    }
-  }
   PreemptForWaiting();
   const int64_t decodes = CountDecodes();
   int64_t prefill_rows = StepRows() - decodes;
@@ -112,10 +106,21 @@ absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Time now) cons
   return absl::OkStatus();
 }
 
-// Judges each sequence once, when it comes: what was accepted has its chance.
+// Credit may arrive while this plans, and rows are shared out by who has it: it is read once.
+void BatchScheduler::ReadCredit() {
+  for (const SequenceQueue* queue : {&std::as_const(running_), &waiting_.sequences()}) {
+    for (const auto& sequence : *queue) {
+      sequence->has_credit = sequence->control->credit.load() > 0;
+      sequence->held_back = false;
+    }
+  }
+}
+
+// Judges each sequence once, when it comes, and not one that another engine began: what was
+// accepted has its chance.
 void BatchScheduler::EndHopeless(absl::Time now, StepPlan* plan) {
   for (Sequence* sequence : Snapshot(waiting_.sequences())) {
-    if (std::exchange(sequence->seen, true)) continue;
+    if (std::exchange(sequence->seen, true) || sequence->outputs() > 0) continue;
     if (sequence->request.deadline == absl::InfiniteFuture()) continue;
     absl::Status status = JudgeDeadline(*sequence, sequence->request.deadline - now);
     if (status.ok()) continue;
@@ -124,32 +129,39 @@ void BatchScheduler::EndHopeless(absl::Time now, StepPlan* plan) {
   }
 }
 
+// What the prompt, but for its first `cached` tokens, takes at least.
+absl::Duration BatchScheduler::PromptTime(const Sequence& sequence, int64_t cached) const {
+  if (rates_.prompt_rows_per_second <= 0) return absl::ZeroDuration();
+  const auto rows = static_cast<double>(static_cast<int64_t>(sequence.tokens.size()) - cached);
+  return absl::Seconds(kCertainShare * rows / rates_.prompt_rows_per_second);
+}
+
 // By the least time until its first token. An idle engine would not make it either: that is
 // DEADLINE_EXCEEDED; it would, and the queue is what stands between: RESOURCE_EXHAUSTED.
 absl::Status BatchScheduler::JudgeDeadline(const Sequence& sequence, absl::Duration left) const {
-  absl::Duration own;
-  if (rates_.prompt_rows_per_second > 0) {
-    const KvLease lease = cache_->NewLease(sequence.request.cache_salt);
-    const auto rows = static_cast<double>(sequence.tokens.size()) -
-                      static_cast<double>(lease.CachedTokens(sequence.tokens));
-    own = absl::Seconds(kCertainShare * rows / rates_.prompt_rows_per_second);
+  const int64_t ahead = waiting_.CertainlyAhead(sequence);
+  absl::Duration queue;
+  if (ahead > 0 && rates_.admissions_per_second > 0) {
+    queue =
+        absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
   }
+  // The cache is asked, for which the prompt is hashed, only where it matters.
+  if (queue + PromptTime(sequence, /*cached=*/0) <= left) return absl::OkStatus();
+  const KvLease lease = cache_->NewLease(sequence.request.cache_salt);
+  const absl::Duration own = PromptTime(sequence, lease.CachedTokens(sequence.tokens));
   if (own > left) {
     return absl::DeadlineExceededError(
         absl::StrCat("refused at once: the deadline is in ", InMilliseconds(left),
                      ", and a prompt of ", sequence.tokens.size(), " tokens takes at least ",
                      InMilliseconds(own), "; allow more time"));
   }
-  const int64_t ahead = waiting_.CertainlyAhead(sequence);
-  if (ahead == 0 || rates_.admissions_per_second <= 0) return absl::OkStatus();
-  const absl::Duration queue =
-      absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
   if (queue + own <= left) return absl::OkStatus();
+  const absl::Duration hint = std::min(queue, base::kLongestRetryAfter);
   return base::WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
                                   "refused at once: the deadline is in ", InMilliseconds(left),
                                   ", and the ", ahead, " requests ahead of this one take at least ",
-                                  InMilliseconds(queue), "; retry later, or allow more time")),
-                              queue);
+                                  InMilliseconds(hint), "; retry later, or allow more time")),
+                              hint);
 }
 
 // Gives those that wait the places and blocks of those that run with a lower priority, where that
@@ -302,6 +314,8 @@ void BatchScheduler::Preempt(Sequence* sequence) {
   std::unique_ptr<Sequence> taken = Take(sequence, &running_);
   taken->lease.Reset();
   taken->admitted = false;
+  // That its client does not read is its principal's doing.
+  if (!taken->has_credit) taken->charged = false;
   ++preemptions_;
   waiting_.Add(std::move(taken));
 }

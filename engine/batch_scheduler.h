@@ -102,7 +102,9 @@ class BatchScheduler {
   void End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan);
   void EndDoomed(absl::Time now, StepPlan* plan);
   absl::Status Doom(const Sequence& sequence, absl::Time now) const;
+  void ReadCredit();
   void EndHopeless(absl::Time now, StepPlan* plan);
+  absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;
   absl::Status JudgeDeadline(const Sequence& sequence, absl::Duration left) const;
   void PreemptForWaiting();
   bool FitsInPlaceOfLower(const Sequence& sequence) const;

@@ -99,7 +99,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
     if (!detail.UnpackTo(&retry)) continue;
     const absl::Duration wait = absl::Seconds(retry.retry_delay().seconds()) +
                                 absl::Nanoseconds(retry.retry_delay().nanos());
-    converted = base::WithRetryAfter(std::move(converted), std::max(wait, absl::ZeroDuration()));
+    converted = base::WithRetryAfter(std::move(converted), wait);
   }
   return converted;
 }

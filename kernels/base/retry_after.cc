@@ -1,5 +1,6 @@
 #include "kernels/base/retry_after.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -15,7 +16,8 @@ constexpr char kPayload[] = "tidepool/retry-after-ms";
 }  // namespace
 
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait) {
-  status.SetPayload(kPayload, absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(wait))));
+  const absl::Duration hint = std::clamp(wait, absl::ZeroDuration(), kLongestRetryAfter);
+  status.SetPayload(kPayload, absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(hint))));
   return status;
 }
 

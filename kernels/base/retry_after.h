@@ -9,7 +9,11 @@
 
 namespace tidepool::base {
 
-// `status` with the hint, in whole milliseconds. Requires: it is an error; wait >= 0.
+// No hint is longer: whoever says more knows nothing.
+inline constexpr absl::Duration kLongestRetryAfter = absl::Hours(1);
+
+// `status` with the hint, in whole milliseconds, brought to [0, kLongestRetryAfter]. Requires: it
+// is an error.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
 
 // None: the status has no hint.

@@ -250,6 +250,53 @@ TEST_F(AdmissionTest, ADeadlineShorterThanTheQueueIsRefusedWithAHint) {
   EXPECT_EQ(base::RetryAfterOf(plan_->ended[0].status), absl::Seconds(2));
 }
 
+TEST_F(AdmissionTest, WhoIsNotReadIsNotAhead) {
+  Start(100, kOneAtATime);
+  Add({.name = "runs", .prompt = 1, .principal = "a"});
+  Step();
+  for (int i = 0; i < 4; ++i) {
+    Add({.name = absl::StrCat("w", i), .prompt = 1, .principal = "a", .credit = 0});
+  }
+  scheduler_->SetRates({.admissions_per_second = 1});
+  Add({.name = "late", .principal = "a", .deadline = now_ + absl::Milliseconds(1900)});
+  EXPECT_EQ(Plan(), "runs 1+1*");
+}
+
+// It came from another worker, where it was accepted.
+TEST_F(AdmissionTest, WhatHasBegunIsNotJudgedAnew) {
+  Start(100);
+  scheduler_->SetRates({.prompt_rows_per_second = 100});
+  Add({.name = "moved", .prompt = 80, .outputs = 1, .deadline = now_ + absl::Milliseconds(1)});
+  EXPECT_EQ(Plan(), "moved 0+40");
+}
+
+TEST_F(AdmissionTest, AHintIsNeverLongerThanAnHour) {
+  Start(100, kOneAtATime);
+  Add({.name = "runs", .prompt = 1, .principal = "a"});
+  Step();
+  Add({.name = "first", .principal = "a"});
+  scheduler_->SetRates({.admissions_per_second = 1e-300});
+  Add({.name = "late", .principal = "a", .deadline = now_ + absl::Hours(1)});
+  EXPECT_EQ(Plan(), "late! RESOURCE_EXHAUSTED, runs 1+1*");
+  EXPECT_EQ(base::RetryAfterOf(plan_->ended[0].status), absl::Hours(1));
+}
+
+// A client that stops reading, again and again, has its prompt computed at its principal's cost.
+TEST_F(AdmissionTest, WhoLostItsKvForNotReadingIsChargedAgain) {
+  Start(100, kOneAtATime);
+  Add({.name = "unread", .prompt = 20, .principal = "a", .credit = 1});
+  Add({.name = "b1", .prompt = 10, .principal = "b"});
+  EXPECT_EQ(Step(), "unread 0+20*");  // a: 22
+  EXPECT_EQ(Step(), "b1 0+10*");      // takes its place; b: 12
+  sequences_["unread"]->control->credit = 1;
+  Add({.name = "a2", .prompt = 1, .principal = "a"});
+  Add({.name = "b2", .prompt = 10, .principal = "b"});  // b comes back with a's 22
+  Add({.name = "b3", .prompt = 1, .principal = "b"});
+  EXPECT_EQ(Next("b1"), "unread 0+21*");  // a: 22 + 23
+  EXPECT_EQ(Next("unread"), "b2 0+10*");  // b: 22 + 12
+  EXPECT_EQ(Next("b2"), "b3 0+1*");
+}
+
 TEST_F(AdmissionTest, WithoutMeasurementsNothingIsRefused) {
   Start(100);
   Add({.name = "A", .prompt = 1000, .deadline = now_ + absl::Nanoseconds(1)});

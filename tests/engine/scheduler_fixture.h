@@ -23,6 +23,7 @@ inline constexpr int64_t kTokens = kernels::kKvBlockTokens;
 struct Job {
   std::string name;
   int64_t prompt = 1;
+  int64_t outputs = 0;          // of these, made at another engine
   std::vector<int32_t> shared;  // what the prompt begins with, beside its `prompt` own tokens
   std::string principal;
   int32_t priority = 0;
@@ -52,7 +53,7 @@ class SchedulerTest : public testing::Test {
     GenerationRequest request;
     request.token_ids = job.shared;
     request.token_ids.resize(job.shared.size() + job.prompt, static_cast<int32_t>(names_.size()));
-    request.prompt_length = request.token_ids.size();
+    request.prompt_length = static_cast<int64_t>(request.token_ids.size()) - job.outputs;
     request.principal = job.principal;
     request.priority = job.priority;
     request.credit = job.credit;

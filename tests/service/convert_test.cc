@@ -44,6 +44,12 @@ TEST(StatusTest, ARetryHintCrossesTheWireAsRetryInfo) {
   EXPECT_EQ(retry.retry_delay().nanos(), 50'000'000);
   EXPECT_EQ(FromGrpcStatus(wire), status);
 
+  // Another program's hint can be of any size.
+  retry.mutable_retry_delay()->set_seconds(std::numeric_limits<int64_t>::max());
+  details.mutable_details(0)->PackFrom(retry);
+  const grpc::Status far(grpc::StatusCode::RESOURCE_EXHAUSTED, "full", details.SerializeAsString());
+  EXPECT_EQ(base::RetryAfterOf(FromGrpcStatus(far)), base::kLongestRetryAfter);
+
   // What is no google.rpc.Status is no hint either.
   const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE, "gone", "\xff\xff");
   EXPECT_EQ(FromGrpcStatus(foreign), absl::UnavailableError("gone"));
