@@ -161,7 +161,7 @@ absl::Status SessionTables::StartTurn(const TurnStart& begin, Row* row) {
   return absl::OkStatus();
 }
 
-absl::Status SessionTables::Append(const AppendRequest& append, absl::Time now) {
+absl::Status SessionTables::Append(const AppendRequest& append, const StoreTime& now) {
   absl::StatusOr<Row> found = Find(append.session_id, now);
   if (absl::IsNotFound(found.status())) return LeaseLost(append.session_id);
   RETURN_IF_ERROR(found.status());
@@ -184,7 +184,7 @@ absl::Status SessionTables::Append(const AppendRequest& append, absl::Time now) 
   }
   update_session_.Bind(1, row.key)
       .Bind(2, static_cast<int64_t>(row.info.kind))
-      .Bind(3, absl::ToUnixMicros(now))
+      .Bind(3, absl::ToUnixMicros(now.wall))
       .Bind(4, row.info.token_count)
       .Bind(5, int64_t{row.info.turn_count});
   return update_session_.Run();

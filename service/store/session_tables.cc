@@ -20,7 +20,7 @@ constexpr char kSessionColumns[] =
     "SELECT key, session_id, principal, model, model_digest, kind, create_us, update_us, "
     "token_count, turn_count, epoch, lease_request, lease_until_us FROM sessions ";
 
-SessionInfo ReadInfo(const SqliteStatement& row, absl::Time now) {
+SessionInfo ReadInfo(const SqliteStatement& row, const StoreTime& now) {
   SessionInfo info;
   info.session_id = std::string(row.Text(1));
   info.principal = std::string(row.Text(2));
@@ -32,7 +32,7 @@ SessionInfo ReadInfo(const SqliteStatement& row, absl::Time now) {
   info.token_count = row.Int(8);
   info.turn_count = static_cast<int32_t>(row.Int(9));
   info.epoch = row.Int(10);
-  info.busy = row.Int(12) > absl::ToUnixMicros(now);
+  info.busy = row.Int(12) > absl::ToInt64Microseconds(now.monotonic);
   return info;
 }
 
@@ -132,7 +132,7 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
 }
 
 absl::StatusOr<SessionTables::Row> SessionTables::Find(absl::string_view session_id,
-                                                       absl::Time now) {
+                                                       const StoreTime& now) {
   find_session_.Bind(1, session_id);
   ASSIGN_OR_RETURN(const bool found, find_session_.Step());
   if (!found) return NoSuchSession(session_id);
@@ -146,7 +146,7 @@ absl::StatusOr<SessionTables::Row> SessionTables::Find(absl::string_view session
 
 absl::StatusOr<SessionTables::Row> SessionTables::FindOwned(absl::string_view principal,
                                                             absl::string_view session_id,
-                                                            absl::Time now) {
+                                                            const StoreTime& now) {
   ASSIGN_OR_RETURN(Row row, Find(session_id, now));
   if (row.info.principal != principal) return NoSuchSession(session_id);
   return row;
@@ -160,7 +160,7 @@ absl::Status SessionTables::CheckQuota(absl::string_view principal) {
   return have < max_sessions_ ? absl::OkStatus() : TooManySessions(have);
 }
 
-absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, absl::Time now) {
+absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, const StoreTime& now) {
   const absl::StatusOr<Row> taken = Find(session.session_id, now);
   if (taken.ok()) return SessionIdTaken(session.session_id);
   if (!absl::IsNotFound(taken.status())) return taken.status();
@@ -169,7 +169,7 @@ absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, abs
       .Bind(2, session.principal)
       .Bind(3, session.model)
       .Bind(4, session.model_digest)
-      .Bind(5, absl::ToUnixMicros(now));
+      .Bind(5, absl::ToUnixMicros(now.wall));
   RETURN_IF_ERROR(insert_session_.Run());
   ASSIGN_OR_RETURN(Row row, Find(session.session_id, now));
   return std::move(row.info);
@@ -196,13 +196,14 @@ absl::Status SessionTables::InsertLog(int64_t key, const SessionLogData& session
   return update_session_.Run();
 }
 
-absl::StatusOr<SessionInfo> SessionTables::Insert(const SessionLogData& session, absl::Time now) {
+absl::StatusOr<SessionInfo> SessionTables::Insert(const SessionLogData& session,
+                                                  const StoreTime& now) {
   const SessionInfo& info = session.info;
   RETURN_IF_ERROR(Create({.session_id = info.session_id,
                           .principal = info.principal,
                           .model = info.model,
                           .model_digest = info.model_digest},
-                         info.create_time)
+                         StoreTime{.wall = info.create_time, .monotonic = now.monotonic})
                       .status());
   ASSIGN_OR_RETURN(Row row, Find(info.session_id, now));
   RETURN_IF_ERROR(InsertLog(row.key, session));
@@ -210,7 +211,8 @@ absl::StatusOr<SessionInfo> SessionTables::Insert(const SessionLogData& session,
   return std::move(row.info);
 }
 
-absl::StatusOr<SessionInfo> SessionTables::Replace(const SessionLogData& session, absl::Time now) {
+absl::StatusOr<SessionInfo> SessionTables::Replace(const SessionLogData& session,
+                                                   const StoreTime& now) {
   const SessionInfo& info = session.info;
   ASSIGN_OR_RETURN(Row row, FindOwned(info.principal, info.session_id, now));
   if (row.info.busy) return SessionBusy(info.session_id, row.lease_request);
@@ -224,7 +226,8 @@ absl::StatusOr<SessionInfo> SessionTables::Replace(const SessionLogData& session
 }
 
 absl::StatusOr<SessionLogData> SessionTables::Get(const std::optional<std::string>& principal,
-                                                  absl::string_view session_id, absl::Time now) {
+                                                  absl::string_view session_id,
+                                                  const StoreTime& now) {
   ASSIGN_OR_RETURN(const Row row, principal.has_value() ? FindOwned(*principal, session_id, now)
                                                         : Find(session_id, now));
   SessionLogData log;
@@ -235,7 +238,7 @@ absl::StatusOr<SessionLogData> SessionTables::Get(const std::optional<std::strin
 
 absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>& principal,
                                                 int page_size, absl::string_view page_token,
-                                                absl::Time now) {
+                                                const StoreTime& now) {
   int64_t before = INT64_MAX;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
     return absl::InvalidArgumentError("page_token is not one that ListSessions gave");
@@ -259,7 +262,7 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
 }
 
 absl::Status SessionTables::Delete(absl::string_view principal, absl::string_view session_id,
-                                   absl::Time now) {
+                                   const StoreTime& now) {
   ASSIGN_OR_RETURN(const Row row, FindOwned(principal, session_id, now));
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
   return DeleteRow(row.key);
@@ -271,9 +274,10 @@ absl::Status SessionTables::DeleteRow(int64_t key) {
   return delete_session_.Bind(1, key).Run();
 }
 
-absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most, absl::Time now) {
-  find_expired_.Bind(1, absl::ToUnixMicros(now - age))
-      .Bind(2, absl::ToUnixMicros(now))
+absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most,
+                                              const StoreTime& now) {
+  find_expired_.Bind(1, absl::ToUnixMicros(now.wall - age))
+      .Bind(2, absl::ToInt64Microseconds(now.monotonic))
       .Bind(3, most);
   std::vector<int64_t> keys;
   while (true) {
@@ -293,7 +297,7 @@ absl::StatusOr<int64_t> SessionTables::Count() {
   return count;
 }
 
-absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, absl::Time now) {
+absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, const StoreTime& now) {
   ASSIGN_OR_RETURN(Row row, FindOwned(turn.principal, turn.session_id, now));
   if (row.info.busy && row.lease_request != turn.request_id) {
     return SessionBusy(turn.session_id, row.lease_request);
@@ -305,7 +309,7 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, absl:
   }
   take_lease_.Bind(1, row.key)
       .Bind(2, turn.request_id)
-      .Bind(3, absl::ToUnixMicros(now + turn.lease));
+      .Bind(3, absl::ToInt64Microseconds(now.monotonic + turn.lease));
   RETURN_IF_ERROR(take_lease_.Run());
   OpenTurn open;
   open.epoch = ++row.info.epoch;
@@ -314,14 +318,14 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, absl:
 }
 
 absl::Status SessionTables::RenewLease(absl::string_view session_id, int64_t epoch,
-                                       absl::Time until) {
-  ASSIGN_OR_RETURN(const Row row, Find(session_id, absl::InfinitePast()));
+                                       absl::Duration until) {
+  ASSIGN_OR_RETURN(const Row row, Find(session_id, StoreTime()));
   if (row.info.epoch != epoch || row.lease_request.empty()) return LeaseLost(session_id);
-  return renew_lease_.Bind(1, row.key).Bind(2, absl::ToUnixMicros(until)).Run();
+  return renew_lease_.Bind(1, row.key).Bind(2, absl::ToInt64Microseconds(until)).Run();
 }
 
 absl::Status SessionTables::ReleaseLease(absl::string_view session_id, int64_t epoch) {
-  ASSIGN_OR_RETURN(const Row row, Find(session_id, absl::InfinitePast()));
+  ASSIGN_OR_RETURN(const Row row, Find(session_id, StoreTime()));
   if (row.info.epoch != epoch) return absl::OkStatus();
   return drop_lease_.Bind(1, row.key).Run();
 }

@@ -19,9 +19,14 @@
 
 namespace tidepool::service {
 
+// When a step is done.
+struct StoreTime {
+  absl::Time wall;           // of stamps, which people read and which outlive the process
+  absl::Duration monotonic;  // of leases, which do not: no jump of the wall clock ends one
+};
+
 // Thread-compatible. Each function reads and writes as one step of the caller's transaction; one
-// that returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing. `now` is
-// wall time.
+// that returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing.
 class SessionTables {
  public:
   // Requires: the schema is there. The connection outlives this.
@@ -29,20 +34,21 @@ class SessionTables {
   static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db,
                                                                int64_t max_sessions);
 
-  absl::StatusOr<SessionInfo> Create(const NewSession& session, absl::Time now);
+  absl::StatusOr<SessionInfo> Create(const NewSession& session, const StoreTime& now);
   absl::StatusOr<SessionLogData> Get(const std::optional<std::string>& principal,
-                                     absl::string_view session_id, absl::Time now);
+                                     absl::string_view session_id, const StoreTime& now);
   absl::StatusOr<SessionPage> List(const std::optional<std::string>& principal, int page_size,
-                                   absl::string_view page_token, absl::Time now);
-  absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, absl::Time now);
-  absl::Status Delete(absl::string_view principal, absl::string_view session_id, absl::Time now);
+                                   absl::string_view page_token, const StoreTime& now);
+  absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, const StoreTime& now);
+  absl::Status Delete(absl::string_view principal, absl::string_view session_id,
+                      const StoreTime& now);
   absl::StatusOr<int64_t> Count();
-  absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, absl::Time now);
-  absl::StatusOr<SessionInfo> Replace(const SessionLogData& session, absl::Time now);
-  absl::StatusOr<OpenTurn> BeginTurn(const TurnRequest& turn, absl::Time now);
-  absl::Status RenewLease(absl::string_view session_id, int64_t epoch, absl::Time until);
+  absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, const StoreTime& now);
+  absl::StatusOr<SessionInfo> Replace(const SessionLogData& session, const StoreTime& now);
+  absl::StatusOr<OpenTurn> BeginTurn(const TurnRequest& turn, const StoreTime& now);
+  absl::Status RenewLease(absl::string_view session_id, int64_t epoch, absl::Duration until);
   absl::Status ReleaseLease(absl::string_view session_id, int64_t epoch);
-  absl::Status Append(const AppendRequest& append, absl::Time now);
+  absl::Status Append(const AppendRequest& append, const StoreTime& now);
   // After a crash: turns that were running end as CANCELLED with what was logged; no lease is held.
   absl::Status EndInterruptedTurns();
 
@@ -56,11 +62,11 @@ class SessionTables {
   absl::Status PrepareForSessions(const SqliteDb& db);
   absl::Status PrepareForLogs(const SqliteDb& db);
 
-  absl::StatusOr<Row> Find(absl::string_view session_id, absl::Time now);
+  absl::StatusOr<Row> Find(absl::string_view session_id, const StoreTime& now);
   absl::Status CheckQuota(absl::string_view principal);
   absl::Status DeleteRow(int64_t key);
   absl::StatusOr<Row> FindOwned(absl::string_view principal, absl::string_view session_id,
-                                absl::Time now);
+                                const StoreTime& now);
   absl::Status ReadLog(const Row& row, SessionLogData* log);
   absl::StatusOr<std::string> OutputText(int64_t key, int64_t output_start);
   absl::Status CutLog(int64_t key, int64_t length);

@@ -75,11 +75,12 @@ SqliteSessionStore::~SqliteSessionStore() {
 }
 
 template <typename T>
-void SqliteSessionStore::Enqueue(std::function<absl::StatusOr<T>(SessionTables&, absl::Time)> run,
-                                 Done<T> done) {
+void SqliteSessionStore::Enqueue(
+    std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run, Done<T> done) {
   auto result = std::make_shared<std::optional<T>>();
   EnqueueJob({
-      .run = [run = std::move(run), result](SessionTables& tables, absl::Time now) -> absl::Status {
+      .run = [run = std::move(run), result](SessionTables& tables,
+                                            const StoreTime& now) -> absl::Status {
         ASSIGN_OR_RETURN(*result, run(tables, now));
         return absl::OkStatus();
       },
@@ -125,7 +126,7 @@ void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
 
 absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
                                                 std::vector<absl::Status>* results) {
-  const absl::Time now = clock_->Now();
+  const StoreTime now = {.wall = clock_->Now(), .monotonic = clock_->Monotonic()};
   results->clear();
   absl::Status status = db_.Execute("BEGIN IMMEDIATE");
   for (size_t i = 0; i < count && status.ok(); ++i) {
@@ -142,7 +143,7 @@ absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
 
 void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
-      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Create(session, now);
       },
       std::move(done));
@@ -151,8 +152,10 @@ void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
 void SqliteSessionStore::Get(std::optional<std::string> principal, std::string session_id,
                              Done<SessionLogData> done) {
   Enqueue<SessionLogData>(
-      [principal = std::move(principal), session_id = std::move(session_id)](
-          SessionTables& tables, absl::Time now) { return tables.Get(principal, session_id, now); },
+      [principal = std::move(principal), session_id = std::move(session_id)](SessionTables& tables,
+                                                                             const StoreTime& now) {
+        return tables.Get(principal, session_id, now);
+      },
       std::move(done));
 }
 
@@ -160,7 +163,7 @@ void SqliteSessionStore::List(std::optional<std::string> principal, int page_siz
                               std::string page_token, Done<SessionPage> done) {
   Enqueue<SessionPage>(
       [principal = std::move(principal), page_size, page_token = std::move(page_token)](
-          SessionTables& tables, absl::Time now) {
+          SessionTables& tables, const StoreTime& now) {
         return tables.List(principal, page_size, page_token, now);
       },
       std::move(done));
@@ -170,30 +173,30 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
   EnqueueJob({
       .run = [principal = std::move(principal), session_id = std::move(session_id)](
                  SessionTables& tables,
-                 absl::Time now) { return tables.Delete(principal, session_id, now); },
+                 const StoreTime& now) { return tables.Delete(principal, session_id, now); },
       .deliver = std::move(done),
   });
 }
 
 void SqliteSessionStore::Count(Done<int64_t> done) {
-  Enqueue<int64_t>([](SessionTables& tables, absl::Time) { return tables.Count(); },
+  Enqueue<int64_t>([](SessionTables& tables, const StoreTime&) { return tables.Count(); },
                    std::move(done));
 }
 
 void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
-  Enqueue<int64_t>(
-      [age, most](SessionTables& tables, absl::Time now) { return tables.Expire(age, most, now); },
-      std::move(done));
+  Enqueue<int64_t>([age, most](SessionTables& tables,
+                               const StoreTime& now) { return tables.Expire(age, most, now); },
+                   std::move(done));
 }
 
 void SqliteSessionStore::Verify(Done<std::vector<std::string>> done) {
-  Enqueue<std::vector<std::string>>([this](SessionTables&, absl::Time) { return FindFaults(db_); },
-                                    std::move(done));
+  Enqueue<std::vector<std::string>>(
+      [this](SessionTables&, const StoreTime&) { return FindFaults(db_); }, std::move(done));
 }
 
 void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
-      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Insert(session, now);
       },
       std::move(done));
@@ -201,7 +204,7 @@ void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) 
 
 void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
-      [session = std::move(session)](SessionTables& tables, absl::Time now) {
+      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Replace(session, now);
       },
       std::move(done));
@@ -209,7 +212,7 @@ void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done)
 
 void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
   Enqueue<OpenTurn>(
-      [turn = std::move(turn)](SessionTables& tables, absl::Time now) {
+      [turn = std::move(turn)](SessionTables& tables, const StoreTime& now) {
         return tables.BeginTurn(turn, now);
       },
       std::move(done));
@@ -218,9 +221,11 @@ void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
 void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                                     DoneStatus done) {
   EnqueueJob({
-      .run = [session_id = std::move(session_id), epoch, lease](
-                 SessionTables& tables,
-                 absl::Time now) { return tables.RenewLease(session_id, epoch, now + lease); },
+      .run =
+          [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
+                                                             const StoreTime& now) {
+            return tables.RenewLease(session_id, epoch, now.monotonic + lease);
+          },
       .deliver = std::move(done),
   });
 }
@@ -229,15 +234,16 @@ void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, Don
   EnqueueJob({
       .run = [session_id = std::move(session_id), epoch](
                  SessionTables& tables,
-                 absl::Time) { return tables.ReleaseLease(session_id, epoch); },
+                 const StoreTime&) { return tables.ReleaseLease(session_id, epoch); },
       .deliver = std::move(done),
   });
 }
 
 void SqliteSessionStore::Append(AppendRequest append, DoneStatus done) {
   EnqueueJob({
-      .run = [append = std::move(append)](SessionTables& tables,
-                                          absl::Time now) { return tables.Append(append, now); },
+      .run = [append = std::move(append)](
+                 SessionTables& tables,
+                 const StoreTime& now) { return tables.Append(append, now); },
       .deliver = std::move(done),
   });
 }

@@ -67,14 +67,15 @@ class SqliteSessionStore : public SessionStore {
  private:
   // One call: what it does inside a transaction, and how its end is told after the commit.
   struct Job {
-    std::function<absl::Status(SessionTables&, absl::Time now)> run;
+    std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
     std::function<void(absl::Status)> deliver;
   };
 
   SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables, const base::Clock* clock);
 
   template <typename T>
-  void Enqueue(std::function<absl::StatusOr<T>(SessionTables&, absl::Time)> run, Done<T> done);
+  void Enqueue(std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+               Done<T> done);
   void EnqueueJob(Job job);
   void Run();
   void CommitGroup(std::vector<Job>& jobs);

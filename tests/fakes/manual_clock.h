@@ -8,23 +8,32 @@
 
 namespace tidepool::fakes {
 
-// Thread-safe. Begins at the Unix epoch; both clocks go together.
+// Thread-safe. Begins at the Unix epoch; both clocks go together, but for jumps of the wall clock.
 class ManualClock final : public base::Clock {
  public:
   absl::Duration Monotonic() const override {
     base::MutexLock lock(&mutex_);
     return elapsed_;
   }
-  absl::Time Now() const override { return absl::UnixEpoch() + Monotonic(); }
+  absl::Time Now() const override {
+    base::MutexLock lock(&mutex_);
+    return absl::UnixEpoch() + elapsed_ + jumped_;
+  }
 
   void Advance(absl::Duration time) {
     base::MutexLock lock(&mutex_);
     elapsed_ += time;
   }
+  // Somebody sets the wall clock.
+  void JumpWall(absl::Duration by) {
+    base::MutexLock lock(&mutex_);
+    jumped_ += by;
+  }
 
  private:
   mutable base::Mutex mutex_;
   absl::Duration elapsed_ TIDEPOOL_GUARDED_BY(mutex_);
+  absl::Duration jumped_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::fakes

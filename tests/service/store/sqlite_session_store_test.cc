@@ -59,6 +59,18 @@ TEST_F(SqliteSessionStoreTest, LeasesExpireByTheClock) {
   EXPECT_TRUE(Begin(*store, "s", "r2").ok());
 }
 
+TEST_F(SqliteSessionStoreTest, LeasesTakeNoNoticeOfTheWallClock) {
+  fakes::ManualClock clock;
+  auto store = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock}).value();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  ASSERT_TRUE(Begin(*store, "s", "r1").ok());
+  clock.JumpWall(absl::Hours(1));
+  EXPECT_EQ(Begin(*store, "s", "r2").status().code(), StatusCode::kAborted) << "it is held";
+  clock.JumpWall(-absl::Hours(2));
+  clock.Advance(absl::Seconds(11));
+  EXPECT_TRUE(Begin(*store, "s", "r2").ok()) << "it has expired";
+}
+
 TEST_F(SqliteSessionStoreTest, ASecondProcessIsRefused) {
   auto store = Open();
   const auto second = SqliteSessionStore::Open({.path = path_});
