@@ -355,6 +355,12 @@ int64_t BatchScheduler::QueuedPromptTokens() const {
   return rows;
 }
 
+bool BatchScheduler::HasReady() const {
+  const auto ready = [](const auto& sequence) { return sequence->has_credit; };
+  return std::any_of(running_.begin(), running_.end(), ready) ||
+         std::any_of(waiting_.sequences().begin(), waiting_.sequences().end(), ready);
+}
+
 absl::Time BatchScheduler::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
   for (const SequenceQueue* queue : {&running_, &waiting_.sequences()}) {

@@ -95,6 +95,8 @@ class BatchScheduler {
   int64_t deadline_refusals() const { return deadline_refusals_; }
   // Rows that sequences still need before their next token, decodes aside.
   int64_t QueuedPromptTokens() const;
+  // Whether the latest plan found a sequence that has credit.
+  bool HasReady() const;
   // Of all sequences; InfiniteFuture when there is none.
   absl::Time NextDeadline() const;
 

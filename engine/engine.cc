@@ -202,6 +202,7 @@ void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) 
 // runs nothing is known yet: the window stays as it was.
 EngineStats EngineImpl::Stats() const {
   EngineStats stats = shared_->Stats();
+  stats.progress += model_->heartbeat();
   if (!stats.computing) AgeWindow(clock_->Monotonic() - stats.offload_read_at, &stats);
   return stats;
 }
@@ -418,6 +419,7 @@ void EngineImpl::RefreshStats() {
   stats_.sequences_running = scheduler_.running();
   stats_.sequences_waiting = scheduler_.waiting();
   stats_.queued_prompt_tokens = scheduler_.QueuedPromptTokens();
+  stats_.work_pending = scheduler_.HasReady();
   stats_.preemptions = scheduler_.preemptions();
   stats_.kv_blocks_total = cache_->blocks_total();
   stats_.kv_blocks_free = cache_->blocks_free();

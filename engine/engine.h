@@ -76,7 +76,8 @@ struct EngineStats {
   absl::Duration offload_window;
   absl::Duration offload_read_at;  // on the engine's monotonic clock
   bool computing = false;          // a forward pass runs, whose costs show when it ends
-  uint64_t progress = 0;           // moves whenever work is done
+  bool work_pending = false;       // the step thread has something to do, or is at it
+  uint64_t progress = 0;           // moves whenever work is done, also within a forward pass
   size_t workspace_high_water_bytes = 0;
   // Of KV and workspace: set aside, and not taken from the machine yet.
   int64_t untouched_bytes = 0;

@@ -93,6 +93,8 @@ EngineStats EngineShared::Stats() const {
   base::MutexLock lock(&mutex_);
   EngineStats stats = stats_;
   stats.sequences_waiting += static_cast<int64_t>(incoming_.sequences.size());
+  stats.work_pending =
+      stats.work_pending || !resting_ || !incoming_.sequences.empty() || !incoming_.tasks.empty();
   for (const auto& sequence : incoming_.sequences) {
     stats.queued_prompt_tokens += static_cast<int64_t>(sequence->tokens.size());
   }
@@ -107,6 +109,7 @@ std::vector<uint64_t> EngineShared::PrefixDigests() const {
 bool EngineShared::TakeWork(absl::Duration patience, Work* work) {
   base::MutexLock lock(&mutex_);
   bool patient = patience > absl::ZeroDuration();
+  resting_ = true;
   while (!stop_ && !awake_ && incoming_.sequences.empty() && incoming_.tasks.empty() && patient) {
     if (patience == absl::InfiniteDuration()) {
       work_.Wait(&mutex_);
@@ -114,6 +117,7 @@ bool EngineShared::TakeWork(absl::Duration patience, Work* work) {
       patient = work_.WaitFor(&mutex_, std::min(patience, absl::Hours(1)));
     }
   }
+  resting_ = false;
   awake_ = false;
   std::swap(*work, incoming_);
   return !stop_;

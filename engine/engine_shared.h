@@ -68,7 +68,8 @@ class EngineShared {
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool accepting_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   bool delivering_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // submitted and not retired
+  bool resting_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the step thread waits in TakeWork
+  int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;      // submitted and not retired
   Work incoming_ TIDEPOOL_GUARDED_BY(mutex_);
   EngineStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<uint64_t> prefixes_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -55,6 +55,7 @@ absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activat
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<ReadyExpert> wave, source_->NextReady(Patience::kUntilOne));
     if (wave.empty()) break;
+    ++heartbeat_;
     groups.clear();
     for (const ReadyExpert& ready : wave) {
       const size_t i = plan.Find(ready.expert);
@@ -98,7 +99,8 @@ absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activatio
                       .x = x,
                       .kept = kept,
                       .call_bytes = memory_.call_bytes,
-                      .arena = arena});
+                      .arena = arena,
+                      .heartbeat = &heartbeat_});
   const absl::Status computed = layer.Run(sum);
   lookups_.hits += layer.hits();
   lookups_.misses += layer.misses();

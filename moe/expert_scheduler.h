@@ -11,6 +11,7 @@
 #ifndef TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 #define TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -62,7 +63,7 @@ struct SchedulerMemory {
   int64_t call_bytes = int64_t{8} << 20;    // scratch of the products of one call
 };
 
-// Engine thread only.
+// Engine thread only, but for what is said otherwise.
 class ExpertScheduler {
  public:
   // Both outlive the scheduler.
@@ -82,6 +83,9 @@ class ExpertScheduler {
   // Totals since the last call.
   ExpertLookups TakeLookups();
 
+  // Moves while a Run gets on: whenever experts come. Any thread.
+  uint64_t heartbeat() const { return heartbeat_; }
+
  private:
   absl::Status RunWhole(const Routing& routing, const ExpertPlan& plan,
                         const kernels::Activation& x, kernels::MatrixView out,
@@ -94,6 +98,7 @@ class ExpertScheduler {
   ExpertSource* const source_;
   const SchedulerMemory memory_;
   ExpertLookups lookups_;
+  std::atomic<uint64_t> heartbeat_ = 0;
 };
 
 }  // namespace tidepool::moe

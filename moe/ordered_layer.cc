@@ -41,6 +41,7 @@ absl::Status OrderedLayer::Run(MatrixView sum) {
 
 absl::StatusOr<bool> OrderedLayer::Await(Patience patience) {
   ASSIGN_OR_RETURN(const std::vector<ReadyExpert> wave, parts_.source->NextReady(patience));
+  if (!wave.empty()) ++*parts_.heartbeat;
   for (const ReadyExpert& ready : wave) {
     const size_t i = plan_.Find(ready.expert);
     CHECK(i < experts_.size() && i >= next_ && experts_[i].state == State::kAway)

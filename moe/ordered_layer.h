@@ -8,6 +8,7 @@
 #ifndef TIDEPOOL_MOE_ORDERED_LAYER_H_
 #define TIDEPOOL_MOE_ORDERED_LAYER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,7 @@ class OrderedLayer {
     kernels::MatrixView kept;  // [rows, hidden]: room for outputs
     int64_t call_bytes = 0;    // of scratch that one GroupedFfn may take
     kernels::Arena* arena = nullptr;
+    std::atomic<uint64_t>* heartbeat = nullptr;  // raised whenever experts come
   };
 
   explicit OrderedLayer(const Parts& parts);

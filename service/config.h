@@ -161,6 +161,7 @@ struct Config {
   int64_t max_session_tokens = 0;  // 0: the model's context
   int64_t max_sequences = 64;
   int64_t max_queued = 1024;
+  absl::Duration stall_timeout = absl::Minutes(1);   // an engine that stands still is not alive
   absl::Duration drain_grace = absl::Seconds(1);     // new work is still taken after SIGTERM
   absl::Duration drain_timeout = absl::Seconds(30);  // and running work goes on after that
 

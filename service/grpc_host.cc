@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   }
   if (!options.listen.empty()) host->address_ = absl::StrCat(name, ":", host->port_);
   host->SetReady(false);
-  host->server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+  host->SetLive(true);
   return host;
 }
 
@@ -121,6 +121,10 @@ void GrpcHost::SetReady(bool ready) {
   if (draining_ && ready) return;
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   for (const std::string& name : health_names_) health->SetServingStatus(name, ready);
+}
+
+void GrpcHost::SetLive(bool live) {
+  server_->GetHealthCheckService()->SetServingStatus("liveness", live);
 }
 
 void GrpcHost::StopReady() {
@@ -165,6 +169,10 @@ absl::StatusOr<std::unique_ptr<GrpcHosts>> GrpcHosts::Start(const GrpcHostOption
 
 void GrpcHosts::SetReady(bool ready) {
   for (const auto& host : hosts_) host->SetReady(ready);
+}
+
+void GrpcHosts::SetLive(bool live) {
+  for (const auto& host : hosts_) host->SetLive(live);
 }
 
 void GrpcHosts::StopReady() {

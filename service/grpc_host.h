@@ -37,8 +37,10 @@ class GrpcHost {
   const std::string& address() const { return address_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  // Every health name but liveness, which serves until shutdown.
+  // Every health name but liveness.
   void SetReady(bool ready);
+  // Liveness, which serves from the start.
+  void SetLive(bool live);
   // SetReady(false) for good: a drain begins, and liveness goes on until Shutdown.
   void StopReady();
   // Cancels what runs after `grace` and returns when all calls have ended.
@@ -78,6 +80,7 @@ class GrpcHosts {
 
   // Of each, as GrpcHost's.
   void SetReady(bool ready);
+  void SetLive(bool live);
   void StopReady();
   void Shutdown(absl::Duration grace);
 

@@ -65,10 +65,22 @@ class WorkerServer final : public Server {
                                              .admin_services = {&server->own_admin_},
                                              .probe_listen = options.probe_listen}));
     server->hosts_->SetReady(true);
+    RunOn(server->core_.loop(), [&] {
+      server->core_.WatchEngine(
+          options.stall_timeout,
+          [raw = server.get()](const absl::Status& live) { raw->OnLiveness(live); });
+    });
     return server;
   }
   ~WorkerServer() override {
+    RunOn(core_.loop(), [this] { core_.StopWatching(); });
     if (hosts_ != nullptr) Shutdown({});
+  }
+
+  // Who else is told whether the engine is alive; null: nobody. Called on a loop of the worker's,
+  // not after TellLiveness(nullptr) has returned.
+  void TellLiveness(WorkerCore::OnLiveness listener) {
+    RunOn(core_.loop(), [&] { liveness_listener_ = std::move(listener); });
   }
 
   int port() const override { return hosts_->main().port(); }
@@ -98,13 +110,26 @@ class WorkerServer final : public Server {
 
  private:
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
-      : core_(model, engine, NameOrDrawn(options.worker_name), options.available_memory),
+      : log_(LogOf(options)),
+        core_(model, engine, NameOrDrawn(options.worker_name), options.available_memory),
         worker_(&core_, options.authenticator),
         admin_(&core_, {options.authenticator, options.admin_listen.empty()
                                                    ? Access::kOperatorsOrFronts
                                                    : Access::kFronts}),
         own_admin_(&core_, {options.authenticator, Access::kOperators}) {}
 
+  void OnLiveness(const absl::Status& live) {
+    if (live.ok()) {
+      log_(LogLevel::kWarn, "the engine moves again");
+    } else {
+      log_(LogLevel::kError, live.message());
+    }
+    hosts_->SetLive(live.ok());
+    if (liveness_listener_) liveness_listener_(live);
+  }
+
+  const LogSink log_;
+  WorkerCore::OnLiveness liveness_listener_;  // on the core's loop
   WorkerCore core_;
   WorkerService worker_;
   WorkerAdminService admin_;      // where fronts are served
@@ -163,6 +188,12 @@ class FrontServer final : public Server {
   std::string http_address() const override { return http_ == nullptr ? "" : http_->address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override {
     return hosts_->main().InProcessChannel();
+  }
+
+  // As the worker in this process is. Any thread.
+  void SetLive(const absl::Status& live) {
+    hosts_->SetLive(live.ok());
+    api_.SetLive(live);
   }
 
   // False: no worker was heard of in time.
@@ -259,7 +290,10 @@ class FrontServer final : public Server {
 class ServeServer final : public Server {
  public:
   ServeServer(std::unique_ptr<WorkerServer> worker, std::unique_ptr<FrontServer> front)
-      : worker_(std::move(worker)), front_(std::move(front)) {}
+      : worker_(std::move(worker)), front_(std::move(front)) {
+    worker_->TellLiveness([this](const absl::Status& live) { front_->SetLive(live); });
+  }
+  ~ServeServer() override { worker_->TellLiveness(nullptr); }
 
   int port() const override { return front_->port(); }
   const std::string& address() const override { return front_->address(); }

@@ -57,7 +57,9 @@ struct ServerOptions {
   const WatchedFiles<TlsIdentity>* tls = nullptr;
   // Who may call; outlives the server. Null: anybody.
   const Authenticator* authenticator = nullptr;
-  // A worker lost or found, a run sent. Any thread; may be empty.
+  // A worker's engine that does not move for so long with work pending is not alive.
+  absl::Duration stall_timeout = absl::Minutes(1);
+  // A worker lost or found, a run sent, an engine that hangs. Any thread; may be empty.
   LogSink log;
   // Bytes of memory that the process may still take, those that are to stay free aside; none:
   // cannot be told. Any thread; may be empty.
@@ -88,10 +90,10 @@ class Server {
   // A channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 
-  // Health turns NOT_SERVING; after the grace new work is refused with UNAVAILABLE, and a worker
-  // offers its streams to others; what runs may finish within the drain time, then it is cancelled.
-  // Returns when all has ended; later calls do nothing more. Another thread may call with shorter
-  // times to hurry the first call up.
+  // Health but liveness turns NOT_SERVING; after the grace new work is refused with UNAVAILABLE,
+  // and a worker offers its streams to others; what runs may finish within the drain time, then it
+  // is cancelled. Returns when all has ended; later calls do nothing more. Another thread may call
+  // with shorter times to hurry the first call up.
   virtual void Shutdown(const ShutdownTimes& times) = 0;
 };
 

@@ -50,6 +50,9 @@ class Model {
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 
+  // Moves while a Forward gets on: with each layer, and whenever experts come. Thread-safe.
+  virtual uint64_t heartbeat() const { return 0; }
+
   // Experts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
 

@@ -85,6 +85,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
       DenseFfn(layer, pass);
     }
     workspace->ResetTo(mark);
+    ++layers_done_;
     if (observer_) Observe(absl::StrCat("layer.", layer), pass.x);
   }
   return Head(pass);

@@ -8,6 +8,7 @@
 #ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
 #define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,6 +76,9 @@ class TransformerModel final : public Model {
     return expert_source_ == nullptr ? absl::OkStatus() : expert_source_->Finish();
   }
 
+  uint64_t heartbeat() const override {
+    return layers_done_ + (expert_scheduler_ == nullptr ? 0 : expert_scheduler_->heartbeat());
+  }
   ExpertCounts last_expert_counts() const override { return expert_counts_; }
   std::optional<moe::OffloadStats> offload_stats() const override {
     if (expert_source_ == nullptr) return std::nullopt;
@@ -142,6 +146,7 @@ class TransformerModel final : public Model {
   std::unique_ptr<moe::ExpertSource> expert_source_;        // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   int64_t forwards_ = 0;
+  std::atomic<uint64_t> layers_done_ = 0;  // by all forwards
   ExpertCounts expert_counts_;
   LayerObserver observer_;
 };

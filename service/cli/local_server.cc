@@ -83,6 +83,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.http = config.http;
   if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
+  options.stall_timeout = config.stall_timeout;
   options.front_limits = {.session_ttl = config.session_ttl,
                           .max_session_tokens = config.max_session_tokens,
                           .request_ttl = config.request_ttl,

@@ -46,6 +46,12 @@ absl::Status AddWorker(absl::string_view value, Config* config) {
   return SetAddress(value, &config->workers.emplace_back());
 }
 
+absl::Status SetStallTimeout(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->stall_timeout, ParseTime(value));
+  if (config->stall_timeout >= absl::Seconds(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError("accepted: 1s or more");
+}
+
 absl::Status SetDrainGrace(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->drain_grace, ParseTime(value));
   return absl::OkStatus();

@@ -207,7 +207,13 @@ void OpenAiApi::Metrics(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
 }
 
 void OpenAiApi::Healthz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
-  exchange->Answer(TextResponse(200, "ok\n"));
+  absl::Status live;
+  {
+    base::MutexLock lock(&mutex_);
+    live = live_;
+  }
+  exchange->Answer(live.ok() ? TextResponse(200, "ok\n")
+                             : TextResponse(503, absl::StrCat(live.message(), "\n")));
 }
 
 void OpenAiApi::Readyz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {

@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
 #include "service/auth/authenticator.h"
 #include "service/http/generation_call.h"
 #include "service/http/http_exchange.h"
@@ -24,6 +26,11 @@ class OpenAiApi final : public HttpHandler {
 
   // What /readyz tells.
   void SetReady(bool ready) { ready_ = ready; }
+  // What /healthz tells: OK, or why this process is of no use.
+  void SetLive(const absl::Status& live) {
+    base::MutexLock lock(&mutex_);
+    live_ = live;
+  }
   // /readyz is not ready from now on, whatever SetReady says.
   void StopReady() { draining_ = true; }
 
@@ -52,6 +59,8 @@ class OpenAiApi final : public HttpHandler {
   const int64_t started_;  // Unix seconds
   std::atomic<bool> ready_ = false;
   std::atomic<bool> draining_ = false;
+  base::Mutex mutex_;
+  absl::Status live_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::service

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <random>
@@ -19,6 +20,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
+constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
 
 uint64_t DrawSeed() {
@@ -250,6 +252,25 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   for (const uint64_t digest : engine_->PrefixDigests()) state.add_prefix_digests(digest);
   ToProto(*model_, state.mutable_model());
   return state;
+}
+
+void WorkerCore::WatchEngine(absl::Duration timeout, OnLiveness on_liveness) {
+  engine_watch_.emplace(EngineWatch{.detector = StallDetector(timeout),
+                                    .period = std::min(timeout / 4, kLongestLook),
+                                    .on_liveness = std::move(on_liveness)});
+  LookAtEngine();
+}
+
+void WorkerCore::LookAtEngine() {
+  if (!engine_watch_.has_value()) return;
+  const engine::EngineStats stats = engine_->Stats();
+  const absl::Status live = engine_watch_->detector.Look({.at = base::Clock::Real().Monotonic(),
+                                                          .work_pending = stats.work_pending,
+                                                          .progress = stats.progress});
+  if (std::exchange(engine_watch_->stuck, !live.ok()) != !live.ok()) {
+    engine_watch_->on_liveness(live);
+  }
+  loop_.PostAfter(engine_watch_->period, [this] { LookAtEngine(); });
 }
 
 void WorkerCore::BeginDrain() {

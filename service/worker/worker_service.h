@@ -20,6 +20,7 @@
 #include "service/stats_watch.h"
 #include "service/task_pool.h"
 #include "service/worker/run_session.h"
+#include "service/worker/stall_detector.h"
 #include "service/worker/worker_admin.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -46,6 +47,12 @@ class WorkerCore {
 
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;
+  // Tells `on_liveness` when the engine has stood still for `timeout` with work pending, and why;
+  // and with OK, when it moves again. On the loop, until StopWatching. Loop only.
+  using OnLiveness = std::function<void(const absl::Status& live)>;
+  void WatchEngine(absl::Duration timeout, OnLiveness on_liveness);
+  void StopWatching() { engine_watch_.reset(); }
+
   // Fronts are told to send nothing more; what they still send is taken.
   void BeginDrain();
   bool draining() const { return draining_; }
@@ -68,6 +75,7 @@ class WorkerCore {
 
  private:
   void Tick();
+  void LookAtEngine();
 
   const WorkerModel* model_;
   engine::Engine* engine_;
@@ -80,6 +88,14 @@ class WorkerCore {
   std::set<Watcher*> watchers_;        // loop only
   std::set<RunSession*> sessions_;     // loop only
   std::optional<absl::Duration> end_;  // of the process, on the monotonic clock; loop only
+  // Loop only.
+  struct EngineWatch {
+    StallDetector detector;
+    absl::Duration period;  // between two looks
+    OnLiveness on_liveness;
+    bool stuck = false;
+  };
+  std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;               // loop only
   TaskPool pool_;
   EventLoop loop_;  // ends first

@@ -324,6 +324,32 @@ TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
   EXPECT_EQ(test.engine->Stats().requests_failed, 1);
 }
 
+// What a client does not read is no work: who looks for an engine that hangs must not find one
+// here.
+TEST(EngineTest, WorkIsPendingWhereSomethingCanBeDone) {
+  TestEngine test;
+  const auto wait_for_rest = [&] {
+    while (test.engine->Stats().work_pending) std::this_thread::yield();
+  };
+  wait_for_rest();
+  test.model.Hold();
+  GenerationRequest request = MakeRequest({65, 1, 2}, 50);
+  request.credit = 2;
+  auto stream = test.Submit(request);
+  EXPECT_TRUE(test.engine->Stats().work_pending);
+  test.model.WaitForForwards(1);
+  EXPECT_TRUE(test.engine->Stats().work_pending);
+  test.model.Release();
+  wait_for_rest();
+  EXPECT_EQ(test.engine->Stats().sequences_running, 1);
+  EXPECT_EQ(stream->TryNext()->value().token_ids.size(), 2u);
+  test.model.Hold();
+  stream->AddCredit(1);
+  test.model.WaitForForwards(3);
+  EXPECT_TRUE(test.engine->Stats().work_pending);
+  test.model.Release();
+}
+
 TEST(EngineTest, BrokenLogitsFailTheirSequenceOnly) {
   TestEngine test;
   test.model.SetScript([](absl::Span<const int32_t> history, absl::Span<float> logits) {

@@ -38,7 +38,9 @@ class ServeTest : public testing::Test {
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
                              {.listen = "127.0.0.1:0",
                               .http = "127.0.0.1:0",
-                              .authenticator = authenticator_});
+                              .authenticator = authenticator_,
+                              .stall_timeout = stall_timeout_,
+                              .log = log_});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
@@ -105,6 +107,8 @@ class ServeTest : public testing::Test {
   void WaitIdle() { ASSERT_TRUE(engine_->engine->WaitIdle(absl::Seconds(20))); }
 
   const Authenticator* authenticator_ = nullptr;
+  absl::Duration stall_timeout_ = absl::Minutes(1);
+  LogSink log_;
   std::unique_ptr<TestEngine> engine_;
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

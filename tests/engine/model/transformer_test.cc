@@ -209,6 +209,16 @@ TEST(TransformerTest, CountsTheExpertsOfAForward) {
   EXPECT_LE(loaded.model->last_expert_counts().hits, 8 * layers);
 }
 
+TEST(TransformerTest, ItsHeartGoesWithinAForward) {
+  const LoadedModel loaded = Load(Tiny("qwen3moe_f32"), {});
+  const auto layers = static_cast<uint64_t>(loaded.model->config().layers.size());
+  Sequence sequence(loaded.model.get(), 64);
+  const uint64_t before = loaded.model->heartbeat();
+  sequence.Run(SpanOf({5}));
+  // With each layer, and with the experts of each.
+  EXPECT_GE(loaded.model->heartbeat(), before + 2 * layers);
+}
+
 TEST(TransformerTest, ADenseModelCountsNoExperts) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
   Sequence sequence(loaded.model.get(), 32);
