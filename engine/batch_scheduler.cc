@@ -59,7 +59,7 @@ int64_t BatchScheduler::StepRows() const {
 
 void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) { waiting_.Add(std::move(sequence)); }
 
-StepPlan BatchScheduler::Plan(absl::Time now) {
+StepPlan BatchScheduler::Plan(absl::Duration now) {
   StepPlan plan;
   EndDoomed(now, &plan);
   ReadCredit();
@@ -80,7 +80,7 @@ void BatchScheduler::End(std::unique_ptr<Sequence> sequence, absl::Status status
 }
 
 // Takes out what must not, or cannot, go on.
-void BatchScheduler::EndDoomed(absl::Time now, StepPlan* plan) {
+void BatchScheduler::EndDoomed(absl::Duration now, StepPlan* plan) {
   for (Sequence* sequence : Snapshot(running_)) {
     absl::Status status = Doom(*sequence, now);
     if (!status.ok()) End(Take(sequence, &running_), std::move(status), plan);
@@ -91,7 +91,7 @@ void BatchScheduler::EndDoomed(absl::Time now, StepPlan* plan) {
   }
 }
 
-absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Time now) const {
+absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Duration now) const {
   const int64_t tokens = sequence.tokens.size();
   if (sequence.control->cancelled.load()) return absl::CancelledError("cancelled by the caller");
   if (sequence.request.deadline <= now) {
@@ -118,10 +118,10 @@ void BatchScheduler::ReadCredit() {
 
 // Judges each sequence once, when it comes, and not one that another engine began: what was
 // accepted has its chance.
-void BatchScheduler::EndHopeless(absl::Time now, StepPlan* plan) {
+void BatchScheduler::EndHopeless(absl::Duration now, StepPlan* plan) {
   for (Sequence* sequence : Snapshot(waiting_.sequences())) {
     if (std::exchange(sequence->seen, true) || sequence->outputs() > 0) continue;
-    if (sequence->request.deadline == absl::InfiniteFuture()) continue;
+    if (sequence->request.deadline == absl::InfiniteDuration()) continue;
     absl::Status status = JudgeDeadline(*sequence, sequence->request.deadline - now);
     if (status.ok()) continue;
     ++deadline_refusals_;
@@ -361,8 +361,8 @@ bool BatchScheduler::HasReady() const {
          std::any_of(waiting_.sequences().begin(), waiting_.sequences().end(), ready);
 }
 
-absl::Time BatchScheduler::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
+absl::Duration BatchScheduler::NextDeadline() const {
+  absl::Duration next = absl::InfiniteDuration();
   for (const SequenceQueue* queue : {&running_, &waiting_.sequences()}) {
     for (const auto& sequence : *queue) next = std::min(next, sequence->request.deadline);
   }

@@ -73,9 +73,10 @@ class BatchScheduler {
   // What deadlines are judged by.
   void SetRates(const MeasuredRates& rates) { rates_ = rates; }
 
-  // The next step. At most one plan at a time. Requires of the caller, before the next call: Commit
-  // for each item whose rows were computed, or nothing for those that were not.
-  StepPlan Plan(absl::Time now);
+  // The next step; `now` is of the clock that deadlines are of. At most one plan at a time.
+  // Requires of the caller, before the next call: Commit for each item whose rows were computed, or
+  // nothing for those that were not.
+  StepPlan Plan(absl::Duration now);
 
   // The item's rows are computed: their KV is final.
   void Commit(PlanItem* item, const Span& span);
@@ -97,15 +98,15 @@ class BatchScheduler {
   int64_t QueuedPromptTokens() const;
   // Whether the latest plan found a sequence that has credit.
   bool HasReady() const;
-  // Of all sequences; InfiniteFuture when there is none.
-  absl::Time NextDeadline() const;
+  // Of all sequences; InfiniteDuration when there is none.
+  absl::Duration NextDeadline() const;
 
  private:
   void End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan);
-  void EndDoomed(absl::Time now, StepPlan* plan);
-  absl::Status Doom(const Sequence& sequence, absl::Time now) const;
+  void EndDoomed(absl::Duration now, StepPlan* plan);
+  absl::Status Doom(const Sequence& sequence, absl::Duration now) const;
   void ReadCredit();
-  void EndHopeless(absl::Time now, StepPlan* plan);
+  void EndHopeless(absl::Duration now, StepPlan* plan);
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;
   absl::Status JudgeDeadline(const Sequence& sequence, absl::Duration left) const;
   void PreemptForWaiting();

@@ -225,7 +225,9 @@ void EngineImpl::Run() {
 }
 
 // How long nothing can happen unless somebody wakes the thread.
-absl::Duration EngineImpl::Patience() const { return scheduler_.NextDeadline() - clock_->Now(); }
+absl::Duration EngineImpl::Patience() const {
+  return scheduler_.NextDeadline() - clock_->Monotonic();
+}
 
 // By what is resident now, which operators may change between two steps.
 bool EngineImpl::IsOffloaded() const {
@@ -252,7 +254,7 @@ void EngineImpl::PaceScheduler() {
 
 bool EngineImpl::Step() {
   PaceScheduler();
-  StepPlan plan = scheduler_.Plan(clock_->Now());
+  StepPlan plan = scheduler_.Plan(clock_->Monotonic());
   const absl::StatusOr<StepOutput> output = Forward(plan);
   // Not all may need the expert that is not to be had.
   const bool apart = !output.ok() && plan.items.size() > 1;

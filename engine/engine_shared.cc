@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
 
@@ -73,10 +73,11 @@ void EngineShared::StopAccepting() {
 }
 
 bool EngineShared::WaitIdle(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const base::Clock& clock = base::Clock::Real();
+  const absl::Duration deadline = clock.Monotonic() + timeout;
   base::MutexLock lock(&mutex_);
   while (live_ > 0 || delivering_) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return false;
     idle_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
   }

@@ -55,7 +55,7 @@ struct GenerationRequest {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   int32_t priority = 0;  // higher first
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Duration deadline = absl::InfiniteDuration();  // of the engine's monotonic clock
   // Tokens that may be made before the caller grants more; counts from the first new token.
   int64_t credit = 256;
   std::string principal;  // whom it is for: those of equal priority share the engine fairly

@@ -132,7 +132,7 @@ engine::StoppingParams FromProto(const v1::Stopping& stopping) {
 }
 
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
-                                                    absl::Time deadline) {
+                                                    absl::Duration deadline) {
   const worker::v1::PrepareResponse& prepared = start.prepared();
   if (start.prompt_length() != prepared.token_ids_size()) {
     return absl::InvalidArgumentError(absl::StrCat("start.prompt_length is ", start.prompt_length(),

@@ -53,7 +53,7 @@ engine::SamplingParams FromProto(const v1::Sampling& sampling,
 engine::StoppingParams FromProto(const v1::Stopping& stopping);
 // INVALID_ARGUMENT: the prompt's length does not fit its tokens. The engine checks the rest.
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
-                                                    absl::Time deadline);
+                                                    absl::Duration deadline);
 
 // With every field set.
 void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);

@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/retry_after.h"
 #include "service/auth/grpc_caller.h"
 #include "service/convert.h"
@@ -80,9 +82,13 @@ grpc::ServerUnaryReactor* AnswerUnary(const Gate& gate, grpc::CallbackServerCont
   return reactor;
 }
 
-// gRPC's deadline as ours.
-inline absl::Time DeadlineOf(const grpc::ServerContextBase& context) {
-  return absl::FromChrono(context.deadline());
+// gRPC's deadline as ours: a time of the machine's monotonic clock, which takes no notice of jumps
+// of the wall clock. InfiniteDuration: none.
+inline absl::Duration DeadlineOf(const grpc::ServerContextBase& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
+  const base::Clock& clock = base::Clock::Real();
+  return clock.Monotonic() + (absl::FromChrono(deadline) - clock.Now());
 }
 
 }  // namespace tidepool::service

@@ -15,7 +15,8 @@ constexpr absl::Duration kLongest = absl::Seconds(30);
 
 // A worker that did not answer within our own limit does not answer, whatever the caller's deadline
 // is.
-absl::Status OfWorker(const absl::Status& status, absl::Time asked_until, absl::Time deadline) {
+absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
+                      absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
   return absl::UnavailableError(absl::StrCat(
       "no answer within ", absl::FormatDuration(kLongest),
@@ -40,7 +41,7 @@ absl::Status FailureOfAll(const Response& response) {
 }  // namespace
 
 template <typename Request, typename Response, typename Finish>
-void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Response> call,
+void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, Response> call,
                         Finish finish, Done<Response> done) {
   // Filled by one answer after another; the last one sends it.
   struct Gathering {
@@ -53,7 +54,7 @@ void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Resp
   auto gathering = std::make_shared<Gathering>();
   gathering->open = asked->size();
   gathering->done = std::move(done);
-  const absl::Time until = std::min(deadline, clock_->Now() + kLongest);
+  const absl::Duration until = std::min(deadline, clock_->Monotonic() + kLongest);
   request.clear_worker_id();
   for (const WorkerSet::Member* member : *asked) {
     auto* worker = gathering->response.add_workers();
@@ -71,21 +72,21 @@ void FrontAdmin::AskAll(Request request, absl::Time deadline, Call<Request, Resp
   }
 }
 
-void FrontAdmin::SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+void FrontAdmin::SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                             Done<v1::SetOffloadResponse> done) {
   AskAll<v1::SetOffloadRequest, v1::SetOffloadResponse>(
       std::move(request), deadline, &WorkerLink::SetOffload, FailureOfAll<v1::SetOffloadResponse>,
       std::move(done));
 }
 
-void FrontAdmin::RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+void FrontAdmin::RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
                                 Done<v1::RefreshExpertsResponse> done) {
   AskAll<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
       std::move(request), deadline, &WorkerLink::RefreshExperts,
       FailureOfAll<v1::RefreshExpertsResponse>, std::move(done));
 }
 
-void FrontAdmin::GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+void FrontAdmin::GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                               Done<v1::GetPlacementResponse> done) {
   AskAll<v1::GetPlacementRequest, v1::GetPlacementResponse>(
       std::move(request), deadline, &WorkerLink::GetPlacement,

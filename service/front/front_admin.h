@@ -44,19 +44,19 @@ class FrontAdmin {
   FrontAdmin(const base::Clock* clock, const WorkerSet* workers)
       : clock_(clock), workers_(workers) {}
 
-  void SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+  void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                   Done<v1::SetOffloadResponse> done);
-  void RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+  void RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
                       Done<v1::RefreshExpertsResponse> done);
-  void GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+  void GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                     Done<v1::GetPlacementResponse> done);
 
  private:
   template <typename Request, typename Response>
-  using Call = void (WorkerLink::*)(Request request, absl::Time deadline,
+  using Call = void (WorkerLink::*)(Request request, absl::Duration deadline,
                                     WorkerLink::Done<Response> done);
   template <typename Request, typename Response, typename Finish>
-  void AskAll(Request request, absl::Time deadline, Call<Request, Response> call, Finish finish,
+  void AskAll(Request request, absl::Duration deadline, Call<Request, Response> call, Finish finish,
               Done<Response> done);
 
   const base::Clock* clock_;

@@ -146,7 +146,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
   // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
-  input.deadline = absl::InfiniteFuture();
+  input.deadline = absl::InfiniteDuration();
   request->Attach(Begin(std::move(input), *std::move(place), request.get()));
   return reader;
 }
@@ -195,14 +195,14 @@ absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const
   return workers_.Pick({.model_digest = found.digest()}, /*session_id=*/"");
 }
 
-void FrontCore::Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+void FrontCore::Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
                          Done<v1::TokenizeResponse> done) {
   const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
   if (!worker.ok()) return done(worker.status());
   worker->link->Tokenize(std::move(request), deadline, std::move(done));
 }
 
-void FrontCore::Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+void FrontCore::Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                            Done<v1::DetokenizeResponse> done) {
   const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
   if (!worker.ok()) return done(worker.status());
@@ -303,7 +303,7 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
   const auto asked = AskedWorkers(workers_, request);
   if (!asked.ok()) return gathering->done(asked.status());
   gathering->open = static_cast<int>(asked->size()) + 1;
-  const absl::Time deadline = clock_->Now() + kStatsTimeout;
+  const absl::Duration deadline = clock_->Monotonic() + kStatsTimeout;
   for (const WorkerSet::Member* member : *asked) {
     v1::WorkerStats* stats = gathering->response.add_workers();
     stats->set_worker_id(member->view.name);

@@ -54,8 +54,9 @@ class FrontCore {
   void Complete(GenerationInput input, Done<v1::CompleteResponse> done,
                 std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
-  void Tokenize(v1::TokenizeRequest request, absl::Time deadline, Done<v1::TokenizeResponse> done);
-  void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+  void Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
+                Done<v1::TokenizeResponse> done);
+  void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                   Done<v1::DetokenizeResponse> done);
   void ListModels(Done<v1::ListModelsResponse> done);
   void GetModel(const v1::GetModelRequest& request, Done<v1::Model> done);

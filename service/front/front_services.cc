@@ -29,7 +29,7 @@ struct FrontDeps {
 // Who asks, and until when.
 struct Asker {
   Caller caller;
-  absl::Time deadline;
+  absl::Duration deadline;
 };
 
 absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const ByteBuffer& bytes,

@@ -63,7 +63,7 @@ struct GenerationInput {
   v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
   std::string principal;
   PrincipalLimits limits = {};  // its principal's
-  absl::Time deadline;
+  absl::Duration deadline;      // of the monotonic clock
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is

@@ -146,8 +146,7 @@ void Generation::Resubmit(void (Generation::*step)()) {
 
 absl::Duration Generation::PatienceEnd() {
   if (!std::exchange(waited_, true)) {
-    const absl::Duration wait = std::min(kWorkerWait, input_.deadline - context_.clock->Now());
-    give_up_ = context_.clock->Monotonic() + wait;
+    give_up_ = std::min(context_.clock->Monotonic() + kWorkerWait, input_.deadline);
   }
   return give_up_;
 }

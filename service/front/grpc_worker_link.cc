@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/clock.h"
 #include "service/convert.h"
 #include "service/front/back_off.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -16,8 +17,11 @@ namespace {
 
 constexpr BackOff kWatchBackOff = {.first = absl::Milliseconds(100), .last = absl::Seconds(2)};
 
-void SetDeadline(absl::Time deadline, grpc::ClientContext* context) {
-  if (deadline < absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline));
+// gRPC takes wall time, which it turns into time of its own steady clock at once.
+void SetDeadline(absl::Duration deadline, grpc::ClientContext* context) {
+  if (deadline == absl::InfiniteDuration()) return;
+  const base::Clock& clock = base::Clock::Real();
+  context->set_deadline(absl::ToChronoTime(clock.Now() + (deadline - clock.Monotonic())));
 }
 
 // A worker that does not take this front says nothing about a client's request, whatever the client
@@ -44,7 +48,7 @@ class RunReactor final
         address_(std::move(address)),
         events_(std::move(events)) {}
 
-  void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Time deadline) {
+  void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Duration deadline) {
     self_ = shared_from_this();
     calls_->Enter().IgnoreError();  // that door is never closed
     SetDeadline(deadline, &context_);
@@ -223,55 +227,55 @@ class GrpcWorkerLink final : public WorkerLink {
 
   const std::string& address() const override { return address_; }
 
-  void Prepare(worker::v1::PrepareRequest request, absl::Time deadline,
+  void Prepare(worker::v1::PrepareRequest request, absl::Duration deadline,
                Done<worker::v1::PrepareResponse> done) override {
     Call<worker::v1::PrepareRequest, worker::v1::PrepareResponse>(
         std::move(request), deadline, std::move(done),
         [this](auto... arguments) { stub_->async()->Prepare(arguments...); });
   }
 
-  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
+  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Duration deadline,
                                RunEvents events) override {
     auto reactor = std::make_shared<RunReactor>(loop_, address_, std::move(events));
     reactor->Open(stub_.get(), std::move(start), deadline);
     return std::make_unique<GrpcRunCall>(std::move(reactor));
   }
 
-  void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+  void Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
                 Done<v1::TokenizeResponse> done) override {
     Call<v1::TokenizeRequest, v1::TokenizeResponse>(
         std::move(request), deadline, std::move(done),
         [this](auto... arguments) { stub_->async()->Tokenize(arguments...); });
   }
 
-  void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+  void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                   Done<v1::DetokenizeResponse> done) override {
     Call<v1::DetokenizeRequest, v1::DetokenizeResponse>(
         std::move(request), deadline, std::move(done),
         [this](auto... arguments) { stub_->async()->Detokenize(arguments...); });
   }
 
-  void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) override {
+  void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) override {
     Call<v1::GetStatsRequest, v1::GetStatsResponse>(
         v1::GetStatsRequest(), deadline, std::move(done),
         [this](auto... arguments) { admin_->async()->GetStats(arguments...); });
   }
 
-  void SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+  void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                   Done<v1::SetOffloadResponse> done) override {
     Call<v1::SetOffloadRequest, v1::SetOffloadResponse>(
         std::move(request), deadline, std::move(done),
         [this](auto... arguments) { admin_->async()->SetOffload(arguments...); });
   }
 
-  void RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+  void RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
                       Done<v1::RefreshExpertsResponse> done) override {
     Call<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
         std::move(request), deadline, std::move(done),
         [this](auto... arguments) { admin_->async()->RefreshExperts(arguments...); });
   }
 
-  void GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+  void GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                     Done<v1::GetPlacementResponse> done) override {
     Call<v1::GetPlacementRequest, v1::GetPlacementResponse>(
         std::move(request), deadline, std::move(done),
@@ -287,7 +291,7 @@ class GrpcWorkerLink final : public WorkerLink {
 
  private:
   template <typename Request, typename Response, typename Start>
-  void Call(Request request, absl::Time deadline, Done<Response> done, Start start) {
+  void Call(Request request, absl::Duration deadline, Done<Response> done, Start start) {
     auto call = std::make_shared<UnaryCall<Request, Response>>();
     call->request = std::move(request);
     SetDeadline(deadline, &call->context);

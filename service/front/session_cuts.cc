@@ -44,7 +44,7 @@ void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData
   request.set_model(log.info.model);
   request.mutable_token_ids()->Assign(log.token_ids.begin() + cut->text_begin,
                                       log.token_ids.begin() + position);
-  worker->link->Detokenize(std::move(request), clock_->Now() + kDetokenizeTimeout,
+  worker->link->Detokenize(std::move(request), clock_->Monotonic() + kDetokenizeTimeout,
                            [log = std::move(log), cut = *cut, answer, done = std::move(done)](
                                absl::StatusOr<v1::DetokenizeResponse> text) mutable {
                              if (!text.ok()) return done(text.status());

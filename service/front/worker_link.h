@@ -44,7 +44,8 @@ EndedBy UnaryEndedBy(const absl::Status& status);
 absl::Status EndedByCrash(absl::Status status);
 
 // Loop only: every function is called on the front's loop, and calls back there, never before it
-// returned. Callbacks of unary calls can come after the link is gone.
+// returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary calls can come
+// after the link is gone.
 class WorkerLink {
  public:
   template <typename T>
@@ -55,21 +56,21 @@ class WorkerLink {
   // HOST:PORT, or "in process".
   virtual const std::string& address() const = 0;
 
-  virtual void Prepare(worker::v1::PrepareRequest request, absl::Time deadline,
+  virtual void Prepare(worker::v1::PrepareRequest request, absl::Duration deadline,
                        Done<worker::v1::PrepareResponse> done) = 0;
-  virtual std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time deadline,
+  virtual std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Duration deadline,
                                        RunEvents events) = 0;
-  virtual void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+  virtual void Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
                         Done<v1::TokenizeResponse> done) = 0;
-  virtual void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+  virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
-  virtual void GetStats(absl::Time deadline, Done<v1::GetStatsResponse> done) = 0;
+  virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;
   // As Admin's rpcs of these names, of this worker.
-  virtual void SetOffload(v1::SetOffloadRequest request, absl::Time deadline,
+  virtual void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                           Done<v1::SetOffloadResponse> done) = 0;
-  virtual void RefreshExperts(v1::RefreshExpertsRequest request, absl::Time deadline,
+  virtual void RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
                               Done<v1::RefreshExpertsResponse> done) = 0;
-  virtual void GetPlacement(v1::GetPlacementRequest request, absl::Time deadline,
+  virtual void GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                             Done<v1::GetPlacementResponse> done) = 0;
   // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
   // `on_state` gets each state, `on_lost` each loss of the stream.

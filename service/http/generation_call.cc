@@ -74,7 +74,7 @@ void GenerationCall::Begin() {
     GenerationInput input = {.request = request_.choices[i],
                              .principal = caller_.principal,
                              .limits = caller_.limits,
-                             .deadline = absl::InfiniteFuture()};
+                             .deadline = absl::InfiniteDuration()};
     choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
   }
 }

@@ -8,7 +8,7 @@
 
 namespace tidepool::service {
 
-void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Time deadline) {
+void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline) {
   if (transport_ == nullptr) return;
   switch (request.message_case()) {
     case worker::v1::RunRequest::kStart:
@@ -34,7 +34,7 @@ void RunSession::OnRequestsEnd() {
   Finish(absl::InvalidArgumentError("the first message of Run must carry start"));
 }
 
-void RunSession::Start(const worker::v1::Start& start, absl::Time deadline) {
+void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) {
   if (start.prepared().model_digest() != model_->digest) {
     return Finish(absl::FailedPreconditionError(
         absl::StrCat("the request was prepared for model ", start.prepared().model_digest(),

@@ -38,7 +38,7 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
              const base::Clock* clock, RunTransport* transport)
       : model_(model), engine_(engine), loop_(loop), clock_(clock), transport_(transport) {}
 
-  void OnRequest(const worker::v1::RunRequest& request, absl::Time deadline);
+  void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
   // The peer sends nothing more; without a start there is nothing to run.
   void OnRequestsEnd();
   void OnWritten();
@@ -53,7 +53,7 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   void Abandon();
 
  private:
-  void Start(const worker::v1::Start& start, absl::Time deadline);
+  void Start(const worker::v1::Start& start, absl::Duration deadline);
   bool EndsBefore(absl::Duration end) const;
   void Pump();
   void Write(worker::v1::RunResponse response);

@@ -101,7 +101,7 @@ class RunReactor final
 
   WorkerCore* core_;
   grpc::CallbackServerContext* context_;
-  const absl::Time deadline_;
+  const absl::Duration deadline_;
   absl::Status entered_;
   std::shared_ptr<RunSession> session_;
   worker::v1::RunRequest incoming_;

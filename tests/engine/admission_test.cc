@@ -26,7 +26,7 @@ class AdmissionTest : public SchedulerTest {
     return Step();
   }
 
-  const absl::Time now_ = absl::UnixEpoch();
+  const absl::Duration now_ = absl::ZeroDuration();
 };
 
 TEST_F(AdmissionTest, PrincipalsTakeTurnsHoweverManyRequestsOneSends) {

@@ -20,7 +20,7 @@ using BatchSchedulerTest = SchedulerTest;
 TEST_F(BatchSchedulerTest, NothingToDoIsAnEmptyPlan) {
   Start(100);
   EXPECT_EQ(Plan(), "");
-  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
 }
 
 TEST_F(BatchSchedulerTest, PrefillsInChunksAndDecodesRideAlong) {
@@ -177,7 +177,7 @@ TEST_F(BatchSchedulerTest, AStalledSequenceIsPreemptedBeforeOthers) {
 
 TEST_F(BatchSchedulerTest, CancelledAndExpiredSequencesEnd) {
   Start(100);
-  const absl::Time soon = absl::UnixEpoch() + absl::Seconds(1);
+  const absl::Duration soon = absl::Seconds(1);
   Add({.name = "A", .prompt = 50});
   Add({.name = "B", .prompt = 5, .deadline = soon});
   Add({.name = "C", .prompt = 5, .credit = 0, .deadline = soon + absl::Seconds(1)});
@@ -242,7 +242,7 @@ TEST_F(BatchSchedulerTest, RandomLoadKeepsTheInvariants) {
            .priority = static_cast<int32_t>(random(3)),
            .credit = random(20)});
     }
-    plan_.emplace(scheduler_->Plan(absl::UnixEpoch()));
+    plan_.emplace(scheduler_->Plan(absl::ZeroDuration()));
     ASSERT_LE(plan_->batch.rows(), 64);
     ASSERT_LE(scheduler_->running(), 4);
     std::vector<int32_t> owned;  // blocks that rows are written to

@@ -28,7 +28,7 @@ struct Job {
   std::string principal;
   int32_t priority = 0;
   int64_t credit = 1000;
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Duration deadline = absl::InfiniteDuration();
 };
 
 class SchedulerTest : public testing::Test {
@@ -68,7 +68,7 @@ class SchedulerTest : public testing::Test {
 
   // "A 0+48" means: sequence A computes 48 rows from slot 0 on; a star, that it will give a token;
   // "A!" and a code, that it ended.
-  std::string Plan(absl::Time now = absl::UnixEpoch()) {
+  std::string Plan(absl::Duration now = absl::ZeroDuration()) {
     plan_.emplace(scheduler_->Plan(now));
     std::vector<std::string> parts;
     for (const EndedSequence& ended : plan_->ended) {

@@ -284,7 +284,7 @@ TEST(StreamCancelTest, DestructionCancelsWhatWaitsOrStalls) {
 
 TEST(StreamDeadlineTest, ExpiredWorkStops) {
   Dialogue dialogue({});
-  dialogue.request.deadline = absl::UnixEpoch() + absl::Seconds(10);
+  dialogue.request.deadline = absl::Seconds(10);
   dialogue.test.model.Hold();
   auto stream = dialogue.test.Submit(dialogue.request);
   dialogue.test.model.Allow(2);
@@ -366,6 +366,26 @@ TEST(EngineShutdownTest, EndsWhatRunsAndWaits) {
     stream->AddCredit(1);
     stream->Cancel();
   }
+}
+
+TEST(EngineClockTest, DeadlinesTakeNoNoticeOfTheWallClock) {
+  TestEngine test;
+  test.model.Hold();
+  GenerationRequest request = MakeRequest({1}, 20);
+  request.deadline = test.clock.Monotonic() + absl::Minutes(10);
+  auto first = test.Submit(request);
+  test.model.WaitForForwards(1);
+  test.clock.JumpWall(absl::Hours(1));
+  test.model.Release();
+  EXPECT_EQ(ReadAll(first.get()).tokens.size(), 20u);
+
+  test.model.Hold();
+  auto second = test.Submit(request);
+  test.model.WaitForForwards(test.model.forwards() + 1);
+  test.clock.JumpWall(-absl::Hours(2));
+  test.clock.Advance(absl::Minutes(11));
+  test.model.Release();
+  EXPECT_EQ(ReadAll(second.get()).status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST(EngineShutdownTest, DrainsWhenItAcceptsNoMore) {

@@ -11,6 +11,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "kernels/base/retry_after.h"
+#include "service/raw_unary.h"
 #include "service/wire_check.h"
 #include "tests/fakes/byte_tokenizer.h"
 
@@ -53,6 +54,11 @@ TEST(StatusTest, ARetryHintCrossesTheWireAsRetryInfo) {
   // What is no google.rpc.Status is no hint either.
   const grpc::Status foreign(grpc::StatusCode::UNAVAILABLE, "gone", "\xff\xff");
   EXPECT_EQ(FromGrpcStatus(foreign), absl::UnavailableError("gone"));
+}
+
+TEST(DeadlineTest, OfACallWithoutOneIsInfinite) {
+  const grpc::CallbackServerContext context;
+  EXPECT_EQ(DeadlineOf(context), absl::InfiniteDuration());
 }
 
 TEST(StatusTest, LongMessagesAreCutBetweenCharacters) {
@@ -151,13 +157,14 @@ TEST(ConvertTest, StartKeepsPromptAndOutputApart) {
   start.set_prompt_length(3);
   start.add_output_token_ids(9);
   start.set_credit(7);
-  const auto request = FromProto(start, absl::InfiniteFuture());
+  const auto request = FromProto(start, absl::InfiniteDuration());
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(request->token_ids, (std::vector<int32_t>{1, 2, 3, 9}));
   EXPECT_EQ(request->prompt_length, 3);
   EXPECT_EQ(request->credit, 7);
   start.set_prompt_length(2);
-  EXPECT_EQ(FromProto(start, absl::InfiniteFuture()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(FromProto(start, absl::InfiniteDuration()).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(ConvertTest, AChunkBecomesAResponse) {

@@ -55,11 +55,11 @@ class PuppetLink final : public WorkerLink {
   explicit PuppetLink(std::string name) : name_(std::move(name)) {}
 
   const std::string& address() const override { return name_; }
-  void Prepare(worker::v1::PrepareRequest request, absl::Time,
+  void Prepare(worker::v1::PrepareRequest request, absl::Duration,
                Done<worker::v1::PrepareResponse> done) override {
     prepares.emplace_back(std::move(request), std::move(done));
   }
-  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Time, RunEvents events) override {
+  std::unique_ptr<RunCall> Run(worker::v1::Start start, absl::Duration, RunEvents events) override {
     auto run = std::make_shared<Run_>();
     run->start = std::move(start);
     run->events = std::move(events);
@@ -68,9 +68,9 @@ class PuppetLink final : public WorkerLink {
     runs.push_back(run);
     return std::make_unique<Call>(run);
   }
-  void Tokenize(v1::TokenizeRequest, absl::Time, Done<v1::TokenizeResponse>) override {}
+  void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse>) override {}
   // As Say has it.
-  void Detokenize(v1::DetokenizeRequest request, absl::Time,
+  void Detokenize(v1::DetokenizeRequest request, absl::Duration,
                   Done<v1::DetokenizeResponse> done) override {
     v1::DetokenizeResponse response;
     for (const int32_t token : request.token_ids()) {
@@ -78,11 +78,12 @@ class PuppetLink final : public WorkerLink {
     }
     done(std::move(response));
   }
-  void GetStats(absl::Time, Done<v1::GetStatsResponse>) override {}
-  void SetOffload(v1::SetOffloadRequest, absl::Time, Done<v1::SetOffloadResponse>) override {}
-  void RefreshExperts(v1::RefreshExpertsRequest, absl::Time,
+  void GetStats(absl::Duration, Done<v1::GetStatsResponse>) override {}
+  void SetOffload(v1::SetOffloadRequest, absl::Duration, Done<v1::SetOffloadResponse>) override {}
+  void RefreshExperts(v1::RefreshExpertsRequest, absl::Duration,
                       Done<v1::RefreshExpertsResponse>) override {}
-  void GetPlacement(v1::GetPlacementRequest, absl::Time, Done<v1::GetPlacementResponse>) override {}
+  void GetPlacement(v1::GetPlacementRequest, absl::Duration,
+                    Done<v1::GetPlacementResponse>) override {}
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)> on_lost) override {
     on_state_ = std::move(on_state);
@@ -173,7 +174,7 @@ class FrontTest : public testing::Test {
 
   void Begin(Client* client, v1::GenerateRequest request) {
     GenerationInput input = {.request = std::move(request),
-                             .deadline = clock_.Now() + absl::Minutes(10)};
+                             .deadline = clock_.Monotonic() + absl::Minutes(10)};
     client->generation = core_->Generate(std::move(input), client);
     loop_.RunAll();
   }

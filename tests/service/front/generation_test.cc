@@ -278,6 +278,22 @@ TEST_F(GenerationTest, WaitsForAWorkerThirtySeconds) {
   early.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
+TEST_F(GenerationTest, AJumpOfTheWallClockEndsNoWait) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  worker->lose(absl::UnavailableError("gone"));
+  clock_.JumpWall(absl::Hours(1));
+  worker->runs[0]->events.on_end(absl::UnavailableError("reset"), EndedBy::kAway);
+  loop_.Advance(absl::Seconds(20));
+  EXPECT_FALSE(client.status.has_value());
+  clock_.JumpWall(-absl::Hours(2));
+  loop_.Advance(absl::Seconds(11));
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(GenerationTest, AFullQueueIsTriedElsewhereOnce) {
   PuppetLink* a = AddWorker("a");
   Client client;

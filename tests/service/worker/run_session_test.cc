@@ -52,7 +52,7 @@ class RunSessionTest : public testing::Test {
     start->mutable_prepared()->mutable_stopping()->set_ignore_eos(true);
     start->set_prompt_length(3);
     start->set_credit(1000);
-    session_->OnRequest(request, absl::InfiniteFuture());
+    session_->OnRequest(request, absl::InfiniteDuration());
   }
 
   void Written() {
