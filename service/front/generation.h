@@ -116,6 +116,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void Migrate();
   // worker_ failed what `step` asked of it: `step` is tried again elsewhere, or this ends.
   void Retry(absl::Status status, EndedBy by, void (Generation::*step)());
+  // Goes on when it is its turn, with nothing counted.
+  void ComeBack(const absl::Status& status);
   // What has begun was accepted: it waits, for a while, until a worker has room for it.
   void WaitForRoom(absl::Status status);
   void GiveAttemptUp();

@@ -39,7 +39,12 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   LeaveWorker();
   if (by == EndedBy::kDrain) return Migrate();
   if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
-  if (IsWorkerFailure(status)) return Retry(std::move(status), by, &Generation::Run);
+  if (IsWorkerFailure(status)) {
+    // A worker that had nothing to compute, because the client takes nothing, did not fail at this.
+    const bool idle = granted_ == static_cast<int64_t>(output_ids_.size());
+    if (idle && (by == EndedBy::kCrash || by == EndedBy::kSilent)) return ComeBack(status);
+    return Retry(std::move(status), by, &Generation::Run);
+  }
   // A full queue is told by a worker that is well; another may have room.
   if (absl::IsResourceExhausted(status)) {
     const bool passes = base::RetryAfterOf(status).has_value();
@@ -89,6 +94,14 @@ void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)
     return End(std::move(status));
   }
   BackOff(step);
+}
+
+void Generation::ComeBack(const absl::Status& status) {
+  context_.workers->NoteFailure(worker_.link, status);
+  GiveAttemptUp();
+  waited_ = false;
+  ++aways_;
+  BackOff(&Generation::Run);
 }
 
 void Generation::WaitForRoom(absl::Status status) {

@@ -141,6 +141,28 @@ TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfWorkers) {
   client.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
+// It has no credit, so that nobody computes it: neither its prompt nor its attempts are used up.
+TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  worker->AnswerPrepare({1});
+  worker->runs[0]->Say(std::vector<int32_t>(Generation::kWindowTokens, 7));
+  for (int crash = 1; crash <= 5; ++crash) {
+    ASSERT_EQ(worker->runs.size(), crash);
+    worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+    ASSERT_FALSE(client.status.has_value()) << *client.status;
+    loop_.Advance(absl::Seconds(2));
+    worker->SayState();
+  }
+  EXPECT_EQ(worker->runs.back()->credit, 0);
+  client.Take();
+  EXPECT_EQ(worker->runs.back()->credit, Generation::kWindowTokens);
+  worker->runs.back()->Say({8}, v1::STOP);
+  client.Take();
+  EXPECT_TRUE(client.status->ok());
+}
+
 TEST_F(GenerationTest, WhatNoWorkerTookIsTriedForThirtySeconds) {
   PuppetLink* worker = AddWorker("a");
   Client client;
