@@ -111,7 +111,7 @@ class WorkerServer final : public Server {
  private:
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
       : log_(LogOf(options)),
-        core_(model, engine, NameOrDrawn(options.worker_name), options.available_memory),
+        core_(model, engine, NameOrDrawn(options.worker_name), options.process),
         worker_(&core_, options.authenticator),
         admin_(&core_, {options.authenticator, options.admin_listen.empty()
                                                    ? Access::kOperatorsOrFronts

@@ -22,6 +22,7 @@
 #include "service/http/page_origin.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
+#include "service/worker/worker_admin.h"
 #include "service/worker/worker_model.h"
 
 namespace grpc {
@@ -61,9 +62,7 @@ struct ServerOptions {
   absl::Duration stall_timeout = absl::Minutes(1);
   // A worker lost or found, a run sent, an engine that hangs. Any thread; may be empty.
   LogSink log;
-  // Bytes of memory that the process may still take, those that are to stay free aside; none:
-  // cannot be told. Any thread; may be empty.
-  std::function<std::optional<int64_t>()> available_memory;
+  WorkerAdmin::Process process;  // of a worker; called on any thread
 };
 
 // How a server ends; the defaults: at once.

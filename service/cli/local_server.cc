@@ -91,11 +91,12 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
-  options.available_memory = [reserve = engine::ReserveBytes(limits)] {
+  options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {
     std::optional<int64_t> available = AvailableMemoryBytes();
     if (available.has_value()) *available -= reserve;
     return available;
   };
+  options.process.drain = surroundings.drain;
   options.tls = surroundings.tls;
   options.authenticator = surroundings.authenticator;
   if (config.security.allow_unauthenticated) options.pages = Pages::kAny;

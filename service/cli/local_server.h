@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 #define TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,7 @@ struct Surroundings {
   Log* log = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;
   const Authenticator* authenticator = nullptr;
+  std::function<void()> drain;  // begins the end of the process; any thread
 };
 
 // Thread-safe. Destruction ends at once, in the right order: server, engine, model.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -24,7 +25,7 @@ namespace tidepool::service {
 namespace {
 
 // Thread-safe. What SIGTERM and SIGINT mean: before there is a server the end of the process, then
-// the beginning of the end, and the second time the end at once.
+// the beginning of the end, and the second time the end at once. Admin's Drain begins the end, too.
 class StopRequest {
  public:
   // From now on a signal is for `server`, which outlives the signals.
@@ -39,11 +40,17 @@ class StopRequest {
       base::MutexLock lock(&mutex_);
       // Nothing has been promised yet, and a load cannot be stopped half-way.
       if (server_ == nullptr) std::_Exit(0);
-      if (asked_) hurry = server_;
+      if (std::exchange(signalled_, true)) hurry = server_;
       asked_ = true;
       changed_.NotifyAll();
     }
     if (hurry != nullptr) hurry->Shutdown({});
+  }
+
+  void OnDrain() {
+    base::MutexLock lock(&mutex_);
+    asked_ = true;
+    changed_.NotifyAll();
   }
 
   void Wait() {
@@ -56,6 +63,7 @@ class StopRequest {
   base::CondVar changed_;
   Server* server_ TIDEPOOL_GUARDED_BY(mutex_) = nullptr;
   bool asked_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool signalled_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
 // The address as another program on this machine can dial it.
@@ -166,8 +174,10 @@ absl::Status RunServing(const Config& config, Console* console) {
   // Before every other thread, which then leave the signals to it.
   const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stop.OnSignal(); });
   ASSIGN_OR_RETURN(security, OpenSecurity(config, &log));
-  const Surroundings surroundings = {
-      .log = &log, .tls = security->tls(), .authenticator = security->authenticator()};
+  const Surroundings surroundings = {.log = &log,
+                                     .tls = security->tls(),
+                                     .authenticator = security->authenticator(),
+                                     .drain = [&stop] { stop.OnDrain(); }};
 
   Server* server = nullptr;
   if (config.command == Command::kFront) {

@@ -93,4 +93,11 @@ void FrontAdmin::GetPlacement(v1::GetPlacementRequest request, absl::Duration de
       [](const v1::GetPlacementResponse&) { return absl::OkStatus(); }, std::move(done));
 }
 
+void FrontAdmin::Drain(v1::DrainRequest request, absl::Duration deadline,
+                       Done<v1::DrainResponse> done) {
+  AskAll<v1::DrainRequest, v1::DrainResponse>(
+      std::move(request), deadline, &WorkerLink::Drain,
+      [](const v1::DrainResponse&) { return absl::OkStatus(); }, std::move(done));
+}
+
 }  // namespace tidepool::service

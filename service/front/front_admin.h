@@ -1,4 +1,4 @@
-// FrontAdmin: the calls of Admin about experts that a front passes on to its workers.
+// FrontAdmin: the calls of Admin that a front passes on to its workers.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_ADMIN_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_ADMIN_H_
 
@@ -50,6 +50,7 @@ class FrontAdmin {
                       Done<v1::RefreshExpertsResponse> done);
   void GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                     Done<v1::GetPlacementResponse> done);
+  void Drain(v1::DrainRequest request, absl::Duration deadline, Done<v1::DrainResponse> done);
 
  private:
   template <typename Request, typename Response>

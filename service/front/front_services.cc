@@ -289,7 +289,8 @@ class SessionsService final : public SessionsBase {
 using AdminBase =
     v1::Admin::WithRawCallbackMethod_GetStats<v1::Admin::WithRawCallbackMethod_WatchStats<
         v1::Admin::WithRawCallbackMethod_SetOffload<v1::Admin::WithRawCallbackMethod_RefreshExperts<
-            v1::Admin::WithRawCallbackMethod_GetPlacement<v1::Admin::Service>>>>>;
+            v1::Admin::WithRawCallbackMethod_GetPlacement<
+                v1::Admin::WithRawCallbackMethod_Drain<v1::Admin::Service>>>>>>;
 
 class AdminService final : public AdminBase {
  public:
@@ -333,6 +334,14 @@ class AdminService final : public AdminBase {
         deps_, context, request, response,
         [](FrontCore* core, const Asker& asker, v1::GetPlacementRequest asked, auto done) {
           core->admin()->GetPlacement(std::move(asked), asker.deadline, std::move(done));
+        });
+  }
+  ServerUnaryReactor* Drain(CallbackServerContext* context, const ByteBuffer* request,
+                            ByteBuffer* response) override {
+    return OnLoop<v1::DrainRequest, v1::DrainResponse>(
+        deps_, context, request, response,
+        [](FrontCore* core, const Asker& asker, v1::DrainRequest asked, auto done) {
+          core->admin()->Drain(std::move(asked), asker.deadline, std::move(done));
         });
   }
 

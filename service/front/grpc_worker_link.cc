@@ -282,6 +282,13 @@ class GrpcWorkerLink final : public WorkerLink {
         [this](auto... arguments) { admin_->async()->GetPlacement(arguments...); });
   }
 
+  void Drain(v1::DrainRequest request, absl::Duration deadline,
+             Done<v1::DrainResponse> done) override {
+    Call<v1::DrainRequest, v1::DrainResponse>(
+        std::move(request), deadline, std::move(done),
+        [this](auto... arguments) { admin_->async()->Drain(arguments...); });
+  }
+
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)> on_lost) override {
     on_state_ = std::move(on_state);

@@ -72,6 +72,8 @@ class WorkerLink {
                               Done<v1::RefreshExpertsResponse> done) = 0;
   virtual void GetPlacement(v1::GetPlacementRequest request, absl::Duration deadline,
                             Done<v1::GetPlacementResponse> done) = 0;
+  virtual void Drain(v1::DrainRequest request, absl::Duration deadline,
+                     Done<v1::DrainResponse> done) = 0;
   // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
   // `on_state` gets each state, `on_lost` each loss of the stream.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,

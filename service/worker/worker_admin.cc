@@ -31,7 +31,7 @@ void WorkerAdmin::SetOffload(const v1::SetOffloadRequest& request,
   if (absl::Status status = CheckWorkerId(request); !status.ok()) return done(std::move(status));
   absl::StatusOr<moe::OffloadChange> change = FromProto(request);
   if (!change.ok()) return done(Named(change.status()));
-  if (available_memory_) change->available_bytes = available_memory_();
+  if (process_.available_memory) change->available_bytes = process_.available_memory();
   // What the engine has set aside and not used yet counts as free on the machine, and is not.
   if (change->available_bytes.has_value()) {
     *change->available_bytes -= engine_->Stats().untouched_bytes;
@@ -49,6 +49,17 @@ void WorkerAdmin::RefreshExperts(const v1::RefreshExpertsRequest& request,
     if (!settings.ok()) return done(Named(settings.status()));
     done(OfWorker<v1::RefreshExpertsResponse>(name_, *settings));
   });
+}
+
+void WorkerAdmin::Drain(const v1::DrainRequest& request, Done<v1::DrainResponse> done) {
+  if (absl::Status status = CheckWorkerId(request); !status.ok()) return done(std::move(status));
+  if (!process_.drain) {
+    return done(Named(absl::FailedPreconditionError("it has no process of its own to end")));
+  }
+  process_.drain();
+  v1::DrainResponse response;
+  response.add_workers()->set_worker_id(name_);
+  done(std::move(response));
 }
 
 void WorkerAdmin::GetPlacement(const v1::GetPlacementRequest& request,

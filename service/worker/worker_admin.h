@@ -1,4 +1,4 @@
-// WorkerAdmin: what operators ask of a worker's experts, without the wire.
+// WorkerAdmin: what operators ask of a worker, without the wire.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 
@@ -22,17 +22,26 @@ class WorkerAdmin {
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // `engine` outlives it. `available_memory`: bytes that this process may still take, those that
-  // are to stay free aside; none: cannot be told.
-  WorkerAdmin(std::string name, engine::Engine* engine,
-              std::function<std::optional<int64_t>()> available_memory)
-      : name_(std::move(name)), engine_(engine), available_memory_(std::move(available_memory)) {}
+  // What is asked of the process; each may be empty.
+  struct Process {
+    // Bytes of memory that it may still take, those that are to stay free aside; none: cannot be
+    // told.
+    std::function<std::optional<int64_t>()> available_memory;
+    // Has it drain and end. Must not block.
+    std::function<void()> drain;
+  };
+
+  // `engine` outlives it.
+  WorkerAdmin(std::string name, engine::Engine* engine, Process process)
+      : name_(std::move(name)), engine_(engine), process_(std::move(process)) {}
 
   // As Admin's rpcs of these names, of this worker alone. Errors name the worker.
   void SetOffload(const v1::SetOffloadRequest& request, Done<v1::SetOffloadResponse> done);
   void RefreshExperts(const v1::RefreshExpertsRequest& request,
                       Done<v1::RefreshExpertsResponse> done);
   void GetPlacement(const v1::GetPlacementRequest& request, Done<v1::GetPlacementResponse> done);
+
+  void Drain(const v1::DrainRequest& request, Done<v1::DrainResponse> done);
 
   // NOT_FOUND where the request is for another worker.
   template <typename Request>
@@ -47,7 +56,7 @@ class WorkerAdmin {
 
   const std::string name_;
   engine::Engine* const engine_;
-  const std::function<std::optional<int64_t>()> available_memory_;
+  const Process process_;
 };
 
 }  // namespace tidepool::service

@@ -213,11 +213,11 @@ std::function<void(absl::StatusOr<Response>)> OnPool(
 }  // namespace
 
 WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-                       std::function<std::optional<int64_t>()> available_memory)
+                       WorkerAdmin::Process process)
     : model_(model),
       engine_(engine),
       name_(std::move(name)),
-      admin_(name_, engine, std::move(available_memory)),
+      admin_(name_, engine, std::move(process)),
       started_(base::Clock::Real().Monotonic()),
       pool_(kPoolThreads) {}
 
@@ -413,6 +413,16 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetPlacement(grpc::CallbackServerC
       [this](const Caller&, const v1::GetPlacementRequest& asked, auto done) {
         core_->admin()->GetPlacement(asked,
                                      OnPool<v1::GetPlacementResponse>(core_, std::move(done)));
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerAdminService::Drain(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(
+      gate_, context, request, response,
+      [this](const Caller&, const v1::DrainRequest& asked, auto done) {
+        core_->admin()->Drain(asked, std::move(done));
       });
 }
 

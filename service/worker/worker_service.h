@@ -31,9 +31,9 @@ namespace tidepool::service {
 // What the worker's services share. Thread-safe; outlives the gRPC server that they are in.
 class WorkerCore {
  public:
-  // `model` and `engine` outlive the core. `available_memory` as WorkerAdmin's.
+  // `model` and `engine` outlive the core.
   WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-             std::function<std::optional<int64_t>()> available_memory);
+             WorkerAdmin::Process process);
   ~WorkerCore();
 
   const WorkerModel& model() const { return *model_; }
@@ -131,7 +131,8 @@ class WorkerAdminService final
     : public v1::Admin::WithRawCallbackMethod_GetStats<
           v1::Admin::WithRawCallbackMethod_WatchStats<v1::Admin::WithRawCallbackMethod_SetOffload<
               v1::Admin::WithRawCallbackMethod_RefreshExperts<
-                  v1::Admin::WithRawCallbackMethod_GetPlacement<v1::Admin::Service>>>>> {
+                  v1::Admin::WithRawCallbackMethod_GetPlacement<
+                      v1::Admin::WithRawCallbackMethod_Drain<v1::Admin::Service>>>>>> {
  public:
   WorkerAdminService(WorkerCore* core, const Gate& gate) : core_(core), gate_(gate) {}
 
@@ -149,6 +150,9 @@ class WorkerAdminService final
   grpc::ServerUnaryReactor* GetPlacement(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
 
  private:
   v1::GetStatsResponse Stats() const;

@@ -88,8 +88,18 @@ class GrpcurlTest(unittest.TestCase):
         one = self.call_one("Admin/GetStats", {"workerId": worker})
         self.assertEqual([found["worker_id"] for found in one["workers"]], [worker])
         self.call_experts(worker)
+        self.call_drain()
         every = {method.full_name for service in SERVICES.values() for method in service.methods}
         self.assertEqual(every, self.called)
+
+    def call_drain(self):
+        """Of a server of its own, whose process ends."""
+        shared, self.server = self.server, harness.serve()
+        self.addCleanup(self.server.kill)
+        drained, = self.call_one("Admin/Drain", {})["workers"]
+        self.assertEqual(drained.get("status_code", 0), 0, drained)
+        self.assertEqual(self.server.wait(), 0)
+        self.server = shared
 
     def call_experts(self, worker):
         before = self.call_one("Admin/SetOffload", {})["workers"][0]

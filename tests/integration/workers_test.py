@@ -254,6 +254,16 @@ class DrainTest(unittest.TestCase):
         self.assertGreater(front.migrations_total, 0)
         self.assertEqual(front.failovers_total, 0)
 
+    def test_admin_drains_as_sigterm_does(self):
+        ask = harness.admin_pb.DrainRequest
+        code, message = failure(lambda: self.client.admin.Drain(ask(worker_id="middle")))
+        self.assertEqual(code, "NOT_FOUND", message)
+        answer = self.client.admin.Drain(ask(worker_id="left"), timeout=10)
+        self.assertEqual([(one.worker_id, one.status_code) for one in answer.workers],
+                         [("left", 0)])
+        self.assertEqual(self.workers[0].wait(20), 0, self.workers[0].stderr)
+        self.assertEqual(len(self.client.generate(text="Still served", max_tokens=8).ids), 8)
+
 
 class OrderOfStartTest(unittest.TestCase):
 

@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Keeps what it is asked about experts.
+// Keeps what operators ask it.
 class AdminLink final : public WorkerLink {
  public:
   explicit AdminLink(std::string name) : name_(std::move(name)), address_(name_ + ":1") {}
@@ -45,6 +45,9 @@ class AdminLink final : public WorkerLink {
                     Done<v1::GetPlacementResponse> done) override {
     placements.push_back(std::move(done));
   }
+  void Drain(v1::DrainRequest, absl::Duration, Done<v1::DrainResponse> done) override {
+    drains.push_back(std::move(done));
+  }
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)>) override {
     on_state_ = std::move(on_state);
@@ -68,6 +71,7 @@ class AdminLink final : public WorkerLink {
   std::vector<std::pair<v1::SetOffloadRequest, Done<v1::SetOffloadResponse>>> sets;
   std::vector<Done<v1::RefreshExpertsResponse>> refreshes;
   std::vector<Done<v1::GetPlacementResponse>> placements;
+  std::vector<Done<v1::DrainResponse>> drains;
   absl::Duration last_deadline;
 
  private:
@@ -194,6 +198,29 @@ TEST_F(FrontAdminTest, RefreshFailsAsChangesDo) {
       [&](absl::StatusOr<v1::RefreshExpertsResponse> result) { answer = result; });
   links_[0]->refreshes[0](absl::FailedPreconditionError("worker 'a': no experts"));
   EXPECT_TRUE(absl::IsFailedPrecondition(answer->status()));
+}
+
+TEST_F(FrontAdminTest, ADrainTellsOfEachWorker) {
+  std::optional<absl::StatusOr<v1::DrainResponse>> answer;
+  admin_.Drain({}, absl::InfiniteDuration(),
+               [&](absl::StatusOr<v1::DrainResponse> result) { answer = std::move(result); });
+  v1::DrainResponse drains;
+  drains.add_workers()->set_worker_id("a");
+  links_[0]->drains.at(0)(drains);
+  EXPECT_FALSE(answer.has_value());
+  links_[1]->drains.at(0)(absl::UnavailableError("gone"));
+  ASSERT_TRUE(answer.has_value() && answer->ok());
+  ASSERT_EQ((*answer)->workers_size(), 2);
+  EXPECT_EQ((*answer)->workers(0).status_code(), 0);
+  EXPECT_EQ((*answer)->workers(0).address(), "a:1");
+  EXPECT_EQ((*answer)->workers(1).worker_id(), "b");
+  EXPECT_EQ((*answer)->workers(1).status_message(), "gone");
+
+  v1::DrainRequest other;
+  other.set_worker_id("c");
+  admin_.Drain(other, absl::InfiniteDuration(),
+               [&](absl::StatusOr<v1::DrainResponse> result) { answer = std::move(result); });
+  EXPECT_TRUE(absl::IsNotFound(answer->status()));
 }
 
 }  // namespace

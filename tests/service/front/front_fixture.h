@@ -84,6 +84,7 @@ class PuppetLink final : public WorkerLink {
                       Done<v1::RefreshExpertsResponse>) override {}
   void GetPlacement(v1::GetPlacementRequest, absl::Duration,
                     Done<v1::GetPlacementResponse>) override {}
+  void Drain(v1::DrainRequest, absl::Duration, Done<v1::DrainResponse>) override {}
   void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
              std::function<void(absl::Status)> on_lost) override {
     on_state_ = std::move(on_state);

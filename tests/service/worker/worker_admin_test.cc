@@ -51,7 +51,10 @@ class WorkerAdminTest : public testing::Test {
         {.context_length = 64, .kv_memory_bytes = 4 << 20, .cache_seed = "t"});
     CHECK_OK(engine.status());
     engine_ = *std::move(engine);
-    admin_ = std::make_unique<WorkerAdmin>("w1", engine_.get(), [this] { return available_; });
+    admin_ = std::make_unique<WorkerAdmin>(
+        "w1", engine_.get(),
+        WorkerAdmin::Process{.available_memory = [this] { return available_; },
+                             .drain = [this] { ++drains_; }});
   }
   ~WorkerAdminTest() override { std::filesystem::remove_all(folder_); }
 
@@ -61,6 +64,7 @@ class WorkerAdminTest : public testing::Test {
 
   const std::string folder_ = testing::TempDir() + "/worker_admin_test";
   std::optional<int64_t> available_;
+  int drains_ = 0;
   std::unique_ptr<engine::ModelBundle> bundle_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<WorkerAdmin> admin_;
@@ -189,6 +193,21 @@ TEST_F(WorkerAdminTest, ThePlacementHasEveryLayerAndExpert) {
       Ask(admin_.get(), &WorkerAdmin::RefreshExperts, v1::RefreshExpertsRequest());
   ASSERT_TRUE(refreshed.ok());
   EXPECT_EQ(refreshed->workers(0).settings().policy(), "adaptive");
+}
+
+TEST_F(WorkerAdminTest, DrainsItsProcess) {
+  v1::DrainRequest request;
+  request.set_worker_id("w2");
+  EXPECT_TRUE(absl::IsNotFound(Ask(admin_.get(), &WorkerAdmin::Drain, request).status()));
+  EXPECT_EQ(drains_, 0);
+  request.set_worker_id("w1");
+  const auto answer = Ask(admin_.get(), &WorkerAdmin::Drain, request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->workers(0).worker_id(), "w1");
+  EXPECT_EQ(drains_, 1);
+
+  WorkerAdmin guest("w1", engine_.get(), {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(Ask(&guest, &WorkerAdmin::Drain, request).status()));
 }
 
 }  // namespace
