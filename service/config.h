@@ -203,6 +203,8 @@ struct Config {
   std::string action;  // sessions: export, import or verify; token: new
   bool once = false;   // stats: one reading
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+  PromptLogging log_prompts = PromptLogging::kNever;
   OutputFormat output = OutputFormat::kText;
 };
 

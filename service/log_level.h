@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace tidepool::service {
 
@@ -13,13 +17,53 @@ namespace tidepool::service {
 // as a line.
 enum class LogLevel : uint8_t {
   kDebug,  // each run's worker
-  kInfo,   // what comes and goes as it should
+  kInfo,   // what comes and goes as it should, and each request's end
   kWarn,   // trouble that is survived
   kError,
   kOff,
 };
 
-using LogSink = std::function<void(LogLevel level, absl::string_view line)>;
+// How lines are written: for people, or each as one JSON object.
+enum class LogFormat : uint8_t { kText, kJson };
+
+// Whether lines may hold what clients wrote to the model.
+enum class PromptLogging : uint8_t { kNever, kAlways };
+
+// A fact of a line, for programs to find: names are lower case with underscores, and those of
+// durations end in _seconds.
+struct LogField {
+  absl::string_view name;
+  std::variant<absl::string_view, int64_t, double> value;
+};
+using LogFields = absl::Span<const LogField>;
+
+// Where lines go. Thread-compatible to hold; as thread-safe to call as what it was made of.
+//
+//   log(LogLevel::kInfo, "request ended", {{"request_id", id}, {"output_tokens", int64_t{3}}});
+class LogSink {
+ public:
+  LogSink() = default;  // lines go nowhere
+  // `write` takes (LogLevel, absl::string_view line, LogFields), or has no use for the fields.
+  template <typename Write>
+    requires(!std::is_same_v<std::decay_t<Write>, LogSink>)
+  LogSink(Write write) {  // NOLINT(google-explicit-constructor): lambdas are passed as sinks
+    if constexpr (std::is_invocable_v<Write&, LogLevel, absl::string_view, LogFields>) {
+      write_ = std::move(write);
+    } else {
+      write_ = [write = std::move(write)](LogLevel level, absl::string_view line, LogFields) {
+        write(level, line);
+      };
+    }
+  }
+
+  void operator()(LogLevel level, absl::string_view line, LogFields fields = {}) const {
+    if (write_) write_(level, line, fields);
+  }
+  explicit operator bool() const { return write_ != nullptr; }
+
+ private:
+  std::function<void(LogLevel level, absl::string_view line, LogFields fields)> write_;
+};
 
 }  // namespace tidepool::service
 

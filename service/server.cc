@@ -34,8 +34,11 @@ std::string NameOrDrawn(const std::string& name) {
   return absl::StrCat("worker-", absl::Hex(device(), absl::kZeroPad8));
 }
 
-LogSink LogOf(const ServerOptions& options) {
-  return options.log ? options.log : [](LogLevel, absl::string_view) {};
+// For a worker beside its front, which tells of the same things.
+LogSink InfoAsDebug(const LogSink& log) {
+  return [log](LogLevel level, absl::string_view line, LogFields fields) {
+    log(level == LogLevel::kInfo ? LogLevel::kDebug : level, line, fields);
+  };
 }
 
 // Runs `task` on the loop and waits for it. Requires: not called on the loop.
@@ -110,8 +113,8 @@ class WorkerServer final : public Server {
 
  private:
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
-      : log_(LogOf(options)),
-        core_(model, engine, NameOrDrawn(options.worker_name), options.process),
+      : log_(options.log),
+        core_(model, engine, NameOrDrawn(options.worker_name), options.process, options.log),
         worker_(&core_, options.authenticator),
         admin_(&core_, {options.authenticator, options.admin_listen.empty()
                                                    ? Access::kOperatorsOrFronts
@@ -160,6 +163,7 @@ class FrontServer final : public Server {
                                                              .probe_listen = options.probe_listen}));
     if (!options.http.empty()) RETURN_IF_ERROR(server->StartHttp(options));
     RunOn(&server->loop_, [&] {
+      server->core_->request_log()->SetPrompts(options.log_prompts);
       server->core_->workers()->OnReadiness(
           [raw = server.get()](bool ready) { raw->OnReadiness(ready); });
       const WorkerLinkLoop loop = {.executor = &server->loop_, .calls = &server->link_calls_};
@@ -229,7 +233,7 @@ class FrontServer final : public Server {
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
       : store_(std::move(store)),
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
-                                          LogOf(options), options.front_limits)),
+                                          options.log, options.front_limits)),
         api_({.core = core_.get(), .calls = &calls_}, options.authenticator, options.pages) {
     services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator);
   }
@@ -339,6 +343,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
   inner.admin_listen.clear();
   inner.probe_listen.clear();
   inner.authenticator = nullptr;
+  inner.log = InfoAsDebug(options.log);
   ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker, WorkerServer::Start(model, engine, inner));
   ASSIGN_OR_RETURN(
       std::unique_ptr<FrontServer> front,

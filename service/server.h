@@ -49,7 +49,8 @@ struct ServerOptions {
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
-  FrontLimits front_limits;  // of a front
+  FrontLimits front_limits;                            // of a front
+  PromptLogging log_prompts = PromptLogging::kNever;  // of a front
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
   // What a front shows its workers, and asks of them. Null: nothing.
@@ -60,7 +61,7 @@ struct ServerOptions {
   const Authenticator* authenticator = nullptr;
   // A worker's engine that does not move for so long with work pending is not alive.
   absl::Duration stall_timeout = absl::Minutes(1);
-  // A worker lost or found, a run sent, an engine that hangs. Any thread; may be empty.
+  // A worker lost or found, a request's end, an engine that hangs. Any thread.
   LogSink log;
   WorkerAdmin::Process process;  // of a worker; called on any thread
 };

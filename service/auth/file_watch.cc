@@ -14,10 +14,10 @@ constexpr absl::Duration kPeriod = absl::Seconds(1);
 void FileWatch::Add(std::string what, std::function<absl::StatusOr<Rereading>()> reread) {
   loop_.PostAfter(kPeriod, [this, what = std::move(what), reread = std::move(reread)] {
     const absl::StatusOr<Rereading> found = reread();
-    if (log_ && !found.ok()) {
+    if (!found.ok()) {
       log_(LogLevel::kWarn, absl::StrCat(found.status().message(),
                                          "; what was read before stays in force"));
-    } else if (log_ && *found == Rereading::kChanged) {
+    } else if (*found == Rereading::kChanged) {
       log_(LogLevel::kInfo, absl::StrCat(what, " has changed, and is in force"));
     }
     Add(what, reread);

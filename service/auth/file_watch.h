@@ -16,7 +16,7 @@ namespace tidepool::service {
 // Thread-safe. On a thread of its own, since a disk may take its time.
 class FileWatch {
  public:
-  // `log` is called on that thread; may be empty.
+  // `log` is called on that thread.
   explicit FileWatch(LogSink log) : log_(std::move(log)) {}
   ~FileWatch() { loop_.Stop(); }
 

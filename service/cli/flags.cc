@@ -12,6 +12,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/expert_flags.h"
+#include "service/cli/log_flags.h"
 #include "service/cli/replay_flags.h"
 #include "service/cli/security_flags.h"
 #include "service/cli/server_flags.h"
@@ -196,22 +197,6 @@ absl::Status SetIgnoreEos(absl::string_view value, Config* config) {
 absl::Status SetRefresh(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->offload.refresh, ParseSwitch(value));
   return absl::OkStatus();
-}
-
-absl::Status SetLogLevel(absl::string_view value, Config* config) {
-  constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
-                                                                {"info", LogLevel::kInfo},
-                                                                {"warn", LogLevel::kWarn},
-                                                                {"error", LogLevel::kError},
-                                                                {"off", LogLevel::kOff}};
-  for (const auto& [name, level] : kLevels) {
-    if (value == name) {
-      config->log_level = level;
-      return absl::OkStatus();
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", value, "\" is not debug, info, warn, error or off"));
 }
 
 absl::Status SetJson(absl::string_view value, Config* config) {
@@ -470,8 +455,6 @@ constexpr FlagSpec kFlags[] = {
 
     {"config", 0, kGeneral, "FILE", "", "TOML file whose keys are these flags' names", kAll, kValue,
      nullptr},
-    {"log-level", 0, kGeneral, "LEVEL", "info", "least level logged: debug, info, warn, error, off",
-     kServing, kValue, SetLogLevel},
     {"help", 'h', kGeneral, "", "", "this text", kAll, kSwitch, nullptr},
 };
 
@@ -480,10 +463,11 @@ constexpr FlagSpec kFlags[] = {
 absl::Span<const FlagSpec> Flags() {
   static const std::vector<FlagSpec>* const all = [] {
     auto* flags = new std::vector<FlagSpec>(std::begin(kFlags), std::end(kFlags));
-    const auto place = std::find_if(flags->begin(), flags->end(),
-                                    [](const FlagSpec& flag) { return flag.group == kTests; });
-    const absl::Span<const FlagSpec> security = SecurityFlagSpecs();
-    flags->insert(place, security.begin(), security.end());
+    const auto insert_before = [flags](const auto& is_place, absl::Span<const FlagSpec> more) {
+      flags->insert(std::find_if(flags->begin(), flags->end(), is_place), more.begin(), more.end());
+    };
+    insert_before([](const FlagSpec& flag) { return flag.group == kTests; }, SecurityFlagSpecs());
+    insert_before([](const FlagSpec& flag) { return flag.name == "help"; }, LogFlagSpecs());
     return flags;
   }();
   return *all;

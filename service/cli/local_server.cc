@@ -88,6 +88,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
                           .max_session_tokens = config.max_session_tokens,
                           .request_ttl = config.request_ttl,
                           .orphan_ttl = config.orphan_ttl};
+  options.log_prompts = config.log_prompts;
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
@@ -100,9 +101,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.tls = surroundings.tls;
   options.authenticator = surroundings.authenticator;
   if (config.security.allow_unauthenticated) options.pages = Pages::kAny;
-  if (Log* log = surroundings.log; log != nullptr) {
-    options.log = [log](LogLevel level, absl::string_view line) { log->Write(level, line); };
-  }
+  if (surroundings.log != nullptr) options.log = surroundings.log->Sink();
   return options;
 }
 

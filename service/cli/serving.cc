@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -148,9 +149,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> OpenSecurity(const Config& confi
                                        .key = flags.tls_key,
                                        .ca = flags.tls_client_ca},
                                .front_names = flags.front_names,
-                               .log = [log](LogLevel level, absl::string_view line) {
-                                 log->Write(level, line);
-                               }});
+                               .log = log->Sink()});
 }
 
 // Each connection takes a file, and shells start programs with room for a thousand.
@@ -167,14 +166,15 @@ absl::Status RunServing(const Config& config, Console* console) {
   // Before the server, so that it outlives no call of the watcher's.
   StopRequest stop;
   RaiseFileLimit();
-  Log log(config.log_level);
+  std::optional<Log> log;
   std::unique_ptr<ServerSecurity> security;
   std::unique_ptr<LocalServer> local;
   std::unique_ptr<Server> front;
   // Before every other thread, which then leave the signals to it.
   const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stop.OnSignal(); });
-  ASSIGN_OR_RETURN(security, OpenSecurity(config, &log));
-  const Surroundings surroundings = {.log = &log,
+  log.emplace(config.log_level, config.log_format);
+  ASSIGN_OR_RETURN(security, OpenSecurity(config, &*log));
+  const Surroundings surroundings = {.log = &*log,
                                      .tls = security->tls(),
                                      .authenticator = security->authenticator(),
                                      .drain = [&stop] { stop.OnDrain(); }};
@@ -193,12 +193,12 @@ absl::Status RunServing(const Config& config, Console* console) {
   Announce(config, *server, local == nullptr ? nullptr : &local->model(), console);
   RETURN_IF_ERROR(console->out_status());
   stop.Wait();
-  log.Info(absl::StrCat("stopping: new requests are taken for ",
-                        absl::FormatDuration(config.drain_grace), ", running answers have ",
-                        absl::FormatDuration(config.drain_timeout),
-                        "; a second signal ends at once"));
+  log->Info(absl::StrCat("stopping: new requests are taken for ",
+                         absl::FormatDuration(config.drain_grace), ", running answers have ",
+                         absl::FormatDuration(config.drain_timeout),
+                         "; a second signal ends at once"));
   server->Shutdown({.grace = config.drain_grace, .drain = config.drain_timeout});
-  log.Info("stopped");
+  log->Info("stopped");
   return absl::OkStatus();
 }
 

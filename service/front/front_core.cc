@@ -73,11 +73,12 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       limits_(limits),
       places_("the front", limits.max_requests),
       quotas_(clock),
-      workers_(clock, std::move(log)),
+      workers_(clock, log),
       admin_(clock, &workers_),
       named_(loop, limits.request_ttl, limits.orphan_ttl),
       started_(clock->Monotonic()),
-      failover_(loop, clock, [this] { return static_cast<int64_t>(running_.size()); }) {
+      failover_(loop, clock, [this] { return static_cast<int64_t>(running_.size()); }),
+      request_log_(std::move(log)) {
   LeaveSilentWorkers();
   if (limits_.session_ttl < absl::InfiniteDuration()) ExpireSessions();
 }
@@ -106,8 +107,10 @@ std::vector<std::shared_ptr<Generation>> FrontCore::Running() const {
   return all;
 }
 
-std::nullptr_t FrontCore::Refuse(absl::Status status, GenerationSink* sink) {
+std::nullptr_t FrontCore::Refuse(const GenerationInput& input, absl::Status status,
+                                 GenerationSink* sink) {
   ++requests_failed_total_;
+  request_log_.Refused(input, status);
   sink->Finish(std::move(status));
   return nullptr;
 }
@@ -115,11 +118,11 @@ std::nullptr_t FrontCore::Refuse(absl::Status status, GenerationSink* sink) {
 std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   ++requests_total_;
   absl::Status status = CheckGenerateRequest(input.request);
-  if (!status.ok()) return Refuse(std::move(status), sink);
+  if (!status.ok()) return Refuse(input, std::move(status), sink);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
-  if (!place.ok()) return Refuse(place.status(), sink);
-  input.request.set_request_id(DrawId("gen-"));
+  if (!place.ok()) return Refuse(input, place.status(), sink);
+  input.request.set_request_id(input.own_id.empty() ? DrawId("gen-") : input.own_id);
   return Begin(std::move(input), *std::move(place), sink);
 }
 
@@ -136,11 +139,11 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
                                                        GenerationSink* sink) {
   const NamedRequests::Name name = {input.principal, input.request.request_id()};
   absl::StatusOr<std::shared_ptr<NamedRequest>> found = named_.Find(name, input.request);
-  if (!found.ok()) return Refuse(found.status(), sink);
+  if (!found.ok()) return Refuse(input, found.status(), sink);
   const int64_t after = static_cast<int64_t>(input.request.resume_after());
   if (*found != nullptr) return (*found)->Read(after, sink);
   absl::StatusOr<Place> place = FindPlace(input);
-  if (!place.ok()) return Refuse(place.status(), sink);
+  if (!place.ok()) return Refuse(input, place.status(), sink);
   const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request);
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
@@ -170,15 +173,23 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
                                                  [this, key, measured, place = std::move(place)](
                                                      const absl::Status& end) mutable {
                                                    place = {};
-                                                   if (!end.ok()) ++requests_failed_total_;
-                                                   running_.erase(key);
-                                                   // The sink is told of the end after this.
-                                                   loop_->Post([ended = named_.OnEnd(key, end)] {});
+                                                   OnEnd(key, *measured, end);
                                                  });
   running_[key] = generation;
   // Once the caller has it: the start can already be the end.
   loop_->Post([generation] { generation->Start(); });
   return generation;
+}
+
+void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured,
+                      const absl::Status& end) {
+  if (!end.ok()) ++requests_failed_total_;
+  if (const auto found = running_.find(key); found != running_.end()) {
+    request_log_.Ended(*found->second, measured.model(), measured.Summary(), end);
+    running_.erase(found);
+  }
+  // The sink is told of the end after this.
+  loop_->Post([ended = named_.OnEnd(key, end)] {});
 }
 
 void FrontCore::Complete(GenerationInput input, Done<v1::CompleteResponse> done,

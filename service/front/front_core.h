@@ -24,6 +24,7 @@
 #include "service/front/generation.h"
 #include "service/front/named_requests.h"
 #include "service/front/principal_quotas.h"
+#include "service/front/request_log.h"
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
@@ -40,12 +41,13 @@ class FrontCore {
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // All outlive the core; `log` may be called on the loop.
+  // All outlive the core; `log` is called on the loop.
   FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
             const FrontLimits& limits = {});
 
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }
+  RequestLog* request_log() { return &request_log_; }
   Executor* loop() { return loop_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then. A request_id that the client
@@ -100,7 +102,8 @@ class FrontCore {
   std::shared_ptr<Generation> Begin(GenerationInput input, Place place, GenerationSink* sink);
   // They may end while the caller goes through them.
   std::vector<std::shared_ptr<Generation>> Running() const;
-  std::nullptr_t Refuse(absl::Status status, GenerationSink* sink);
+  std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
+  void OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured, const absl::Status& end);
   // Takes streams away from workers that fell silent, again and again for as long as the core
   // lives.
   void LeaveSilentWorkers();
@@ -129,6 +132,7 @@ class FrontCore {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
   RequestMetricsMap request_metrics_;
+  RequestLog request_log_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
 };

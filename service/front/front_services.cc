@@ -7,6 +7,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_caller.h"
+#include "service/grpc_trace.h"
 #include "service/raw_unary.h"
 #include "service/stats_watch_reactor.h"
 #include "tidepool/v1/admin.grpc.pb.h"
@@ -36,7 +37,9 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
                                                const CallbackServerContext& context) {
   ASSIGN_OR_RETURN(Caller caller, CallerOf(context, deps.gate));
   GenerationInput input = {.principal = std::move(caller.principal),
+                           .role = caller.role,
                            .limits = caller.limits,
+                           .span = BeginSpan(TraceOf(context)),
                            .deadline = DeadlineOf(context)};
   RETURN_IF_ERROR(ParseBytes(bytes, &input.request));
   return input;

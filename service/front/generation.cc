@@ -11,6 +11,17 @@ namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(10);
 constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
+
+// Who asks, as the worker is told.
+worker::v1::Caller CallerOf(const GenerationInput& input) {
+  worker::v1::Caller caller;
+  caller.set_principal(input.principal);
+  if (input.role.has_value()) caller.set_role(std::string(RoleName(*input.role)));
+  caller.set_traceparent(Traceparent(input.span.context));
+  caller.set_tracestate(input.span.context.state);
+  return caller;
+}
+
 // Appends `next` to a message that has no finish yet.
 void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_text()->append(next.text());
@@ -118,7 +129,7 @@ void Generation::Prepare() {
   asked_ = &Generation::Prepare;
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
-  request.mutable_caller()->set_principal(input_.principal);
+  *request.mutable_caller() = CallerOf(input_);
   if (has_session()) {
     const SessionLogData& log = turn_.log;
     request.mutable_session()->mutable_token_ids()->Assign(log.token_ids.begin(),
@@ -219,7 +230,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.set_prompt_length(prepared_.token_ids_size());
   start.mutable_output_token_ids()->Assign(output_ids_.begin(), output_ids_.end());
   start.set_attempt(attempt_);
-  start.mutable_caller()->set_principal(input_.principal);
+  *start.mutable_caller() = CallerOf(input_);
   start.set_priority(std::min(request.priority(), input_.limits.max_priority));
   start.set_credit(granted_ - static_cast<int64_t>(output_ids_.size()));
   start.set_logprobs(request.logprobs());

@@ -21,6 +21,7 @@
 #include "service/front/logged_turn.h"
 #include "service/front/worker_set.h"
 #include "service/store/session_store.h"
+#include "service/trace_context.h"
 #include "tidepool/v1/inference.pb.h"
 #include "tidepool/worker/v1/worker.pb.h"
 
@@ -61,9 +62,13 @@ bool IsWorkerFailure(const absl::Status& status);
 
 struct GenerationInput {
   v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
+  // What a request is called whose client gave it no request_id; empty: drawn.
+  std::string own_id = {};
   std::string principal;
-  PrincipalLimits limits = {};  // its principal's
-  absl::Duration deadline;      // of the monotonic clock
+  std::optional<Role> role = {};  // its principal's; none where nobody is authenticated
+  PrincipalLimits limits = {};    // its principal's
+  Span span = {};
+  absl::Duration deadline = absl::InfiniteDuration();  // of the monotonic clock
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is
@@ -82,6 +87,11 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void Cancel(absl::Status why) override;
   // Goes on at another worker if it waits for this one, which says nothing any more.
   void LeaveSilentWorker(const WorkerLink* link);
+
+  const GenerationInput& input() const { return input_; }
+  const std::string& worker() const { return worker_.name; }  // the latest; empty: none yet
+  int32_t attempts() const { return attempt_ + 1; }
+  int64_t prompt_tokens() const { return prepared_.token_ids_size(); }  // 0: not known yet
 
  private:
   // A message on its way to the client.

@@ -59,7 +59,7 @@ void MeasuredSink::Write(v1::GenerateResponse response) {
     RequestMetrics& metrics = (*metrics_)[model];
     if (tokens_ == 0) {
       metrics.time_to_first_token.Observe(absl::ToDoubleSeconds(now - started_));
-      last_ = now;
+      first_ = last_ = now;
       --tokens, ++tokens_;
     }
     // Tokens that came as one message share the time since the one before.
@@ -76,6 +76,15 @@ void MeasuredSink::Write(v1::GenerateResponse response) {
 void MeasuredSink::Finish(absl::Status status) {
   Record(status);
   sink_->Finish(std::move(status));
+}
+
+RequestSummary MeasuredSink::Summary() const {
+  RequestSummary summary = {.output_tokens = tokens_,
+                            .duration = clock_->Monotonic() - started_,
+                            .finish = finish_};
+  if (tokens_ > 0) summary.time_to_first_token = first_ - started_;
+  if (finish_ != v1::FINISH_REASON_UNSPECIFIED) summary.usage = usage_;
+  return summary;
 }
 
 void MeasuredSink::Record(const absl::Status& status) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,15 @@ struct RequestMetrics {
   std::array<int64_t, kRequestEnds> ends = {};  // by RequestEnd
 };
 
+// What one request came to, as its client saw it. Plain data.
+struct RequestSummary {
+  int64_t output_tokens = 0;  // that were sent
+  std::optional<absl::Duration> time_to_first_token;
+  absl::Duration duration;
+  v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED;
+  std::optional<v1::Usage> usage;  // of an answer that came to its end
+};
+
 // By model.
 using RequestMetricsMap = std::map<std::string, RequestMetrics>;
 
@@ -76,6 +86,10 @@ class MeasuredSink final : public GenerationSink {
   void Write(v1::GenerateResponse response) override;
   void Finish(absl::Status status) override;
 
+  std::string model() const { return model_name_(); }
+  // Up to now.
+  RequestSummary Summary() const;
+
  private:
   void Record(const absl::Status& status);
 
@@ -84,7 +98,7 @@ class MeasuredSink final : public GenerationSink {
   RequestMetricsMap* metrics_;
   const ModelName model_name_;
   const absl::Duration started_;
-  absl::Duration last_;  // token
+  absl::Duration first_, last_;  // token
   int64_t tokens_ = 0;
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;
   v1::Usage usage_;

@@ -18,11 +18,12 @@ std::string DrawId() {
 
 }  // namespace
 
-GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Caller caller,
+GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                                std::shared_ptr<HttpExchange> exchange)
     : front_(front),
       request_(std::move(request)),
-      caller_(std::move(caller)),
+      caller_(std::move(asker.caller)),
+      trace_(std::move(asker.trace)),
       exchange_(std::move(exchange)),
       choices_(request_.choices.size()),
       left_(static_cast<int64_t>(request_.choices.size())) {
@@ -40,10 +41,10 @@ GenerationCall::~GenerationCall() {
   if (entered_) front_.calls->Leave();
 }
 
-void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, Caller caller,
+void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                            std::shared_ptr<HttpExchange> exchange) {
   auto call = std::shared_ptr<GenerationCall>(
-      new GenerationCall(front, std::move(request), std::move(caller), std::move(exchange)));
+      new GenerationCall(front, std::move(request), std::move(asker), std::move(exchange)));
   const absl::Status entered = front.calls->Enter();
   call->entered_ = entered.ok();
   if (!entered.ok()) return call->Fail(entered);
@@ -69,12 +70,19 @@ void GenerationCall::Begin() {
     choices_[i].call = this;
     choices_[i].index = static_cast<int64_t>(i);
   }
+  // Choices of one request belong to one trace.
+  const std::optional<TraceContext> trace =
+      trace_.has_value() || choices_.size() == 1 ? trace_ : BeginSpan(std::nullopt).context;
   const auto keep = self_;  // a generation that is refused ends at once
   for (size_t i = 0; i < choices_.size(); ++i) {
-    GenerationInput input = {.request = request_.choices[i],
-                             .principal = caller_.principal,
-                             .limits = caller_.limits,
-                             .deadline = absl::InfiniteDuration()};
+    GenerationInput input = {
+        .request = request_.choices[i],
+        .own_id = choices_.size() == 1 ? head_.id : absl::StrCat(head_.id, "-", i),
+        .principal = caller_.principal,
+        .role = caller_.role,
+        .limits = caller_.limits,
+        .span = BeginSpan(trace),
+        .deadline = absl::InfiniteDuration()};
     choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "service/http/http_exchange.h"
 #include "service/http/openai_request.h"
 #include "service/http/openai_response.h"
+#include "service/trace_context.h"
 
 namespace tidepool::service {
 
@@ -24,13 +26,19 @@ struct HttpFront {
   ActiveCalls* calls = nullptr;
 };
 
+// Who asks, and as which part of what.
+struct HttpAsker {
+  Caller caller;
+  std::optional<TraceContext> trace;
+};
+
 // Lives until its client has the answer or is gone, and its generations have ended. What renders
 // belongs to the exchange's executor, what generates to the front's loop; they send each other
 // messages, of which each generation has one on its way.
 class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
  public:
   // On the exchange's executor.
-  static void Start(const HttpFront& front, OpenAiRequest request, Caller caller,
+  static void Start(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                     std::shared_ptr<HttpExchange> exchange);
   ~GenerationCall();
 
@@ -48,7 +56,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     bool finished = false;
   };
 
-  GenerationCall(const HttpFront& front, OpenAiRequest request, Caller caller,
+  GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                  std::shared_ptr<HttpExchange> exchange);
 
   // Loop.
@@ -74,6 +82,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   const HttpFront front_;
   const OpenAiRequest request_;
   const Caller caller_;
+  const std::optional<TraceContext> trace_;
   const std::shared_ptr<HttpExchange> exchange_;
   bool entered_ = false;
 

@@ -42,6 +42,17 @@ std::string Chunk(const std::string& bytes) {
   return absl::StrCat(absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
 }
 
+// A header that is there more than once is as good as one of all its values (RFC 9110, 5.3).
+std::string JoinedField(const http::fields& header, const char* name) {
+  std::string joined;
+  const auto [begin, end] = header.equal_range(name);
+  for (auto field = begin; field != end; ++field) {
+    absl::StrAppend(&joined, joined.empty() ? "" : ",",
+                    absl::string_view(field->value().data(), field->value().size()));
+  }
+  return joined;
+}
+
 }  // namespace
 
 HttpResponse ErrorResponse(const absl::Status& status) {
@@ -212,6 +223,8 @@ void HttpConnection::OnHeader(const Error& error) {
   head_.content_type = field(http::field::content_type);
   head_.authorization = field(http::field::authorization);
   head_.origin = field(http::field::origin);
+  head_.traceparent = JoinedField(header, "traceparent");
+  head_.tracestate = JoinedField(header, "tracestate");
   is_head_ = head_.method == "HEAD";
   http_1_0_ = header.version() == 10;
   if (std::optional<HttpResponse> refusal = all_->handler->CheckHead(head_)) {

@@ -18,9 +18,11 @@ struct HttpHead {
   std::string method;  // GET, POST, ...
   std::string path;    // without the query, percent escapes undone
   std::string content_type;
-  // Headers as they came.
+  // Headers as they came; of the last two several of a name are joined by commas.
   std::string authorization;
   std::string origin;
+  std::string traceparent;
+  std::string tracestate;
 };
 
 struct HttpRequest {

@@ -166,7 +166,9 @@ void OpenAiApi::Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> reques
   // Once more: a long body may outlive its token.
   absl::StatusOr<Caller> caller = CallerOf(head);
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
-  GenerationCall::Start(front_, *std::move(request), *std::move(caller), std::move(exchange));
+  HttpAsker asker = {.caller = *std::move(caller),
+                     .trace = ParseTraceContext(head.traceparent, head.tracestate)};
+  GenerationCall::Start(front_, *std::move(request), std::move(asker), std::move(exchange));
 }
 
 void OpenAiApi::ListModels(HttpRequest, std::shared_ptr<HttpExchange> exchange) {

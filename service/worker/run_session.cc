@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
@@ -35,6 +36,12 @@ void RunSession::OnRequestsEnd() {
 }
 
 void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) {
+  started_ = true;
+  attempt_ = start.attempt();
+  request_id_ = start.request_id();
+  const worker::v1::Caller& caller = start.caller();
+  principal_ = caller.principal();
+  span_ = BeginSpan(ParseTraceContext(caller.traceparent(), caller.tracestate()));
   if (start.prepared().model_digest() != model_->digest) {
     return Finish(absl::FailedPreconditionError(
         absl::StrCat("the request was prepared for model ", start.prepared().model_digest(),
@@ -42,7 +49,6 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
-  attempt_ = start.attempt();
   first_position_ = position_ = start.output_token_ids_size();
   max_tokens_ = start.prepared().stopping().max_tokens();
   started_at_ = clock_->Monotonic();
@@ -98,6 +104,7 @@ void RunSession::Pump() {
   if (!chunk->ok()) return Finish(chunk->status());
   worker::v1::RunResponse response;
   ToProto(**chunk, *model_->tokenizer, &response);
+  usage_ = (*chunk)->usage;
   position_ += response.token_ids_size();
   last_written_ = (*chunk)->finish.has_value();
   Write(std::move(response));
@@ -123,7 +130,32 @@ void RunSession::Finish(absl::Status status) {
   if (transport_ == nullptr) return;
   RunTransport* transport = std::exchange(transport_, nullptr);
   stream_.reset();
+  if (started_ && log_ != nullptr) LogEnd(status);
   transport->Finish(std::move(status));
+}
+
+void RunSession::LogEnd(const absl::Status& status) const {
+  std::vector<LogField> fields = {{"request_id", request_id_}};
+  const auto add = [&fields](absl::string_view name, absl::string_view text) {
+    if (!text.empty()) fields.push_back({name, text});
+  };
+  add("principal", principal_);
+  fields.push_back({"attempt", int64_t{attempt_}});
+  add("model", model_->name);
+  fields.insert(fields.end(), {{"prompt_tokens", usage_.prompt_tokens},
+                               {"cached_tokens", usage_.cached_tokens},
+                               {"output_tokens", usage_.completion_tokens},
+                               {"queue_seconds", absl::ToDoubleSeconds(usage_.queue_time)},
+                               {"prefill_seconds", absl::ToDoubleSeconds(usage_.prefill_time)},
+                               {"decode_seconds", absl::ToDoubleSeconds(usage_.decode_time)}});
+  const std::string code = absl::StatusCodeToString(status.code());
+  add("code", code);
+  // What is wrong with a request can be told in its own words.
+  if (!absl::IsInvalidArgument(status)) add("error", status.message());
+  add("trace_id", span_.context.trace_id);
+  add("span_id", span_.context.span_id);
+  add("parent_span_id", span_.parent_span);
+  (*log_)(LogLevel::kInfo, "run ended", fields);
 }
 
 }  // namespace tidepool::service

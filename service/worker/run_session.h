@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
+#include "service/log_level.h"
+#include "service/trace_context.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/worker/v1/worker.pb.h"
 
@@ -38,6 +41,10 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
              const base::Clock* clock, RunTransport* transport)
       : model_(model), engine_(engine), loop_(loop), clock_(clock), transport_(transport) {}
 
+  // The log, which outlives the session, gets a line when the run ends, and nothing of what it is
+  // about. Before the first request.
+  void LogTo(const LogSink* log) { log_ = log; }
+
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
   // The peer sends nothing more; without a start there is nothing to run.
   void OnRequestsEnd();
@@ -58,11 +65,13 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   void Pump();
   void Write(worker::v1::RunResponse response);
   void Finish(absl::Status status);
+  void LogEnd(const absl::Status& status) const;
 
   const WorkerModel* model_;
   engine::Engine* engine_;
   Executor* loop_;
   const base::Clock* clock_;
+  const LogSink* log_ = nullptr;
   RunTransport* transport_;  // null once finished
   std::unique_ptr<engine::Stream> stream_;
   int32_t attempt_ = 0;
@@ -73,6 +82,12 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   std::optional<absl::Duration> worker_end_;
   bool move_due_ = false;   // to be written
   bool giving_up_ = false;  // once the write in flight is over
+  // For the log.
+  bool started_ = false;
+  std::string request_id_;
+  std::string principal_;
+  Span span_;
+  engine::Usage usage_;  // as of the last chunk
   bool writing_ = false;
   bool last_written_ = false;  // the write in flight has the finish
 };

@@ -48,6 +48,7 @@ class RunReactor final
         deadline_(DeadlineOf(*context)),
         session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(),
                                               &base::Clock::Real(), this)) {
+    session_->LogTo(core->log());
     entered_ = admitted.ok() ? core_->runs()->Enter() : admitted;
     if (!entered_.ok()) {
       core_->loop()->Post([this] { session_->Abandon(), Finish(entered_); });
@@ -213,11 +214,12 @@ std::function<void(absl::StatusOr<Response>)> OnPool(
 }  // namespace
 
 WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-                       WorkerAdmin::Process process)
+                       WorkerAdmin::Process process, LogSink log)
     : model_(model),
       engine_(engine),
       name_(std::move(name)),
       admin_(name_, engine, std::move(process)),
+      log_(std::move(log)),
       started_(base::Clock::Real().Monotonic()),
       pool_(kPoolThreads) {}
 

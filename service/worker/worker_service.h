@@ -17,6 +17,7 @@
 #include "service/active_calls.h"
 #include "service/auth/grpc_caller.h"
 #include "service/event_loop.h"
+#include "service/log_level.h"
 #include "service/stats_watch.h"
 #include "service/task_pool.h"
 #include "service/worker/run_session.h"
@@ -31,9 +32,9 @@ namespace tidepool::service {
 // What the worker's services share. Thread-safe; outlives the gRPC server that they are in.
 class WorkerCore {
  public:
-  // `model` and `engine` outlive the core.
+  // `model` and `engine` outlive the core; `log` is called on the loop.
   WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
-             WorkerAdmin::Process process);
+             WorkerAdmin::Process process, LogSink log);
   ~WorkerCore();
 
   const WorkerModel& model() const { return *model_; }
@@ -44,6 +45,7 @@ class WorkerCore {
   ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
   const std::string& name() const { return name_; }
+  const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;
@@ -81,6 +83,7 @@ class WorkerCore {
   engine::Engine* engine_;
   const std::string name_;
   WorkerAdmin admin_;
+  const LogSink log_;
   const absl::Duration started_;
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;

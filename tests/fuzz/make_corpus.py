@@ -59,6 +59,14 @@ CONFIGS = {
     "wrong": "serv\n--modle=x\n-t\n--\nx\n---\n[table]\nx = 1979-05-27\n",
 }
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+TRACE_CONTEXTS = {
+    "sound": TRACEPARENT + "\nrojo=00f067aa0ba902b7, congo=t61rcWkgMzE,fw529a3039@dt=FfffffQAA",
+    "later": "cc" + TRACEPARENT[2:] + "-more\na=b",
+    "long": TRACEPARENT + "\n" + ",".join(["a=" + "x" * 200] + [f"k{i}=" + "y" * 44 for i in range(11)]),
+    "wrong": TRACEPARENT.upper() + "\na=b,a=c",
+}
+
 TRACE = {"version": 1, "model": "m", "layers": 2, "experts": 6, "top_k": 2, "expert_bytes": [10, 20]}
 TRACES = {
     "decode": [TRACE] + [{"request": "a", "phase": "decode", "step": step, "layer": layer,
@@ -159,7 +167,8 @@ def folder(target):
 
 
 def main():
-    for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP)):
+    for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP),
+                          ("trace_context_fuzz", TRACE_CONTEXTS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

@@ -105,11 +105,11 @@ def clean_environment(**more):
 class Process:
     """A tidepool process whose output is collected as it comes."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, environment=None):
         self.arguments = [str(argument) for argument in arguments]
         self._popen = subprocess.Popen([str(BINARY)] + self.arguments, stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       env=clean_environment())
+                                       env=clean_environment(**(environment or {})))
         _running.append(self)
         self._chunks = {"stdout": [], "stderr": []}
         self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True)
@@ -165,10 +165,11 @@ class Process:
 class Server(Process):
     """serve, front or worker on a free port, once its health `awaited` is SERVING."""
 
-    def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness"):
+    def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness",
+                 environment=None):
         if command != "worker" and "--http" not in arguments:
             arguments += ("--http", "127.0.0.1:0")
-        super().__init__(command, *arguments, "--listen", listen)
+        super().__init__(command, *arguments, "--listen", listen, environment=environment)
         # A front's own output may name its workers first.
         others = set(ENDPOINT.findall(" ".join(self.arguments[:-1])))
         self.address = None
@@ -211,7 +212,9 @@ def open_channel(address):
     # Its own subchannel, so that one test's broken connection is not another's back-off.
     return grpc.insecure_channel(address, options=[
         ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
-        ("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)])
+        ("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20),
+        # A window of 64 KiB for good: what a client does not read is not sent.
+        ("grpc.http2.bdp_probe", 0)])
 
 
 def health(address, service=""):
@@ -297,6 +300,12 @@ class Client:
 
     def stream(self, timeout=120, **fields):
         return self.inference.Generate(make_request(**fields), timeout=timeout)
+
+    def wide_stream(self, timeout=120, **fields):
+        """As stream, with messages so large that a client that does not read soon holds it up."""
+        request = make_request(**fields)
+        request.logprobs, request.top_logprobs = True, 20
+        return self.inference.Generate(request, timeout=timeout)
 
     def generate(self, timeout=120, **fields):
         """The whole stream as one Answer."""

@@ -1,0 +1,60 @@
+#include "service/cli/log_flags.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
+// They know what their clients ask.
+constexpr CommandSet kFronts = Bit(Command::kServe) | Bit(Command::kFront);
+
+absl::Status SetLogLevel(absl::string_view value, Config* config) {
+  constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
+                                                                {"info", LogLevel::kInfo},
+                                                                {"warn", LogLevel::kWarn},
+                                                                {"error", LogLevel::kError},
+                                                                {"off", LogLevel::kOff}};
+  for (const auto& [name, level] : kLevels) {
+    if (value == name) {
+      config->log_level = level;
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", value, "\" is not debug, info, warn, error or off"));
+}
+
+absl::Status SetLogFormat(absl::string_view value, Config* config) {
+  if (value != "text" && value != "json") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not text or json"));
+  }
+  config->log_format = value == "json" ? LogFormat::kJson : LogFormat::kText;
+  return absl::OkStatus();
+}
+
+absl::Status SetLogPrompts(absl::string_view value, Config* config) {
+  if (value != "true" && value != "false") {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
+  }
+  config->log_prompts = value == "true" ? PromptLogging::kAlways : PromptLogging::kNever;
+  return absl::OkStatus();
+}
+
+constexpr absl::string_view kGeneral = "General";
+constexpr FlagSpec kFlags[] = {
+    {"log-level", 0, kGeneral, "LEVEL", "info", "least level logged: debug, info, warn, error, off",
+     kServing, FlagKind::kValue, SetLogLevel},
+    {"log-format", 0, kGeneral, "FORMAT", "text", "text, or json: each line one object", kServing,
+     FlagKind::kValue, SetLogFormat},
+    {"log-prompts", 0, kGeneral, "", "off", "log what clients ask the model, up to 4 KiB of it",
+     kFronts, FlagKind::kSwitch, SetLogPrompts},
+};
+
+}  // namespace
+
+absl::Span<const FlagSpec> LogFlagSpecs() { return kFlags; }
+
+}  // namespace tidepool::service

@@ -1,0 +1,15 @@
+// The flags that say what a server tells its operator.
+#ifndef TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
+#define TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
+
+#include "absl/types/span.h"
+#include "service/cli/flags.h"
+
+namespace tidepool::service {
+
+// A part of Flags(), of one group.
+absl::Span<const FlagSpec> LogFlagSpecs();
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
