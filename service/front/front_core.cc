@@ -185,7 +185,15 @@ void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measur
                       const absl::Status& end) {
   if (!end.ok()) ++requests_failed_total_;
   if (const auto found = running_.find(key); found != running_.end()) {
-    request_log_.Ended(*found->second, measured.model(), measured.Summary(), end);
+    const Generation& generation = *found->second;
+    const RequestSummary summary = measured.Summary();
+    request_log_.Ended(generation, measured.model(), summary, end);
+    AddUsage(generation.input().principal,
+             {.requests = 1,
+              .prompt_tokens = generation.prompt_tokens(),
+              .cached_tokens = summary.usage.has_value() ? summary.usage->cached_tokens() : 0,
+              .generation_tokens = summary.output_tokens},
+             &principal_usage_);
     running_.erase(found);
   }
   // The sink is told of the end after this.

@@ -84,6 +84,7 @@ class FrontCore {
   void CloseWatches(const absl::Status& status) { watches_.Close(status); }
 
   const RequestMetricsMap& request_metrics() const { return request_metrics_; }
+  const PrincipalUsageMap& principal_usage() const { return principal_usage_; }
 
   // Ends every generation with this status.
   void CancelAll(const absl::Status& status);
@@ -132,6 +133,7 @@ class FrontCore {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
   RequestMetricsMap request_metrics_;
+  PrincipalUsageMap principal_usage_;
   RequestLog request_log_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;

@@ -41,6 +41,15 @@ RequestMetrics::RequestMetrics()
       prompt_tokens(kTokens),
       generation_tokens(kTokens) {}
 
+void AddUsage(const std::string& principal, const PrincipalUsage& usage, PrincipalUsageMap* all) {
+  const bool apart = all->count(principal) > 0 || all->size() < kMostPrincipals;
+  PrincipalUsage& total = (*all)[apart ? principal : kOtherPrincipals];
+  total.requests += usage.requests;
+  total.prompt_tokens += usage.prompt_tokens;
+  total.cached_tokens += usage.cached_tokens;
+  total.generation_tokens += usage.generation_tokens;
+}
+
 MeasuredSink::MeasuredSink(GenerationSink* sink, const base::Clock* clock,
                            RequestMetricsMap* metrics, ModelName model_name)
     : sink_(sink),
@@ -79,9 +88,8 @@ void MeasuredSink::Finish(absl::Status status) {
 }
 
 RequestSummary MeasuredSink::Summary() const {
-  RequestSummary summary = {.output_tokens = tokens_,
-                            .duration = clock_->Monotonic() - started_,
-                            .finish = finish_};
+  RequestSummary summary = {
+      .output_tokens = tokens_, .duration = clock_->Monotonic() - started_, .finish = finish_};
   if (tokens_ > 0) summary.time_to_first_token = first_ - started_;
   if (finish_ != v1::FINISH_REASON_UNSPECIFIED) summary.usage = usage_;
   return summary;

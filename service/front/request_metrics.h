@@ -4,6 +4,7 @@
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_METRICS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -72,6 +73,24 @@ struct RequestSummary {
 
 // By model.
 using RequestMetricsMap = std::map<std::string, RequestMetrics>;
+
+// What the requests of one principal took, those that did not come to their end included. Plain
+// data.
+struct PrincipalUsage {
+  int64_t requests = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompts whose answers came to their end
+  int64_t generation_tokens = 0;
+};
+
+// By principal.
+using PrincipalUsageMap = std::map<std::string, PrincipalUsage>;
+
+// So many are told apart. The rest is one, under a name that no principal has.
+inline constexpr size_t kMostPrincipals = 1000;
+inline constexpr char kOtherPrincipals[] = "(others)";
+
+void AddUsage(const std::string& principal, const PrincipalUsage& usage, PrincipalUsageMap* all);
 
 // Measures a generation on its way to `sink`. Loop only.
 class MeasuredSink final : public GenerationSink {

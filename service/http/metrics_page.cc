@@ -113,6 +113,17 @@ void AddRequests(const std::string& model, const RequestMetrics& requests, Page*
   }
 }
 
+void AddPrincipal(const std::string& principal, const PrincipalUsage& usage, Page* page) {
+  const auto counter = [&](const char* name, const char* help, int64_t value) {
+    page->Counter(name, help, {{"principal", principal}}, static_cast<double>(value));
+  };
+  counter("principal_requests_total", "Requests of a principal that have ended.", usage.requests);
+  counter("principal_prompt_tokens_total", "Prompt tokens of these.", usage.prompt_tokens);
+  counter("principal_cached_tokens_total", "Of these, found in the cache.", usage.cached_tokens);
+  counter("principal_generation_tokens_total", "Tokens that were sent in answer.",
+          usage.generation_tokens);
+}
+
 void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto counter = [&](const char* name, const char* help, double value) {
     page->Counter(name, help, labels, value);
@@ -204,10 +215,12 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
 
 }  // namespace
 
-std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests) {
+std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests,
+                        const PrincipalUsageMap& principals) {
   Page page;
   AddFront(stats.front(), &page);
   for (const auto& [model, metrics] : requests) AddRequests(model, metrics, &page);
+  for (const auto& [principal, usage] : principals) AddPrincipal(principal, usage, &page);
   for (const v1::WorkerStats& worker : stats.workers()) AddWorker(worker, &page);
   return page.Text();
 }

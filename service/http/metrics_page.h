@@ -13,8 +13,10 @@ namespace tidepool::service {
 
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Workers that did not answer are told by tidepool:worker_up alone.
-std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests);
+// Workers that did not answer are told by tidepool:worker_up alone. `principals`: those that the
+// reader may know of.
+std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests,
+                        const PrincipalUsageMap& principals);
 
 }  // namespace tidepool::service
 

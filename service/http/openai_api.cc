@@ -68,6 +68,13 @@ Json ModelJson(const v1::Model& model, int64_t created) {
           {"max_model_len", model.context_length()}};
 }
 
+// A user's own; what others used is for admins, and for everybody where nobody is told apart.
+PrincipalUsageMap UsageFor(const Caller& caller, const PrincipalUsageMap& all) {
+  if (caller.role != Role::kUser) return all;
+  const auto own = all.find(caller.principal);
+  return own == all.end() ? PrincipalUsageMap() : PrincipalUsageMap{*own};
+}
+
 // Answers on the exchange's executor, from any thread.
 void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse response) {
   exchange->Post([exchange, response = std::move(response)] { exchange->Answer(response); });
@@ -196,12 +203,15 @@ void OpenAiApi::GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exch
   });
 }
 
-void OpenAiApi::Metrics(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
-  front_.core->loop()->Post([core = front_.core, exchange] {
+void OpenAiApi::Metrics(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  const absl::StatusOr<Caller> caller = CallerOf(request.head);
+  if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
+  front_.core->loop()->Post([core = front_.core, caller = *caller, exchange] {
     core->GetStats({}, [requests = core->request_metrics(),
+                        principals = UsageFor(caller, core->principal_usage()),
                         exchange](const absl::StatusOr<v1::GetStatsResponse>& stats) {
       if (!stats.ok()) return AnswerLater(exchange, ErrorResponse(stats.status()));
-      HttpResponse response = TextResponse(200, MetricsPage(*stats, requests));
+      HttpResponse response = TextResponse(200, MetricsPage(*stats, requests, principals));
       response.content_type = kMetricsType;
       AnswerLater(exchange, std::move(response));
     });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/fakes/manual_clock.h"
 
@@ -89,6 +90,24 @@ TEST_F(RequestMetricsTest, EndsAreTold) {
   EXPECT_EQ(metrics_.size(), 1);
 }
 
+TEST(PrincipalUsageTest, SoManyAreToldApartAndTheRestIsOne) {
+  PrincipalUsageMap all;
+  for (size_t i = 0; i < kMostPrincipals + 5; ++i) {
+    AddUsage(absl::StrCat("p", i), {.requests = 1, .generation_tokens = 2}, &all);
+  }
+  AddUsage("p0", {.requests = 1, .prompt_tokens = 7, .cached_tokens = 3}, &all);
+  EXPECT_EQ(all.size(), kMostPrincipals + 1);
+  EXPECT_EQ(all.at(kOtherPrincipals).requests, 5);
+  EXPECT_EQ(all.at("p0").requests, 2);
+  const std::string page = MetricsPage({}, {}, {{"alice", all.at("p0")}});
+  for (const char* line : {"tidepool:principal_requests_total{principal=\"alice\"} 2\n",
+                           "tidepool:principal_prompt_tokens_total{principal=\"alice\"} 7\n",
+                           "tidepool:principal_cached_tokens_total{principal=\"alice\"} 3\n",
+                           "tidepool:principal_generation_tokens_total{principal=\"alice\"} 2\n"}) {
+    EXPECT_TRUE(absl::StrContains(page, line)) << page;
+  }
+}
+
 TEST(HistogramTest, BoundsAreInclusive) {
   static constexpr double kBounds[] = {1, 2};
   Histogram histogram(kBounds);
@@ -132,7 +151,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
   RequestMetricsMap requests;
   requests["m"].time_to_first_token.Observe(0.015);
   requests["m"].ends[0] = 3;
-  const std::string page = MetricsPage(Stats(), requests);
+  const std::string page = MetricsPage(Stats(), requests, {});
   const std::string worker = R"({model_name="m",worker="w\"1\n"} )";
   const std::string layer = R"({model_name="m",worker="w\"1\n",layer="3",tier="memory"} )";
   for (const std::string& line :
@@ -171,7 +190,7 @@ TEST(MetricsPageTest, ExpertsThatAllLieInMemory) {
   worker->set_model("m");
   worker->set_expert_hits_total(7);
   EXPECT_TRUE(absl::StrContains(
-      MetricsPage(stats, {}),
+      MetricsPage(stats, {}, {}),
       "tidepool:expert_hits_total{model_name=\"m\",worker=\"w\",tier=\"memory\"} 7\n"));
 }
 
@@ -181,7 +200,7 @@ TEST(MetricsPageTest, FamiliesStandTogether) {
   RequestMetricsMap requests;
   requests["a"], requests["b"];
   std::set<std::string> seen;
-  for (const absl::string_view line : absl::StrSplit(MetricsPage(stats, requests), '\n')) {
+  for (const absl::string_view line : absl::StrSplit(MetricsPage(stats, requests, {}), '\n')) {
     if (!absl::StartsWith(line, "# TYPE ")) continue;
     const std::string name(absl::string_view(line).substr(7, line.rfind(' ') - 7));
     EXPECT_TRUE(absl::StartsWith(name, "tidepool:")) << name;
