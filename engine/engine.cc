@@ -41,6 +41,9 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) override;
   EngineStats Stats() const override;
   std::vector<uint64_t> PrefixDigests() const override { return shared_->PrefixDigests(); }
+  void SetMaxQueued(int64_t max_queued) override {
+    shared_->SetCapacity(options_.max_sequences + max_queued);
+  }
   void StopAccepting() override { shared_->StopAccepting(); }
   bool WaitIdle(absl::Duration timeout) override { return shared_->WaitIdle(timeout); }
   void SetOffload(const moe::OffloadChange& change, Done<moe::OffloadSettings> done) override {

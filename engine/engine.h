@@ -159,6 +159,8 @@ class Engine {
   // Of the most recently released prefixes that are cached, the latest first, at most 256: the
   // digest of their last block, as BlockDigests (block_hash.h) gives it.
   virtual std::vector<uint64_t> PrefixDigests() const = 0;
+  // As EngineOptions.max_queued, for what comes from now on. Requires: not negative.
+  virtual void SetMaxQueued(int64_t max_queued) = 0;
   // Refuses new work; running work goes on.
   virtual void StopAccepting() = 0;
   // Returns when nothing runs or waits any more, or false when `timeout` passed first.

@@ -33,6 +33,12 @@ absl::Status EngineShared::CheckOpenLocked(const std::string& principal) const {
   return base::WithRetryAfter(std::move(room), RetryWait(stats_, capacity_));
 }
 
+void EngineShared::SetCapacity(int64_t capacity) {
+  places_.SetPlaces(capacity);
+  base::MutexLock lock(&mutex_);
+  capacity_ = capacity;
+}
+
 absl::Status EngineShared::CheckOpen(const std::string& principal) const {
   base::MutexLock lock(&mutex_);
   return CheckOpenLocked(principal);

@@ -21,7 +21,9 @@ namespace tidepool::engine {
 class EngineShared {
  public:
   // `capacity`: sequences that may run and wait.
-  explicit EngineShared(int64_t capacity) : capacity_(capacity), places_("the queue", capacity) {}
+  explicit EngineShared(int64_t capacity) : places_("the queue", capacity), capacity_(capacity) {}
+
+  void SetCapacity(int64_t capacity);
 
   // Callers. Submit takes the sequence or says why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
   absl::Status Submit(std::unique_ptr<Sequence> sequence);
@@ -59,9 +61,9 @@ class EngineShared {
  private:
   absl::Status CheckOpenLocked(const std::string& principal) const TIDEPOOL_REQUIRES(mutex_);
 
-  const int64_t capacity_;
   PlaceShares places_;
   mutable base::Mutex mutex_;
+  int64_t capacity_ TIDEPOOL_GUARDED_BY(mutex_);
   base::CondVar work_;
   base::CondVar idle_;
   bool awake_ TIDEPOOL_GUARDED_BY(mutex_) = false;

@@ -34,14 +34,19 @@ struct PlaceShares::State {
   }
 
   std::string what;
-  int64_t places = 0;
   mutable base::Mutex mutex;
+  int64_t places TIDEPOOL_GUARDED_BY(mutex) = 0;
   int64_t taken TIDEPOOL_GUARDED_BY(mutex) = 0;
   std::map<std::string, int64_t> taken_by TIDEPOOL_GUARDED_BY(mutex);  // principals; none has 0
 };
 
 PlaceShares::PlaceShares(std::string what, int64_t places) : state_(std::make_shared<State>()) {
   state_->what = std::move(what);
+  SetPlaces(places);
+}
+
+void PlaceShares::SetPlaces(int64_t places) {
+  base::MutexLock lock(&state_->mutex);
   state_->places = places;
 }
 

@@ -32,6 +32,9 @@ class PlaceShares {
   // `what` has the places, in errors: "the queue". Requires: places >= 0.
   PlaceShares(std::string what, int64_t places);
 
+  // There are so many from now on; none that is taken is taken back. Requires: not negative.
+  void SetPlaces(int64_t places);
+
   // RESOURCE_EXHAUSTED: all are taken, or the free ones are for others. Without authentication the
   // principal is empty, and may have all.
   absl::StatusOr<Place> Take(const std::string& principal);

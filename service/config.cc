@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,9 +19,6 @@
 
 namespace tidepool::service {
 namespace {
-
-// Values by flag name, as texts.
-using RawValues = std::map<std::string, std::vector<std::string>>;
 
 bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -92,7 +88,7 @@ absl::Status MissingValue(Command command, absl::string_view complaint) {
 // Gives plain words to the flags that the command also takes by position, in their order, as far as
 // those are not given by name. Returns the others.
 std::vector<std::string> TakePositionals(Command command, const std::vector<std::string>& words,
-                                         RawValues* values) {
+                                         FlagValues* values) {
   std::vector<std::string> others;
   const absl::Span<const absl::string_view> names = SpecOf(command).positionals;
   auto name = names.begin();
@@ -109,7 +105,7 @@ std::vector<std::string> TakePositionals(Command command, const std::vector<std:
 
 // Reads the flags of one command. CLI11 knows how arguments are cut; names, values and errors are
 // ours.
-absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::string> args) {
+absl::StatusOr<FlagValues> ReadFlags(Command command, absl::Span<const std::string> args) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
@@ -138,7 +134,7 @@ absl::StatusOr<RawValues> ReadFlags(Command command, absl::Span<const std::strin
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }
-  RawValues values;
+  FlagValues values;
   for (const auto& [name, option] : options) {
     if (option->count() == 0) continue;
     values[name] = option->results();
@@ -164,9 +160,9 @@ absl::Status Annotate(const absl::Status& status, absl::string_view where) {
                      : absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
-// Applies what the file says and the command line does not; adds the names to `given`.
-absl::Status ApplyConfigFile(const std::string& path, const RawValues& command_line, Config* config,
-                             std::set<std::string>* given) {
+// Applies what the file says and the command line does not; adds all of the file to `given`.
+absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_line,
+                             Config* config, FlagValues* given) {
   ASSIGN_OR_RETURN(const std::vector<ConfigFileEntry> entries, ReadConfigFile(path));
   for (const ConfigFileEntry& entry : entries) {
     const std::string where = absl::StrCat(path, ": line ", entry.line);
@@ -184,7 +180,7 @@ absl::Status ApplyConfigFile(const std::string& path, const RawValues& command_l
     const bool wins = command_line.count(entry.key) == 0;
     RETURN_IF_ERROR(Annotate(ApplyValues(*flag, values, wins ? config : &unused),
                              absl::StrCat(where, ": ", entry.key)));
-    given->insert(entry.key);
+    (*given)[entry.key] = values;
   }
   return absl::OkStatus();
 }
@@ -195,16 +191,17 @@ absl::Status Need(bool condition, absl::string_view message) {
 
 absl::Status ValidateServing(const Config& config) {
   if (config.command == Command::kFront) {
-    RETURN_IF_ERROR(
-        Need(!config.workers.empty(), "--worker HOST:PORT is missing: a front needs at least one"));
+    RETURN_IF_ERROR(Need(!config.workers.empty() || !config.worker_names.empty(),
+                         "--worker HOST:PORT is missing: a front needs at least one, or "
+                         "--workers NAME:PORT"));
   }
   return ValidateServerSecurity(config);
 }
 
-absl::Status ValidateTalking(const Config& config, const std::set<std::string>& given) {
+absl::Status ValidateTalking(const Config& config, const FlagValues& given) {
   RETURN_IF_ERROR(ValidateClientSecurity(config));
   if (!config.server.empty()) {
-    for (const std::string& name : given) {
+    for (const auto& [name, texts] : given) {
       const FlagSpec* flag = FindFlag(config.command, name);
       RETURN_IF_ERROR(Need(flag->group != "Model",
                            absl::StrCat("--", name, " has no effect on a server; leave out --",
@@ -234,7 +231,7 @@ absl::Status ValidateBench(const Config& config) {
               "--prompt-tokens and --output-tokens are both 0: nothing to measure");
 }
 
-absl::Status Validate(const Config& config, const std::set<std::string>& given) {
+absl::Status Validate(const Config& config, const FlagValues& given) {
   if (config.precision == kernels::Precision::kExact && config.kv_type.has_value()) {
     RETURN_IF_ERROR(Need(*config.kv_type == kernels::DType::kF32,
                          "--exact keeps KV in f32; leave out --kv-type or --exact"));
@@ -342,17 +339,18 @@ absl::StatusOr<ParsedConfig> Parse(absl::Span<const std::string> args,
   Config& config = parsed.config;
   config.command = spec->command;
 
-  ASSIGN_OR_RETURN(const RawValues values, ReadFlags(spec->command, args.subspan(1)));
+  ASSIGN_OR_RETURN(const FlagValues values, ReadFlags(spec->command, args.subspan(1)));
   if (values.count("help") > 0) return Print(CommandHelp(spec->command));
-  std::set<std::string> given;
+  FlagValues& given = parsed.values;
   if (const auto file = values.find("config"); file != values.end()) {
-    RETURN_IF_ERROR(ApplyConfigFile(file->second.front(), values, &config, &given));
+    parsed.file = file->second.front();
+    RETURN_IF_ERROR(ApplyConfigFile(parsed.file, values, &config, &given));
   }
   for (const auto& [name, texts] : values) {
     const FlagSpec* flag = FindFlag(config.command, name);
     if (flag->apply == nullptr) continue;
     RETURN_IF_ERROR(Annotate(ApplyValues(*flag, texts, &config), absl::StrCat("--", name)));
-    given.insert(name);
+    given[name] = texts;
   }
   RETURN_IF_ERROR(Validate(config, given));
   RETURN_IF_ERROR(FillDefaults(environment, &config));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -149,7 +150,8 @@ struct Config {
   bool http_named = false;              // by the user: another port will not do
   std::string admin_listen;  // empty: Admin is at `listen`
   std::string probe_listen;  // empty: health is at `listen` alone
-  std::vector<std::string> workers;
+  std::vector<std::string> workers;       // HOST:PORT, one each
+  std::vector<std::string> worker_names;  // NAME:PORT, as many as the name has addresses
   std::string name;   // of a worker
   std::string store;  // file of the session store, or redis://; ":memory:" keeps nothing
   StoreDurability durability = StoreDurability::kProcess;
@@ -214,8 +216,13 @@ struct Environment {
   std::string xdg_state_home;  // $XDG_STATE_HOME
 };
 
+// Values of flags by name, as texts.
+using FlagValues = std::map<std::string, std::vector<std::string>>;
+
 struct ParsedConfig {
   Config config;
+  FlagValues values;  // of the command line and the file: those that `config` was made from
+  std::string file;   // of --config; empty: none
   // --help or --version: to be written to stdout, and nothing else to be done.
   std::optional<std::string> print;
 };

@@ -19,12 +19,13 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-absl::Status Run(const Config& config, Console* console) {
+absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* console) {
+  const Config& config = parsed.config;
   switch (config.command) {
     case Command::kServe:
     case Command::kFront:
     case Command::kWorker:
-      return RunServing(config, console);
+      return RunServing(parsed, read, console);
     case Command::kGenerate:
       return RunGenerate(config, console);
     case Command::kChat:
@@ -71,14 +72,16 @@ int Main(const std::vector<std::string>& args) {
   // gRPC's own lines would stand beside ours, which say the same. Who wants them sets the variable.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  const absl::StatusOr<ParsedConfig> parsed =
-      ParseConfig(args, {.home = Variable("HOME"), .xdg_state_home = Variable("XDG_STATE_HOME")});
+  const Environment environment = {.home = Variable("HOME"),
+                                   .xdg_state_home = Variable("XDG_STATE_HOME")};
+  const ConfigReader read = [&] { return ParseConfig(args, environment); };
+  const absl::StatusOr<ParsedConfig> parsed = read();
   if (!parsed.ok()) return Fail(parsed.status(), 2, &console);
   if (parsed->print.has_value()) {
     console.Print(*parsed->print);
     return console.out_status().ok() ? 0 : 1;
   }
-  const absl::Status status = Run(parsed->config, &console);
+  const absl::Status status = Run(*parsed, read, &console);
   return status.ok() ? 0 : Fail(status, ExitCode(status), &console);
 }
 

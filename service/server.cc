@@ -13,6 +13,8 @@
 #include "service/front/front_core.h"
 #include "service/front/front_services.h"
 #include "service/front/grpc_worker_link.h"
+#include "service/front/name_lookup.h"
+#include "service/front/worker_roster.h"
 #include "service/grpc_host.h"
 #include "service/http/http_server.h"
 #include "service/http/openai_api.h"
@@ -94,6 +96,10 @@ class WorkerServer final : public Server {
     return hosts_->main().InProcessChannel();
   }
 
+  void Change(const LiveOptions& options) override {
+    if (options.max_queued.has_value()) core_.engine()->SetMaxQueued(*options.max_queued);
+  }
+
   void Shutdown(const ShutdownTimes& times) override {
     hosts_->StopReady();
     core_.BeginDrain();
@@ -116,9 +122,9 @@ class WorkerServer final : public Server {
       : log_(options.log),
         core_(model, engine, NameOrDrawn(options.worker_name), options.process, options.log),
         worker_(&core_, options.authenticator),
-        admin_(&core_, {options.authenticator, options.admin_listen.empty()
-                                                   ? Access::kOperatorsOrFronts
-                                                   : Access::kFronts}),
+        admin_(&core_,
+               {options.authenticator,
+                options.admin_listen.empty() ? Access::kOperatorsOrFronts : Access::kFronts}),
         own_admin_(&core_, {options.authenticator, Access::kOperators}) {}
 
   void OnLiveness(const absl::Status& live) {
@@ -144,11 +150,10 @@ class WorkerServer final : public Server {
 
 class FrontServer final : public Server {
  public:
-  using Channels = std::vector<std::pair<std::string, std::shared_ptr<grpc::Channel>>>;
-
-  static absl::StatusOr<std::unique_ptr<FrontServer>> Start(const Channels& workers,
-                                                            std::unique_ptr<SessionStore> store,
-                                                            const ServerOptions& options) {
+  // `own_worker`: the one in this process; null: options.live.workers.
+  static absl::StatusOr<std::unique_ptr<FrontServer>> Start(
+      std::shared_ptr<grpc::Channel> own_worker, std::unique_ptr<SessionStore> store,
+      const ServerOptions& options) {
     auto server = std::unique_ptr<FrontServer>(new FrontServer(std::move(store), options));
     GrpcHostOptions host = {
         .listen = options.listen,
@@ -163,14 +168,13 @@ class FrontServer final : public Server {
                                                              .probe_listen = options.probe_listen}));
     if (!options.http.empty()) RETURN_IF_ERROR(server->StartHttp(options));
     RunOn(&server->loop_, [&] {
-      server->core_->request_log()->SetPrompts(options.log_prompts);
       server->core_->workers()->OnReadiness(
           [raw = server.get()](bool ready) { raw->OnReadiness(ready); });
-      const WorkerLinkLoop loop = {.executor = &server->loop_, .calls = &server->link_calls_};
-      for (const auto& [address, channel] : workers) {
-        server->core_->workers()->Add(MakeGrpcWorkerLink(channel, address, loop));
-      }
+      own_worker == nullptr ? server->MakeRoster(options)
+                            : server->core_->workers()->Add(MakeGrpcWorkerLink(
+                                  own_worker, "in process", server->link_loop()));
     });
+    server->Change(options.live);
     return server;
   }
 
@@ -198,6 +202,14 @@ class FrontServer final : public Server {
   void SetLive(const absl::Status& live) {
     hosts_->SetLive(live.ok());
     api_.SetLive(live);
+  }
+
+  void Change(const LiveOptions& options) override {
+    RunOn(&loop_, [&] {
+      core_->SetLimits(options.front_limits);
+      core_->request_log()->SetPrompts(options.log_prompts);
+      if (roster_ != nullptr) roster_->Set(options.workers);
+    });
   }
 
   // False: no worker was heard of in time.
@@ -232,8 +244,8 @@ class FrontServer final : public Server {
  private:
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
       : store_(std::move(store)),
-        core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(),
-                                          options.log, options.front_limits)),
+        core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), options.log,
+                                          options.live.front_limits)),
         api_({.core = core_.get(), .calls = &calls_}, options.authenticator, options.pages) {
     services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator);
   }
@@ -251,9 +263,32 @@ class FrontServer final : public Server {
     return started.status();
   }
 
+  WorkerLinkLoop link_loop() { return {.executor = &loop_, .calls = &link_calls_}; }
+
+  // On the loop.
+  void MakeRoster(const ServerOptions& options) {
+    lookup_ = MakeSystemLookup(&loop_);
+    const auto make_link = [this, bytes = 2 * options.max_message_bytes,
+                            security = options.worker_security](const std::string& address,
+                                                                const std::string& name) {
+      return MakeGrpcWorkerLink(MakeWorkerChannel(address, name, bytes, security), address,
+                                link_loop());
+    };
+    roster_ =
+        std::make_unique<WorkerRoster>(WorkerRoster::Surroundings{.loop = &loop_,
+                                                                  .clock = &base::Clock::Real(),
+                                                                  .workers = core_->workers(),
+                                                                  .lookup = lookup_.get(),
+                                                                  .make_link = make_link,
+                                                                  .log = options.log});
+  }
+
   // No call runs any more: whoever looks at the workers has gone.
   void LeaveWorkers() {
-    RunOn(&loop_, [this] { core_.reset(); });
+    RunOn(&loop_, [this] {
+      roster_.reset();
+      core_.reset();
+    });
     link_calls_.Drain(kCancelGrace);
   }
 
@@ -278,7 +313,9 @@ class FrontServer final : public Server {
   std::unique_ptr<HttpServer> http_;  // the loop's tasks hold its exchanges
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
-  std::unique_ptr<FrontCore> core_;  // goes on the loop
+  std::unique_ptr<NameLookup> lookup_;
+  std::unique_ptr<FrontCore> core_;       // goes on the loop
+  std::unique_ptr<WorkerRoster> roster_;  // goes there before it; null: the only worker is our own
   OpenAiApi api_;
   FrontServices services_;
   std::unique_ptr<GrpcHosts> hosts_;
@@ -305,6 +342,10 @@ class ServeServer final : public Server {
   std::string admin_address() const override { return front_->admin_address(); }
   std::string probe_address() const override { return front_->probe_address(); }
   std::shared_ptr<grpc::Channel> InProcessChannel() override { return front_->InProcessChannel(); }
+  void Change(const LiveOptions& options) override {
+    front_->Change(options);
+    worker_->Change(options);
+  }
   void Shutdown(const ShutdownTimes& times) override {
     front_->Shutdown(times);
     worker_->Shutdown({});
@@ -323,15 +364,9 @@ absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* mod
   return WorkerServer::Start(model, engine, options);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::string>& workers,
-                                                         std::unique_ptr<SessionStore> store,
+absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(std::unique_ptr<SessionStore> store,
                                                          const ServerOptions& options) {
-  FrontServer::Channels channels;
-  for (const std::string& address : workers) {
-    channels.emplace_back(address, MakeWorkerChannel(address, 2 * options.max_message_bytes,
-                                                     options.worker_security));
-  }
-  return FrontServer::Start(channels, std::move(store), options);
+  return FrontServer::Start(/*own_worker=*/nullptr, std::move(store), options);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, engine::Engine* engine,
@@ -345,9 +380,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
   inner.authenticator = nullptr;
   inner.log = InfoAsDebug(options.log);
   ASSIGN_OR_RETURN(std::unique_ptr<WorkerServer> worker, WorkerServer::Start(model, engine, inner));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<FrontServer> front,
-      FrontServer::Start({{"in process", worker->InProcessChannel()}}, std::move(store), options));
+  ASSIGN_OR_RETURN(std::unique_ptr<FrontServer> front,
+                   FrontServer::Start(worker->InProcessChannel(), std::move(store), options));
   if (!front->WaitReady(kOwnWorkerWait)) {
     return absl::InternalError("the worker in this process does not answer its front");
   }

@@ -19,6 +19,7 @@
 #include "service/auth/authenticator.h"
 #include "service/auth/tls_identity.h"
 #include "service/front/front_limits.h"
+#include "service/front/worker_roster.h"
 #include "service/http/page_origin.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
@@ -32,6 +33,16 @@ class Channel;
 namespace tidepool::service {
 
 class ClientSecurity;
+
+// What may change while a server runs.
+struct LiveOptions {
+  // Of a front.
+  FrontLimits front_limits;
+  PromptLogging log_prompts = PromptLogging::kNever;
+  WorkerSources workers;  // of one that StartFrontServer made
+  // Of a worker; none: as its engine has it.
+  std::optional<int64_t> max_queued;
+};
 
 struct ServerOptions {
   // HOST:PORT; port 0 takes a free one. Empty: no port at all, InProcessChannel() alone.
@@ -49,8 +60,7 @@ struct ServerOptions {
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
-  FrontLimits front_limits;                            // of a front
-  PromptLogging log_prompts = PromptLogging::kNever;  // of a front
+  LiveOptions live;
   // How a worker is known to its fronts and in stats. Empty: drawn.
   std::string worker_name;
   // What a front shows its workers, and asks of them. Null: nothing.
@@ -90,6 +100,9 @@ class Server {
   // A channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 
+  // For what begins from now on.
+  virtual void Change(const LiveOptions& options) = 0;
+
   // Health but liveness turns NOT_SERVING; after the grace new work is refused with UNAVAILABLE,
   // and a worker offers its streams to others; what runs may finish within the drain time, then it
   // is cancelled. Returns when all has ended; later calls do nothing more. Another thread may call
@@ -104,10 +117,9 @@ absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* mod
                                                           engine::Engine* engine,
                                                           const ServerOptions& options);
 
-// Serves Inference, Sessions, Admin, health and reflection over the workers at these addresses
-// (HOST:PORT each), which need not run yet. Errors as StartWorkerServer.
-absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(const std::vector<std::string>& workers,
-                                                         std::unique_ptr<SessionStore> store,
+// Serves Inference, Sessions, Admin, health and reflection over options.live.workers, which need
+// not run yet. Errors as StartWorkerServer.
+absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(std::unique_ptr<SessionStore> store,
                                                          const ServerOptions& options);
 
 // The same with one worker in this process, reached over an in-process channel.

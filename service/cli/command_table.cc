@@ -14,7 +14,7 @@ constexpr CommandSpec kCommands[] = {
      "finish within --drain-timeout. A second signal ends at once.",
      "tidepool serve --model model.gguf"},
     {Command::kFront, "front", "the half of serve that clients talk to; sends work to workers",
-     "Holds the sessions and no model. Workers may come and go.",
+     "Holds the sessions and no model. Workers may come and go. SIGHUP reads --config again.",
      "tidepool front --worker 10.0.0.2:50061 --worker 10.0.0.3:50061"},
     {Command::kWorker, "worker", "the half of serve that runs the model; serves fronts only", "",
      "tidepool worker --model model.gguf --listen 127.0.0.1:50061"},
@@ -103,7 +103,7 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous", "stall-timeout", "workers",
+    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous", "stall-timeout",
 };
 
 }  // namespace

@@ -4,7 +4,10 @@
 #ifndef TIDEPOOL_SERVICE_CLI_COMMANDS_H_
 #define TIDEPOOL_SERVICE_CLI_COMMANDS_H_
 
+#include <functional>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "service/cli/console.h"
 #include "service/config.h"
 
@@ -20,8 +23,11 @@ absl::Status RunQuantize(const Config& config, Console* console);
 absl::Status RunPerplexity(const Config& config, Console* console);
 absl::Status RunReplay(const Config& config, Console* console);
 absl::Status RunLogits(const Config& config, Console* console);
-// serve, front and worker; returns after SIGTERM or SIGINT, when everything has ended.
-absl::Status RunServing(const Config& config, Console* console);
+// What the command line and its --config file say now.
+using ConfigReader = std::function<absl::StatusOr<ParsedConfig>()>;
+// serve, front and worker; returns after SIGTERM or SIGINT, when everything has ended. On SIGHUP
+// takes what `read` gives of what may change.
+absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* console);
 absl::Status RunGenerate(const Config& config, Console* console);
 absl::Status RunChat(const Config& config, Console* console);
 absl::Status RunSessions(const Config& config, Console* console);

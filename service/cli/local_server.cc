@@ -84,11 +84,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
   options.worker_name = config.name;
   options.stall_timeout = config.stall_timeout;
-  options.front_limits = {.session_ttl = config.session_ttl,
-                          .max_session_tokens = config.max_session_tokens,
-                          .request_ttl = config.request_ttl,
-                          .orphan_ttl = config.orphan_ttl};
-  options.log_prompts = config.log_prompts;
+  options.live = LiveOptionsOf(config);
   // As at the start: what is free then decides how much of it is to stay so.
   engine::MemoryLimits limits = config.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
@@ -182,6 +178,21 @@ class LocalServerImpl : public LocalServer {
 
 }  // namespace
 
+LiveOptions LiveOptionsOf(const Config& config) {
+  LiveOptions live = {.front_limits = {.session_ttl = config.session_ttl,
+                                       .max_session_tokens = config.max_session_tokens,
+                                       .request_ttl = config.request_ttl,
+                                       .orphan_ttl = config.orphan_ttl},
+                      .log_prompts = config.log_prompts,
+                      .workers = {.addresses = config.workers, .names = {}},
+                      .max_queued = config.max_queued};
+  for (const std::string& name : config.worker_names) {
+    const HostPort parts = ParseHostPort(name).value();  // the flag has seen that it is one
+    live.workers.names.push_back({.host = parts.host, .port = parts.port});
+  }
+  return live;
+}
+
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               const Surroundings& surroundings,
                                                               Console* console) {
@@ -223,8 +234,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                          .log = options.log}));
   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
                    OpenStore(config, MissingStore::kMake, StoreLog(options)));
-  ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
-                   StartFrontServer(config.workers, std::move(store), options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Server> server, StartFrontServer(std::move(store), options));
   file.Keep();
   return server;
 }

@@ -45,6 +45,9 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
                                                               const Surroundings& surroundings,
                                                               Console* console);
 
+// What of a configuration servers take while they run.
+LiveOptions LiveOptionsOf(const Config& config);
+
 // A front without a model, on config.listen.
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                                    const Surroundings& surroundings);

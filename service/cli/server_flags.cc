@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/units.h"
 #include "service/store/redis_address.h"
@@ -44,6 +45,15 @@ absl::Status SetServer(absl::string_view value, Config* config) {
 
 absl::Status AddWorker(absl::string_view value, Config* config) {
   return SetAddress(value, &config->workers.emplace_back());
+}
+
+absl::Status AddWorkerName(absl::string_view value, Config* config) {
+  absl::ConsumePrefix(&value, "dns:///");
+  if (absl::StrContains(value, "://")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", value, "\" is not NAME:PORT or dns:///NAME:PORT"));
+  }
+  return SetAddress(value, &config->worker_names.emplace_back());
 }
 
 absl::Status SetStallTimeout(absl::string_view value, Config* config) {

@@ -15,6 +15,7 @@ absl::Status SetProbeListen(absl::string_view value, Config* config);
 absl::Status SetHttp(absl::string_view value, Config* config);
 absl::Status SetServer(absl::string_view value, Config* config);
 absl::Status AddWorker(absl::string_view value, Config* config);
+absl::Status AddWorkerName(absl::string_view value, Config* config);
 absl::Status SetStallTimeout(absl::string_view value, Config* config);
 absl::Status SetDrainGrace(absl::string_view value, Config* config);
 absl::Status SetDrainTimeout(absl::string_view value, Config* config);

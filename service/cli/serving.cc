@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/server_security.h"
@@ -18,6 +19,7 @@
 #include "service/cli/flags.h"
 #include "service/cli/local_server.h"
 #include "service/cli/log.h"
+#include "service/cli/reload.h"
 #include "service/cli/signals.h"
 #include "service/cli/units.h"
 #include "service/store/redis_address.h"
@@ -25,24 +27,31 @@
 namespace tidepool::service {
 namespace {
 
-// Thread-safe. What SIGTERM and SIGINT mean: before there is a server the end of the process, then
-// the beginning of the end, and the second time the end at once. Admin's Drain begins the end, too.
-class StopRequest {
+// Thread-safe. What signals ask for. To stop is the end of the process before there is a server,
+// then the beginning of the end, and the second time the end at once. Admin's Drain begins the end,
+// too.
+class SignalRequests {
  public:
+  enum class Request : uint8_t { kStop, kReread };
+
   // From now on a signal is for `server`, which outlives the signals.
   void ServerIs(Server* server) {
     base::MutexLock lock(&mutex_);
     server_ = server;
   }
 
-  void OnSignal() {
+  void Ask(Request request) {
     Server* hurry = nullptr;
     {
       base::MutexLock lock(&mutex_);
-      // Nothing has been promised yet, and a load cannot be stopped half-way.
-      if (server_ == nullptr) std::_Exit(0);
-      if (std::exchange(signalled_, true)) hurry = server_;
-      asked_ = true;
+      if (request == Request::kStop) {
+        // Nothing has been promised yet, and a load cannot be stopped half-way.
+        if (server_ == nullptr) std::_Exit(0);
+        if (std::exchange(signalled_, true)) hurry = server_;
+        stop_ = true;
+      } else {
+        reread_ = true;
+      }
       changed_.NotifyAll();
     }
     if (hurry != nullptr) hurry->Shutdown({});
@@ -50,21 +59,26 @@ class StopRequest {
 
   void OnDrain() {
     base::MutexLock lock(&mutex_);
-    asked_ = true;
+    stop_ = true;
     changed_.NotifyAll();
   }
 
-  void Wait() {
+  // Waits for one.
+  Request Next() {
     base::MutexLock lock(&mutex_);
-    while (!asked_) changed_.Wait(&mutex_);
+    while (!stop_ && !reread_) changed_.Wait(&mutex_);
+    if (stop_) return Request::kStop;
+    reread_ = false;
+    return Request::kReread;
   }
 
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
   Server* server_ TIDEPOOL_GUARDED_BY(mutex_) = nullptr;
-  bool asked_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool signalled_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool reread_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
 // The address as another program on this machine can dial it.
@@ -136,6 +150,8 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   }
   for (const std::string& worker : config.workers)
     absl::StrAppend(&text, "  worker    ", worker, "\n");
+  for (const std::string& name : config.worker_names)
+    absl::StrAppend(&text, "  workers   ", name, ", each address of it\n");
   if (config.command != Command::kWorker)
     absl::StrAppend(&text, "  sessions  ", StoreName(config.store), "\n");
   absl::StrAppend(&text, "Try:\n  ", call, "\n");
@@ -144,12 +160,11 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
 
 absl::StatusOr<std::unique_ptr<ServerSecurity>> OpenSecurity(const Config& config, Log* log) {
   const SecurityFlags& flags = config.security;
-  return ServerSecurity::Open({.token_file = flags.auth_token_file,
-                               .tls = {.certificate = flags.tls_cert,
-                                       .key = flags.tls_key,
-                                       .ca = flags.tls_client_ca},
-                               .front_names = flags.front_names,
-                               .log = log->Sink()});
+  return ServerSecurity::Open(
+      {.token_file = flags.auth_token_file,
+       .tls = {.certificate = flags.tls_cert, .key = flags.tls_key, .ca = flags.tls_client_ca},
+       .front_names = flags.front_names,
+       .log = log->Sink()});
 }
 
 // Each connection takes a file, and shells start programs with room for a thousand.
@@ -160,24 +175,49 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Brings what runs up to what the command line and its file say now.
+void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log* log) {
+  const absl::StatusOr<ParsedConfig> found = read();
+  if (!found.ok()) {
+    return log->Write(LogLevel::kError,
+                      absl::StrCat("SIGHUP: ", found.status().message(), "; all stays as it was"));
+  }
+  const ConfigChanges changes = TakeChanges(*found, running);
+  log->SetLevel(running->config.log_level);
+  server->Change(LiveOptionsOf(running->config));
+  log->Info(absl::StrCat("SIGHUP: ", running->file, " was read again; ",
+                         changes.taken.empty() ? "nothing" : absl::StrJoin(changes.taken, ", "),
+                         " changed"));
+  if (!changes.left.empty()) {
+    log->Write(LogLevel::kWarn, absl::StrCat("SIGHUP: ", absl::StrJoin(changes.left, ", "),
+                                             " cannot change while serving, and will at the next "
+                                             "start"));
+  }
+}
+
 }  // namespace
 
-absl::Status RunServing(const Config& config, Console* console) {
+absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* console) {
+  const Config& config = parsed.config;
   // Before the server, so that it outlives no call of the watcher's.
-  StopRequest stop;
+  SignalRequests requests;
   RaiseFileLimit();
   std::optional<Log> log;
   std::unique_ptr<ServerSecurity> security;
   std::unique_ptr<LocalServer> local;
   std::unique_ptr<Server> front;
   // Before every other thread, which then leave the signals to it.
-  const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stop.OnSignal(); });
+  const SignalWatcher watcher({SIGINT, SIGTERM, SIGHUP}, [&](int signal) {
+    // Without a file to read it tells that the terminal is gone.
+    const bool reread = signal == SIGHUP && !parsed.file.empty();
+    requests.Ask(reread ? SignalRequests::Request::kReread : SignalRequests::Request::kStop);
+  });
   log.emplace(config.log_level, config.log_format);
   ASSIGN_OR_RETURN(security, OpenSecurity(config, &*log));
   const Surroundings surroundings = {.log = &*log,
                                      .tls = security->tls(),
                                      .authenticator = security->authenticator(),
-                                     .drain = [&stop] { stop.OnDrain(); }};
+                                     .drain = [&requests] { requests.OnDrain(); }};
 
   Server* server = nullptr;
   if (config.command == Command::kFront) {
@@ -189,10 +229,12 @@ absl::Status RunServing(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(local, StartLocalServer(config, role, surroundings, console));
     server = &local->server();
   }
-  stop.ServerIs(server);
+  requests.ServerIs(server);
   Announce(config, *server, local == nullptr ? nullptr : &local->model(), console);
   RETURN_IF_ERROR(console->out_status());
-  stop.Wait();
+  while (requests.Next() == SignalRequests::Request::kReread) {
+    Reread(read, &parsed, server, &*log);
+  }
   log->Info(absl::StrCat("stopping: new requests are taken for ",
                          absl::FormatDuration(config.drain_grace), ", running answers have ",
                          absl::FormatDuration(config.drain_timeout),

@@ -51,6 +51,7 @@ void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, 
   };
   const auto asked = AskedWorkers(*workers_, request);
   if (!asked.ok()) return done(asked.status());
+  if (asked->empty()) return done(absl::UnavailableError("no worker is known yet; retry later"));
   auto gathering = std::make_shared<Gathering>();
   gathering->open = asked->size();
   gathering->done = std::move(done);

@@ -80,10 +80,18 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       failover_(loop, clock, [this] { return static_cast<int64_t>(running_.size()); }),
       request_log_(std::move(log)) {
   LeaveSilentWorkers();
-  if (limits_.session_ttl < absl::InfiniteDuration()) ExpireSessions();
+  ExpireSessions();
+}
+
+void FrontCore::SetLimits(const FrontLimits& limits) {
+  limits_ = limits;
+  named_.SetTtls(limits.request_ttl, limits.orphan_ttl);
+  if (!expiring_) ExpireSessions();
 }
 
 void FrontCore::ExpireSessions() {
+  expiring_ = limits_.session_ttl < absl::InfiniteDuration();
+  if (!expiring_) return;
   // What is left over is for the next time.
   store_->Expire(limits_.session_ttl, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
   const absl::Duration wait = std::clamp(limits_.session_ttl / 2, kShortestSweep, kLongestSweep);

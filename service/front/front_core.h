@@ -48,6 +48,8 @@ class FrontCore {
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }
   RequestLog* request_log() { return &request_log_; }
+  // For what begins from now on.
+  void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then. A request_id that the client
@@ -108,7 +110,7 @@ class FrontCore {
   // Takes streams away from workers that fell silent, again and again for as long as the core
   // lives.
   void LeaveSilentWorkers();
-  // Deletes what has outlived the TTL, now and then for as long as the core lives.
+  // Deletes what has outlived the TTL, now and then for as long as there is one.
   void ExpireSessions();
   // Answers on the loop, UNAVAILABLE where the core has gone before.
   void ReadLog(const std::string& session_id, const std::string& principal,
@@ -120,7 +122,8 @@ class FrontCore {
   Executor* loop_;
   const base::Clock* clock_;
   SessionStore* store_;
-  const FrontLimits limits_;
+  FrontLimits limits_;
+  bool expiring_ = false;  // ExpireSessions comes again
   engine::PlaceShares places_;
   PrincipalQuotas quotas_;
   WorkerSet workers_;

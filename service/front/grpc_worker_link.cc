@@ -349,6 +349,7 @@ class GrpcWorkerLink final : public WorkerLink {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
+                                                 const std::string& name,
                                                  int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security) {
   grpc::ChannelArguments arguments;
@@ -362,6 +363,7 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   // The stream of states keeps the connection busy; pings find a peer that vanished without a word.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  if (!name.empty()) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, name);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
   arguments.SetMaxSendMessageSize(static_cast<int>(max_message_bytes));
   return ClientSecurity::OpenChannel(std::move(security), address, arguments);

@@ -17,7 +17,9 @@ class Channel;
 namespace tidepool::service {
 
 // A channel of its own to HOST:PORT, without gRPC's retries: the front decides what is tried again.
+// `name` is the HOST:PORT that the worker's certificate is held against; empty: the address.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
+                                                 const std::string& name,
                                                  int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security);
 

@@ -37,6 +37,11 @@ absl::Status TooManyReaders(const std::string& request_id) {
 NamedRequests::NamedRequests(Executor* loop, absl::Duration ttl, absl::Duration orphan_ttl)
     : loop_(loop), ttl_(ttl), orphan_ttl_(orphan_ttl) {}
 
+void NamedRequests::SetTtls(absl::Duration ttl, absl::Duration orphan_ttl) {
+  ttl_ = ttl;
+  orphan_ttl_ = orphan_ttl;
+}
+
 absl::StatusOr<std::shared_ptr<NamedRequest>> NamedRequests::Find(
     const Name& name, const v1::GenerateRequest& request) {
   const auto found = entries_.find(name);

@@ -35,6 +35,9 @@ class NamedRequests {
   // The loop outlives this.
   NamedRequests(Executor* loop, absl::Duration ttl, absl::Duration orphan_ttl);
 
+  // For requests that begin, and answers that end, from now on.
+  void SetTtls(absl::Duration ttl, absl::Duration orphan_ttl);
+
   // The one of this name, if its answer can be read from resume_after on; one that cannot is
   // forgotten, and cancelled if it runs. Null: there is none. ALREADY_EXISTS: it has another body.
   // RESOURCE_EXHAUSTED: as many read it as may.
@@ -58,8 +61,8 @@ class NamedRequests {
   void Forget(const Name& name, int64_t number);
 
   Executor* loop_;
-  const absl::Duration ttl_;
-  const absl::Duration orphan_ttl_;
+  absl::Duration ttl_;
+  absl::Duration orphan_ttl_;
   std::map<Name, Entry> entries_;
   // Of those that have ended, in that order.
   std::deque<std::pair<Name, int64_t>> kept_;

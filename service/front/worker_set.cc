@@ -18,7 +18,7 @@ constexpr size_t kMaxSessions = 4096;
 
 }  // namespace
 
-void WorkerSet::Add(std::unique_ptr<WorkerLink> link) {
+void WorkerSet::Add(std::shared_ptr<WorkerLink> link) {
   members_.push_back(std::make_unique<Member>());
   Member* member = members_.back().get();
   member->link = std::move(link);
@@ -27,9 +27,32 @@ void WorkerSet::Add(std::unique_ptr<WorkerLink> link) {
       [this, member](const absl::Status& status) { OnLost(member, status); });
 }
 
+bool WorkerSet::Retire(const WorkerLink* link) {
+  const auto found = std::find_if(members_.begin(), members_.end(),
+                                  [link](const auto& one) { return one->link.get() == link; });
+  if (found == members_.end()) return true;
+  Member& member = **found;
+  if (!std::exchange(member.retired, true)) {
+    log_(LogLevel::kInfo, absl::StrCat("worker at ", link->address(),
+                                       " is no longer named, and gets no new work"));
+    TellReadiness();
+  }
+  if (member.link.use_count() > 1) return false;
+  members_.erase(found);
+  return true;
+}
+
+void WorkerSet::Rejoin(const WorkerLink* link) {
+  Member* member = Find(link);
+  if (member == nullptr || !std::exchange(member->retired, false)) return;
+  TellReadiness();
+  WakeWaiting();
+}
+
 WorkerHealth WorkerSet::Health(const Member& member) const {
   if (!member.connected) return WorkerHealth::kDown;
-  if (member.view.health == WorkerHealth::kDraining) return WorkerHealth::kDraining;
+  if (member.retired || member.view.health == WorkerHealth::kDraining)
+    return WorkerHealth::kDraining;
   if (member.failed || clock_->Monotonic() - member.last_state > kSilence) {
     return WorkerHealth::kSuspect;
   }
@@ -39,7 +62,7 @@ WorkerHealth WorkerSet::Health(const Member& member) const {
 std::vector<v1::Model> WorkerSet::Models() const {
   std::vector<v1::Model> models;
   for (const auto& member : members_) {
-    if (!member->heard) continue;
+    if (!member->heard || member->retired) continue;
     const bool known = std::any_of(models.begin(), models.end(), [&](const v1::Model& model) {
       return model.name() == member->model.name();
     });
@@ -73,8 +96,8 @@ absl::StatusOr<std::vector<const WorkerSet::Member*>> WorkerSet::Named(
   for (const auto& member : members_) {
     if (!name.has_value() || *name == member->view.name) named.push_back(member.get());
   }
-  if (!named.empty()) return named;
-  return absl::NotFoundError(absl::StrCat("no worker has the id '", name.value_or(""), "'"));
+  if (!named.empty() || !name.has_value()) return named;
+  return absl::NotFoundError(absl::StrCat("no worker has the id '", *name, "'"));
 }
 
 absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
@@ -99,7 +122,8 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   }
   return PickedWorker{.link = members_[*picked]->link.get(),
                       .name = views[*picked].name,
-                      .numerics_id = views[*picked].numerics_id};
+                      .numerics_id = views[*picked].numerics_id,
+                      .hold = members_[*picked]->link};
 }
 
 std::vector<const WorkerLink*> WorkerSet::Silent() const {
@@ -163,6 +187,7 @@ void WorkerSet::NoteFailure(const WorkerLink* link, const absl::Status& status) 
   if (member == nullptr || std::exchange(member->failed, true)) return;
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", link->address(),
                                      ") failed a call: ", status.message()));
+  if (on_trouble_) on_trouble_();
 }
 
 void WorkerSet::NoteDraining(const WorkerLink* link) {
@@ -208,6 +233,7 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", member->link->address(),
                                      ") is lost: ", status.message()));
   TellReadiness();
+  if (on_trouble_) on_trouble_();
 }
 
 // Once for each reason: the link goes on trying.
@@ -221,7 +247,7 @@ void WorkerSet::TellUnreachable(Member* member, const absl::Status& status) {
 
 void WorkerSet::TellReadiness() {
   const bool ready = std::any_of(members_.begin(), members_.end(), [](const auto& member) {
-    return member->connected && member->view.health == WorkerHealth::kServing;
+    return member->connected && !member->retired && member->view.health == WorkerHealth::kServing;
   });
   if (ready == ready_) return;
   ready_ = ready;

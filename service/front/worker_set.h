@@ -25,9 +25,10 @@ namespace tidepool::service {
 
 // One that was picked: its name outlives its absence.
 struct PickedWorker {
-  WorkerLink* link = nullptr;  // lives as long as the set
+  WorkerLink* link = nullptr;
   std::string name;
   std::string numerics_id;
+  std::shared_ptr<const WorkerLink> hold;  // keeps the link, also when the set has forgotten it
 };
 
 // Loop only.
@@ -38,11 +39,19 @@ class WorkerSet {
   WorkerSet(const base::Clock* clock, LogSink log) : clock_(clock), log_(std::move(log)) {}
 
   // Begins to watch.
-  void Add(std::unique_ptr<WorkerLink> link);
+  void Add(std::shared_ptr<WorkerLink> link);
+  // No work begins there any more. True: nothing ran there and it is forgotten; else it is to be
+  // retired again later. Not to be called from a callback of the link.
+  bool Retire(const WorkerLink* link);
+  // It was retired by mistake.
+  void Rejoin(const WorkerLink* link);
   // Called when the number of serving workers turns to or from 0.
   void OnReadiness(std::function<void(bool ready)> callback) {
     on_readiness_ = std::move(callback);
   }
+
+  // Called when a worker is lost or fails a call.
+  void OnTrouble(std::function<void()> callback) { on_trouble_ = std::move(callback); }
 
   // The models of all workers that were heard of, once each.
   std::vector<v1::Model> Models() const;
@@ -50,7 +59,7 @@ class WorkerSet {
   // INVALID_ARGUMENT: no name, and several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
 
-  // Those of this name, or all; NOT_FOUND: none has it.
+  // Those of this name, or all there are; NOT_FOUND: none has it.
   struct Member;
   absl::StatusOr<std::vector<const Member*>> Named(const std::optional<std::string>& name) const;
 
@@ -80,7 +89,8 @@ class WorkerSet {
   void WhenChanged(std::function<void()> task) { waiting_.push_back(std::move(task)); }
 
   struct Member {
-    std::unique_ptr<WorkerLink> link;
+    std::shared_ptr<WorkerLink> link;  // held by whoever runs something there, too
+    bool retired = false;
     WorkerView view;
     v1::Model model;
     bool heard = false;                             // of the model at least
@@ -108,6 +118,7 @@ class WorkerSet {
   LogSink log_;
   std::vector<std::unique_ptr<Member>> members_;
   std::function<void(bool)> on_readiness_;
+  std::function<void()> on_trouble_;
   bool ready_ = false;
   uint64_t runs_ = 0;
   std::list<std::function<void()>> waiting_;

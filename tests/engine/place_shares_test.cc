@@ -75,6 +75,16 @@ TEST(PlaceSharesTest, WithoutPrincipalsAllArePlaces) {
   EXPECT_TRUE(shares.Take("").ok());
 }
 
+TEST(PlaceSharesTest, TheNumberOfPlacesMayChange) {
+  PlaceShares shares("the queue", 2);
+  const Places taken = TakeAll(&shares, "");
+  shares.SetPlaces(3);
+  const auto third = shares.Take("");
+  EXPECT_TRUE(third.ok());
+  shares.SetPlaces(0);
+  EXPECT_THAT(Refusal(&shares, ""), HasSubstr("the queue is full: 3 requests"));
+}
+
 TEST(PlaceSharesTest, APlaceMayOutliveTheShares) {
   PlaceShares::Place place;
   {

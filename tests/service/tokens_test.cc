@@ -126,9 +126,9 @@ class TokensTest : public ServeTest {
     std::ofstream(path) << "front\n";
     auto security = ClientSecurity::Open({.token_file = path});
     ASSERT_TRUE(security.ok()) << security.status();
-    auto front = StartFrontServer({worker_->address()},
-                                  SqliteSessionStore::Open({.path = ":memory:"}).value(),
+    auto front = StartFrontServer(SqliteSessionStore::Open({.path = ":memory:"}).value(),
                                   {.listen = "127.0.0.1:0",
+                                   .live = {.workers = {.addresses = {worker_->address()}}},
                                    .worker_security = *std::move(security),
                                    .authenticator = &doorkeeper_});
     ASSERT_TRUE(front.ok()) << front.status();

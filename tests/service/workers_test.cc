@@ -40,9 +40,10 @@ class WorkersTest : public testing::Test {
       workers_.push_back(std::make_unique<Worker>(std::string(1, static_cast<char>('a' + i))));
       addresses.push_back(workers_.back()->server->address());
     }
-    front_ = StartFrontServer(addresses, SqliteSessionStore::Open({.path = ":memory:"}).value(),
-                              {.listen = "127.0.0.1:0"})
-                 .value();
+    front_ =
+        StartFrontServer(SqliteSessionStore::Open({.path = ":memory:"}).value(),
+                         {.listen = "127.0.0.1:0", .live = {.workers = {.addresses = addresses}}})
+            .value();
     channel_ = grpc::CreateChannel(front_->address(), grpc::InsecureChannelCredentials());
     inference_ = v1::Inference::NewStub(channel_);
     WaitForWorkers(workers);

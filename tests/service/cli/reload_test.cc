@@ -1,0 +1,61 @@
+#include "service/cli/reload.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "service/cli/flags.h"
+
+namespace tidepool::service {
+namespace {
+
+class ReloadTest : public testing::Test {
+ protected:
+  // The configuration with this file.
+  ParsedConfig Read(absl::string_view text, std::vector<std::string> more = {}) {
+    const std::string path = testing::TempDir() + "/reload.toml";
+    std::ofstream(path) << text;
+    std::vector<std::string> args = {"front", "--config", path};
+    args.insert(args.end(), more.begin(), more.end());
+    return ParseConfig(args, {.home = "/home/u"}).value();
+  }
+  using Strings = std::vector<std::string>;
+};
+
+TEST_F(ReloadTest, TakesWhatMayChangeAndNamesWhatMayNot) {
+  ParsedConfig running = Read("worker = ['a:1']\nlisten = '127.0.0.1:1'\nlog-level = 'warn'\n");
+  const ParsedConfig read =
+      Read("worker = ['a:1', 'b:2']\nlisten = '127.0.0.1:2'\nrequest-ttl = '5s'\n");
+  const ConfigChanges changes = TakeChanges(read, &running);
+  EXPECT_EQ(changes.taken, Strings({"log-level", "request-ttl", "worker"}));
+  EXPECT_EQ(changes.left, Strings({"listen"}));
+  EXPECT_EQ(running.config.workers, Strings({"a:1", "b:2"}));
+  EXPECT_EQ(running.config.log_level, LogLevel::kInfo) << "the default, where the file is silent";
+  EXPECT_EQ(running.config.request_ttl, absl::Seconds(5));
+  EXPECT_EQ(running.config.listen, "127.0.0.1:1");
+
+  // Once more: what was taken is no change any more, what was not still is.
+  const ConfigChanges again = TakeChanges(read, &running);
+  EXPECT_EQ(again.taken, Strings());
+  EXPECT_EQ(again.left, Strings({"listen"}));
+}
+
+TEST_F(ReloadTest, TheCommandLineWinsAsAtTheStart) {
+  ParsedConfig running = Read("worker = ['a:1']\n", {"--log-level", "warn"});
+  const ConfigChanges changes = TakeChanges(
+      Read("worker = ['a:1']\nlog-level = 'debug'\n", {"--log-level", "warn"}), &running);
+  EXPECT_EQ(changes.taken, Strings());
+  EXPECT_EQ(running.config.log_level, LogLevel::kWarn);
+}
+
+TEST_F(ReloadTest, FlagsThatMayChangeAreFlags) {
+  int found = 0;
+  for (const FlagSpec& flag : Flags()) found += MayChange(flag.name) ? 1 : 0;
+  EXPECT_EQ(found, 11);
+  EXPECT_FALSE(MayChange("model"));
+}
+
+}  // namespace
+}  // namespace tidepool::service
