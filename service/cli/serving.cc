@@ -128,8 +128,9 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
     console->PrintJson(json);
     return;
   }
-  std::string text =
-      absl::StrFormat("%s: gRPC on %s, with health and reflection\n", role, server.address());
+  const absl::string_view tls = config.security.tls_cert.empty() ? "" : " over TLS";
+  std::string text = absl::StrFormat("%s: gRPC%s on %s, with health and reflection\n", role, tls,
+                                     server.address());
   if (!server.admin_address().empty()) {
     absl::StrAppend(&text, "  Admin     ", server.admin_address(), "\n");
   }
@@ -137,7 +138,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
     absl::StrAppend(&text, "  probes    ", server.probe_address(), ", health alone\n");
   }
   if (!server.http_address().empty()) {
-    absl::StrAppend(&text, "  HTTP      ", server.http_address(), ", OpenAI-compatible",
+    absl::StrAppend(&text, "  HTTP      ", server.http_address(), tls, ", OpenAI-compatible",
                     server.http_address() == config.http || config.http_named
                         ? ""
                         : absl::StrCat(" (", config.http, " is taken)"),
