@@ -103,7 +103,7 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous", "stall-timeout",
+    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous",
 };
 
 }  // namespace
