@@ -16,7 +16,8 @@ SILENCE = 3.0
 class Cluster:
     """Every front reaches every worker over a link of its own. One thread does the harm."""
 
-    def __init__(self):
+    def __init__(self, model):
+        self.model = model
         self.redis = Redis(appendfsync="always")
         self.worker_ports = [harness.free_port() for _ in range(WORKERS)]
         self.front_ports = [harness.free_port() for _ in range(FRONTS)]
@@ -33,6 +34,7 @@ class Cluster:
 
     def start_worker(self, index):
         self.workers[index] = harness.worker("--name", f"w{index}", "--context", "2048",
+                                             model=self.model,
                                              listen=f"127.0.0.1:{self.worker_ports[index]}")
 
     def start_front(self, index):
