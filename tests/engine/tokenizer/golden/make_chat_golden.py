@@ -1,6 +1,6 @@
 """Makes chat_golden.json: what Hugging Face transformers renders of templates/ and of small snippets.
 
-    python make_chat_golden.py
+    python make_chat_golden.py [--check]
 
 Needs transformers with jinja2. The templates have the shape of published ones, their constructs and whitespace, in our
 own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss, Granite 3, Hermes (tool use), LLaDA, Llama 2,
@@ -10,6 +10,7 @@ own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss, Gran
 import json
 import pathlib
 
+import golden_file
 import jinja2
 from transformers.utils.chat_template_utils import _compile_jinja_template as compile_template
 
@@ -218,7 +219,7 @@ def main():
         lines = [(json.dumps(name) + ": " if name else "") + json.dumps(item, ensure_ascii=False) for name, item in items]
         marks = "{}" if isinstance(value, dict) else "[]"
         parts.append(json.dumps(key) + ": " + marks[0] + "\n" + ",\n".join(lines) + "\n" + marks[1])
-    (HERE / "chat_golden.json").write_text("{" + ",\n".join(parts) + "}\n")
+    golden_file.write_or_check(HERE / "chat_golden.json", "{" + ",\n".join(parts) + "}\n", __doc__)
     failures = [snippet["source"] for snippet in snippets if snippet["text"] is None]
     print(len(cases), "cases,", len(snippets), "snippets; these fail, as they should:", *failures, sep="\n")
     for path in sorted((HERE / "templates").glob("*.jinja")):

@@ -1,6 +1,6 @@
 """Makes jinja_cases.json: what Jinja, as Hugging Face transformers sets it up, makes of small templates.
 
-    python make_jinja_cases.py
+    python make_jinja_cases.py [--check]
 
 Needs transformers with jinja2. The cases stand in jinja_cases.txt; this adds what they print, or the kind of error.
 """
@@ -8,6 +8,7 @@ Needs transformers with jinja2. The cases stand in jinja_cases.txt; this adds wh
 import json
 import pathlib
 
+import golden_file
 import jinja2
 from transformers.utils.chat_template_utils import _compile_jinja_template as compile_template
 
@@ -52,7 +53,7 @@ def main():
     golden = {"jinja2": jinja2.__version__, "variables": VARIABLES, "cases": cases}
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     head = json.dumps({key: golden[key] for key in ("jinja2", "variables")}, ensure_ascii=False)
-    (HERE / "jinja_cases.json").write_text(head[:-1] + ', "cases": [\n' + lines + "\n]}\n")
+    golden_file.write_or_check(HERE / "jinja_cases.json", head[:-1] + ', "cases": [\n' + lines + "\n]}\n", __doc__)
     print(len(cases), "cases,", sum("error" in case for case in cases), "of them errors")
     for case in cases:
         if "error" in case:
