@@ -6,8 +6,9 @@ Usage: compare.py MODEL.gguf... [--rounds 9] [--threads 2] [--prompt 512] [--gen
 
 Peers are llama.cpp through llama-cpp-python, with flash attention as it chooses and switched on, and
 every --llama-bench (that of ik_llama.cpp, for example; one on PATH is found), each with every thread
-count of --peer-threads (default: --threads). One round runs Tidepool and then each peer, all as fresh
-processes, so that a machine whose speed drifts moves all of them. The table gives, by test, median and
+count of --peer-threads (default: --threads). One round runs Tidepool and each peer, all as fresh
+processes, so that a machine whose speed drifts moves all of them; every other round goes through them
+backwards, so that a drift within the rounds favours nobody. The table gives, by test, median and
 quartiles of Tidepool and of the peer whose median is best in that test, in tokens per second, and those
 of the ratio round by round.
 """
@@ -76,7 +77,8 @@ def compare(model, args):
     rounds = []
     for index in range(args.rounds):
         print(f"{model}: round {index + 1} of {args.rounds}", file=sys.stderr)
-        rounds.append({name: measure() for name, measure in sides.items()})
+        order = list(sides) if index % 2 == 0 else list(reversed(sides))
+        rounds.append({name: sides[name]() for name in order})
     results = []
     for test in rounds[0][OURS]:
         speeds = {name: [entry[name][test] for entry in rounds]
