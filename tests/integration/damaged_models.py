@@ -193,6 +193,9 @@ def tokenizers(victim):
                    victim.copy().set(f"tokenizer.ggml.{key}", STRING, "x" * (1 << 20)).build(),
                    ("tokenize", *LOADERS), f"tokenizer.ggml.{key}")
     yield changed("merge-of-a-mebibyte", "merges", STRING, merges[:-1] + [b"x" * (1 << 20)])
+    # Harmless, and so nobody refuses them. A merge whose parts or result are no tokens is never reached or comes
+    # apart again; published files have such. Nor can merges go in a circle, whatever they list: each makes one
+    # symbol of two that stand side by side, so a text of n bytes is done after n - 1 of them at most.
     yield changed("merges-dangling", "merges", STRING, [b"zq qz", b"zqqz zqqz"], NOBODY)
     yield changed("merges-in-a-ring", "merges", STRING, [b"a a", b"aa a", b"a aa", b"aa aa"],
                   NOBODY)
