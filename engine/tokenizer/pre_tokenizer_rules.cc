@@ -170,6 +170,8 @@ std::vector<Entry> AllRules() {
   all.push_back({{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
                   "lfm2", "jina-v5-nano"},
                  {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true, /*add_bos=*/true}});
+  // GLM-4's later files name "glm4" and take whole words, its earlier ones "chatglm-bpe" and merge
+  // them: so does llama.cpp, and its converters write the merges that reach every token.
   all.push_back({{"glm4", "glm5"}, {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true}});
   all.push_back({{"chatglm-bpe", "smaug-bpe", "dbrx"}, {{Qwen2(R"(\p{N}{1,3})")}}});
   all.push_back({{"jais-2"}, {{Jais2()}}});

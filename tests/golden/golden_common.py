@@ -28,9 +28,8 @@ def setup_torch():
     torch.set_grad_enabled(False)
 
 
-def versions(*extra):
+def versions(names=PACKAGES):
     """{package: version} of the packages that produced the data."""
-    names = PACKAGES + extra
     return {name: importlib.metadata.version(name) for name in names}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizers: small vocabularies, 10,400 lines, and the ids that references give.
+"""Makes tests/golden/tokenizers: small vocabularies, 11,000 lines, and the ids that references give.
 
     python3 make_tokenizers.py [--out tokenizers] [--check]
 
@@ -25,7 +25,8 @@ import tokenizer_model
 import tokenizer_spm
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLES = 40  # lines of each set whose ids are written out
+EXAMPLE_EVERY = 260  # of lines, those whose ids are written out
+PACKAGES = ("numpy", "tokenizers", "gguf", "llama-cpp-python", "sentencepiece")
 
 
 def write_lines(path, lines):
@@ -47,23 +48,23 @@ def checksum(numbers):
     return zlib.crc32(struct.pack(f"<{len(numbers)}i", *numbers))
 
 
-def sums_of(encode, lines):
-    """(uint32 sums as bytes, {line index: numbers}): 0 for a line that is not to be compared, because
-    it is not UTF-8 or the encoder says None."""
+def sums_of(golden, lines):
+    """(uint32 sums as bytes, {line index: numbers}) of one set: 0 for a line that is not to be compared, because
+    its reference says None."""
     sums, examples = [], {}
     for index, line in enumerate(lines):
-        numbers = encode(line.decode()) if tokenizer_lines.is_utf8(line) else None
+        numbers = golden.numbers(line)
         if numbers is None:
             sums.append(0)
             continue
         sums.append(checksum(numbers))
-        if index % (len(lines) // EXAMPLES) == 0:
+        if index % EXAMPLE_EVERY == 0 and tokenizer_lines.is_utf8(line):
             examples[str(index)] = numbers
     return struct.pack(f"<{len(sums)}I", *sums), examples
 
 
 def sets(folder):
-    """Every set as (name, vocabulary file, tokenizer.ggml.pre or None, line -> numbers)."""
+    """Every tokenizer_lines.Set."""
     yield from tokenizer_spm.sets(folder)
     yield from tokenizer_gemma4.sets(folder)
     yield from tokenizer_bpe.sets(folder)
@@ -72,11 +73,12 @@ def sets(folder):
 def check(out):
     lines, good = read_lines(out / "lines.bin"), True
     golden = json.loads((out / "golden.json").read_text(encoding="utf-8"))
-    for name, _, _, encode in sets(out):
-        same = sums_of(encode, lines)[0] == (out / f"{name}.crc").read_bytes()
-        good &= same and name in golden["sets"]
-        print(f"{name:24} {'as committed' if same else 'DIFFERENT from the committed sums'}")
-    return tokenizer_llamacpp.check(out, sets(out), lines) and good
+    for one in sets(out):
+        same = sums_of(one, lines)[0] == (out / f"{one.name}.crc").read_bytes()
+        good &= same and one.name in golden["sets"]
+        print(f"{one.name:24} {'as committed' if same else 'DIFFERENT from the committed sums'}")
+    good &= tokenizer_llamacpp.check(out, sets(out), lines)
+    return tokenizer_llamacpp.check_aliases(out / tokenizer_bpe.VOCABULARY, tokenizer_bpe.ALIASES, lines) and good
 
 
 def main():
@@ -95,14 +97,15 @@ def main():
     tokenizer_gemma4.train(args.out, corpus)
     tokenizer_model.write(args.out)
     described = {}
-    for name, vocabulary, pre, encode in sets(args.out):
-        sums, examples = sums_of(encode, lines)
-        (args.out / f"{name}.crc").write_bytes(sums)
-        described[name] = {"vocabulary": vocabulary, "pre": pre, "parse": name.endswith("_parse"), "lossless": name != "spm_phrases",
-                           "examples": examples}
-        print(name)
+    for one in sets(args.out):
+        sums, examples = sums_of(one, lines)
+        (args.out / f"{one.name}.crc").write_bytes(sums)
+        described[one.name] = {"vocabulary": one.vocabulary, "pre": one.pre, "parse": one.name.endswith("_parse"),
+                               "lossless": one.name != "spm_phrases", "examples": examples}
+        print(one.name)
     common.save_json(args.out / "golden.json", {
-        "versions": common.versions("sentencepiece"), "lines": len(lines), "sets": described})
+        "versions": common.versions(PACKAGES), "lines": len(lines), "aliases": tokenizer_bpe.ALIASES,
+        "sets": described})
 
 
 if __name__ == "__main__":

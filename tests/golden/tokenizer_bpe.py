@@ -10,6 +10,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 import golden_common as common
 import tokenizer_llamacpp
+from tokenizer_lines import Set, between_broken
 
 VOCABULARY = "bytes.gguf"
 SIZE = 3000
@@ -97,6 +98,21 @@ RULES = {
     "poro-chat": (None, False),
 }
 
+# Other names of these rules in published files; llama.cpp gives the same ids under each (make_tokenizers.py --check).
+ALIASES = {
+    "llama-bpe": ("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+    "glm4": ("glm5",),
+    "smaug-bpe": ("chatglm-bpe", "dbrx"),
+    "qwen2": ("deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"),
+    "gpt-2": ("phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4", "gigachat", "a.x-4.0",
+              "mellum", "modern-bert", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de"),
+    "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"),
+    "gpt-4o": ("llama4", "kanana2", "minimax-m2", "talkie"),
+    "deepseek-v3": ("hunyuan-dense", "joyai-llm"),
+    "bailingmoe": ("bailingmoe2", "llada-moe"),
+    "poro-chat": ("bloom", "gpt3-finnish"),
+}
+
 
 def train(folder, corpus):
     """Writes the vocabulary, trained without a pre-tokenizer that cuts."""
@@ -134,12 +150,29 @@ def _encoder(fields, steps, ignore_merges):
     return encode
 
 
+def ids_of(encode):
+    """The encoder without the sizes of words."""
+    def ids(line):
+        numbers = encode(line)
+        return numbers[numbers.index(-1) + 1:] if -1 in numbers else numbers
+    return ids
+
+
+def _byte_ids(tokens):
+    """By byte, the token of it alone. Bytes that print stand for themselves, the others in order for U+0100 on."""
+    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [byte for byte in range(256) if byte not in prints]
+    ids = {text: i for i, text in enumerate(tokens)}
+    return [ids[chr(byte if byte in prints else 256 + rest.index(byte))] for byte in range(256)]
+
+
 def sets(folder):
-    """(name, vocabulary file, pre, line -> numbers) of every rule."""
+    """The Set of every rule. Of lines that are not UTF-8 only ids are compared."""
     fields, _ = common.read_gguf(folder / VOCABULARY)
+    byte_ids = _byte_ids(fields["tokenizer.ggml.tokens"])
     for pre, (steps, ignore_merges) in RULES.items():
         if steps is None:
             encode = tokenizer_llamacpp.encoder(folder / VOCABULARY, pre)
         else:
             encode = _encoder(fields, steps, ignore_merges)
-        yield pre, VOCABULARY, pre, encode
+        yield Set(pre, VOCABULARY, pre, encode, between_broken(ids_of(encode), byte_ids))

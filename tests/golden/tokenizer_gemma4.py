@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import golden_common as common
 import tokenizer_llamacpp
+from tokenizer_lines import Set, between_broken
 
 NAME = "gemma4"
 SIZE = 1700
@@ -58,4 +59,7 @@ def sets(folder):
         if "\n" not in line and library(line) != ids:
             raise SystemExit(f"{NAME}: llama.cpp and tokenizers differ on {line!r}")
         return ids
-    yield NAME, f"{NAME}.gguf", None, encode
+
+    tokens = common.read_gguf(folder / f"{NAME}.gguf")[0]["tokenizer.ggml.tokens"]
+    byte_ids = [tokens.index(f"<0x{byte:02X}>") for byte in range(256)]
+    yield Set(NAME, f"{NAME}.gguf", None, encode, between_broken(encode, byte_ids))

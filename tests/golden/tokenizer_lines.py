@@ -4,11 +4,13 @@ A line is bytes; most are UTF-8 and have no line end at their end. Characters ar
 (Python 3.11's tables), which every reference knows.
 """
 
+import dataclasses
 import random
 import unicodedata
+from collections.abc import Callable
 
 SEED = 20261121
-COUNT = 10_400
+COUNT = 11_000  # at least 10,000 of them can be compared in every set
 
 WORDS = {
     "en": "the of and to harbour tide is that boat rope it was Captain's don't we'll I'VE they'Re "
@@ -195,3 +197,33 @@ def is_utf8(line):
     except UnicodeDecodeError:
         return False
     return True
+
+
+@dataclasses.dataclass
+class Set:
+    """One way to tokenise the lines, by a reference. Each function gives None where the reference has nothing
+    to say."""
+    name: str
+    vocabulary: str  # its file
+    pre: str | None  # tokenizer.ggml.pre, where it is not the file's
+    encode: Callable  # str -> numbers
+    encode_broken: Callable = lambda line: None  # bytes that are not UTF-8 -> ids
+
+    def numbers(self, line):
+        return self.encode(line.decode()) if is_utf8(line) else self.encode_broken(line)
+
+
+def between_broken(encode, byte_ids):
+    """Bytes -> ids, for references that take text alone: bytes that are no character are tokens of their own
+    (byte_ids, by byte), and what stands between them is text by itself."""
+    def encode_broken(line):
+        ids, text = [], ""
+        for character in line.decode(errors="surrogateescape") + "\udc80":
+            if not "\udc80" <= character <= "\udcff":
+                text += character
+                continue
+            ids += encode(text) if text else []
+            ids.append(byte_ids[ord(character) - 0xDC00])
+            text = ""
+        return ids[:-1]
+    return encode_broken

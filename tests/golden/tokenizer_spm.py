@@ -7,6 +7,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 import tokenizer_llamacpp
+from tokenizer_lines import Set
 
 COMMON = {
     "model_type": "bpe", "vocab_size": 2000, "character_coverage": 0.998, "num_threads": 1,
@@ -77,13 +78,35 @@ def _encoder(name, model):
     return encode
 
 
+def _broken_encoder(encode, model):
+    """Bytes -> ids, or None. The library reads each byte that is no character as U+FFFD, for which the
+    vocabularies have no piece; its three byte tokens are put back to that byte's one."""
+    byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+    replacement = [byte_ids[byte] for byte in "\ufffd".encode()]
+    has_bytes = model.unk_id() not in byte_ids
+
+    def encode_broken(line):
+        text = line.decode(errors="surrogateescape")
+        broken = iter([byte_ids[ord(c) - 0xDC00] for c in text if "\udc80" <= c <= "\udcff"])
+        ids = encode("".join("\ufffd" if "\udc80" <= c <= "\udcff" else c for c in text))
+        if "\ufffd" in text or ids is None or not has_bytes:
+            return None if "\ufffd" in text else ids
+        restored, at = [], 0
+        while at < len(ids):
+            is_replacement = ids[at:at + 3] == replacement
+            restored.append(next(broken) if is_replacement else ids[at])
+            at += 3 if is_replacement else 1
+        return restored
+    return encode_broken
+
+
 def sets(folder):
-    """(name, vocabulary file, None, line -> ids or None) of every kind."""
+    """The Set of every kind."""
     for name in KINDS:
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.model"))
-        yield name, f"{name}.gguf", None, _encoder(name, model)
+        encode = _encoder(name, model)
+        yield Set(name, f"{name}.gguf", None, encode, _broken_encoder(encode, model))
     # With special tokens parsed SentencePiece has nothing to say.
-    yield "spm_llama_parse", "spm_llama.gguf", None, tokenizer_llamacpp.encoder(
-        folder / "spm_llama.gguf", None, special=True)
-    yield "spm_gemma_parse", "spm_gemma.gguf", None, tokenizer_llamacpp.encoder(
-        folder / "spm_gemma.gguf", None, special=True)
+    for name in ("spm_llama", "spm_gemma"):
+        encode = tokenizer_llamacpp.encoder(folder / f"{name}.gguf", None, special=True)
+        yield Set(f"{name}_parse", f"{name}.gguf", None, encode)
