@@ -127,22 +127,23 @@ TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
 
 constexpr int kHeads = 6;
 constexpr int kKvHeads = 2;
-constexpr int kDim = 40;
 constexpr int kThreads = 2;
 
 // A sequence, and where its KV lies.
 struct Tokens {
-  Tokens(int64_t count, int seed, std::vector<int32_t> places)
-      : q(Noise(seed).Floats(count * kHeads * kDim)),
-        k(Noise(seed + 1).Floats(count * kKvHeads * kDim)),
-        v(Noise(seed + 2).Floats(count * kKvHeads * kDim)),
+  Tokens(int64_t count, int head_dim, int seed, std::vector<int32_t> places)
+      : dim(head_dim),
+        q(Noise(seed).Floats(count * kHeads * dim)),
+        k(Noise(seed + 1).Floats(count * kKvHeads * dim)),
+        v(Noise(seed + 2).Floats(count * kKvHeads * dim)),
         blocks(std::move(places)) {}
 
+  int dim;
   std::vector<float> q, k, v;
   std::vector<int32_t> blocks;
 };
 
-// Rows of several sequences.
+// Rows of several sequences, all with heads of the layer's size.
 struct AttendBatch {
   void Add(const Tokens& from, int64_t first, int64_t count, int64_t window) {
     const auto append = [&](const std::vector<float>& values, int64_t cols,
@@ -150,21 +151,22 @@ struct AttendBatch {
       to->insert(to->end(), values.begin() + first * cols, values.begin() + (first + count) * cols);
     };
     spans.push_back({rows, count, first, from.blocks, Mask::kCausal, window});
-    append(from.q, kHeads * kDim, &q);
-    append(from.k, kKvHeads * kDim, &k);
-    append(from.v, kKvHeads * kDim, &v);
+    append(from.q, kHeads * from.dim, &q);
+    append(from.k, kKvHeads * from.dim, &k);
+    append(from.v, kKvHeads * from.dim, &v);
     rows += count;
   }
 
-  // [rows, kHeads * kDim]
+  // [rows, kHeads * v_dim]
   std::vector<float> Run(KernelBackend* backend, const KvLayer& layer) const {
-    backend->StoreKv({k.data(), rows, kKvHeads * kDim}, {v.data(), rows, kKvHeads * kDim}, layer,
-                     spans);
+    backend->StoreKv({k.data(), rows, kKvHeads * layer.k_dim},
+                     {v.data(), rows, kKvHeads * layer.v_dim}, layer, spans);
     Arena arena(AttendBytes(rows, static_cast<int64_t>(spans.size()), kHeads, layer, kThreads));
     Spoil(&arena);
-    return ResultOf(backend->Attend({{q.data(), rows, kHeads * kDim}, kHeads, 0.2f, layer, spans},
-                                    &arena),
-                    Precision::kExact)
+    return ResultOf(
+               backend->Attend({{q.data(), rows, kHeads * layer.k_dim}, kHeads, 0.2f, layer, spans},
+                               &arena),
+               Precision::kExact)
         .values;
   }
 
@@ -175,50 +177,71 @@ struct AttendBatch {
 
 // One sequence over several segments of KV, prefilled at once, in chunks, and token by token, alone
 // and beside a stranger that is elsewhere in its own.
-TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
-  constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
-  constexpr int kBlocks = kTokens / kKvBlockTokens + 1;
-  std::vector<int32_t> mine(kBlocks);
-  std::vector<int32_t> theirs(kBlocks);
-  for (int i = 0; i < kBlocks; ++i) {
-    mine[i] = 2 * (kBlocks - 1 - i);
-    theirs[i] = 2 * i + 1;
+class Attention {
+ public:
+  static constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
+
+  Attention(DType dtype, int dim, KernelBackend* backend)
+      : backend_(*backend),
+        me_(kTokens, dim, 1, Places(2 * (kBlocks - 1), -2)),
+        stranger_(kTokens, dim, 4, Places(1, 2)),
+        layer_({.dtype = dtype, .kv_heads = kKvHeads, .k_dim = dim, .v_dim = dim}) {
+    layer_.v_offset = kKvHeads * KvHeadBytes(dtype, dim);
+    layer_.block_bytes = 2 * layer_.v_offset;
   }
-  const Tokens me(kTokens, 1, mine);
-  const Tokens stranger(kTokens, 4, theirs);
+
+  // Its rows of `chunk` at a time. The stranger goes `stride` rows at a time; 0: there is none.
+  std::vector<float> Run(int64_t chunk, int64_t stride, int64_t window) {
+    Buffer buffer(2 * kBlocks * layer_.block_bytes);
+    std::memset(buffer.data(), 0xff, buffer.size());
+    layer_.arena = buffer.data();
+    const int64_t cols = kHeads * layer_.v_dim;
+    std::vector<float> result;
+    int64_t strange = 0;
+    for (int64_t first = 0; first < kTokens; first += chunk) {
+      AttendBatch batch;
+      const int64_t others = std::min(stride, kTokens - strange);
+      const bool is_before = first / chunk % 2 == 0;
+      if (others > 0 && is_before) batch.Add(stranger_, strange, others, window);
+      const int64_t row = batch.rows;
+      const int64_t rows = std::min(chunk, kTokens - first);
+      batch.Add(me_, first, rows, window);
+      if (others > 0 && !is_before) batch.Add(stranger_, strange, others, window);
+      strange += others;
+      const std::vector<float> all = batch.Run(&backend_, layer_);
+      result.insert(result.end(), all.begin() + row * cols, all.begin() + (row + rows) * cols);
+    }
+    return result;
+  }
+
+ private:
+  static constexpr int kBlocks = kTokens / kKvBlockTokens + 1;
+
+  static std::vector<int32_t> Places(int first, int step) {
+    std::vector<int32_t> places(kBlocks);
+    for (int i = 0; i < kBlocks; ++i) places[i] = first + step * i;
+    return places;
+  }
+
+  KernelBackend& backend_;
+  const Tokens me_;
+  const Tokens stranger_;
+  KvLayer layer_;
+};
+
+TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
   const auto backend = Make(kThreads, Precision::kExact, GetParam());
-  KvLayer layer = {.kv_heads = kKvHeads, .k_dim = kDim, .v_dim = kDim};
-  layer.v_offset = 2 * kKvHeads * kDim * kKvBlockTokens;
-  layer.block_bytes = 2 * layer.v_offset;
-  for (const int64_t window : {0, 20, 150}) {
-    // The stranger goes `stride` rows at a time; 0: there is none.
-    const auto run = [&](int64_t chunk, int64_t stride) {
-      Buffer buffer(2 * kBlocks * layer.block_bytes);
-      std::memset(buffer.data(), 0xff, buffer.size());
-      layer.arena = buffer.data();
-      std::vector<float> result;
-      int64_t strange = 0;
-      for (int64_t first = 0; first < kTokens; first += chunk) {
-        AttendBatch batch;
-        const int64_t others = std::min(stride, kTokens - strange);
-        const bool is_before = first / chunk % 2 == 0;
-        if (others > 0 && is_before) batch.Add(stranger, strange, others, window);
-        const int64_t row = batch.rows;
-        const int64_t rows = std::min(chunk, kTokens - first);
-        batch.Add(me, first, rows, window);
-        if (others > 0 && !is_before) batch.Add(stranger, strange, others, window);
-        strange += others;
-        const std::vector<float> all = batch.Run(backend.get(), layer);
-        result.insert(result.end(), all.begin() + row * kHeads * kDim,
-                      all.begin() + (row + rows) * kHeads * kDim);
-      }
-      return result;
-    };
-    const std::vector<float> whole = run(kTokens, 0);
-    for (const int64_t chunk : {1, 7, 32, 64}) {
-      for (const int64_t stride : {0, 1, 29}) {
-        EXPECT_TRUE(SameBits(run(chunk, stride), whole))
-            << "chunks of " << chunk << ", window " << window << ", stride " << stride;
+  for (const auto& [dtype, dim] : {std::pair{DType::kF16, 40}, std::pair{DType::kBF16, 40},
+                                   std::pair{DType::kF32, 40}, std::pair{DType::kQ8_0, 64}}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    Attention attention(dtype, dim, backend.get());
+    for (const int64_t window : {0, 20, 150}) {
+      const std::vector<float> whole = attention.Run(Attention::kTokens, 0, window);
+      for (const int64_t chunk : {1, 7, 32, 64}) {
+        for (const int64_t stride : {0, 1, 29}) {
+          EXPECT_TRUE(SameBits(attention.Run(chunk, stride, window), whole))
+              << "chunks of " << chunk << ", window " << window << ", stride " << stride;
+        }
       }
     }
   }
