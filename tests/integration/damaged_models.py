@@ -221,7 +221,24 @@ def _templates(victim):
 # Chat templates that a chat must survive: by name, and whether it is refused.
 _NEST = ("{%% set ns = namespace(a=[], b=[]) %%}{%% for i in range(200000) %%}"
          "{%% set ns.a = [ns.a] %%}{%% set ns.b = [ns.b] %%}{%% endfor %%}%s")
+_MEGABYTES = "{%% set s = ('a' * 1000) * 8000 %%}{%% set t = ('a' * 1000) * 4000 ~ 'b' %%}%s"
+_OFTEN = "%s{%% for i in range(100000) %%}{%% for j in range(100000) %%}%s{%% endfor %%}{%% endfor %%}"
 CHAT_TEMPLATES = {
+    # Each would take the product of two sizes, or fill the memory, if what it costs were not counted.
+    "search": (_OFTEN % (_MEGABYTES % "", "{% set x = t in s %}"), True),
+    "search-from-right": (_OFTEN % (_MEGABYTES % "", "{% set x = s.rfind('b' ~ t) %}"), True),
+    "replace-what-is-not-there": (_OFTEN % (_MEGABYTES % "", "{% set x = s.replace(t, '') %}"), True),
+    "strip-many-characters": (_MEGABYTES % "{{ s.strip(('b' * 1000) * 1000 ~ 'a') }}", True),
+    "split-into-letters": (_MEGABYTES % "{{ (s * 3).split('a') | length }}", True),
+    "words-from-right": ("{{ (('a ' * 1000) * 3000).rsplit(none, 1500000) | length }}", True),
+    "characters-by-index": (_OFTEN % ("{% set xs = [('a' * 1000) * 1000] * 50000 %}",
+                                      "{% set x = xs | map(attribute=0) | list %}"), True),
+    "copied-key": (_OFTEN % ("{% set d = {('a' * 1000) * 8000: 1} %}", "{% set x = dict(d) %}"), True),
+    "cycler": (_OFTEN % ("{% set c = cycler(*range(100000)) %}", "{% set x = c %}"), True),
+    "many-parameters": (_OFTEN % ("{% macro f(" + ",".join(f"v{i}" for i in range(30000)) + ") %}{% endmacro %}",
+                                  "{{ f() }}"), True),
+    "many-variables": (_OFTEN % ("".join(f"{{% set v{i} = 1 %}}" for i in range(30000)),
+                                 "{% if v29999 %}{% endif %}"), True),
     "loops": ("{% for i in range(1000000) %}{% for j in range(1000000) %}{% endfor %}{% endfor %}",
               True),
     "recursion": ("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", True),

@@ -58,6 +58,10 @@ absl::Status Budget::Visit(const Value& value) {
   return Copy(static_cast<size_t>(weight));
 }
 
+absl::Status Budget::Index(const Value& value) {
+  return value.AsText() != nullptr ? Copy(value.AsText()->size()) : absl::OkStatus();
+}
+
 absl::Status Arguments::Check(absl::string_view function,
                               std::initializer_list<absl::string_view> parameters) const {
   if (positional.size() > parameters.size()) {

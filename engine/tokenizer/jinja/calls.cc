@@ -87,6 +87,7 @@ absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget) {
   for (const Value& base : arguments.positional) {
     if (base.AsDict() != nullptr) {
       RETURN_IF_ERROR(budget->Texts(base.AsDict()->size()));
+      RETURN_IF_ERROR(budget->Visit(base));
       dict = *base.AsDict();
       continue;
     }
@@ -109,14 +110,20 @@ absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget) {
 Result MakeCycler(const Arguments& arguments) {
   const std::vector<Value>& items = arguments.positional;
   if (items.empty()) return absl::InvalidArgumentError("a cycler needs items");
-  return Value(std::make_shared<Carousel>(Carousel{.items = items, .is_joiner = false}));
+  Extent extent;
+  for (const Value& item : items) extent.Add(item.extent());
+  return Value(
+      std::make_shared<Carousel>(Carousel{.items = items, .extent = extent, .is_joiner = false}));
 }
 
 Result MakeJoiner(const Arguments& arguments) {
   RETURN_IF_ERROR(arguments.Check("joiner", {"sep"}));
   const Value* given = arguments.Find(0, "sep");
   const Value separator = given != nullptr ? *given : Value::MakeText(", ", TextOrigin::kTemplate);
-  return Value(std::make_shared<Carousel>(Carousel{.items = {separator}, .is_joiner = true}));
+  Extent extent;
+  extent.Add(separator.extent());
+  return Value(std::make_shared<Carousel>(
+      Carousel{.items = {separator}, .extent = extent, .is_joiner = true}));
 }
 
 absl::Status RaiseException(const Arguments& arguments, Budget* budget) {
@@ -211,6 +218,10 @@ Result Interpreter::MakeMacro(const MacroNode& macro) {
 
 absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments& arguments) {
   const size_t size = macro.parameters.size();
+  // Each name given is looked for among the parameters, and each of these among the names.
+  constexpr size_t kNamesPerStep = 16;
+  RETURN_IF_ERROR(
+      budget_.Step(static_cast<int64_t>(size + size * arguments.named.size() / kNamesPerStep)));
   Arguments left;  // what no parameter takes
   for (size_t i = size; i < arguments.positional.size(); ++i) {
     left.positional.push_back(arguments.positional[i]);

@@ -106,7 +106,7 @@ Result Interpreter::EvaluateSubscript(const Expression& expression) {
   ASSIGN_OR_RETURN(const Value object, Evaluate(*expression.parts[0]));
   RETURN_IF_ERROR(CheckDefined(object));
   ASSIGN_OR_RETURN(const Value key, Evaluate(*expression.parts[1]));
-  if (object.AsText() != nullptr) RETURN_IF_ERROR(budget_.Copy(object.AsText()->size()));
+  RETURN_IF_ERROR(budget_.Index(object));
   RETURN_IF_ERROR(budget_.Visit(key));
   ASSIGN_OR_RETURN(Value item, GetItem(object, key));
   // What is no key may be an attribute.
@@ -223,6 +223,7 @@ absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expression& expre
           absl::StrCat("** needs a dict, not a value of type ", TypeName(more)));
     }
     RETURN_IF_ERROR(budget_.Texts(more.AsDict()->size()));
+    RETURN_IF_ERROR(budget_.Visit(more));
     for (const auto& [key, value] : more.AsDict()->entries()) {
       if (key.AsText() == nullptr) return absl::InvalidArgumentError("** needs keys of strings");
       arguments.named.emplace_back(key.AsText()->bytes(), value);

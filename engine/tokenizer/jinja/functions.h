@@ -42,6 +42,8 @@ class Budget {
   absl::Status Texts(size_t items);
   // Before an operation that goes through all of `value`, nested values too.
   absl::Status Visit(const Value& value);
+  // Before an item of `value` is found by its index: a string's characters are counted for it.
+  absl::Status Index(const Value& value);
 
  private:
   const Limits limits_;

@@ -14,6 +14,7 @@
 namespace tidepool::engine::jinja {
 namespace {
 
+constexpr size_t kFewVariables = 24;
 constexpr size_t kScopeBytes = 256;  // of a frame or namespace that stays until the end
 
 Value Function(Callable::Kind kind) {
@@ -72,7 +73,7 @@ Interpreter::Interpreter(const InterpreterOptions& options)
 Interpreter::~Interpreter() {
   // Macros and namespaces may hold each other, in cycles and in chains of any length: all of them
   // are still in these lists while their contents go, one after the other.
-  for (const auto& frame : captured_) frame->variables.clear();
+  for (const auto& frame : captured_) frame->Clear();
   for (const auto& made : namespaces_) made->fields = Dict();
 }
 
@@ -92,17 +93,32 @@ absl::StatusOr<Value> Interpreter::MakeNamespace(const Arguments& arguments) {
 }
 
 Value* Frame::Find(absl::string_view name) {
+  if (!places.empty()) {
+    const auto it = places.find(name);
+    return it == places.end() ? nullptr : &variables[it->second].second;
+  }
   for (auto& [known, value] : variables) {
     if (known == name) return &value;
   }
   return nullptr;
 }
 
+void Frame::Add(absl::string_view name, Value value) {
+  variables.emplace_back(name, std::move(value));
+  if (variables.size() <= kFewVariables) return;
+  for (size_t i = places.size(); i < variables.size(); ++i) places.emplace(variables[i].first, i);
+}
+
+void Frame::Clear() {
+  places.clear();
+  variables.clear();
+}
+
 void Interpreter::SetVariable(absl::string_view name, Value value) {
   if (Value* known = frame_->Find(name)) {
     *known = std::move(value);
   } else {
-    frame_->variables.emplace_back(name, std::move(value));
+    frame_->Add(name, std::move(value));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,13 +33,19 @@ inline constexpr int kMaxCallDepth = 1000;     // of blocks, expressions and mac
 inline constexpr int kMaxValueDepth = 200;     // of lists and dicts in one another
 inline constexpr int64_t kMaxRange = 100'000;  // items of one range, as Jinja's sandbox has it
 
-// Variables of one scope, and those around it. Scopes have few: going through them beats a map.
+// Variables of one scope, and those around it. Most scopes have few: going through them beats a
+// map.
 struct Frame {
   absl::InlinedVector<std::pair<absl::string_view, Value>, 3> variables;
   std::shared_ptr<Frame> parent;
+  // By name; empty while the scope has few.
+  absl::flat_hash_map<absl::string_view, size_t> places = {};
 
   // Null: not in this scope.
   Value* Find(absl::string_view name);
+  // Requires that it is not.
+  void Add(absl::string_view name, Value value);
+  void Clear();
 };
 
 // Thread-compatible; for one rendering. The template outlives it.

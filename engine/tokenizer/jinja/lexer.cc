@@ -198,6 +198,10 @@ class Lexer {
     if (IsNameStart(first)) {
       const auto end = std::find_if_not(rest_.begin(), rest_.end(), IsNamePart);
       const auto size = static_cast<size_t>(end - rest_.begin());
+      if (size > kMaxNameBytes) {
+        return InvalidAt(line_, absl::StrCat("a name has ", size, " bytes; at most ", kMaxNameBytes,
+                                             " are allowed"));
+      }
       Add(Token::Kind::kName, std::string(rest_.substr(0, size)));
       Skip(size);
       return absl::OkStatus();

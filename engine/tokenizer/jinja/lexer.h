@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_JINJA_LEXER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_JINJA_LEXER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "absl/strings/string_view.h"
 
 namespace tidepool::engine::jinja {
+
+inline constexpr size_t kMaxNameBytes = 1000;  // names are looked up at every step
 
 struct Token {
   enum class Kind : uint8_t {
@@ -39,7 +42,7 @@ absl::Status UnimplementedAt(int line, absl::string_view message);
 // dropped, the first one after a block goes (trim_blocks) and so do blanks between a line's start
 // and a block (lstrip_blocks); "-" and "+" at a tag's ends do as Jinja says. Comments leave
 // nothing, raw blocks their text. INVALID_ARGUMENT: a tag, comment or string that does not end, a
-// stray character.
+// stray character, a name of more than kMaxNameBytes.
 absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source);
 
 }  // namespace tidepool::engine::jinja

@@ -18,7 +18,8 @@ using Items = std::vector<Value>;
 
 // "a.b" of a value, or an index; a part that is a number is an index. `fallback` stands for what is
 // undefined on the way; null: nothing does.
-Result Dig(const Value& value, const Value& path, const Value* fallback) {
+Result Dig(const Value& value, const Value& path, const Value* fallback, Budget* budget) {
+  RETURN_IF_ERROR(budget->Visit(path));
   std::vector<Value> keys;
   if (const Text* text = path.AsText()) {
     for (const absl::string_view part : absl::StrSplit(text->bytes(), '.')) {
@@ -32,6 +33,7 @@ Result Dig(const Value& value, const Value& path, const Value* fallback) {
   Value found = value;
   for (const Value& key : keys) {
     if (found.IsUndefined()) return absl::InvalidArgumentError(*found.As<Undefined>()->what);
+    RETURN_IF_ERROR(budget->Index(found));
     ASSIGN_OR_RETURN(found, GetItem(found, key));
     if (found.IsUndefined() && fallback != nullptr) found = *fallback;
   }
@@ -45,22 +47,25 @@ const Value* FindAttribute(const Call& call, size_t place) {
 }
 
 // What items are ordered by: strings without their case unless asked.
-Result OrderKey(const Value& item, const Value* attribute, const Value* fallback,
-                bool case_sensitive) {
+struct Order {
+  const Value* attribute = nullptr;  // null: the item itself
+  const Value* fallback = nullptr;   // for what is undefined; null: nothing
+  bool case_sensitive = false;
+};
+Result OrderKey(const Value& item, const Order& order, Budget* budget) {
   Value key = item;
-  if (attribute != nullptr) {
-    ASSIGN_OR_RETURN(key, Dig(item, *attribute, fallback));
+  if (order.attribute != nullptr) {
+    ASSIGN_OR_RETURN(key, Dig(item, *order.attribute, order.fallback, budget));
   }
-  if (key.AsText() == nullptr || case_sensitive) return key;
+  if (key.AsText() == nullptr || order.case_sensitive) return key;
   return Value::MakeText(ChangeCase(*key.AsText(), LetterCase::kLower));
 }
 
-absl::StatusOr<Items> OrderKeys(const Items& items, const Value* attribute, const Value* fallback,
-                                bool case_sensitive, Budget* budget) {
+absl::StatusOr<Items> OrderKeys(const Items& items, const Order& order, Budget* budget) {
   Items keys;
   RETURN_IF_ERROR(budget->Texts(items.size()));
   for (const Value& item : items) {
-    ASSIGN_OR_RETURN(Value key, OrderKey(item, attribute, fallback, case_sensitive));
+    ASSIGN_OR_RETURN(Value key, OrderKey(item, order, budget));
     RETURN_IF_ERROR(budget->Visit(key));
     keys.push_back(std::move(key));
   }
@@ -107,13 +112,13 @@ Result Sort(const Call& call) {
   }
   if (paths.size() <= 1) {
     const Value* path = paths.empty() ? nullptr : &paths[0];
-    ASSIGN_OR_RETURN(keys, OrderKeys(items, path, nullptr, case_sensitive, &call.budget));
+    ASSIGN_OR_RETURN(keys, OrderKeys(items, {path, nullptr, case_sensitive}, &call.budget));
   } else {
     for (size_t i = 0; i < items.size(); ++i) {
       Items parts;
       for (const Value& path : paths) {
         ASSIGN_OR_RETURN(Items part,
-                         OrderKeys({items[i]}, &path, nullptr, case_sensitive, &call.budget));
+                         OrderKeys({items[i]}, {&path, nullptr, case_sensitive}, &call.budget));
         parts.push_back(std::move(part[0]));
       }
       keys[i] = Value::MakeList(std::move(parts));
@@ -135,9 +140,8 @@ Result DictSort(const Call& call) {
   ASSIGN_OR_RETURN(const Value generator, ApplyFilter("items", {call.self, none, call.budget}));
   ASSIGN_OR_RETURN(const Items pairs, Iterate(generator));
   const Value place = Value::MakeInt(what == "key" ? 0 : 1);
-  ASSIGN_OR_RETURN(const Items keys,
-                   OrderKeys(pairs, &place, nullptr, call.arguments.FindFlag(0, "case_sensitive"),
-                             &call.budget));
+  const Order order = {&place, nullptr, call.arguments.FindFlag(0, "case_sensitive")};
+  ASSIGN_OR_RETURN(const Items keys, OrderKeys(pairs, order, &call.budget));
   ASSIGN_OR_RETURN(Items sorted,
                    SortBy(keys, pairs, call.arguments.FindFlag(2, "reverse"), &call.budget));
   return Value::MakeList(std::move(sorted));
@@ -146,9 +150,9 @@ Result DictSort(const Call& call) {
 Result Unique(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("unique", {"case_sensitive", "attribute"}));
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
-  ASSIGN_OR_RETURN(const Items keys,
-                   OrderKeys(items, FindAttribute(call, 1), nullptr,
-                             call.arguments.FindFlag(0, "case_sensitive"), &call.budget));
+  const Order order = {FindAttribute(call, 1), nullptr,
+                       call.arguments.FindFlag(0, "case_sensitive")};
+  ASSIGN_OR_RETURN(const Items keys, OrderKeys(items, order, &call.budget));
   absl::flat_hash_set<std::string> seen;
   Items kept;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -168,9 +172,9 @@ Result Extreme(const Call& call) {
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
   if (items.empty())
     return Value::MakeUndefined("an empty sequence has no smallest or largest item");
-  ASSIGN_OR_RETURN(const Items keys,
-                   OrderKeys(items, FindAttribute(call, 1), nullptr,
-                             call.arguments.FindFlag(0, "case_sensitive"), &call.budget));
+  const Order order = {FindAttribute(call, 1), nullptr,
+                       call.arguments.FindFlag(0, "case_sensitive")};
+  ASSIGN_OR_RETURN(const Items keys, OrderKeys(items, order, &call.budget));
   size_t best = 0;
   for (size_t i = 1; i < items.size(); ++i) {
     RETURN_IF_ERROR(call.budget.Visit(keys[i]));
@@ -186,21 +190,19 @@ Result GroupBy(const Call& call) {
   if (attribute == nullptr) return absl::InvalidArgumentError("groupby needs an attribute");
   const Value* given = call.arguments.Find(1, "default");
   const Value* fallback = given == nullptr || given->IsNone() ? nullptr : given;
-  const bool case_sensitive = call.arguments.FindFlag(2, "case_sensitive");
+  const Order order = {attribute, fallback, call.arguments.FindFlag(2, "case_sensitive")};
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
-  ASSIGN_OR_RETURN(const Items keys,
-                   OrderKeys(items, attribute, fallback, case_sensitive, &call.budget));
+  ASSIGN_OR_RETURN(const Items keys, OrderKeys(items, order, &call.budget));
   ASSIGN_OR_RETURN(const Items sorted, SortBy(keys, items, false, &call.budget));
   RETURN_IF_ERROR(call.budget.Texts(items.size()));
   Items groups;
   for (size_t begin = 0; begin < sorted.size();) {
     // The group has the name that its first item has.
-    ASSIGN_OR_RETURN(const Value name, Dig(sorted[begin], *attribute, fallback));
-    ASSIGN_OR_RETURN(const Value key, OrderKey(sorted[begin], attribute, fallback, case_sensitive));
+    ASSIGN_OR_RETURN(const Value name, Dig(sorted[begin], *attribute, fallback, &call.budget));
+    ASSIGN_OR_RETURN(const Value key, OrderKey(sorted[begin], order, &call.budget));
     Items members;
     while (begin < sorted.size()) {
-      ASSIGN_OR_RETURN(const Value other,
-                       OrderKey(sorted[begin], attribute, fallback, case_sensitive));
+      ASSIGN_OR_RETURN(const Value other, OrderKey(sorted[begin], order, &call.budget));
       RETURN_IF_ERROR(call.budget.Visit(other));
       if (!Equals(key, other)) break;
       members.push_back(sorted[begin++]);
@@ -220,7 +222,7 @@ Result Sum(const Call& call) {
   for (const Value& item : items) {
     Value value = item;
     if (attribute != nullptr) {
-      ASSIGN_OR_RETURN(value, Dig(item, *attribute, nullptr));
+      ASSIGN_OR_RETURN(value, Dig(item, *attribute, nullptr, &call.budget));
     }
     ASSIGN_OR_RETURN(sum, ApplyOperator("+", sum, value, &call.budget));
   }
@@ -241,7 +243,7 @@ Result Join(const Call& call) {
   for (size_t i = 0; i < items.size(); ++i) {
     Value item = items[i];
     if (attribute != nullptr) {
-      ASSIGN_OR_RETURN(item, Dig(item, *attribute, nullptr));
+      ASSIGN_OR_RETURN(item, Dig(item, *attribute, nullptr, &call.budget));
     }
     ASSIGN_OR_RETURN(const Text text, SelfText({item, none, call.budget}));
     RETURN_IF_ERROR(call.budget.Copy(glue.size()));
@@ -271,7 +273,7 @@ Result Map(const Call& call) {
       return absl::InvalidArgumentError("map needs a filter's name or attribute=");
     }
     for (const Value& item : items) {
-      ASSIGN_OR_RETURN(Value value, Dig(item, *attribute, fallback));
+      ASSIGN_OR_RETURN(Value value, Dig(item, *attribute, fallback, &call.budget));
       mapped.push_back(std::move(value));
     }
     return Value::MakeGenerator(std::move(mapped));
@@ -312,7 +314,7 @@ Result Select(const Call& call) {
   for (const Value& item : items) {
     Value value = item;
     if (attribute.has_value()) {
-      ASSIGN_OR_RETURN(value, Dig(item, *attribute, nullptr));
+      ASSIGN_OR_RETURN(value, Dig(item, *attribute, nullptr, &call.budget));
     }
     bool passes = value.Truthy();
     if (test.has_value()) {

@@ -1,6 +1,7 @@
 #include "engine/tokenizer/jinja/strings.h"
 
 #include <algorithm>
+#include <boost/algorithm/searching/knuth_morris_pratt.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,12 +20,44 @@ size_t LastCharacter(absl::string_view text) {
   return at;
 }
 
+// Its size without the blanks at its end.
+size_t EndWithoutBlanks(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t last = LastCharacter(text);
+    if (!IsBlank(NextUtf8Char(text.substr(last)).code_point)) break;
+    text = text.substr(0, last);
+  }
+  return text.size();
+}
+
 bool EndsLine(char32_t c) {
   return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
          c == 0x2029;
 }
 
+// Knuth, Morris and Pratt's search.
+template <typename Iterator>
+Iterator Search(Iterator begin, Iterator end, Iterator needle, Iterator needle_end) {
+  return boost::algorithm::knuth_morris_pratt<Iterator>(needle, needle_end)(begin, end).first;
+}
+
 }  // namespace
+
+size_t FindText(absl::string_view text, absl::string_view needle, size_t from) {
+  if (from > text.size() || needle.size() > text.size() - from) return absl::string_view::npos;
+  if (needle.size() <= 1) return text.find(needle, from);
+  const auto at = Search(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(),
+                         needle.begin(), needle.end());
+  return at == text.end() ? absl::string_view::npos : static_cast<size_t>(at - text.begin());
+}
+
+size_t FindLastText(absl::string_view text, absl::string_view needle) {
+  if (needle.size() > text.size()) return absl::string_view::npos;
+  if (needle.size() <= 1) return text.rfind(needle);
+  const auto at = Search(text.rbegin(), text.rend(), needle.rbegin(), needle.rend());
+  if (at == text.rend()) return absl::string_view::npos;
+  return static_cast<size_t>(text.rend() - at) - needle.size();
+}
 
 Text Strip(const Text& text, Side side, const std::optional<Text>& characters) {
   const absl::string_view bytes = text.bytes();
@@ -48,35 +81,29 @@ Text Strip(const Text& text, Side side, const std::optional<Text>& characters) {
   return text.Slice(begin, end);
 }
 
-std::vector<Text> Split(const Text& text, absl::string_view separator, int64_t limit, Side from) {
+Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Budget* budget) {
   CHECK(!separator.empty());
   const absl::string_view bytes = text.bytes();
+  const bool from_right = cuts.from == Side::kRight;
   std::vector<Text> parts;
-  if (from == Side::kRight) {
-    size_t end = bytes.size();
-    while (limit != 0 && end >= separator.size()) {
-      const size_t at = bytes.substr(0, end).rfind(separator);
-      if (at == absl::string_view::npos) break;
-      parts.push_back(text.Slice(at + separator.size(), end));
-      end = at;
-      --limit;
-    }
-    parts.push_back(text.Slice(0, end));
-    std::reverse(parts.begin(), parts.end());
-    return parts;
-  }
-  size_t begin = 0;
-  for (; limit != 0; --limit) {
-    const size_t at = bytes.find(separator, begin);
+  size_t begin = 0;  // of what is left to cut
+  size_t end = bytes.size();
+  for (int64_t limit = cuts.limit; limit != 0; --limit) {
+    const size_t at = from_right ? FindLastText(bytes.substr(0, end), separator)
+                                 : FindText(bytes, separator, begin);
     if (at == absl::string_view::npos) break;
-    parts.push_back(text.Slice(begin, at));
-    begin = at + separator.size();
+    const size_t behind = at + separator.size();
+    RETURN_IF_ERROR(budget->Texts(1));
+    parts.push_back(from_right ? text.Slice(behind, end) : text.Slice(begin, at));
+    (from_right ? end : begin) = from_right ? at : behind;
   }
-  parts.push_back(text.Slice(begin, bytes.size()));
+  RETURN_IF_ERROR(budget->Texts(1));
+  parts.push_back(text.Slice(begin, end));
+  if (from_right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
-std::vector<Text> SplitBlanks(const Text& text, int64_t limit) {
+Parts SplitBlanks(const Text& text, int64_t limit, Budget* budget) {
   std::vector<Text> parts;
   const absl::string_view bytes = text.bytes();
   size_t word = absl::string_view::npos;  // where a word began
@@ -84,6 +111,7 @@ std::vector<Text> SplitBlanks(const Text& text, int64_t limit) {
     const Utf8Char next = NextUtf8Char(bytes.substr(at));
     const bool blank = IsBlank(next.code_point);
     if (!blank && word == absl::string_view::npos) {
+      RETURN_IF_ERROR(budget->Texts(1));
       if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
         parts.push_back(text.Slice(at, bytes.size()));
         return parts;
@@ -99,7 +127,7 @@ std::vector<Text> SplitBlanks(const Text& text, int64_t limit) {
   return parts;
 }
 
-std::vector<Text> SplitLines(const Text& text, LineEnds ends) {
+Parts SplitLines(const Text& text, LineEnds ends, Budget* budget) {
   std::vector<Text> lines;
   const absl::string_view bytes = text.bytes();
   size_t begin = 0;
@@ -108,6 +136,7 @@ std::vector<Text> SplitLines(const Text& text, LineEnds ends) {
     size_t after = at + next.size;
     if (EndsLine(next.code_point)) {
       if (next.code_point == '\r' && after < bytes.size() && bytes[after] == '\n') ++after;
+      RETURN_IF_ERROR(budget->Texts(1));
       lines.push_back(text.Slice(begin, ends == LineEnds::kKeep ? after : at));
       begin = after;
     }
@@ -117,17 +146,17 @@ std::vector<Text> SplitLines(const Text& text, LineEnds ends) {
   return lines;
 }
 
-std::vector<Text> SplitBlanksFromRight(const Text& text, int64_t limit) {
-  std::vector<Text> words = SplitBlanks(text, -1);
+Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget) {
+  ASSIGN_OR_RETURN(std::vector<Text> words, SplitBlanks(text, -1, budget));
   if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
   // Where the part that stays whole ends: before the words that are cut off.
-  Text rest = Strip(text, Side::kRight, std::nullopt);
+  size_t end = EndWithoutBlanks(text.bytes());
   for (int64_t i = 0; i < limit; ++i) {
-    const Text& word = words[words.size() - 1 - static_cast<size_t>(i)];
-    rest = Strip(rest.Slice(0, rest.size() - word.size()), Side::kRight, std::nullopt);
+    const size_t word = words[words.size() - 1 - static_cast<size_t>(i)].size();
+    end = EndWithoutBlanks(absl::string_view(text.bytes()).substr(0, end - word));
   }
   words.erase(words.begin(), words.end() - limit);
-  words.insert(words.begin(), std::move(rest));
+  words.insert(words.begin(), text.Slice(0, end));
   return words;
 }
 
@@ -138,7 +167,7 @@ absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text
   std::vector<size_t> places;
   size_t at = 0;
   while (limit != 0 && at <= bytes.size()) {
-    at = bytes.find(from.bytes(), at);
+    at = FindText(bytes, from.bytes(), at);
     if (at == absl::string_view::npos) break;
     places.push_back(at);
     // Nothing stands between any two characters: go on behind the next one.

@@ -17,23 +17,34 @@
 
 namespace tidepool::engine::jinja {
 
+// Where `needle` first stands in `text`, from `from` on, or last; npos: nowhere. Linear in both
+// sizes, whatever they hold: std::string's search takes their product at worst.
+size_t FindText(absl::string_view text, absl::string_view needle, size_t from = 0);
+size_t FindLastText(absl::string_view text, absl::string_view needle);
+
 enum class Side : uint8_t { kLeft, kRight, kBoth };
 
 // Without the characters of `characters` (unset: blanks, as Unicode has them) at its ends.
 Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 
-// Requires a separator that is not empty. At most `limit` cuts, from the left or from the right;
-// below zero: all.
-std::vector<Text> Split(const Text& text, absl::string_view separator, int64_t limit, Side from);
+// Parts of a text, each paid for before it is made.
+using Parts = absl::StatusOr<std::vector<Text>>;
+
+// How often to cut at most (below zero: everywhere), and which end to begin at.
+struct Cuts {
+  int64_t limit = -1;
+  Side from = Side::kLeft;
+};
+// Requires a separator that is not empty.
+Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Budget* budget);
 // At runs of blanks; none at the ends, but for what is left over behind `limit` words.
-std::vector<Text> SplitBlanks(const Text& text, int64_t limit);
+Parts SplitBlanks(const Text& text, int64_t limit, Budget* budget);
+// The same from the right: the last words first, what is left over in front.
+Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget);
 
 // Whether lines keep what ends them.
 enum class LineEnds : uint8_t { kDrop, kKeep };
-std::vector<Text> SplitLines(const Text& text, LineEnds ends);
-
-// The same from the right: the last words first, what is left over in front.
-std::vector<Text> SplitBlanksFromRight(const Text& text, int64_t limit);
+Parts SplitLines(const Text& text, LineEnds ends, Budget* budget);
 
 // str.replace as a value, paid for: at most `limit` times; below zero: always. Keeps origins.
 absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text& to, int64_t limit,

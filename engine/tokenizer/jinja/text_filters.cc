@@ -20,6 +20,10 @@ Result Trim(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("trim", {"chars"}));
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
+  if (characters.has_value()) {
+    // Each character may be looked for in all of these.
+    RETURN_IF_ERROR(call.budget.Copy(characters->size() * text.size()));
+  }
   return Value::MakeText(Strip(text, Side::kBoth, characters));
 }
 
@@ -68,8 +72,8 @@ Result Indent(const Call& call) {
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   Text closed = text;
   closed.Append("\n", text.origin());
-  const std::vector<Text> lines = SplitLines(closed, LineEnds::kDrop);
-  RETURN_IF_ERROR(call.budget.Texts(lines.size()));
+  ASSIGN_OR_RETURN(const std::vector<Text> lines,
+                   SplitLines(closed, LineEnds::kDrop, &call.budget));
   RETURN_IF_ERROR(call.budget.Grow(text.size() + lines.size() * (blanks.size() + 1)));
   Text result;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -133,7 +137,10 @@ Result Truncate(const Call& call) {
   }
   if (size_of(text) - leeway.value_or(kLeeway) <= length) return Value::MakeText(text);
   Text result = SliceText(text, {std::nullopt, length - end_size, 1});
-  if (!call.arguments.FindFlag(1, "killwords")) result = Split(result, " ", 1, Side::kRight)[0];
+  if (!call.arguments.FindFlag(1, "killwords")) {
+    ASSIGN_OR_RETURN(std::vector<Text> words, Split(result, " ", {1, Side::kRight}, &call.budget));
+    result = std::move(words[0]);
+  }
   result.Append(end);
   return Value::MakeText(std::move(result));
 }

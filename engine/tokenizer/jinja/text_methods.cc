@@ -34,7 +34,7 @@ Result StripMethod(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   if (characters.has_value()) {
     // Each character may be looked for in all of these.
-    RETURN_IF_ERROR(call.budget.Copy(characters->size()));
+    RETURN_IF_ERROR(call.budget.Copy(characters->size() * call.self.AsText()->size()));
   }
   ASSIGN_OR_RETURN(const Text text, Self(call));
   return Value::MakeText(Strip(text, kSide, characters));
@@ -47,14 +47,14 @@ Result SplitMethod(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> given, call.arguments.FindInt(1, "maxsplit"));
   const int64_t limit = given.value_or(-1);
   ASSIGN_OR_RETURN(const Text text, Self(call));
-  std::vector<Text> parts;
-  if (separator.has_value()) {
-    if (separator->empty()) return absl::InvalidArgumentError("split needs a separator, not ''");
-    parts = Split(text, separator->bytes(), limit, kFrom);
-  } else {
-    parts = kFrom == Side::kRight ? SplitBlanksFromRight(text, limit) : SplitBlanks(text, limit);
+  if (separator.has_value() && separator->empty()) {
+    return absl::InvalidArgumentError("split needs a separator, not ''");
   }
-  RETURN_IF_ERROR(call.budget.Texts(parts.size()));
+  ASSIGN_OR_RETURN(std::vector<Text> parts,
+                   separator.has_value()
+                       ? Split(text, separator->bytes(), {limit, kFrom}, &call.budget)
+                   : kFrom == Side::kRight ? SplitBlanksFromRight(text, limit, &call.budget)
+                                           : SplitBlanks(text, limit, &call.budget));
   return TextList(std::move(parts));
 }
 
@@ -62,8 +62,8 @@ Result SplitLinesMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("splitlines", {"keepends"}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
   const bool keeps = call.arguments.FindFlag(0, "keepends");
-  std::vector<Text> lines = SplitLines(text, keeps ? LineEnds::kKeep : LineEnds::kDrop);
-  RETURN_IF_ERROR(call.budget.Texts(lines.size()));
+  ASSIGN_OR_RETURN(std::vector<Text> lines,
+                   SplitLines(text, keeps ? LineEnds::kKeep : LineEnds::kDrop, &call.budget));
   return TextList(std::move(lines));
 }
 
@@ -73,8 +73,8 @@ Result Partition(const Call& call) {
   ASSIGN_OR_RETURN(const Text separator, Required(call, "partition"));
   ASSIGN_OR_RETURN(const Text text, Self(call));
   if (separator.empty()) return absl::InvalidArgumentError("partition needs a separator, not ''");
-  const size_t at =
-      kFromRight ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
+  const size_t at = kFromRight ? FindLastText(text.bytes(), separator.bytes())
+                               : FindText(text.bytes(), separator.bytes());
   std::vector<Value> parts;
   if (at == std::string::npos) {
     parts = {Value::MakeText(Text()), Value::MakeText(Text()), call.self};
@@ -141,7 +141,7 @@ Result Find(const Call& call) {
   ASSIGN_OR_RETURN(const Text needle, Required(call, "find"));
   ASSIGN_OR_RETURN(const Window window, FindWindow(call));
   const absl::string_view bytes = window.text.bytes();
-  size_t at = kFromRight ? bytes.rfind(needle.bytes()) : bytes.find(needle.bytes());
+  size_t at = kFromRight ? FindLastText(bytes, needle.bytes()) : FindText(bytes, needle.bytes());
   if (window.is_empty) at = absl::string_view::npos;
   if (at != absl::string_view::npos) {
     ASSIGN_OR_RETURN(const int64_t before, Length(Value::MakeText(window.text.Slice(0, at))));
@@ -162,8 +162,8 @@ Result Count(const Call& call) {
     return Value::MakeInt(size + 1);
   }
   int64_t count = 0;
-  for (size_t at = bytes.find(needle.bytes()); at != std::string::npos;
-       at = bytes.find(needle.bytes(), at + needle.size())) {
+  for (size_t at = FindText(bytes, needle.bytes()); at != std::string::npos;
+       at = FindText(bytes, needle.bytes(), at + needle.size())) {
     ++count;
   }
   return Value::MakeInt(count);

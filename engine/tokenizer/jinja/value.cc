@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/tokenizer/jinja/strings.h"
 #include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -125,12 +125,10 @@ Extent Value::extent() const {
   if (const List* list = AsList()) return list->extent;
   if (const Dict* dict = AsDict()) return dict->extent();
   if (const LoopState* loop = AsLoop()) return loop->extent;
+  if (const Carousel* carousel = AsCarousel()) return carousel->extent;
   Extent extent;
   if (const Callable* callable = AsCallable(); callable != nullptr && !callable->name.empty()) {
     extent.Add(callable->self.extent());
-  }
-  if (const Carousel* carousel = AsCarousel()) {
-    for (const Value& item : carousel->items) extent.Add(item.extent());
   }
   return extent;
 }
@@ -277,7 +275,7 @@ absl::StatusOr<bool> Contains(const Value& haystack, const Value& needle) {
       return absl::InvalidArgumentError(
           absl::StrCat("'in' a string needs a string, not ", TypeName(needle)));
     }
-    return absl::StrContains(text->bytes(), needle.AsText()->bytes());
+    return FindText(text->bytes(), needle.AsText()->bytes()) != std::string::npos;
   }
   if (const Dict* dict = haystack.AsDict()) {
     if (needle.AsText() == nullptr && !HashText(needle).has_value()) {

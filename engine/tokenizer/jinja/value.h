@@ -150,6 +150,7 @@ struct Namespace {
 // cycler(...) and joiner(...).
 struct Carousel {
   std::vector<Value> items;  // of a joiner: the separator
+  Extent extent = {};
   bool is_joiner = false;
   size_t index = 0;  // of a joiner: whether it has been asked before
 };

@@ -37,7 +37,7 @@ std::string Forever(const std::string& before, const std::string& body) {
 }
 
 TEST(JinjaLimitsTest, StepsAreBounded) {
-  const std::string limit = "more than 5000000 steps";
+  const std::string limit = "more than 2000000 steps";
   ExpectExhausted(Forever("", ""), limit);
   ExpectExhausted(Forever("{% set ns = namespace(n=0) %}", "{% set ns.n = ns.n + 1 %}"), limit);
   ExpectExhausted(
@@ -176,6 +176,10 @@ TEST(JinjaLimitsTest, DeepTemplatesAreRefused) {
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << chat.status();
     EXPECT_TRUE(absl::StrContains(chat.status().message(), "deeper than")) << chat.status();
   }
+  const auto named = ChatTemplate::Parse(absl::StrCat("{{ ", std::string(1001, 'x'), " }}"));
+  EXPECT_EQ(named.status().code(), absl::StatusCode::kInvalidArgument) << named.status();
+  EXPECT_TRUE(absl::StrContains(named.status().message(), "at most 1000")) << named.status();
+  EXPECT_TRUE(ChatTemplate::Parse(absl::StrCat("{{ ", std::string(1000, 'x'), " }}")).ok());
   const auto chat = ChatTemplate::Parse(std::string((1 << 20) + 1, 'x'));
   EXPECT_TRUE(absl::StrContains(chat.status().message(), "at most 1048576")) << chat.status();
 }
