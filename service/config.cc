@@ -15,6 +15,7 @@
 #include "service/cli/flags.h"
 #include "service/cli/help.h"
 #include "service/cli/security_flags.h"
+#include "service/cli/traffic_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -198,15 +199,23 @@ absl::Status ValidateServing(const Config& config) {
   return ValidateServerSecurity(config);
 }
 
+// Of flags about a model that runs in this process, where a server runs it.
+absl::Status RefuseModelFlags(const Config& config, const FlagValues& given) {
+  for (const auto& [name, texts] : given) {
+    const absl::string_view group = FindFlag(config.command, name)->group;
+    const bool of_model = group == "Model" || group == "Experts" || name == "batch" ||
+                          name == "repetitions";
+    RETURN_IF_ERROR(Need(!of_model, absl::StrCat("--", name,
+                                                 " has no effect on a server; leave out --", name,
+                                                 " or --server")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateTalking(const Config& config, const FlagValues& given) {
   RETURN_IF_ERROR(ValidateClientSecurity(config));
   if (!config.server.empty()) {
-    for (const auto& [name, texts] : given) {
-      const FlagSpec* flag = FindFlag(config.command, name);
-      RETURN_IF_ERROR(Need(flag->group != "Model",
-                           absl::StrCat("--", name, " has no effect on a server; leave out --",
-                                        name, " or --server")));
-    }
+    RETURN_IF_ERROR(RefuseModelFlags(config, given));
   } else {
     RETURN_IF_ERROR(
         Need(!config.model.empty(),
@@ -221,8 +230,19 @@ absl::Status ValidateTalking(const Config& config, const FlagValues& given) {
   return Need(config.system.empty() || config.chat.has_value(), "--system needs --chat");
 }
 
-absl::Status ValidateBench(const Config& config) {
-  RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
+absl::Status ValidateBench(const Config& config, const FlagValues& given) {
+  if (!config.server.empty()) {
+    RETURN_IF_ERROR(ValidateClientSecurity(config));
+    RETURN_IF_ERROR(RefuseModelFlags(config, given));
+    return ValidateTraffic(config);
+  }
+  for (const auto& [name, texts] : given) {
+    RETURN_IF_ERROR(Need(FindFlag(config.command, name)->group != kTrafficGroup,
+                         absl::StrCat("--", name, " needs --server HOST:PORT")));
+  }
+  RETURN_IF_ERROR(
+      Need(!config.model.empty(),
+           "--model FILE is missing (or --server HOST:PORT, to load a running server)"));
   const auto measures = [](const std::vector<int64_t>& sizes) {
     return sizes.empty() ||
            std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 0; });
@@ -258,7 +278,7 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
       RETURN_IF_ERROR(Need(!config.model.empty(), "--model FILE is missing"));
       return Need(!config.tokens.empty(), "--tokens IDS is missing");
     case Command::kBench:
-      return ValidateBench(config);
+      return ValidateBench(config, given);
     case Command::kQuantize:
       RETURN_IF_ERROR(Need(!config.model.empty(), "the model to read is missing"));
       RETURN_IF_ERROR(Need(!config.out.empty(), "the file to write is missing"));

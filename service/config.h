@@ -76,6 +76,19 @@ struct BenchFlags {
   int64_t repetitions = 5;
 };
 
+// How bench loads a server: at `rate`, or from so many callers; one of the two is 0.
+struct TrafficFlags {
+  double rate = 0;          // requests a second
+  int64_t concurrency = 0;  // callers that send one request after the other
+  absl::Duration duration = absl::Seconds(30);  // measured, behind the warm-up
+  absl::Duration warm_up = absl::Seconds(5);
+  int64_t shared_prompt_tokens = 0;
+  std::vector<int32_t> priorities;
+  int64_t connections = 8;
+  int64_t retries = 0;
+  uint64_t seed = 1;
+};
+
 // How many slots a replay has: a count, or a share of all experts.
 struct ReplaySlots {
   int64_t count = 0;
@@ -176,7 +189,7 @@ struct Config {
   std::string system;  // chat: the system message; empty: none
   bool parse_special = false;
 
-  // Where generate, chat, stats and offload find their server; empty: in this process, with
+  // Where generate, chat, bench, stats and offload find their server; empty: in this process, with
   // `model`.
   std::string server;
   std::string session;
@@ -192,6 +205,7 @@ struct Config {
   TokenFlags token;
 
   BenchFlags bench;
+  TrafficFlags traffic;
   ReplayFlags replay;
   OffloadFlags offload;
 

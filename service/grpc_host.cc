@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "grpc/health/v1/health.pb.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_tls.h"
@@ -27,17 +28,25 @@ constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
 
-absl::StatusOr<std::string> HostOf(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
+struct ListenAddress {
+  std::string host;  // without the brackets of IPv6
   int port = -1;
+};
+
+absl::StatusOr<ListenAddress> ParseListen(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  ListenAddress address;
   if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(absl::string_view(listen).substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
+      !absl::SimpleAtoi(absl::string_view(listen).substr(colon + 1), &address.port) ||
+      address.port < 0 || address.port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", listen,
         "' is no address to listen on; accepted: HOST:PORT with a port of 0 to 65535"));
   }
-  return listen.substr(0, colon);
+  absl::string_view host = absl::string_view(listen).substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  address.host = std::string(host);
+  return address;
 }
 
 // Settings of the whole process.
@@ -61,8 +70,6 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostHeaderBytes);
   // Of clients that open a connection and say nothing, TLS or not.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  // Two servers on one port would share its connections by chance.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Clients may ping every 10 s through a long silence; the default answers with GOAWAY.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -87,23 +94,36 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   grpc::ServerBuilder builder;
   SetLimits(options, &builder);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  std::string name;
+  std::unique_ptr<GrpcListener::Acceptor> acceptor;
   if (!options.listen.empty()) {
-    ASSIGN_OR_RETURN(name, HostOf(options.listen));
+    RETURN_IF_ERROR(host->Listen(options.listen));
     host->credentials_ = options.tls == nullptr ? grpc::InsecureServerCredentials()
                                                 : ReloadingServerCredentials(options.tls);
-    builder.AddListeningPort(options.listen, host->credentials_, &host->port_);
+    acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        host->credentials_);
   }
   host->server_ = builder.BuildAndStart();
-  if (host->server_ == nullptr || (!options.listen.empty() && host->port_ == 0)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
-                                               ": the port is taken, or the host is not of this "
-                                               "machine; choose another address"));
-  }
-  if (!options.listen.empty()) host->address_ = absl::StrCat(name, ":", host->port_);
+  if (host->server_ == nullptr) return absl::InternalError("gRPC's server does not start");
   host->SetReady(false);
   host->SetLive(true);
+  if (acceptor != nullptr) host->listener_->Start(std::move(acceptor));
   return host;
+}
+
+absl::Status GrpcHost::Listen(const std::string& listen) {
+  ASSIGN_OR_RETURN(const ListenAddress asked, ParseListen(listen));
+  absl::StatusOr<std::unique_ptr<GrpcListener>> listener =
+      GrpcListener::Listen(asked.host, asked.port);
+  if (!listener.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ",
+                                               listener.status().message(),
+                                               "; choose another address"));
+  }
+  listener_ = *std::move(listener);
+  port_ = listener_->port();
+  address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port_);
+  return absl::OkStatus();
 }
 
 GrpcHost::~GrpcHost() {
@@ -136,6 +156,7 @@ void GrpcHost::StopReady() {
 }
 
 void GrpcHost::Shutdown(absl::Duration grace) {
+  if (listener_ != nullptr) listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
 }

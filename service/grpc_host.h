@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/tls_identity.h"
+#include "service/grpc_listener.h"
 
 namespace tidepool::service {
 
@@ -48,6 +49,8 @@ class GrpcHost {
 
  private:
   GrpcHost() = default;
+  // UNAVAILABLE and INVALID_ARGUMENT as of Start.
+  absl::Status Listen(const std::string& listen);
 
   int64_t max_message_bytes_ = 0;
   std::vector<std::string> health_names_;
@@ -56,6 +59,7 @@ class GrpcHost {
   int port_ = 0;
   std::string address_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
+  std::unique_ptr<GrpcListener> listener_;  // null: no port
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -41,7 +41,7 @@ absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* 
     case Command::kStats:
       return RunStats(config, console);
     case Command::kBench:
-      return RunBench(config, console);
+      return config.server.empty() ? RunBench(config, console) : RunServerBench(config, console);
     case Command::kQuantize:
       return RunQuantize(config, console);
     case Command::kPack:

@@ -4,12 +4,10 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
-#include "service/auth/client_security.h"
+#include "service/cli/client_channel.h"
 #include "service/cli/proto_json.h"
-#include "service/grpc_process.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
 #include "tidepool/v1/sessions.grpc.pb.h"
@@ -17,8 +15,6 @@
 namespace tidepool::service {
 namespace {
 
-// Answers are small; a GetSession of a long conversation is not.
-constexpr int kMaxMessageBytes = 256 << 20;
 constexpr absl::Duration kShortCall = absl::Seconds(30);
 
 void FillSampling(const GenerationFlags& flags, v1::Sampling* sampling) {
@@ -163,28 +159,7 @@ class GrpcClient : public Client {
   }
 
  private:
-  absl::Status ToStatus(const grpc::Status& status) const {
-    if (status.ok()) return absl::OkStatus();
-    const auto code = static_cast<absl::StatusCode>(status.error_code());
-    if (status.error_message().find("http1.x server") != std::string::npos) {
-      return absl::UnavailableError(absl::StrCat(
-          name_, ": speaks HTTP, not gRPC; give the server's gRPC address, its --listen"));
-    }
-    // What gRPC itself says of a refused connection is long and does not name the server.
-    if (code == absl::StatusCode::kUnavailable &&
-        status.error_message().find("failed to connect") != std::string::npos) {
-      return absl::UnavailableError(absl::StrCat("no server answers at ", name_));
-    }
-    std::string message = status.error_message();
-    if (message == "Deadline Exceeded") {  // gRPC's own words
-      message = "it did not end within its time; --timeout gives it more";
-    }
-    // What gRPC answers for a service that the server does not have.
-    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {
-      message = std::string(kNoClientServices);
-    }
-    return absl::Status(code, absl::StrCat(name_, name_.empty() ? "" : ": ", message));
-  }
+  absl::Status ToStatus(const grpc::Status& status) const { return ToClientStatus(status, name_); }
 
   const std::string name_;
   const std::unique_ptr<v1::Inference::Stub> inference_;
@@ -195,17 +170,8 @@ class GrpcClient : public Client {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Config& config) {
-  KeepCallbackQueue();
-  ASSIGN_OR_RETURN(std::shared_ptr<ClientSecurity> security,
-                   ClientSecurity::Open({.token_file = config.security.token_file,
-                                         .tls = {.certificate = config.security.tls_cert,
-                                                 .key = config.security.tls_key,
-                                                 .ca = config.security.tls_ca}}));
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Over(ClientSecurity::OpenChannel(std::move(security), config.server, arguments),
-              config.server);
+  ASSIGN_OR_RETURN(const auto channels, OpenClientChannels(config, 1));
+  return Over(channels.front(), config.server);
 }
 
 std::unique_ptr<Client> Client::Over(std::shared_ptr<grpc::Channel> channel, std::string name) {

@@ -45,7 +45,9 @@ constexpr CommandSpec kCommands[] = {
      "the median of the repetitions and their extremes, the bytes that a token has to read at\n"
      "least (weights and experts once a pass, KV once a sequence), and which share of this\n"
      "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB with the same\n"
-     "threads, measured last. Lists and repeated flags multiply the tests.",
+     "threads, measured last. Lists and repeated flags multiply the tests.\n"
+     "With --server it is a load generator: random prompts, answers of exactly --output-tokens, at\n"
+     "--rate or from --concurrency callers; see docs/operations.md, Overload, for what it reports.",
      "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},
     {Command::kQuantize, "quantize", "write a model as a GGUF file of another weight type",
      "Matrices take the type; norms, biases and routers stay as they are. The output head (or the\n"

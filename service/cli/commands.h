@@ -18,6 +18,8 @@ absl::Status RunTokenize(const Config& config, Console* console);
 absl::Status RunDetokenize(const Config& config, Console* console);
 absl::Status RunInspect(const Config& config, Console* console);
 absl::Status RunBench(const Config& config, Console* console);
+// bench with a server.
+absl::Status RunServerBench(const Config& config, Console* console);
 absl::Status RunPack(const Config& config, Console* console);
 absl::Status RunQuantize(const Config& config, Console* console);
 absl::Status RunPerplexity(const Config& config, Console* console);

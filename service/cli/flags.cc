@@ -16,6 +16,7 @@
 #include "service/cli/replay_flags.h"
 #include "service/cli/security_flags.h"
 #include "service/cli/server_flags.h"
+#include "service/cli/traffic_flags.h"
 #include "service/cli/units.h"
 
 namespace tidepool::service {
@@ -409,11 +410,12 @@ constexpr FlagSpec kFlags[] = {
      "go on in this session of the server; made if it does not exist", kTalking, kValue,
      SetString<&Config::session>},
 
-    {"prompt-tokens", 'p', kTests, "N,N,...", "512", "measure prompts of these lengths; 0: none",
+    {"prompt-tokens", 'p', kTests, "N,N,...", "512",
+     "measure prompts of these lengths; 0: none; with --server: draw them from these",
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::prompt_tokens, 0, 1 << 20>},
     {"output-tokens", 'n', kTests, "N,N,...", "128",
-     "measure this many tokens made one by one; 0: none", Bit(Command::kBench), kRepeats,
-     AddBenchSizes<&BenchFlags::output_tokens, 0, 1 << 20>},
+     "measure this many tokens made one by one; 0: none; with --server: draw from these",
+     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::output_tokens, 0, 1 << 20>},
     {"batch", 'b', kTests, "N,N,...", "1", "sequences that make tokens at the same time",
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::batch_sizes, 1, 4096>},
     {"repetitions", 'r', kTests, "N", "5", "times that each test is measured, after a warm-up",
@@ -470,6 +472,7 @@ absl::Span<const FlagSpec> Flags() {
       flags->insert(std::find_if(flags->begin(), flags->end(), is_place), more.begin(), more.end());
     };
     insert_before([](const FlagSpec& flag) { return flag.group == kTests; }, SecurityFlagSpecs());
+    insert_before([](const FlagSpec& flag) { return flag.group == kResult; }, TrafficFlagSpecs());
     insert_before([](const FlagSpec& flag) { return flag.name == "help"; }, LogFlagSpecs());
     return flags;
   }();

@@ -14,7 +14,8 @@ namespace {
 
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
 constexpr CommandSet kAsking = Bit(Command::kGenerate) | Bit(Command::kChat) |
-                               Bit(Command::kStats) | Bit(Command::kOffload);
+                               Bit(Command::kBench) | Bit(Command::kStats) |
+                               Bit(Command::kOffload);
 constexpr CommandSet kToken = Bit(Command::kToken);
 
 template <auto member>

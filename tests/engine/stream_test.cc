@@ -271,6 +271,26 @@ TEST(StreamCancelTest, AtMostOneMoreTokenIsComputed) {
   EXPECT_EQ(stats.sequences_running + stats.sequences_waiting, 0);
 }
 
+TEST(StreamCancelTest, ItsKvIsFreeWithinTwoSteps) {
+  TestEngine test;
+  test.model.Hold();
+  auto stays = test.Submit(MakeRequest(std::vector<int32_t>(10, 'a'), 20));
+  test.model.WaitForForwards(1);
+  const int64_t free_without = test.engine->Stats().kv_blocks_free;
+  auto leaves = test.Submit(MakeRequest(std::vector<int32_t>(100, 'b'), 100));
+  test.model.Allow(4);
+  test.model.WaitForForwards(5);  // the fifth computes both
+  EXPECT_LT(test.engine->Stats().kv_blocks_free, free_without);
+  leaves->Cancel();
+  test.model.Allow(2);
+  test.model.WaitForForwards(7);
+  const EngineStats stats = test.engine->Stats();
+  EXPECT_EQ(stats.kv_blocks_free, free_without);
+  EXPECT_EQ(stats.sequences_running, 1);
+  test.model.Release();
+  EXPECT_EQ(ReadAll(stays.get()).tokens.size(), 20u);
+}
+
 TEST(StreamCancelTest, DestructionCancelsWhatWaitsOrStalls) {
   Dialogue dialogue({});
   dialogue.request.credit = 1;

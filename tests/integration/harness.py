@@ -350,6 +350,22 @@ class Client:
         return wait_until(idle, "the worker is idle")
 
 
+def resident_bytes(process):
+    with open(f"/proc/{process.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def stall_of(client):
+    """Tokens made so far, once 30 readings in a row with a running sequence are alike."""
+    first = client.worker_stats()
+    for _ in range(30):
+        stats = client.worker_stats()
+        running = stats.sequences_running + stats.sequences_waiting > 0
+        if stats.steps_total != first.steps_total or not running or not stats.steps_total:
+            return None
+    return first.generated_tokens_total
+
+
 def failure(call):
     """The (code name, message) with which call() fails."""
     try:

@@ -9,7 +9,7 @@ import openai
 
 import chain_model
 import harness
-from harness import Client, wait_until
+from harness import Client, resident_bytes, stall_of, wait_until
 
 TOOL_TEMPLATE = (
     "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}\n"
@@ -272,22 +272,6 @@ class WireTest(unittest.TestCase):
         answer = client.completions.create(model=model, prompt="Once", max_tokens=5, logprobs=1)
         self.assertEqual(len(answer.choices[0].logprobs.tokens), 5)
         self.assertEqual(front.stop(), 0)
-
-
-def resident_bytes(server):
-    with open(f"/proc/{server.pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
-
-
-def stall_of(grpc):
-    """Tokens made so far, once 30 readings in a row with a running sequence are alike."""
-    first = grpc.worker_stats()
-    for _ in range(30):
-        stats = grpc.worker_stats()
-        running = stats.sequences_running + stats.sequences_waiting > 0
-        if stats.steps_total != first.steps_total or not running or not stats.steps_total:
-            return None
-    return first.generated_tokens_total
 
 
 def events_of(said):

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -127,6 +128,34 @@ TEST(ParseConfigTest, BenchTakesLists) {
   EXPECT_THAT(Complaint({"bench", "-m", "m", "-p", "0", "-n", "0"}), HasSubstr("nothing"));
   EXPECT_THAT(Complaint({"bench", "-m", "m", "-b", "1,,2"}), HasSubstr("--batch"));
   EXPECT_THAT(Complaint({"bench", "-m", "m", "-b", "0"}), HasSubstr("1 to 4096"));
+}
+
+TEST(ParseConfigTest, BenchLoadsAServer) {
+  const Config config = Good({"bench", "--server", "h:1", "--rate", "2.5", "-p", "8,9", "--priority",
+                              "-5,3", "--duration", "2m", "--warm-up", "0", "--retries", "2"});
+  EXPECT_EQ(config.traffic.rate, 2.5);
+  EXPECT_EQ(config.traffic.duration, absl::Minutes(2));
+  EXPECT_EQ(config.traffic.warm_up, absl::ZeroDuration());
+  EXPECT_EQ(config.traffic.retries, 2);
+  EXPECT_THAT(config.traffic.priorities, ElementsAre(-5, 3));
+  EXPECT_THAT(config.bench.prompt_tokens, ElementsAre(8, 9));
+  EXPECT_THAT(config.bench.output_tokens, ElementsAre(128));
+  EXPECT_EQ(Good({"bench", "--server", "h:1", "--concurrency", "7"}).traffic.concurrency, 7);
+  const auto complain = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "--server", "h:1"});
+    return Complaint(more);
+  };
+  EXPECT_THAT(complain({}), HasSubstr("--rate"));
+  EXPECT_THAT(complain({"--rate", "1", "--concurrency", "1"}), HasSubstr("--concurrency"));
+  EXPECT_THAT(complain({"--rate", "0"}), HasSubstr("--rate"));
+  EXPECT_THAT(complain({"--rate", "1", "-n", "0"}), HasSubstr("--output-tokens"));
+  EXPECT_THAT(complain({"--rate", "1", "--priority", "101"}), HasSubstr("-100 to 100"));
+  const std::vector<std::pair<std::string, std::string>> of_models = {
+      {"--model", "m"}, {"--threads", "2"}, {"--expert-memory", "1GiB"}, {"--batch", "2"}};
+  for (const auto& [flag, value] : of_models) {
+    EXPECT_THAT(complain({"--rate", "1", flag, value}), HasSubstr(flag + " has no effect"));
+  }
+  EXPECT_THAT(Complaint({"bench", "-m", "m", "--rate", "1"}), HasSubstr("--rate needs --server"));
 }
 
 TEST(ParseConfigTest, EachValueOnce) {

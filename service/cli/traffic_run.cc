@@ -1,0 +1,118 @@
+#include "service/cli/traffic_run.h"
+
+#include <optional>
+#include <utility>
+
+#include "kernels/base/retry_after.h"
+
+namespace tidepool::service {
+namespace {
+
+// For refusals that do not say when to come back.
+constexpr absl::Duration kDefaultWait = absl::Seconds(1);
+
+bool IsRefusal(const TrafficAnswer& answer) {
+  return answer.arrivals.empty() && !answer.status.ok() && !absl::IsCancelled(answer.status);
+}
+
+absl::Duration WaitOf(const absl::Status& refusal) {
+  return base::RetryAfterOf(refusal).value_or(kDefaultWait);
+}
+
+// What was refused for reasons that pass.
+bool MayRetry(const absl::Status& refusal) {
+  return absl::IsResourceExhausted(refusal) || absl::IsUnavailable(refusal);
+}
+
+}  // namespace
+
+void TrafficRun::Start(std::function<void(const RequestOutcome&)> on_outcome,
+                       std::function<void()> on_end) {
+  on_outcome_ = std::move(on_outcome);
+  on_end_ = std::move(on_end);
+  started_ = parts_.clock->Monotonic();
+  parts_.loop->PostAfter(options_.sending, [this] {
+    sending_over_ = true;
+    EndIfIdle();
+  });
+  // The run may have ended by then, and be gone.
+  parts_.loop->PostAfter(options_.sending + options_.patience,
+                         [client = parts_.client] { client->CancelAll(); });
+  if (options_.callers == 0) {
+    next_ = parts_.plan->Next();
+    return SendDue();
+  }
+  for (int64_t caller = 0; caller < options_.callers; ++caller) SendAsCaller();
+}
+
+void TrafficRun::SendDue() {
+  while (next_.arrival <= Now()) {
+    if (next_.arrival >= options_.sending) return;
+    auto request = std::make_shared<Request>();
+    request->planned = next_.arrival;
+    request->request = std::exchange(next_, parts_.plan->Next());
+    ++open_;
+    Send(std::move(request));
+  }
+  if (next_.arrival >= options_.sending) return;
+  parts_.loop->PostAfter(next_.arrival - Now(), [this] { SendDue(); });
+}
+
+void TrafficRun::SendAsCaller() {
+  auto request = std::make_shared<Request>();
+  request->planned = Now();
+  request->request = parts_.plan->Next();
+  ++open_;
+  Send(std::move(request));
+}
+
+void TrafficRun::Send(std::shared_ptr<Request> request) {
+  if (request->tries++ == 0) request->sent = Now();
+  const TrafficRequest& message = request->request;
+  parts_.client->Send(message, [this, request = std::move(request)](TrafficAnswer answer) mutable {
+    parts_.loop->Post([this, request = std::move(request), answer = std::move(answer)]() mutable {
+      OnAnswer(request, std::move(answer));
+    });
+  });
+}
+
+void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer) {
+  const bool refused = IsRefusal(answer);
+  const absl::Duration wait = refused ? WaitOf(answer.status) : absl::ZeroDuration();
+  // Then a timer is due before that of the end.
+  const bool in_time = Now() + wait < options_.sending;
+  if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
+    return parts_.loop->PostAfter(wait, [this, request] { Send(request); });
+  }
+  // Before the outcome, behind which the run may end.
+  if (options_.callers > 0 && in_time) {
+    if (!refused) {
+      SendAsCaller();
+    } else {
+      parts_.loop->PostAfter(wait, [this] { SendAsCaller(); });
+    }
+  }
+  Conclude(*request, std::move(answer));
+}
+
+void TrafficRun::Conclude(const Request& request, TrafficAnswer answer) {
+  RequestOutcome outcome = {.planned = request.planned,
+                            .sent = request.sent,
+                            .ended = Now(),
+                            .priority = request.request.priority,
+                            .arrivals = std::move(answer.arrivals),
+                            .status = std::move(answer.status),
+                            .prompt_tokens = answer.prompt_tokens,
+                            .cached_tokens = answer.cached_tokens,
+                            .retries = request.tries - 1};
+  for (TokenArrival& arrival : outcome.arrivals) arrival.time -= started_;
+  on_outcome_(outcome);
+  --open_;
+  EndIfIdle();
+}
+
+void TrafficRun::EndIfIdle() {
+  if (sending_over_ && open_ == 0) on_end_();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,79 @@
+"""Time to the first token of sessions that share a system prompt, beside sessions that do not.
+
+Usage: prefix_bench.py MODEL.gguf [--tokens 1000] [--sessions 50] [--cold 5] [--threads 2] [--json]
+
+One after the other, --cold sessions with system prompts of their own, then --sessions with one that
+all share. Each asks one short question.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+
+from serving_rig import harness
+
+WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar sail".split()
+
+
+def system_prompt(client, tokens, seed):
+    """A text of about so many tokens, a few more rather than fewer."""
+    draw = random.Random(seed)
+    text = ""
+    while True:
+        text += " ".join(draw.choices(WORDS, k=10)) + ". "
+        made = client.inference.Tokenize(harness.inference_pb.TokenizeRequest(text=text))
+        if len(made.token_ids) >= tokens:
+            return text
+
+
+def ask(client, name, system):
+    """(seconds to the first token, usage) of a new session's first turn."""
+    client.create_session(name)
+    begun = time.perf_counter()
+    first = None
+    for message in client.stream(session=name, max_tokens=4, chat=[
+            ("system", system), ("user", f"Who is {name}?")]):
+        if first is None and message.token_ids:
+            first = time.perf_counter() - begun
+        usage = message.usage
+    return first, usage
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--sessions", type=int, default=50)
+    parser.add_argument("--cold", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+
+    server = harness.serve(model=args.model, threads=args.threads)
+    client = harness.Client(server)
+    ask(client, "warm-up", "You are brief.")
+    cold = [ask(client, f"cold-{number}", system_prompt(client, args.tokens, seed=number))
+            for number in range(args.cold)]
+    shared = system_prompt(client, args.tokens, seed=args.cold)
+    turns = [ask(client, f"shared-{number}", shared) for number in range(args.sessions)]
+    client.close()
+    server.kill()
+    cold_s = statistics.median(seconds for seconds, _ in cold)
+    warm_s = statistics.median(seconds for seconds, _ in turns[1:])
+    prompts = sum(usage.prompt_tokens for _, usage in turns)
+    cached = sum(usage.cached_tokens for _, usage in turns)
+    if args.json:
+        print(json.dumps({"cold_s": cold_s, "first_s": turns[0][0], "shared_s": warm_s,
+                          "prompt_tokens": prompts, "cached_tokens": cached}))
+        return
+    print(f"first token: {1e3 * cold_s:.0f} ms with a system prompt of its own, {1e3 * warm_s:.0f} ms "
+          f"with the shared one, {cold_s / warm_s:.1f} times sooner (medians)")
+    print(f"{args.sessions} sessions: {prompts} prompt tokens, of which {cached} were cached and "
+          f"{prompts - cached} computed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""`tidepool bench --server`: what it sends, what it counts, what it refuses to do."""
+
+import re
+import shlex
+import unittest
+
+import harness
+from command_test_case import CommandTest
+from harness import Client
+
+SHORT = ("-p", "24", "-n", "8", "--duration", "1s", "--warm-up", "200ms")
+SECTIONS = {"server", "model", "load", "seconds", "requests", "goodput", "first_token_s",
+            "inter_token_s", "sent_late_s", "tokens_per_message", "prompt_tokens", "cached_tokens",
+            "client_cpu_share"}
+
+
+class BenchServerTest(CommandTest):
+
+    def serve(self, *arguments):
+        server = harness.serve(*arguments)
+        self.addCleanup(server.kill)
+        return server
+
+    def load(self, server, *arguments):
+        return self.run_json("bench", "--server", server.address, *arguments)
+
+    def test_callers_keep_a_server_busy(self):
+        server = self.serve()
+        report = self.load(server, *SHORT, "--concurrency", "4")
+        self.assertEqual(set(report), SECTIONS)
+        self.assertEqual(report["load"]["concurrency"], 4)
+        self.assertIsNone(report["load"]["rate"])
+        requests = report["requests"]
+        self.assertGreater(requests["sent"], 4)
+        self.assertEqual(requests["accepted"], requests["sent"])
+        self.assertEqual(requests["completed"], requests["sent"])
+        self.assertEqual((requests["refused"], requests["broken"]), ({}, {}))
+        self.assertEqual(report["prompt_tokens"], 24 * requests["completed"])
+        # Each answer has 8 tokens; those at the window's edges are cut.
+        goodput = report["goodput"]
+        self.assertAlmostEqual(goodput["tokens_per_s"], 8 * goodput["requests_per_s"], delta=8 * 8)
+        for latency in ("first_token_s", "inter_token_s"):
+            self.assertTrue(0 < report[latency]["p50"] <= report[latency]["p90"]
+                            <= report[latency]["p99"] <= report[latency]["max"], report[latency])
+        client = Client(server)
+        self.addCleanup(client.close)
+        stats = client.wait_idle()
+        self.assertEqual(stats.requests_cancelled_total, 0)
+        # Those of the warm-up are served and not counted.
+        self.assertGreaterEqual(stats.requests_finished_total, requests["sent"])
+
+    def test_a_rate_past_capacity_is_refused_and_counted(self):
+        server = self.serve("--max-sequences", "1", "--max-queued", "1")
+        flags = ("-p", "24", "-n", "2000", "--rate", "60", "--duration", "1s", "--warm-up", "0")
+        report = self.load(server, *flags)
+        requests = report["requests"]
+        refused = requests["refused"]["RESOURCE_EXHAUSTED"]
+        self.assertGreater(refused, 0)
+        self.assertEqual(requests["accepted"] + refused, requests["sent"])
+        self.assertEqual(requests["retries"], 0)
+        self.assertAlmostEqual(requests["sent"], 60, delta=40)
+        # Equal seeds send at equal times.
+        again = self.load(server, *flags, "--retries", "1")
+        self.assertEqual(again["requests"]["sent"], requests["sent"])
+
+    def test_shared_prompts_and_priorities(self):
+        server = self.serve()
+        report = self.load(server, "-p", "200,240", "-n", "4", "--shared-prompt-tokens", "160",
+                           "--duration", "1s", "--warm-up", "200ms", "--concurrency", "2",
+                           "--priority", "0,5")
+        # Whole blocks of what is shared are found; nothing else is.
+        completed = report["requests"]["completed"]
+        self.assertTrue(128 * completed <= report["cached_tokens"] <= 160 * completed, report)
+        self.assertEqual([one["priority"] for one in report["priorities"]], [0, 5])
+        self.assertEqual(sum(one["requests"]["sent"] for one in report["priorities"]),
+                         report["requests"]["sent"])
+
+    def test_a_table_for_people(self):
+        text = self.run_well("bench", "--server", self.serve().address, *SHORT, "--rate", "20",
+                             "--priority", "1").stdout
+        self.assertRegex(text, r"(?m)^  goodput +[\d.]+ requests/s, [\d.]+ tokens/s")
+        self.assertRegex(text, r"(?m)^  inter-token +p50 +[\d.]+ ms")
+        self.assertRegex(text, r"(?m)^priority 1$")
+
+    def test_the_examples_of_the_page(self):
+        page = (harness.RUNFILES / "docs" / "operations.md").read_text()
+        lines = re.findall(r"^tidepool (bench --server .*)$", page, re.MULTILINE)
+        self.assertEqual(len(lines), 2)
+        server = self.serve()
+        for line in lines:
+            self.run_well(*shlex.split(line.replace("127.0.0.1:50051", server.address)))
+
+    def test_refusals(self):
+        server = self.serve()
+        ask = ("bench", "--server", server.address)
+        self.refuse(*ask, named=("--rate", "--concurrency"))
+        self.refuse(*ask, "--rate", "1", "--model", harness.LLAMA, named="--model")
+        self.refuse(*ask, "--rate", "1", "-p", "4000", "-n", "200", named=("4200", "4096"))
+        self.refuse(*ask, "--rate", "1", "-p", "8,100", "--shared-prompt-tokens", "8",
+                    named=("--shared-prompt-tokens", "8"))
+        self.refuse("bench", "--model", harness.LLAMA, "--rate", "1", named="--server")
+        nobody = f"127.0.0.1:{harness.free_port()}"
+        self.refuse("bench", "--server", nobody, "--rate", "1", named=nobody, code=1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,41 @@
+"""HTTP/2 frames by hand (RFC 9113), for clients that do what no library would."""
+
+import struct
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+
+
+def frame(kind, flags=0, stream=0, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def hello():
+    """What a client sends first."""
+    return PREFACE + frame(SETTINGS)
+
+
+def header_block(fields):
+    """HPACK literals without indexing (RFC 7541, 6.2.2), of names and values below 16 KiB."""
+    def text(value):
+        raw = value.encode()
+        if len(raw) < 127:
+            return bytes([len(raw)]) + raw
+        rest, size = len(raw) - 127, b"\x7f"
+        while rest >= 128:
+            size += bytes([rest % 128 + 128])
+            rest //= 128
+        return size + bytes([rest]) + raw
+    return b"".join(b"\x00" + text(name) + text(value) for name, value in fields)
+
+
+def call_headers(stream, path, flags=END_HEADERS, more=()):
+    """The HEADERS frame that begins a gRPC call."""
+    return frame(HEADERS, flags, stream, header_block([
+        (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "h"),
+        ("te", "trailers"), ("content-type", "application/grpc"), *more]))
+
+
+def reset(stream, code=8):
+    return frame(RST_STREAM, 0, stream, struct.pack(">I", code))
