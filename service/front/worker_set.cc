@@ -198,6 +198,7 @@ void WorkerSet::NoteDraining(const WorkerLink* link) {
 }
 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
+  const bool better = Health(*member) != WorkerHealth::kServing;
   WorkerView& view = member->view;
   view.name = state.worker_id();
   view.health =
@@ -213,7 +214,6 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
     log_(LogLevel::kInfo, absl::StrCat("worker ", view.name, " (", member->link->address(),
                                        ") serves ", view.model));
   }
-  const bool better = Health(*member) != WorkerHealth::kServing;
   member->model = state.model();
   member->heard = true;
   member->connected = true;
