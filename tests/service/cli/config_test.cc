@@ -85,6 +85,10 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
   EXPECT_EQ(config.max_sequences, 7);
   EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-memory", "512"}),
               AllOf(HasSubstr("--kv-memory"), HasSubstr("512MiB")));
+  EXPECT_EQ(Good({"worker", "--model=m", "--stall-timeout", "5m"}).stall_timeout, absl::Minutes(5));
+  EXPECT_THAT(Complaint({"worker", "--model=m", "--stall-timeout", "10ms"}),
+              HasSubstr("accepted: 1s or more"));
+  EXPECT_EQ(Good({"front", "--worker=a:1", "--drain-grace", "5s"}).drain_grace, absl::Seconds(5));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--drain-timeout", "30"}),
               HasSubstr("--drain-timeout"));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--threads", "0"}), HasSubstr("from 1 to 1024"));
