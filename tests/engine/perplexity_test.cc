@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/model_bundle.h"
 #include "gtest/gtest.h"
@@ -58,20 +59,27 @@ TEST(PerplexityTest, TheDefaultModeIsNoFartherFromTheTruthThanLlamaCpp) {
   const double truth = reference["as_float32"]["perplexity"];
   const double theirs = reference["as_it_is"]["perplexity"];
   EXPECT_LE(std::abs(result->perplexity - truth), std::abs(theirs - truth));
+  // The two round activations to 8 bits in different blocks: both are apart from float32, and so
+  // from each other, by no bound that either promises.
+  absl::PrintF(
+      "default mode %.4f, llama.cpp %.4f, float32 %.4f: from float32 %+.2f %% and %+.2f %%, "
+      "from llama.cpp %+.2f %%\n",
+      result->perplexity, theirs, truth, 100 * (result->perplexity / truth - 1),
+      100 * (theirs / truth - 1), 100 * (result->perplexity / theirs - 1));
   EXPECT_NEAR(result->standard_error, reference["as_float32"]["standard_error"].get<double>(),
               0.02);
 }
 
+// In the same numerics, float32, over the whole text. 0.5 % is what is asked for; sums in another
+// order explain less than a twentieth of that.
 TEST(PerplexityTest, ExactModeAgreesWithLlamaCppInFloat32) {
-  constexpr int kChunks = 2;
   const nlohmann::json reference = ReadJson(kReference)["as_float32"];
   const std::unique_ptr<ModelBundle> bundle = LoadReal(kernels::Precision::kExact);
-  const auto result = ComputePerplexity(bundle->model.get(), Tokens(*bundle), {.chunks = kChunks});
+  const auto result = ComputePerplexity(bundle->model.get(), Tokens(*bundle), {});
   ASSERT_TRUE(result.ok()) << result.status();
-  const auto losses = reference["chunk_losses"].get<std::vector<double>>();
-  const double mean = std::accumulate(losses.begin(), losses.begin() + kChunks, 0.0) / kChunks;
-  EXPECT_NEAR(result->perplexity / std::exp(mean), 1, 0.0002);
-  EXPECT_EQ(result->chunks, kChunks);
+  EXPECT_EQ(result->chunks, reference["chunks"].get<int64_t>());
+  EXPECT_EQ(result->tokens, reference["scored"].get<int64_t>());
+  EXPECT_NEAR(result->perplexity / reference["perplexity"].get<double>(), 1, 0.0002);
 }
 
 TEST(PerplexityTest, TheFirstTokenOfAChunkIsReplaced) {
