@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "moe/policy/vec4.h"
@@ -59,6 +60,21 @@ void AddProducts(const float* factors, const Samples& samples, int count, int fe
   }
 }
 
+// to[i] -= factor * from[i], for begin <= i < end; two at a time, none of which waits for another.
+void SubtractMultiple(double factor, const double* from, int begin, int end, double* to) {
+  using Vec2 = double __attribute__((vector_size(16)));
+  int i = begin;
+  for (; i + 2 <= end; i += 2) {
+    Vec2 values;
+    Vec2 others;
+    std::memcpy(&values, to + i, sizeof values);
+    std::memcpy(&others, from + i, sizeof others);
+    values -= factor * others;
+    std::memcpy(to + i, &values, sizeof values);
+  }
+  for (; i < end; ++i) to[i] -= factor * from[i];
+}
+
 }  // namespace
 
 LogisticModel::LogisticModel(std::vector<double> weights)
@@ -66,7 +82,8 @@ LogisticModel::LogisticModel(std::vector<double> weights)
       weights_(std::move(weights)),
       weights32_(weights_.begin(), weights_.end()),
       curvature_(size_ * size_, 0),
-      factor_(size_ * size_, 0),
+      columns_(size_ * size_, 0),
+      rows_(size_ * size_, 0),
       gradient_(size_, 0) {
   for (int i = 0; i < size_; ++i) curvature_[i * size_ + i] = kRidge;
   trace_ = kRidge * size_;
@@ -122,27 +139,29 @@ void LogisticModel::Accumulate(const Samples& samples, const float* outcomes,
 
 void LogisticModel::Factorize() {
   factor_trace_ = trace_;
-  for (int i = 0; i < size_; ++i) {
-    double* row = factor_.data() + i * size_;
-    for (int j = 0; j <= i; ++j) {
-      const double* other = factor_.data() + j * size_;
-      double value = curvature_[i * size_ + j];
-      for (int k = 0; k < j; ++k) value -= row[k] * other[k];
-      row[j] = i == j ? std::sqrt(std::max(value, 1e-9)) : value / other[j];
+  for (int j = 0; j < size_; ++j) {
+    double* column = columns_.data() + j * size_;
+    for (int i = j; i < size_; ++i) column[i] = curvature_[i * size_ + j];
+    for (int k = 0; k < j; ++k) {
+      const double* before = columns_.data() + k * size_;
+      SubtractMultiple(before[j], before, j, size_, column);
     }
+    column[j] = std::sqrt(std::max(column[j], 1e-9));
+    for (int i = j + 1; i < size_; ++i) column[i] /= column[j];
+    for (int i = j; i < size_; ++i) rows_[i * size_ + j] = column[i];
   }
 }
 
 void LogisticModel::Step() {
   for (int i = 0; i < size_; ++i) {
-    const double* row = factor_.data() + i * size_;
-    for (int k = 0; k < i; ++k) gradient_[i] -= row[k] * gradient_[k];
-    gradient_[i] /= row[i];
+    const double* column = columns_.data() + i * size_;
+    gradient_[i] /= column[i];
+    SubtractMultiple(gradient_[i], column, i + 1, size_, gradient_.data());
   }
   for (int i = size_ - 1; i >= 0; --i) {
-    gradient_[i] /= factor_[i * size_ + i];
-    const double* row = factor_.data() + i * size_;
-    for (int k = 0; k < i; ++k) gradient_[k] -= row[k] * gradient_[i];
+    const double* row = rows_.data() + i * size_;
+    gradient_[i] /= row[i];
+    SubtractMultiple(gradient_[i], row, 0, i, gradient_.data());
   }
   for (int i = 0; i < size_; ++i) {
     weights_[i] += gradient_[i];

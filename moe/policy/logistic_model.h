@@ -42,9 +42,11 @@ class LogisticModel {
   std::vector<double> weights_;    // [size]
   std::vector<float> weights32_;   // [size]: the same, for Predict
   std::vector<double> curvature_;  // [size, size], lower half
-  std::vector<double> factor_;     // Cholesky's, of curvature_ when its trace was factor_trace_
-  std::vector<double> gradient_;   // [size]: of the samples at hand
-  std::vector<float> scratch_;     // [3, samples]
+  // Cholesky's, of curvature_ when its trace was factor_trace_: column by column, and row by row.
+  std::vector<double> columns_;   // [size, size]
+  std::vector<double> rows_;      // [size, size]
+  std::vector<double> gradient_;  // [size]: of the samples at hand
+  std::vector<float> scratch_;    // [3, samples]
   double trace_ = 0;
   double factor_trace_ = 0;
 };

@@ -30,7 +30,7 @@ std::vector<double> FirstWeights() {
 
 NextUsePredictor::NextUsePredictor(const PoolShape& shape)
     : experts_(shape.experts),
-      stride_(UsageHistory::Stride(shape.experts)),
+      stride_(ExpertStride(shape.experts)),
       all_(shape.experts),
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       horizons_(std::begin(kHorizons), std::end(kHorizons)),
@@ -103,14 +103,8 @@ void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>
 
 // What the model says of experts for when they are due; of the others nothing will be asked.
 void NextUsePredictor::PredictDue(const UsageHistory& history) {
-  due_positions_.clear();
   due_chances_.assign(stride_, 0.0f);
-  const auto count = static_cast<int>(history.order().size());
-  for (int i = 0; i < count; ++i) {
-    const int32_t due = history.due()[i];
-    if (due >= kFirstDue && due < kLastHorizon) due_positions_.push_back(i);
-  }
-  history.SortByDueAge(&due_positions_);
+  history.FindDue(kFirstDue, kLastHorizon, &due_positions_);
   history.ComputeDue(due_positions_, tables_, &ahead_);
   Predict(ahead_, &chances_);
   for (size_t i = 0; i < due_positions_.size(); ++i) due_chances_[due_positions_[i]] = chances_[i];

@@ -1,6 +1,7 @@
 #include "moe/policy/row_history.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -12,6 +13,14 @@ namespace {
 // The last 4 steps one by one; of the 12 and of the 16 before, how many.
 constexpr int kRecent = 16;
 constexpr int kMiddle[] = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
+// By the bits: counting them takes a call where the processor need not have an instruction for it.
+constexpr auto kMiddleClassOf = [] {
+  std::array<uint8_t, 1 << 12> classes{};
+  for (uint32_t uses = 0; uses < classes.size(); ++uses) {
+    classes[uses] = static_cast<uint8_t>(kMiddle[std::popcount(uses)]);
+  }
+  return classes;
+}();
 constexpr int kMiddleClasses = 5;
 constexpr int kEarlyClasses = 3;
 constexpr int kCells = kRecent * kMiddleClasses * kEarlyClasses;
@@ -35,9 +44,11 @@ RowTable::RowTable(float prior)
 
 int RowTable::CellOf(uint32_t uses) {
   if (uses == 0) return 0;
-  const int early = std::popcount(uses >> 16);
-  const int early_class = early == 0 ? 0 : early < 3 ? 1 : 2;
-  const int middle_class = kMiddle[std::popcount(uses >> 4 & 0xfff)];
+  // With its lowest two bits cleared, what is left of three or more is not 0.
+  const uint32_t early = uses >> 16;
+  const uint32_t all_but_one = early & (early - 1);
+  const int early_class = early == 0 ? 0 : (all_but_one & (all_but_one - 1)) == 0 ? 1 : 2;
+  const int middle_class = kMiddleClassOf[uses >> 4 & 0xfff];
   return (static_cast<int>(uses & 15) * kMiddleClasses + middle_class) * kEarlyClasses +
          early_class;
 }

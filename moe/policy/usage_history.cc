@@ -63,6 +63,9 @@ constexpr int AgeClass(int32_t age) {
   return age_class;
 }
 
+// Of age groups: who is older is in the last one, too.
+constexpr int kOldest = kGroupAges.back();
+
 // AgeClass of every age up to the last one that has a class of its own.
 constexpr auto kAgeClassOf = [] {
   std::array<uint8_t, 258> classes{};
@@ -111,10 +114,9 @@ Silence::Silence(int length) : forwards(length) {
 
 ContextTables::ContextTables(float prior)
     : rows_(prior),
-      cells_(kContextBegins[kContexts],
-             {kContextPrior * prior, kContextPrior,
-              std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds)),
-              false}) {}
+      cells_(kContextBegins[kContexts], {kContextPrior * prior, kContextPrior, false}),
+      log_odds_(kContextBegins[kContexts],
+                std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds))) {}
 
 void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
                           absl::Span<const float> used) {
@@ -145,7 +147,7 @@ void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
     const Vec4 odds = hits / Max4(misses, Vec4{} + 1e-6f);
     const Vec4 log_odds = Log4(Clamp4(odds, kLeastOdds, kMostOdds)) * kLn2;
     for (int i = 0; i < lanes; ++i) {
-      cells_[touched_[begin + i]].log_odds = log_odds[i];
+      log_odds_[touched_[begin + i]] = log_odds[i];
       cells_[touched_[begin + i]].touched = false;
     }
   }
@@ -174,7 +176,7 @@ void LayerUse::Set(const LayerNeeds& needs) {
 
 UsageHistory::UsageHistory(int experts, int top_k)
     : experts_(experts),
-      stride_(Stride(experts)),
+      stride_(ExpertStride(experts)),
       prior_(static_cast<float>(top_k) / static_cast<float>(experts)),
       rows_(experts, top_k),
       state_(experts, {.age = kNeverUsed, .gap = kNeverUsed, .gap_before = kNeverUsed}),
@@ -187,9 +189,10 @@ void UsageHistory::Add(const LayerUse& use) {
     const float fade = one_.fade[rate];
     totals_[rate] = totals_[rate] * fade + 1;
     float* fading = fading_.data() + rate * stride_;
-    for (int e = 0; e < experts_; ++e) {
-      const float used = use.share[e] > 0 ? 1.0f : 0.0f;
-      fading[e] = fading[e] * fade + (rate < kUseRates ? used : use.strength[e]);
+    for (int e = 0; e < experts_; e += kLanes) {
+      const Vec4 used = Load4(&use.share[e]) > 0.0f ? Vec4{} + 1.0f : Vec4{};
+      const Vec4 weight = rate < kUseRates ? used : Load4(&use.strength[e]);
+      Store4(Load4(fading + e) * fade + weight, fading + e);
     }
   }
   for (int e = 0; e < experts_; ++e) {
@@ -210,7 +213,6 @@ void UsageHistory::Add(const LayerUse& use) {
 }
 
 void UsageHistory::Sort(absl::Span<const int32_t> experts) {
-  constexpr int kOldest = kGroupAges.back();
   const auto count = static_cast<int>(experts.size());
   order_.resize(count);
   sorted_state_.resize(count);
@@ -260,11 +262,20 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
   ComputeRowOdds(count, features);
 }
 
-void UsageHistory::SortByDueAge(std::vector<int32_t>* positions) const {
+void UsageHistory::FindDue(int first, int end, std::vector<int32_t>* positions) const {
+  const auto count = static_cast<int>(order_.size());
+  const auto is_asked_for = [&](int i) { return due_[i] >= first && due_[i] < end; };
   // When it is due, an expert is one forward younger than its last gap was long.
-  std::stable_sort(positions->begin(), positions->end(), [this](int32_t a, int32_t b) {
-    return sorted_state_[a].gap < sorted_state_[b].gap;
-  });
+  const auto age_then = [&](int i) { return std::min(sorted_state_[i].gap - 1, kOldest); };
+  std::array<int, kOldest + 2> begins{};
+  for (int i = 0; i < count; ++i) {
+    if (is_asked_for(i)) ++begins[age_then(i) + 1];
+  }
+  for (int age = 0; age <= kOldest; ++age) begins[age + 1] += begins[age];
+  positions->resize(begins.back());
+  for (int i = 0; i < count; ++i) {
+    if (is_asked_for(i)) (*positions)[begins[age_then(i)]++] = i;
+  }
 }
 
 void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
@@ -329,7 +340,8 @@ void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_
   const int age_class = kAgeClassOf[std::min<size_t>(age, kAgeClassOf.size() - 1)];
   const int phase = std::clamp(age - expert.gap, -kPhases / 2, kPhases / 2 - 1) + kPhases / 2;
   // In the two forwards before the last use.
-  const int before = age < 30 ? std::popcount(static_cast<uint32_t>(uses) >> (age + 1) & 3) : 0;
+  const uint32_t earlier = age < 30 ? static_cast<uint32_t>(uses) >> (age + 1) : 0;
+  const auto before = static_cast<int>((earlier & 1) + (earlier >> 1 & 1));
   const int32_t context[kContexts] = {
       uses & 255,
       age_class * kRateClasses + RateClass(short_rate),

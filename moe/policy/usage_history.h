@@ -31,13 +31,20 @@ inline constexpr int kFeatures = kUseRates + kStrengthRates + kContexts + kAgeFe
 inline constexpr int kAgeGroups = 6;
 inline constexpr std::array<int, kAgeGroups> kGroupAges = {0, 1, 2, 4, 10, 30};  // where they begin
 
+// Positions of `experts` rounded up to whole vectors, and one vector more.
+constexpr int ExpertStride(int experts) {
+  return (experts + kLanes - 1) / kLanes * kLanes + kLanes;
+}
+
 // How one forward of a layer used its experts. A gate gives a token its experts in descending order
 // of weight: an expert that comes early in it is likely to be used again. [experts]
 struct LayerUse {
-  explicit LayerUse(int experts) : share(experts), strength(experts), place(experts) {}
+  explicit LayerUse(int experts)
+      : share(ExpertStride(experts)), strength(ExpertStride(experts)), place(experts) {}
 
   void Set(const LayerNeeds& needs);
 
+  // Both with zeros for the rest of a stride.
   std::vector<float> share;     // of the forward's tokens that want the expert; 0: not used
   std::vector<float> strength;  // the same, place i of top_k of a token counting 1 - i / top_k
   std::vector<int32_t> place;   // the first in any token, as a class: 8 i / top_k; set where used
@@ -57,7 +64,7 @@ class ContextTables {
  public:
   explicit ContextTables(float prior);
 
-  float log_odds(int32_t cell) const { return cells_[cell].log_odds; }
+  float log_odds(int32_t cell) const { return log_odds_[cell]; }
   const RowTable& rows() const { return rows_; }
   RowTable* mutable_rows() { return &rows_; }
   // Cells of position i: cells[c * stride + i]; was used: used[i] > 0.
@@ -67,11 +74,11 @@ class ContextTables {
   struct Cell {
     float used;  // of those seen
     float seen;
-    float log_odds;
     bool touched;
   };
   RowTable rows_;
   std::vector<Cell> cells_;
+  std::vector<float> log_odds_;   // [cells]: read far more often than what they come from
   std::vector<int32_t> touched_;  // cells that the samples at hand have changed
 };
 
@@ -90,9 +97,6 @@ struct LayerFeatures {
 class UsageHistory {
  public:
   UsageHistory(int experts, int top_k);
-
-  // Positions of LayerFeatures, rounded up to whole vectors, and one vector more.
-  static int Stride(int experts) { return (experts + kLanes - 1) / kLanes * kLanes + kLanes; }
 
   // One forward.
   void Add(const LayerUse& use);
@@ -116,8 +120,9 @@ class UsageHistory {
   // Those of the experts at `positions`, each as it will be when it is due.
   void ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
                   LayerFeatures* features) const;
-  // Sorts positions of experts that will be due by the age that they will have then.
-  void SortByDueAge(std::vector<int32_t>* positions) const;
+  // Positions of the experts whose due() is in [first, end), in the order of the age groups that
+  // they will be in then.
+  void FindDue(int first, int end, std::vector<int32_t>* positions) const;
 
  private:
   struct Expert {

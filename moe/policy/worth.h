@@ -4,17 +4,31 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "moe/policy/placement_policy.h"
 #include "moe/policy/residency.h"
+#include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 
 // Layers in turn take experts 0, 1, 2 ... until the slots are full.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
+
+// Whether any of four is less than `bound`.
+template <typename T>
+bool AnyLess4(const T* values, T bound) {
+  return values[0] < bound || values[1] < bound || values[2] < bound || values[3] < bound;
+}
+inline bool AnyLess4(const float* values, float bound) {
+  const Int4 less = Load4(values) < bound;
+  int64_t halves[2];
+  std::memcpy(halves, &less, sizeof less);
+  return (halves[0] | halves[1]) != 0;
+}
 
 template <typename T>
 struct Ranked {
@@ -52,10 +66,16 @@ std::vector<Ranked<T>> LeastWorthy(const Residency& residency, absl::Span<const 
     limit = std::min(limit, count);
     if (limit <= 0) continue;
     of_layer.clear();
-    const int64_t begin = int64_t{l} * experts;
-    for (int64_t index = begin; index < begin + experts; ++index) {
+    const bool full = static_cast<int64_t>(worst.size()) == count;
+    const int64_t end = (int64_t{l} + 1) * experts;
+    for (int64_t index = end - experts; index < end; ++index) {
+      // Most are passed over, four at a time. Of equals the first stays.
+      if (full && index + 4 <= end && !AnyLess4(&worth[index], worst.front().worth)) {
+        index += 3;
+        continue;
+      }
       const Ranked<T> ranked{worth[index], index};
-      if (static_cast<int64_t>(worst.size()) == count && !(ranked < worst.front())) continue;
+      if (full && !(ranked < worst.front())) continue;
       const ExpertRef expert = residency.At(index);
       if (!residency.IsResident(expert) || residency.IsPinned(expert)) continue;
       keep(&of_layer, limit, ranked);
