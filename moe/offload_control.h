@@ -56,7 +56,8 @@ class OffloadControl {
   virtual OffloadSettings Settings() const = 0;
   // All of it, or nothing. Shrinking evicts at once; growth fills as misses come. Errors name the
   // field, its value and what is accepted: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (growth past
-  // available_bytes), FAILED_PRECONDITION (kStatic where there is neither a profile nor a count).
+  // available_bytes), FAILED_PRECONDITION (kStatic where there is neither a profile nor a count),
+  // UNAVAILABLE (less memory, and the disk does not end reads that hold some).
   virtual absl::Status Change(const OffloadChange& change) = 0;
   // A policy with an interval refreshes each layer at its next routing.
   virtual void RefreshSoon() = 0;

@@ -88,6 +88,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   CHECK(left_ == 0 && lent_ == 0) << "experts are in use";
   ASSIGN_OR_RETURN(const int64_t slots, SlotsAfter(change));
   ASSIGN_OR_RETURN(PolicyOptions policy, PolicyAfter(change));
+  if (slots < placement_->shape().slots) RETURN_IF_ERROR(AwaitReads());
   if (slots != placement_->shape().slots) {
     const auto limit = static_cast<int32_t>(slots + options_.staging);
     if (limit > pool_.limit()) RETURN_IF_ERROR(pool_.SetLimit(limit));
@@ -95,6 +96,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
     Evict(evicted);
     options_.slots = slots;
     CHECK_OK(pool_.SetLimit(limit));
+    CHECK_LE(pool_.in_use(), limit);
   }
   // A policy that stays keeps what it has learned. Static is made anew for its counts.
   const bool replaced = policy.kind != options_.policy.kind ||
@@ -109,9 +111,28 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   policy.profile = std::move(options_.policy.profile);
   options_.policy = std::move(policy);
   options_.prefetch = change.prefetch.value_or(options_.prefetch);
-  // What a request that failed left on its way holds memory until it is there.
+  return absl::OkStatus();
+}
+
+// Reads hold memory until they end: those of expectations, and those that a request which failed
+// has left on their way. A disk that hangs must not hang the engine for good.
+absl::Status TieredExperts::AwaitReads() {
   WithdrawSpeculative();
-  while (pool_.in_use() > pool_.limit()) AwaitArrivals();
+  const absl::Duration until = options_.clock->Monotonic() + options_.shrink_patience;
+  {
+    base::MutexLock lock(&mutex_);
+    while (in_flight_ > 0) {
+      const absl::Duration left = until - options_.clock->Monotonic();
+      if (left <= absl::ZeroDuration()) {
+        return absl::UnavailableError(absl::StrCat(
+            "memory cannot be given back, and nothing is changed: ", records_.path,
+            " has not ended ", in_flight_, " of its reads within ",
+            absl::FormatDuration(options_.shrink_patience), "; see to its disk, and retry"));
+      }
+      arrived_.WaitFor(&mutex_, left);
+    }
+  }
+  TakeArrivals();
   return absl::OkStatus();
 }
 

@@ -40,6 +40,8 @@ struct TieredOptions {
   PolicyOptions policy;
   Prefetch prefetch = Prefetch::kOn;
   std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
+  // How long less memory may wait for reads that hold some of it.
+  absl::Duration shrink_patience = absl::Seconds(5);
   const base::Clock* clock = &base::Clock::Real();
 };
 
@@ -120,6 +122,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   // What a change asks for, checked.
   absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change) const;
   absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change) const;
+  absl::Status AwaitReads();
   void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;

@@ -1,10 +1,12 @@
 // What operators change of TieredExperts while they are used.
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -190,6 +192,42 @@ TEST(TieredControlTest, ShrinkingWaitsForWhatIsOnItsWay) {
     EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
     EXPECT_EQ(stats.capacity_bytes, (kTopK + kStaging) * record);
   }
+}
+
+TEST(TieredControlTest, ShrinkingGivesUpOnADiskThatHangs) {
+  const Master master;
+  auto reader = std::make_unique<PuppetReader>(&master.bytes(), 1);
+  PuppetReader* const puppet = reader.get();
+  const auto experts = TieredExperts::Create(master.records(), std::move(reader),
+                                             {.top_k = kTopK,
+                                              .slots = 9,
+                                              .staging = kStaging,
+                                              .policy = {.kind = PolicyKind::kLru},
+                                              .layer_numbers = {1, 2, 5},
+                                              .shrink_patience = absl::Milliseconds(10)});
+  ASSERT_TRUE(experts.ok()) << experts.status();
+  std::promise<void> asked;
+  std::promise<void> answer;
+  puppet->set_fate([&asked, answered = answer.get_future().share()](const RecordRead&) {
+    asked.set_value();
+    answered.wait();
+    return absl::OkStatus();
+  });
+  (*experts)->Expect(1, {kExperts - 1});
+  asked.get_future().wait();
+  const OffloadChange less = {
+      .policy = PolicyKind::kTide,
+      .expert_memory_bytes = (kTopK + kStaging) * (*experts)->Settings().record_bytes};
+  const absl::Status status = (*experts)->Change(less);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("nothing is changed"), HasSubstr("1 of its reads"),
+                                     HasSubstr("model.tidepack")));
+  EXPECT_EQ((*experts)->Settings().slots, 9);
+  EXPECT_EQ((*experts)->Settings().policy, PolicyKind::kLru);
+  answer.set_value();
+  puppet->WaitIdle();
+  EXPECT_TRUE((*experts)->Change(less).ok());
+  EXPECT_EQ((*experts)->Settings().slots, kTopK);
 }
 
 TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {
