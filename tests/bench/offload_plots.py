@@ -1,13 +1,14 @@
 """Plots of docs/offload.md: hit rates and step times against the memory for experts, for each policy.
 
     python3 tests/bench/offload_plots.py hits --tidepool BINARY --traces DIR [--names essay,visits] --out FILE.svg
-    python3 tests/bench/offload_plots.py steps --tidepool BINARY --model MODEL.gguf --out FILE.svg [--data FILE.json]
+    python3 tests/bench/offload_plots.py steps --tidepool BINARY --model MODEL.gguf ... --out FILE.svg [--data FILE.json]
     python3 tests/bench/offload_plots.py steps --data FILE.json --out FILE.svg
 
 Needs matplotlib (tools/requirements-peers.txt). `hits` draws a panel for each trace of --names in DIR from
-`tidepool replay --json`; DIR may be one that //tests/bench:make_traces has filled. `steps` draws the time per token
-from `tidepool bench --json`, whose bars are the least and the most of the repetitions; --data keeps what was measured,
-adds what it lacks, and draws it without measuring when no --model is given.
+`tidepool replay --json`; DIR may be one that //tests/bench:make_traces has filled. `steps` draws a panel for each model:
+the time per token of one sequence, by `tidepool bench --json` in a fresh process for each policy and share of the
+experts, with bars from the least to the most of the repetitions. --data keeps what was measured as it comes, so that a
+run that was stopped goes on where it was, and is drawn without measuring when no --model is given.
 """
 
 import argparse
@@ -72,44 +73,54 @@ def draw_hits(options):
     save(figure, options.out)
 
 
-def measure_steps(options, data):
-    """Adds to data["points"] what is missing."""
-    known = {(point["policy"], point["share"]) for point in data["points"]}
+def measure_steps(options, model, points, keep):
+    """Adds to `points` what they lack of the model, and calls keep() after each."""
+    known = {(point["policy"], point["share"]) for point in points}
     for share in [float(share) for share in options.shares.split(",")]:
         for policy in POLICIES:
             if (policy, share) in known:
                 continue
-            bench = output_of([options.tidepool, "bench", "--model", options.model, "-p", "0", "-n", str(options.tokens),
-                               "-r", str(options.repetitions), "--offload-policy", policy,
-                               "--expert-memory", f"{share}%", "--json"])
+            bench = output_of([options.tidepool, "bench", "--model", model, "-p", "0", "-n", str(options.tokens),
+                               "-r", str(options.repetitions), "-t", str(options.threads), "--offload-policy", policy,
+                               "--expert-memory", f"{share:g}%", "--json"])
             test = bench["results"][0]
-            speeds = [test["tokens_per_s"]["median"], test["tokens_per_s"]["min"], test["tokens_per_s"]["max"]]
-            data["points"].append({"policy": policy, "share": share, "ms": [1e3 / speed for speed in speeds]})
-            print(data["points"][-1], flush=True)
-            if options.data:
-                options.data.write_text(json.dumps(data, indent=1) + "\n")
+            speed, counted = test["tokens_per_s"], test["offload"]
+            points.append({"policy": policy, "share": share,
+                           "ms": [1e3 / speed["median"], 1e3 / speed["max"], 1e3 / speed["min"]],
+                           "hit_rate": counted["hits"] / (counted["hits"] + counted["misses"])})
+            print(pathlib.Path(model).stem, points[-1], flush=True)
+            keep()
+
+
+def draw_panel(axes, name, points):
+    for policy in POLICIES:
+        line = sorted((p for p in points if p["policy"] == policy), key=lambda p: p["share"])
+        median, least, most = zip(*(p["ms"] for p in line))
+        spread = [[m - l for m, l in zip(median, least)], [m - l for m, l in zip(most, median)]]
+        axes.errorbar([p["share"] for p in line], median, yerr=spread, color=STYLES[policy][0], label=policy,
+                      linewidth=1.6, capsize=3, elinewidth=0.8)
+    style(axes, name, "--expert-memory, % of all experts")
+    axes.set_ylim(0)
 
 
 def draw_steps(options):
-    data = {"points": []}
+    data = {}
     if options.data and options.data.exists():
         data = json.loads(options.data.read_text())
-    if options.model:
-        data["model"] = pathlib.Path(options.model).stem
-        measure_steps(options, data)
-    if not data["points"]:
+
+    def keep():
+        if options.data:
+            options.data.write_text(json.dumps(data, indent=1) + "\n")
+
+    for model in options.model or []:
+        measure_steps(options, model, data.setdefault(pathlib.Path(model).stem, []), keep)
+    if not any(data.values()):
         raise SystemExit("offload_plots: nothing measured; give --model, or --data with a file that holds points")
-    figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
-    for policy in POLICIES:
-        points = sorted((p for p in data["points"] if p["policy"] == policy), key=lambda p: p["share"])
-        middle = [p["ms"][0] for p in points]
-        spread = [[p["ms"][0] - min(p["ms"]) for p in points], [max(p["ms"]) - p["ms"][0] for p in points]]
-        axes.errorbar([p["share"] for p in points], middle, yerr=spread, color=STYLES[policy][0], label=policy,
-                      linewidth=1.6, capsize=3, elinewidth=0.8)
-    style(axes, data.get("model", ""), "--expert-memory, % of all experts")
-    axes.set_ylabel("ms per token")
-    axes.set_ylim(0)
-    axes.legend(fontsize=8)
+    figure, panels = plt.subplots(1, len(data), figsize=(4.8 * len(data), 3.6), squeeze=False, layout="constrained")
+    for axes, (name, points) in zip(panels[0], data.items()):
+        draw_panel(axes, name, points)
+    panels[0][0].set_ylabel("ms per token")
+    panels[0][0].legend(fontsize=8)
     save(figure, options.out)
 
 
@@ -123,9 +134,10 @@ def main():
     hits.set_defaults(draw=draw_hits)
     steps = commands.add_parser("steps")
     steps.add_argument("--tidepool", default="tidepool")
-    steps.add_argument("--model")
-    steps.add_argument("--shares", default="12.5,25,50,75,100", help="of all experts; small models need more")
-    steps.add_argument("--tokens", type=int, default=64)
+    steps.add_argument("--model", nargs="+")
+    steps.add_argument("--shares", default="12.5,25,50,75", help="of all experts; small models need more")
+    steps.add_argument("--tokens", type=int, default=16)
+    steps.add_argument("--threads", type=int, default=2)
     steps.add_argument("--repetitions", type=int, default=3)
     steps.add_argument("--data", type=pathlib.Path)
     steps.set_defaults(draw=draw_steps)
