@@ -69,7 +69,7 @@ class OperationsPageTest(unittest.TestCase):
                     self.start(here)
                 else:
                     said[line] = self.run_line(here)
-        self.assertEqual(len(said), 12)
+        self.assertEqual(len(said), 14)
         answers = list(said.values())
         self.assertEqual(answers[:2], ["ok\n", "ready\n"])
         self.assertEqual(json.loads(answers[2])["status"], "SERVING")
