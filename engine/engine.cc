@@ -88,6 +88,7 @@ class EngineImpl final : public Engine {
   void Fail(std::unique_ptr<Sequence> sequence, absl::Status status);
   void NoteStarted(const StepPlan& plan);
   void RefreshStats();
+  void PublishWithinPass();
   void PublishAndDeliver();
   absl::Duration Patience() const;
   void PaceScheduler();
@@ -133,12 +134,14 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
       workspace_(workspace_bytes_),
       offload_(model, clock) {
   PublishAndDeliver();
+  model_->OnLayerEnd([this] { PublishWithinPass(); });
   step_thread_ = std::thread([this] { Run(); });
 }
 
 EngineImpl::~EngineImpl() {
   shared_->Stop();
   step_thread_.join();
+  model_->OnLayerEnd(nullptr);
 }
 
 absl::Status EngineImpl::CheckFits(const GenerationRequest& request) const {
@@ -201,8 +204,8 @@ void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) 
   if (!taken.ok()) done(taken);
 }
 
-// While nothing is computed nothing is published either, and the window grows old. Of a pass that
-// runs nothing is known yet: the window stays as it was.
+// While nothing is computed nothing is published either, and the window grows old. In a pass it
+// does not between two layers, one of which can take seconds.
 EngineStats EngineImpl::Stats() const {
   EngineStats stats = shared_->Stats();
   stats.progress += model_->heartbeat();
@@ -438,6 +441,19 @@ void EngineImpl::RefreshStats() {
       static_cast<int64_t>(workspace_bytes_ - stats_.workspace_high_water_bytes);
   stats_.computing = false;
   offload_.Read(&stats_);
+}
+
+// A pass over a long prompt can take a minute: what its layers have cost shows while it runs.
+void EngineImpl::PublishWithinPass() {
+  constexpr absl::Duration kApart = absl::Milliseconds(200);
+  if (!stats_.offload.has_value()) return;
+  if (clock_->Monotonic() - stats_.offload_read_at < kApart) return;
+  offload_.Read(&stats_);
+  EngineStats so_far = stats_;
+  const ExpertCounts experts = model_->last_expert_counts();
+  so_far.expert_hits += experts.hits;
+  so_far.expert_misses += experts.misses;
+  shared_->PublishStats(so_far);
 }
 
 // Publishes first: whoever sees a stream's end sees its KV given back, too.

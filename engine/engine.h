@@ -75,7 +75,7 @@ struct EngineStats {
   moe::OffloadStats offload_recent;
   absl::Duration offload_window;
   absl::Duration offload_read_at;  // on the engine's monotonic clock
-  bool computing = false;          // a forward pass runs, whose costs show when it ends
+  bool computing = false;          // a forward pass runs; of experts, its layers so far show
   bool work_pending = false;       // the step thread has something to do, or is at it
   uint64_t progress = 0;           // moves whenever work is done, also within a forward pass
   size_t workspace_high_water_bytes = 0;

@@ -127,7 +127,7 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
                     .phases = routing.phases,
                     .requests = routing.requests},
                    plan.experts);
-  if (routing.asked != nullptr) (*routing.asked)();
+  if (routing.asked.has_value()) (*routing.asked)();
   const bool fits = static_cast<int64_t>(pairs) <= RowsIn(memory_.whole_bytes, out.cols);
   const absl::Status computed =
       fits ? RunWhole(routing, plan, x, out, arena) : RunOrdered(plan, x, out, arena);

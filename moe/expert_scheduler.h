@@ -14,9 +14,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
@@ -37,8 +38,8 @@ struct Routing {
   int64_t step = 0;
   absl::Span<const Phase> phases;
   absl::Span<const int64_t> requests;
-  // Called once the source has been asked, and before it is waited for; may be null.
-  const std::function<void()>* asked = nullptr;
+  // Called once the source has been asked, and before it is waited for.
+  std::optional<absl::FunctionRef<void()>> asked = std::nullopt;
 };
 
 // Distinct experts that layers needed, by how they were found.

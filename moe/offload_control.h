@@ -48,7 +48,7 @@ struct ExpertMap {
   std::vector<int64_t> uses;       // [layers, experts]: forward passes that needed it
 };
 
-// Engine thread only, between two forward passes.
+// Engine thread only, between two layers; Change and RefreshSoon between two forward passes.
 class OffloadControl {
  public:
   virtual ~OffloadControl() = default;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -53,6 +54,10 @@ class Model {
   // Moves while a Forward gets on: with each layer, and whenever experts come. Thread-safe.
   virtual uint64_t heartbeat() const { return 0; }
 
+  // `callback` is called on Forward's thread when a layer has been computed; the functions below
+  // may be used in it, and tell of the layers so far. Empty: nothing is. Set between two Forwards.
+  virtual void OnLayerEnd(std::function<void()> callback) = 0;
+
   // Experts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
 
@@ -61,7 +66,7 @@ class Model {
 
   // Of a model whose experts do not all lie in memory.
   virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }
-  // The same; null for others. Used between two Forwards.
+  // The same; null for others. Changed between two Forwards alone.
   virtual moe::OffloadControl* offload_control() { return nullptr; }
 };
 

@@ -87,6 +87,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
     workspace->ResetTo(mark);
     ++layers_done_;
     if (observer_) Observe(absl::StrCat("layer.", layer), pass.x);
+    if (layer_end_) layer_end_();
   }
   return Head(pass);
 }
@@ -210,7 +211,7 @@ TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
 absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   const LayerWeights& w = weights_.layers[layer];
   const Gated gated = Gate(layer, pass);
-  const std::function<void()> foretell = [&] { Foretell(layer + 1, pass); };
+  const auto foretell = [&] { Foretell(layer + 1, pass); };
   const moe::Routing routing = {.moe_layer = moe_layer_[layer],
                                 .top_k = config_.moe.experts_used,
                                 .ids = gated.ids,
@@ -218,7 +219,7 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
                                 .step = forwards_ - 1,
                                 .phases = pass.phases,
                                 .requests = pass.requests,
-                                .asked = &foretell};
+                                .asked = foretell};
   const absl::Status computed = expert_scheduler_->Run(routing, gated.x, pass.x, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   expert_counts_.hits += lookups.hits;

@@ -68,6 +68,7 @@ class TransformerModel final : public Model {
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                      kernels::Arena* workspace) override;
 
+  void OnLayerEnd(std::function<void()> callback) override { layer_end_ = std::move(callback); }
   void Idle() override {
     if (expert_source_ != nullptr) expert_source_->Idle();
   }
@@ -149,6 +150,7 @@ class TransformerModel final : public Model {
   std::atomic<uint64_t> layers_done_ = 0;  // by all forwards
   ExpertCounts expert_counts_;
   LayerObserver observer_;
+  std::function<void()> layer_end_;
 };
 
 }  // namespace tidepool::engine

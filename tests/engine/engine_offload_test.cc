@@ -269,8 +269,8 @@ moe::OffloadStats StatsOf(int64_t hits) {
   return stats;
 }
 
-// A pass of a minute says nothing before its end: what was counted before it stays in sight.
-TEST(EngineWindowTest, DoesNotAgeWhileAPassRuns) {
+// A layer of a minute says nothing before its end: what was counted before it stays in sight.
+TEST(EngineWindowTest, DoesNotAgeWhileALayerRuns) {
   TestEngine test;
   test.model.SetOffloadStats(StatsOf(5));
   test.Run(MakeRequest({1, 2, 3}, 1));
@@ -290,6 +290,31 @@ TEST(EngineWindowTest, DoesNotAgeWhileAPassRuns) {
   stats = test.engine->Stats();
   EXPECT_FALSE(stats.computing);
   EXPECT_EQ(stats.offload_recent.placement.hits, 0);
+}
+
+// Of the first prompt of a fresh server there is nothing else to see for a long time.
+TEST(EngineWindowTest, ShowsWhatTheLayersOfAPassHaveCostSoFar) {
+  TestEngine test;
+  test.model.SetOffloadStats(StatsOf(5));
+  test.model.Hold();
+  const auto stream = test.Submit(MakeRequest({1, 2, 3}, 1));
+  test.model.WaitForForwards(1);
+  for (const int64_t hits : {7, 12}) {
+    test.model.SetOffloadStats(StatsOf(hits));
+    test.clock.Advance(absl::Seconds(2));
+    test.model.EndLayer();
+    const EngineStats stats = test.engine->Stats();
+    EXPECT_TRUE(stats.computing);
+    EXPECT_EQ(stats.offload->placement.hits, hits);
+    EXPECT_EQ(stats.expert_hits, test.model.last_expert_counts().hits);
+  }
+  const EngineStats stats = test.engine->Stats();
+  EXPECT_EQ(stats.offload_recent.placement.hits, 12 - 5);
+  EXPECT_EQ(stats.offload_window, absl::Seconds(4));
+  test.model.Release();
+  ReadAll(stream.get());
+  // The pass's own counts are there once.
+  EXPECT_EQ(test.engine->Stats().expert_hits, test.model.last_expert_counts().hits);
 }
 
 TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {

@@ -1,6 +1,7 @@
 #include "engine/throughput.h"
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ class TimedModel final : public Model {
                       batch.spans[0].first_slot, batch.logit_rows()});
     clock_->Advance(absl::Seconds(1));
     return model_.Forward(batch, kv, workspace);
+  }
+  void OnLayerEnd(std::function<void()> callback) override {
+    model_.OnLayerEnd(std::move(callback));
   }
   ExpertCounts last_expert_counts() const override { return model_.last_expert_counts(); }
 

@@ -120,6 +120,13 @@ void ScriptedModel::Release() {
   changed_.NotifyAll();
 }
 
+void ScriptedModel::EndLayer() {
+  base::MutexLock lock(&mutex_);
+  const int64_t layer = ++layers_to_end_;
+  changed_.NotifyAll();
+  while (layers_ended_ < layer) changed_.Wait(&mutex_);
+}
+
 void ScriptedModel::WaitForForwards(int64_t forwards) {
   base::MutexLock lock(&mutex_);
   while (forwards_ < forwards) changed_.Wait(&mutex_);
@@ -165,9 +172,21 @@ absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
 }
 
 void ScriptedModel::End() {
+  while (WaitForLayerEnd()) {
+    if (layer_end_) layer_end_();
+    base::MutexLock lock(&mutex_);
+    ++layers_ended_;
+    changed_.NotifyAll();
+  }
+}
+
+// False: the pass ends.
+bool ScriptedModel::WaitForLayerEnd() {
   base::MutexLock lock(&mutex_);
-  while (holding_ && allowed_ == 0) changed_.Wait(&mutex_);
+  while (holding_ && allowed_ == 0 && layers_ended_ == layers_to_end_) changed_.Wait(&mutex_);
+  if (layers_ended_ < layers_to_end_) return true;
   if (holding_) --allowed_;
+  return false;
 }
 
 absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& batch,

@@ -50,6 +50,8 @@ class ScriptedModel final : public engine::Model {
   void Allow(int64_t forwards);
   // No more holding.
   void Release();
+  // Has a Forward that is held end a layer, and returns when that is done.
+  void EndLayer();
   // Returns once `forwards` have begun since the model was made.
   void WaitForForwards(int64_t forwards);
 
@@ -64,6 +66,7 @@ class ScriptedModel final : public engine::Model {
   size_t WorkspaceBytes(const engine::BatchLimits& limits) const override;
   absl::StatusOr<engine::StepOutput> Forward(const engine::Batch& batch, const engine::KvView& kv,
                                              kernels::Arena* workspace) override;
+  void OnLayerEnd(std::function<void()> callback) override { layer_end_ = std::move(callback); }
   engine::ExpertCounts last_expert_counts() const override { return {.hits = 3, .misses = 1}; }
   std::optional<moe::OffloadStats> offload_stats() const override;
 
@@ -74,9 +77,11 @@ class ScriptedModel final : public engine::Model {
   void AnswerRow(const engine::Span& span, int64_t row, const engine::KvView& kv,
                  absl::Span<float> logits);
   void End();
+  bool WaitForLayerEnd();
 
   const ScriptedModelOptions options_;
   std::vector<engine::KvSpec> specs_;
+  std::function<void()> layer_end_;
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
@@ -86,6 +91,8 @@ class ScriptedModel final : public engine::Model {
   std::optional<moe::OffloadStats> offload_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  int64_t layers_to_end_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  int64_t layers_ended_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t forwards_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t rows_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t largest_batch_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
