@@ -21,11 +21,13 @@ using kernels::Precision;
 struct BitsCase {
   const char* model;
   Precision precision;
+  DType kv_dtype;
 };
 
 std::string Name(const testing::TestParamInfo<BitsCase>& test) {
   return std::string(test.param.model) +
-         (test.param.precision == Precision::kExact ? "_exact" : "_fast");
+         (test.param.precision == Precision::kExact ? "_exact_" : "_fast_") +
+         std::string(kernels::DTypeName(test.param.kv_dtype));
 }
 
 // Ids of a sequence, longer than two KV blocks.
@@ -42,9 +44,7 @@ bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
 }
 
 RunOptions OptionsOf(const BitsCase& test_case) {
-  const Precision precision = test_case.precision;
-  return {.precision = precision,
-          .kv_dtype = precision == Precision::kExact ? DType::kF32 : DType::kF16};
+  return {.precision = test_case.precision, .kv_dtype = test_case.kv_dtype};
 }
 
 LoadedModel LoadWith(const BitsCase& test_case, const RunOptions& options) {
@@ -179,13 +179,23 @@ TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
   }
 }
 
-constexpr BitsCase kCases[] = {
-    {"llama_f32", Precision::kFast},        {"llama3_rope_f16", Precision::kFast},
-    {"llama3_rope_f16", Precision::kExact}, {"mistral_bf16", Precision::kFast},
-    {"mixtral_q4_0", Precision::kFast},     {"mixtral_q4_0", Precision::kExact},
-    {"qwen2_q8_0", Precision::kFast},       {"qwen2_q8_0", Precision::kExact},
-    {"qwen2moe_f32", Precision::kExact},    {"qwen3moe_q4_1", Precision::kFast},
-    {"qwen3moe_q4_1", Precision::kExact}};
+// The "quants" models hold the ten types that no other does.
+constexpr BitsCase kCases[] = {{"llama_f32", Precision::kFast, DType::kF16},
+                               {"llama3_rope_f16", Precision::kFast, DType::kF16},
+                               {"llama3_rope_f16", Precision::kExact, DType::kF32},
+                               {"mistral_bf16", Precision::kFast, DType::kBF16},
+                               {"mixtral_q4_0", Precision::kFast, DType::kF16},
+                               {"mixtral_q4_0", Precision::kExact, DType::kF32},
+                               {"qwen2_q8_0", Precision::kFast, DType::kF16},
+                               {"qwen2_q8_0", Precision::kExact, DType::kF32},
+                               {"qwen3_f32", Precision::kFast, DType::kQ8_0},
+                               {"qwen2moe_f32", Precision::kExact, DType::kF32},
+                               {"qwen3moe_q4_1", Precision::kFast, DType::kF16},
+                               {"qwen3moe_q4_1", Precision::kExact, DType::kF32},
+                               {"llama_quants", Precision::kFast, DType::kF16},
+                               {"llama_quants", Precision::kExact, DType::kF32},
+                               {"qwen3moe_quants", Precision::kFast, DType::kBF16},
+                               {"qwen3moe_quants", Precision::kExact, DType::kF32}};
 
 INSTANTIATE_TEST_SUITE_P(All, BitsTest, testing::ValuesIn(kCases), Name);
 
