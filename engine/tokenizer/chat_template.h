@@ -46,11 +46,12 @@ struct ChatInputs {
   std::optional<absl::Time> now;
 };
 
-// What one rendering may cost. The defaults end any in under a second of processor time.
+// What one rendering may cost. The defaults end an endless loop in under a second of processor
+// time, and one over megabytes in under two.
 struct ChatTemplateLimits {
   int64_t output_bytes = 32 << 20;  // also of one macro's or block's
   int64_t steps = 2'000'000;        // nodes evaluated, items visited
-  int64_t made_bytes = 256 << 20;   // of all values made and searched on the way
+  int64_t made_bytes = 128 << 20;   // of all values made and searched on the way
   int64_t text_bytes = 32 << 20;    // of one string
 };
 

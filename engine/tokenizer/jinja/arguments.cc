@@ -25,6 +25,12 @@ absl::Status Budget::Copy(size_t bytes) {
                                                    " bytes of values, which is the limit"));
 }
 
+absl::Status Budget::Characters(size_t bytes) {
+  // Telling what a character is takes about as long.
+  constexpr size_t kCopiesPerByte = 12;
+  return Copy(kCopiesPerByte * bytes);
+}
+
 absl::Status Budget::CheckText(size_t bytes) const {
   if (bytes > static_cast<size_t>(limits_.text_bytes)) {
     return absl::ResourceExhaustedError(
@@ -58,8 +64,14 @@ absl::Status Budget::Visit(const Value& value) {
   return Copy(static_cast<size_t>(weight));
 }
 
+absl::Status Budget::Write(const Value& value) {
+  RETURN_IF_ERROR(Visit(value));
+  constexpr int64_t kItemsPerStep = 4;
+  return value.AsText() != nullptr ? absl::OkStatus() : Step(value.extent().weight / kItemsPerStep);
+}
+
 absl::Status Budget::Index(const Value& value) {
-  return value.AsText() != nullptr ? Copy(value.AsText()->size()) : absl::OkStatus();
+  return value.AsText() != nullptr ? Characters(value.AsText()->size()) : absl::OkStatus();
 }
 
 absl::Status Arguments::Check(absl::string_view function,
@@ -196,7 +208,7 @@ absl::StatusOr<std::vector<Value>> SelfItems(const Call& call) {
 }
 
 absl::StatusOr<Text> SelfText(const Call& call) {
-  RETURN_IF_ERROR(call.budget.Visit(call.self));
+  RETURN_IF_ERROR(call.budget.Write(call.self));
   Text text = ToText(call.self);
   RETURN_IF_ERROR(call.budget.Grow(text.size()));
   return text;

@@ -134,7 +134,9 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
   bounds = {numbers[0], numbers[1], numbers[2].value_or(1)};
   if (bounds.step == 0) return absl::InvalidArgumentError("a slice's step is 0");
   if (const Text* text = object.AsText()) {
-    RETURN_IF_ERROR(budget_.Copy(text->size()));
+    RETURN_IF_ERROR(budget_.Characters(text->size()));
+    // Others than neighbours are copied one by one.
+    if (bounds.step != 1) RETURN_IF_ERROR(budget_.Step(static_cast<int64_t>(text->size())));
     return Value::MakeText(SliceText(*text, bounds));
   }
   const List* list = object.AsList();

@@ -32,6 +32,8 @@ class Budget {
   absl::Status Step(int64_t steps = 1);
   // Before bytes are copied into a new string, or a string of so many bytes is searched.
   absl::Status Copy(size_t bytes);
+  // Before a string of so many bytes is gone through character by character.
+  absl::Status Characters(size_t bytes);
   // For one string of this size, which is not paid for.
   absl::Status CheckText(size_t bytes) const;
   // Both, for a new string.
@@ -42,6 +44,8 @@ class Budget {
   absl::Status Texts(size_t items);
   // Before an operation that goes through all of `value`, nested values too.
   absl::Status Visit(const Value& value);
+  // The same before `value` is written as a text, which takes longer.
+  absl::Status Write(const Value& value);
   // Before an item of `value` is found by its index: a string's characters are counted for it.
   absl::Status Index(const Value& value);
 

@@ -169,7 +169,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& state
       if (const Text* text = value.AsText()) {
         RETURN_IF_ERROR(Print(*text, out));
       } else {
-        RETURN_IF_ERROR(budget_.Visit(value));
+        RETURN_IF_ERROR(budget_.Write(value));
         RETURN_IF_ERROR(Print(ToText(value), out));
       }
       return Flow::kNormal;
@@ -325,7 +325,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteCapture(const Statement& s
   if (statement.kind == Statement::Kind::kSetBlock) {
     RETURN_IF_ERROR(Assign(statement.target, value));
   } else {
-    RETURN_IF_ERROR(budget_.Visit(value));
+    RETURN_IF_ERROR(budget_.Write(value));
     RETURN_IF_ERROR(Print(ToText(value), out));
   }
   return flow;
@@ -336,7 +336,7 @@ absl::Status Interpreter::ExecuteCall(const Statement& statement, Text* out) {
   const Scope scope(this, frame_);
   SetVariable(kBlockCaller, std::move(caller));
   ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
-  RETURN_IF_ERROR(budget_.Visit(value));
+  RETURN_IF_ERROR(budget_.Write(value));
   return Print(ToText(value), out);
 }
 

@@ -239,7 +239,8 @@ absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* 
   JsonWriter writer(style, budget);
   RETURN_IF_ERROR(writer.Write(value, 0));
   Text text = writer.Take();
-  RETURN_IF_ERROR(budget->Grow(text.size()));
+  RETURN_IF_ERROR(budget->CheckText(text.size()));
+  RETURN_IF_ERROR(budget->Characters(text.size()));
   return text;
 }
 

@@ -30,6 +30,7 @@ Result Dig(const Value& value, const Value& path, const Value* fallback, Budget*
   } else {
     keys.push_back(path);
   }
+  RETURN_IF_ERROR(budget->Step(static_cast<int64_t>(keys.size())));
   Value found = value;
   for (const Value& key : keys) {
     if (found.IsUndefined()) return absl::InvalidArgumentError(*found.As<Undefined>()->what);
@@ -58,6 +59,7 @@ Result OrderKey(const Value& item, const Order& order, Budget* budget) {
     ASSIGN_OR_RETURN(key, Dig(item, *order.attribute, order.fallback, budget));
   }
   if (key.AsText() == nullptr || order.case_sensitive) return key;
+  RETURN_IF_ERROR(budget->Characters(key.AsText()->size()));
   return Value::MakeText(ChangeCase(*key.AsText(), LetterCase::kLower));
 }
 

@@ -130,6 +130,7 @@ absl::StatusOr<bool> ApplyTest(absl::string_view name, const Call& call) {
   if (name == "test") return NamesFunction(call.self, HasTest);
   if (name == "lower" || name == "upper") {
     ASSIGN_OR_RETURN(const Text text, SelfText(call));
+    RETURN_IF_ERROR(call.budget.Characters(text.size()));
     return HasCase(text, name == "upper");
   }
   if (!HasTest(name)) {

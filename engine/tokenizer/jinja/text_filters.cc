@@ -31,6 +31,7 @@ template <LetterCase kCase>
 Result CaseFilter(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("a filter of case", {}));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   return Value::MakeText(ChangeCase(text, kCase));
 }
 
@@ -148,6 +149,7 @@ Result Truncate(const Call& call) {
 Result WordCount(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("wordcount", {}));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   int64_t words = 0;
   bool inside = false;
   for (absl::string_view rest = text.bytes(); !rest.empty();) {
@@ -203,6 +205,7 @@ Result UrlEncode(const Call& call) {
   const bool is_pairs = call.self.AsDict() != nullptr || call.self.AsList() != nullptr;
   if (!is_pairs) {
     ASSIGN_OR_RETURN(const Text text, SelfText(call));
+    RETURN_IF_ERROR(call.budget.Characters(text.size()));
     RETURN_IF_ERROR(call.budget.Grow(3 * text.size()));
     return Value::MakeText(QuoteUrl(text, /*is_query=*/false));
   }
@@ -218,6 +221,7 @@ Result UrlEncode(const Call& call) {
     if (!result.empty()) result.Append("&", TextOrigin::kTemplate);
     for (size_t i = 0; i < 2; ++i) {
       ASSIGN_OR_RETURN(const Text part, SelfText({pair[i], none, call.budget}));
+      RETURN_IF_ERROR(call.budget.Characters(part.size()));
       RETURN_IF_ERROR(call.budget.Grow(result.size() + 3 * part.size()));
       if (i == 1) result.Append("=", TextOrigin::kTemplate);
       result.Append(QuoteUrl(part, /*is_query=*/true));

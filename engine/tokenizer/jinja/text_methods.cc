@@ -187,6 +187,7 @@ template <LetterCase kCase>
 Result CaseMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("a method of case", {}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   return Value::MakeText(ChangeCase(text, kCase));
 }
 
@@ -195,6 +196,7 @@ template <bool (*kIs)(char32_t), bool kEmpty>
 Result IsAll(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("a method of the kind 'is'", {}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   bool all = kEmpty || !text.empty();
   for (absl::string_view rest = text.bytes(); all && !rest.empty();) {
     const Utf8Char next = NextUtf8Char(rest);
@@ -218,6 +220,7 @@ Result IsCase(const Call& call) {
 Result IsTitleMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("istitle", {}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   bool any = false;
   bool in_word = false;
   for (absl::string_view rest = text.bytes(); !rest.empty();) {
@@ -235,6 +238,7 @@ Result IsTitleMethod(const Call& call) {
 Result IsIdentifier(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("isidentifier", {}));
   ASSIGN_OR_RETURN(const Text text, Self(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   bool all = !text.empty();
   bool first = true;
   for (absl::string_view rest = text.bytes(); all && !rest.empty();) {
@@ -283,6 +287,7 @@ Result ExpandTabs(const Call& call) {
   constexpr int64_t kTab = 8;
   const int64_t tab = given.value_or(kTab);
   ASSIGN_OR_RETURN(const Text text, Self(call));
+  RETURN_IF_ERROR(call.budget.Characters(text.size()));
   if (tab > 0) {
     const auto tabs = std::count(text.bytes().begin(), text.bytes().end(), '\t');
     RETURN_IF_ERROR(call.budget.Grow(static_cast<size_t>(tab)));

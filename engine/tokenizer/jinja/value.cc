@@ -133,26 +133,44 @@ Extent Value::extent() const {
   return extent;
 }
 
-std::optional<std::string> HashText(const Value& value) {
-  if (const Text* text = value.AsText()) return absl::StrCat("s", text->bytes());
-  if (value.IsNone()) return "none";
-  if (value.IsUndefined()) return "undefined";
-  if (IsInteger(value)) return absl::StrCat("n", ToInt64(value));
-  if (const double* number = value.As<double>()) {
+namespace {
+
+// Appends what tells `value` from all others; false: Python could not hash it. Every part says
+// where it ends, so that nested tuples need no copies of their own.
+bool AppendHashText(const Value& value, std::string* hashed) {
+  if (const Text* text = value.AsText()) {
+    absl::StrAppend(hashed, "s", text->size(), ":", text->bytes());
+    return true;
+  }
+  if (const List* list = value.AsList(); list != nullptr && list->IsTuple()) {
+    absl::StrAppend(hashed, "t", list->items.size(), ":");
+    return std::all_of(list->items.begin(), list->items.end(),
+                       [hashed](const Value& item) { return AppendHashText(item, hashed); });
+  }
+  if (value.IsNone()) {
+    hashed->append("none;");
+  } else if (value.IsUndefined()) {
+    hashed->append("undefined;");
+  } else if (IsInteger(value)) {
+    absl::StrAppend(hashed, "n", ToInt64(value), ";");
+  } else if (const double* number = value.As<double>()) {
     constexpr double kExact = 9e18;  // whole floats are the keys that the integers are
     if (std::abs(*number) < kExact && *number == std::floor(*number)) {
-      return absl::StrCat("n", static_cast<int64_t>(*number));
+      absl::StrAppend(hashed, "n", static_cast<int64_t>(*number), ";");
+    } else {
+      absl::StrAppend(hashed, "f", FormatFloat(*number), ";");
     }
-    return absl::StrCat("f", FormatFloat(*number));
+  } else {
+    return false;
   }
-  const List* list = value.AsList();
-  if (list == nullptr || !list->IsTuple()) return std::nullopt;
-  std::string hashed = "t";
-  for (const Value& item : list->items) {
-    const std::optional<std::string> part = HashText(item);
-    if (!part.has_value()) return std::nullopt;
-    absl::StrAppend(&hashed, part->size(), ":", *part);
-  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> HashText(const Value& value) {
+  std::string hashed;
+  if (!AppendHashText(value, &hashed)) return std::nullopt;
   return hashed;
 }
 

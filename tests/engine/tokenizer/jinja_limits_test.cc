@@ -60,7 +60,7 @@ TEST(JinjaLimitsTest, OutputIsBounded) {
 }
 
 TEST(JinjaLimitsTest, ValuesAreBounded) {
-  const std::string bytes = "268435456 bytes of values";
+  const std::string bytes = "134217728 bytes of values";
   const std::string one = "the limit is 33554432";
   ExpectExhausted(
       "{% set ns = namespace(s='x') %}{% for i in range(100) %}"
