@@ -6,7 +6,9 @@ import harness
 from command_test_case import CommandTest
 from harness import Client
 
-SHORT = ("-p", "24", "-n", "8", "--duration", "1s", "--warm-up", "200ms")
+# The tiny model makes a few tokens in the time of one message: an answer of several messages is long.
+TOKENS = 100
+SHORT = ("-p", "24", "-n", TOKENS, "--duration", "2s", "--warm-up", "200ms")
 SECTIONS = {"server", "model", "load", "seconds", "requests", "goodput", "first_token_s",
             "inter_token_s", "sent_late_s", "tokens_per_message", "prompt_tokens", "cached_tokens",
             "client_cpu_share"}
@@ -29,14 +31,15 @@ class BenchServerTest(CommandTest):
         self.assertEqual(report["load"]["concurrency"], 4)
         self.assertIsNone(report["load"]["rate"])
         requests = report["requests"]
-        self.assertGreater(requests["sent"], 4)
+        self.assertGreater(requests["sent"], 0)
         self.assertEqual(requests["accepted"], requests["sent"])
         self.assertEqual(requests["completed"], requests["sent"])
         self.assertEqual((requests["refused"], requests["broken"]), ({}, {}))
         self.assertEqual(report["prompt_tokens"], 24 * requests["completed"])
-        # Each answer has 8 tokens; those at the window's edges are cut.
+        # The window's edges cut four answers each.
         goodput = report["goodput"]
-        self.assertAlmostEqual(goodput["tokens_per_s"], 8 * goodput["requests_per_s"], delta=8 * 8)
+        self.assertAlmostEqual(goodput["tokens_per_s"], TOKENS * goodput["requests_per_s"],
+                               delta=4 * TOKENS)
         for latency in ("first_token_s", "inter_token_s"):
             self.assertTrue(0 < report[latency]["p50"] <= report[latency]["p90"]
                             <= report[latency]["p99"] <= report[latency]["max"], report[latency])
