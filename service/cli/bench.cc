@@ -120,15 +120,21 @@ absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vec
   return results;
 }
 
+// What memory delivered, and over how much of it.
+struct Bandwidth {
+  double bytes_per_s = 0;
+  size_t bytes = 0;
+};
+
 // Bytes per second that the threads can read; over less memory where there is little.
-double ProbeBandwidth(int threads) {
+Bandwidth ProbeBandwidth(int threads) {
   const std::optional<int64_t> available = AvailableMemoryBytes();
   size_t bytes = kernels::kBandwidthProbeBytes;
   while (available.has_value() && bytes > static_cast<size_t>(*available) / 2 &&
          bytes > size_t{64} << 20) {
     bytes /= 2;
   }
-  return kernels::ReadBandwidth(threads, bytes, base::Clock::Real());
+  return {kernels::ReadBandwidth(threads, bytes, base::Clock::Real()), bytes};
 }
 
 double Median(std::vector<double> values) {
@@ -198,11 +204,13 @@ Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBund
 }
 
 std::string Text(const Json& json) {
-  std::string text =
-      absl::StrFormat("%s on %s\nmemory read at %.1f GB/s\n\n%-12s %14s %24s %12s %10s %12s\n",
-                      json["model"].get<std::string>(), json["machine"].get<std::string>(),
-                      json["probe_bytes_per_s"].get<double>() * 1e-9, "test", "tokens/s",
-                      "(min to max)", "per token", "of memory", "peak memory");
+  const auto probed = json["probe_bytes"].get<size_t>();
+  std::string text = absl::StrFormat(
+      "%s on %s\nmemory read at %.1f GB/s, over %s%s\n\n%-12s %14s %24s %12s %10s %12s\n",
+      json["model"].get<std::string>(), json["machine"].get<std::string>(),
+      json["probe_bytes_per_s"].get<double>() * 1e-9, FormatBytes(static_cast<double>(probed)),
+      probed < kernels::kBandwidthProbeBytes ? " for want of memory: caches may have helped" : "",
+      "test", "tokens/s", "(min to max)", "per token", "of memory", "peak memory");
   for (const Json& result : json["results"]) {
     const Json& speed = result["tokens_per_s"];
     absl::StrAppendFormat(
@@ -227,14 +235,17 @@ absl::Status RunBench(const Config& config, Console* console) {
                    Measure(config, tests, bundle.get(), console));
   RETURN_IF_ERROR(bundle->model->Finish());
   // Last, so that its memory is in no test's peak.
-  const double bandwidth = ProbeBandwidth(bundle->threads);
+  const Bandwidth bandwidth = ProbeBandwidth(bundle->threads);
   Json json;
   json["model"] = bundle->name;
   json["machine"] = absl::StrCat(ProcessorName(), ", ", bundle->backend->Description());
   json["threads"] = bundle->threads;
-  json["probe_bytes_per_s"] = bandwidth;
+  json["probe_bytes_per_s"] = bandwidth.bytes_per_s;
+  json["probe_bytes"] = bandwidth.bytes;
   json["results"] = Json::array();
-  for (const Result& result : results) json["results"].push_back(Describe(result, bandwidth));
+  for (const Result& result : results) {
+    json["results"].push_back(Describe(result, bandwidth.bytes_per_s));
+  }
   json["offload"] = DescribeOffload(results, *bundle);
   return console->PrintResult(config.output, json, Text);
 }

@@ -44,8 +44,9 @@ constexpr CommandSpec kCommands[] = {
      "its logits, from an empty KV, as in llama-bench: no tokenizer, sampler or server. Shown are\n"
      "the median of the repetitions and their extremes, the bytes that a token has to read at\n"
      "least (weights and experts once a pass, KV once a sequence), and which share of this\n"
-     "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB with the same\n"
-     "threads, measured last. Lists and repeated flags multiply the tests.\n"
+     "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB, or what is\n"
+     "half of the free memory and then said, with the same threads, measured last. Lists and\n"
+     "repeated flags multiply the tests.\n"
      "With --server it is a load generator: random prompts, answers of exactly --output-tokens, at\n"
      "--rate or from --concurrency callers; see docs/operations.md, Overload, for what it reports.",
      "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},

@@ -20,6 +20,7 @@ class BenchTest(CommandTest):
         self.assertEqual(report["threads"], 2)
         self.assertIn("2 threads", report["machine"])
         self.assertGreater(report["probe_bytes_per_s"], 1e8)
+        self.assertIn(report["probe_bytes"], [1 << bits for bits in range(26, 31)])
         self.assertEqual(set(report["offload"]),
                          {"expert_hits_total", "expert_misses_total", "weight_bytes"})
         for result in report["results"]:
@@ -43,7 +44,7 @@ class BenchTest(CommandTest):
     def test_a_table_for_people(self):
         text = self.run_well("bench", *MODEL, "-p", "8", "-n", "2", "-r", "1").stdout
         self.assertRegex(text, r"(?m)^pp8 +[\d.]+ ")
-        self.assertRegex(text, r"memory read at [\d.]+ GB/s")
+        self.assertRegex(text, r"memory read at [\d.]+ GB/s, over [\d.]+ [GM]iB")
 
     def test_refusals(self):
         self.refuse("bench", *MODEL, "-p", "0", "-n", "0", named="nothing to measure")
