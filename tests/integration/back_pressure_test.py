@@ -8,7 +8,7 @@ import harness
 import long_context
 from harness import Client, Received, resident_bytes, stall_of, wait_until
 
-READERS = 4
+READERS = 2
 TOKENS = 16_000
 CONTEXT = 16_384
 MOST_BYTES = 8 << 20  # of the server, for each reader that stopped
