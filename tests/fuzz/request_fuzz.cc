@@ -86,7 +86,7 @@ void TryPrepare(const worker::PrepareRequest& request) {
 }
 
 void TryStart(const worker::Start& start) {
-  const auto request = service::FromProto(start, absl::InfiniteFuture());
+  const auto request = service::FromProto(start, absl::InfiniteDuration());
   CheckMessage(request.status());
 }
 
