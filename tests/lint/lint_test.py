@@ -190,6 +190,14 @@ class LintTest(unittest.TestCase):
                 wrong.append(name)
         self.assertEqual(wrong, [])
 
+    def test_a_filter_of_tests_names_no_size(self):
+        """Bazel takes a test's size and timeout for tags of it."""
+        taken = {"small", "medium", "large", "enormous", "short", "moderate", "long", "eternal"}
+        filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", (ROOT / "tools/test").read_text(),
+                             re.MULTILINE)
+        self.assertTrue(filters)
+        self.assertEqual(taken & set(re.findall(r"\w+", " ".join(filters))), set())
+
 
 if __name__ == "__main__":
     unittest.main()
