@@ -50,6 +50,13 @@ class NamesTest(unittest.TestCase):
         return process, client
 
     @staticmethod
+    def long_stream(client):
+        """A stream of 4,000 tokens that has begun, and what came of it."""
+        stream, received = client.wide_stream(text="a", max_tokens=4000), Received()
+        harness.take_tokens(stream, received, 1)
+        return stream, received
+
+    @staticmethod
     def answering(client):
         return {one.worker_id for one in client.stats().workers if one.status_code == 0}
 
@@ -72,9 +79,7 @@ class NamesTest(unittest.TestCase):
         left, right = self.worker(LEFT), self.worker(RIGHT)
         front, client = self.front()
         self.wait_for(client, front, LEFT)
-        stream = client.wide_stream(text="a", max_tokens=4000)
-        received = Received()
-        harness.take_tokens(stream, received, 1)
+        stream, received = self.long_stream(client)
         self.name(RIGHT)
         wait_until(lambda: RIGHT in self.answering(client), lambda: front.stderr)
         self.assertEqual(len(client.generate(text="b", max_tokens=2).ids), 2)
@@ -95,9 +100,7 @@ class NamesTest(unittest.TestCase):
         self.worker(RIGHT)
         front, client = self.front()
         self.wait_for(client, front, LEFT)
-        stream = client.wide_stream(text="a", max_tokens=4000)
-        received = Received()
-        harness.take_tokens(stream, received, 1)
+        stream, received = self.long_stream(client)
         self.name(RIGHT)
         process.kill()
         for message in stream:

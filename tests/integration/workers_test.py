@@ -13,17 +13,14 @@ from harness import Client, Received, failure
 SAMPLING = {"temperature": 1.0, "seed": 12}
 
 
-class TwoWorkersTest(unittest.TestCase):
+class TwoWorkers(unittest.TestCase):
+    """A front over two workers named left and right."""
 
-    @classmethod
-    def setUpClass(cls):
-        # What one undisturbed process answers.
-        cls.reference_server = harness.serve()
-        cls.addClassCleanup(cls.reference_server.kill)
-        cls.reference = Client(cls.reference_server)
+    WORKER_FLAGS = ()
 
     def setUp(self):
-        self.workers = [harness.worker("--name", name) for name in ("left", "right")]
+        self.workers = [harness.worker("--name", name, *self.WORKER_FLAGS)
+                        for name in ("left", "right")]
         self.front = harness.front(self.workers)
         for process in self.workers + [self.front]:
             self.addCleanup(process.kill)
@@ -32,11 +29,21 @@ class TwoWorkersTest(unittest.TestCase):
         harness.wait_until(lambda: all(one.status_code == 0 for one in self.client.stats().workers),
                            "both workers answer")
 
-    def stats_by_name(self):
-        return {one.worker_id: one for one in self.client.stats().workers}
-
     def process_named(self, name):
         return self.workers[("left", "right").index(name)]
+
+
+class TwoWorkersTest(TwoWorkers):
+
+    @classmethod
+    def setUpClass(cls):
+        # What one undisturbed process answers.
+        cls.reference_server = harness.serve()
+        cls.addClassCleanup(cls.reference_server.kill)
+        cls.reference = Client(cls.reference_server)
+
+    def stats_by_name(self):
+        return {one.worker_id: one for one in self.client.stats().workers}
 
     @contextlib.contextmanager
     def who_works(self):
@@ -207,35 +214,26 @@ class TwoWorkersTest(unittest.TestCase):
         self.assertEqual(self.workers[0].wait(), 0)
 
 
-class DrainTest(unittest.TestCase):
-    """Workers whose drain time is shorter than their streams."""
+class DrainTest(TwoWorkers):
+    """Workers whose drain time is over before their streams are: nobody reads them until then."""
 
     STREAMS = 4
     GRACE = 0.5
-
-    def setUp(self):
-        self.workers = [harness.worker("--name", name, "--drain-grace", f"{self.GRACE}s",
-                                       "--drain-timeout", "300ms") for name in ("left", "right")]
-        self.front = harness.front(self.workers)
-        for process in self.workers + [self.front]:
-            self.addCleanup(process.kill)
-        self.client = Client(self.front)
-        self.addCleanup(self.client.close)
-        harness.wait_until(lambda: all(one.status_code == 0 for one in self.client.stats().workers),
-                           "both workers answer")
+    WORKER_FLAGS = ("--drain-grace", f"{GRACE}s", "--drain-timeout", "300ms")
 
     def request(self, number):
         return {"text": f"Drain {number}", "max_tokens": 2500, **SAMPLING}
 
     def test_its_streams_go_on_elsewhere_and_nothing_failed(self):
         expected = [self.client.generate(**self.request(number)) for number in range(self.STREAMS)]
-        streams = [self.client.stream(**self.request(number)) for number in range(self.STREAMS)]
+        streams = [self.client.wide_stream(**self.request(number))
+                   for number in range(self.STREAMS)]
         heads = [Received() for _ in streams]
         for stream, received in zip(streams, heads):
             harness.take_tokens(stream, received, 1)
         busy = {one.worker_id: one.sequences_running for one in self.client.stats().workers}
         name = max(busy, key=busy.get)
-        leaving = self.workers[("left", "right").index(name)]
+        leaving = self.process_named(name)
         self.assertGreater(busy[name], 0)
         asked = time.monotonic()
         leaving.signal(signal.SIGTERM)
