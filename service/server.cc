@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <future>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/mutex.h"
+#include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
 #include "service/active_calls.h"
 #include "service/event_loop.h"
@@ -31,9 +31,7 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr absl::Duration kOwnWorkerWait = absl::Seconds(10);
 
 std::string NameOrDrawn(const std::string& name) {
-  if (!name.empty()) return name;
-  std::random_device device;
-  return absl::StrCat("worker-", absl::Hex(device(), absl::kZeroPad8));
+  return name.empty() ? absl::StrCat("worker-", base::RandomHex(8)) : name;
 }
 
 // For a worker beside its front, which tells of the same things.

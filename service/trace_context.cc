@@ -1,7 +1,6 @@
 #include "service/trace_context.h"
 
 #include <algorithm>
-#include <random>
 #include <set>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kernels/base/random_hex.h"
 
 namespace tidepool::service {
 namespace {
@@ -84,9 +84,7 @@ std::string BoundedState(absl::string_view state) {
 
 // So many digits of hex, of which not all are 0.
 std::string DrawHex(size_t digits) {
-  std::random_device device;
-  std::string drawn;
-  while (drawn.size() < digits) absl::StrAppend(&drawn, absl::Hex(device(), absl::kZeroPad8));
+  std::string drawn = base::RandomHex(digits);
   return IsZero(drawn) ? DrawHex(digits) : drawn;
 }
 

@@ -8,12 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "kernels/base/check.h"
+#include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::base {
@@ -27,8 +26,7 @@ std::string FolderOf(const std::string& path) {
 // Not the process's number: in a container that is the same at each start, and what a kill left
 // would be in the way of every later run.
 std::string PartialName(const std::string& path) {
-  std::random_device device;
-  return absl::StrFormat("%s.%08x.partial", path, device());
+  return absl::StrCat(path, ".", RandomHex(8), ".partial");
 }
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }

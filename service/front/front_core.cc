@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/utf8.h"
+#include "kernels/base/random_hex.h"
 #include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
 #include "service/convert.h"
-#include "service/front/draw_id.h"
 
 namespace tidepool::service {
 namespace {
@@ -130,7 +130,8 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);
-  input.request.set_request_id(input.own_id.empty() ? DrawId("gen-") : input.own_id);
+  input.request.set_request_id(input.own_id.empty() ? absl::StrCat("gen-", base::RandomHex())
+                                                    : input.own_id);
   return Begin(std::move(input), *std::move(place), sink);
 }
 
@@ -255,7 +256,8 @@ void FrontCore::CreateSession(const v1::CreateSessionRequest& request, const std
   }
   const absl::StatusOr<v1::Model> model = workers_.FindModel(request.model());
   if (!model.ok()) return done(model.status());
-  store_->Create({.session_id = request.has_session_id() ? request.session_id() : DrawId("s-"),
+  store_->Create({.session_id = request.has_session_id() ? request.session_id()
+                                                         : absl::StrCat("s-", base::RandomHex()),
                   .principal = principal,
                   .model = model->name(),
                   .model_digest = model->digest()},

@@ -238,54 +238,43 @@ class SessionsService final : public SessionsBase {
 
   ServerUnaryReactor* CreateSession(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
-    return OnLoop<v1::CreateSessionRequest, v1::Session>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::CreateSessionRequest& asked, auto done) {
-          core->CreateSession(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::CreateSession);
   }
   ServerUnaryReactor* GetSession(CallbackServerContext* context, const ByteBuffer* request,
                                  ByteBuffer* response) override {
-    return OnLoop<v1::GetSessionRequest, v1::Session>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::GetSessionRequest& asked, auto done) {
-          core->GetSession(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::GetSession);
   }
   ServerUnaryReactor* ListSessions(CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response) override {
-    return OnLoop<v1::ListSessionsRequest, v1::ListSessionsResponse>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::ListSessionsRequest& asked, auto done) {
-          core->ListSessions(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::ListSessions);
   }
   ServerUnaryReactor* DeleteSession(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
-    return OnLoop<v1::DeleteSessionRequest, v1::DeleteSessionResponse>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::DeleteSessionRequest& asked, auto done) {
-          core->DeleteSession(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::DeleteSession);
   }
   ServerUnaryReactor* ForkSession(CallbackServerContext* context, const ByteBuffer* request,
                                   ByteBuffer* response) override {
-    return OnLoop<v1::ForkSessionRequest, v1::Session>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::ForkSessionRequest& asked, auto done) {
-          core->ForkSession(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::ForkSession);
   }
   ServerUnaryReactor* TruncateSession(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
-    return OnLoop<v1::TruncateSessionRequest, v1::Session>(
-        deps_, context, request, response,
-        [](FrontCore* core, const Asker& asker, const v1::TruncateSessionRequest& asked, auto done) {
-          core->TruncateSession(asked, asker.caller.principal, std::move(done));
-        });
+    return ForCaller(context, request, response, &FrontCore::TruncateSession);
   }
 
  private:
+  // Calls `method` on the loop, with the principal of whoever asks.
+  template <typename Request, typename Response>
+  ServerUnaryReactor* ForCaller(CallbackServerContext* context, const ByteBuffer* request,
+                                ByteBuffer* response,
+                                void (FrontCore::*method)(const Request&, const std::string&,
+                                                          FrontCore::Done<Response>)) {
+    return OnLoop<Request, Response>(
+        deps_, context, request, response,
+        [method](FrontCore* core, const Asker& asker, const Request& asked, auto done) {
+          (core->*method)(asked, asker.caller.principal, std::move(done));
+        });
+  }
+
   const FrontDeps deps_;
 };
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
 #include "service/convert.h"
-#include "service/front/draw_id.h"
 #include "service/front/front_core.h"
 #include "service/store/session_cut.h"
 
@@ -72,7 +72,8 @@ void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::st
     }
   }
   const auto insert = [this, done, weak = std::weak_ptr<int>(alive_),
-                       id = request.has_new_session_id() ? request.new_session_id() : DrawId("s-")](
+                       id = request.has_new_session_id() ? request.new_session_id()
+                                                         : absl::StrCat("s-", base::RandomHex())](
                           absl::StatusOr<SessionLogData> log) {
     if (!log.ok()) return done(log.status());
     if (weak.expired()) return done(ShuttingDown());

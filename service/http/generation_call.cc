@@ -1,20 +1,14 @@
 #include "service/http/generation_call.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/base/random_hex.h"
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
 namespace {
-
-std::string DrawId() {
-  std::random_device device;
-  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8),
-                      absl::Hex(device(), absl::kZeroPad8));
-}
 
 }  // namespace
 
@@ -29,7 +23,7 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
       left_(static_cast<int64_t>(request_.choices.size())) {
   const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
   head_ = {.endpoint = request_.endpoint,
-           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", DrawId()),
+           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", base::RandomHex()),
            .model = request_.choices[0].model(),
            .created = absl::ToUnixSeconds(absl::Now())};
   for (size_t i = 0; i < request_.choices.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
 #include "service/store/message_json.h"
 #include "service/store/redis_codec.h"
@@ -146,12 +147,6 @@ void RedisSessionStore::Enqueue(RedisScript script, std::vector<std::string> key
   changed_.NotifyOne();
 }
 
-std::string RedisSessionStore::DrawMark() {
-  std::random_device device;
-  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8),
-                      absl::Hex(device(), absl::kZeroPad8));
-}
-
 void RedisSessionStore::Run() {
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
@@ -264,14 +259,14 @@ absl::Status RedisSessionStore::Away() const {
 void RedisSessionStore::Create(NewSession session, Done<SessionInfo> done) {
   std::string id = session.session_id;
   Enqueue(RedisScript::kCreate, CreateKeys(id, session.principal),
-          {id, session.principal, DrawMark(), Number(options_.max_sessions), "", "model",
+          {id, session.principal, base::RandomHex(), Number(options_.max_sessions), "", "model",
            session.model, "digest", session.model_digest},
           InfoTo(id, std::move(done)));
 }
 
 void RedisSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {
   const std::string& id = session.info.session_id;
-  std::vector<std::string> arguments = {id, session.info.principal, DrawMark(),
+  std::vector<std::string> arguments = {id, session.info.principal, base::RandomHex(),
                                         Number(options_.max_sessions),
                                         PackTokens(session.token_ids)};
   EncodeSession(session, &arguments);
@@ -283,7 +278,7 @@ void RedisSessionStore::Replace(SessionLogData session, Done<SessionInfo> done) 
   const std::string& id = session.info.session_id;
   std::vector<std::string> keys = LogKeys(id);
   keys.push_back(RedisUpdatedKey());
-  std::vector<std::string> arguments = {id, Owner(session.info.principal), DrawMark(),
+  std::vector<std::string> arguments = {id, Owner(session.info.principal), base::RandomHex(),
                                         Number(session.info.epoch), PackTokens(session.token_ids)};
   EncodeSession(session, &arguments);
   Enqueue(RedisScript::kWrite, std::move(keys), std::move(arguments), InfoTo(id, std::move(done)));
@@ -334,7 +329,7 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
 void RedisSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
   std::vector<std::string> keys = LogKeys(session_id);
   keys.insert(keys.end(), {RedisAllKey(), RedisPrincipalKey(principal), RedisUpdatedKey(),
-                           RedisDeletedKey(DrawMark())});
+                           RedisDeletedKey(base::RandomHex())});
   Enqueue(RedisScript::kDelete, std::move(keys), {session_id, Owner(principal)},
           StatusTo(session_id, std::move(done)));
 }

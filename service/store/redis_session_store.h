@@ -92,7 +92,6 @@ class RedisSessionStore : public SessionStore {
 
   void Enqueue(RedisScript script, std::vector<std::string> keys,
                std::vector<std::string> arguments, Deliver deliver);
-  std::string DrawMark();
   void VerifyFrom(int64_t first, std::vector<std::string> faults,
                   Done<std::vector<std::string>> done);
   void Run();

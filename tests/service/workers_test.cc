@@ -100,6 +100,22 @@ class WorkersTest : public testing::Test {
   std::unique_ptr<v1::Inference::Stub> inference_;
 };
 
+// What came of a stream so far.
+struct Received {
+  std::vector<int32_t> tokens;
+  std::string text;
+  v1::GenerateResponse last;
+
+  // The next message; false at the stream's end. Positions must follow on each other.
+  bool Read(grpc::ClientReader<v1::GenerateResponse>& reader) {
+    if (!reader.Read(&last)) return false;
+    EXPECT_EQ(last.position(), tokens.size());
+    tokens.insert(tokens.end(), last.token_ids().begin(), last.token_ids().end());
+    text += last.text();
+    return true;
+  }
+};
+
 TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
   HoldModels();
   grpc::ClientContext context;
@@ -107,31 +123,26 @@ TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
   auto reader = inference_->Generate(&context, request);
   Worker& busy = Busy();
   busy.engine.model.Allow(10);
-  std::vector<int32_t> tokens;
-  std::string text;
-  v1::GenerateResponse message;
-  const auto take = [&] {
-    EXPECT_EQ(message.position(), tokens.size());
-    tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
-    text += message.text();
-  };
-  while (tokens.size() < 5 && reader->Read(&message)) take();
+  Received received;
+  while (received.tokens.size() < 5 && received.Read(*reader)) {
+  }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
   // Its model stays in its step, so that the server goes while the stream is in the middle.
   std::thread killer([&] { busy.server.reset(); });
   other.engine.model.Release();
-  while (reader->Read(&message)) take();
+  while (received.Read(*reader)) {
+  }
   const grpc::Status status = reader->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   killer.join();
   busy.engine.model.Release();
-  EXPECT_EQ(tokens.size(), 60);
-  EXPECT_EQ(message.usage().completion_tokens(), 60);
+  EXPECT_EQ(received.tokens.size(), 60);
+  EXPECT_EQ(received.last.usage().completion_tokens(), 60);
 
   const v1::CompleteResponse solo = Complete(request);
   const auto& ids = solo.completions(0).token_ids();
-  EXPECT_EQ(tokens, (std::vector<int32_t>(ids.begin(), ids.end())));
-  EXPECT_EQ(text, solo.completions(0).text());
+  EXPECT_EQ(received.tokens, (std::vector<int32_t>(ids.begin(), ids.end())));
+  EXPECT_EQ(received.text, solo.completions(0).text());
 }
 
 TEST_F(WorkersTest, AStreamLeavesAWorkerThatDrains) {
@@ -141,24 +152,21 @@ TEST_F(WorkersTest, AStreamLeavesAWorkerThatDrains) {
   auto reader = inference_->Generate(&context, request);
   Worker& busy = Busy();
   busy.engine.model.Allow(10);
-  std::vector<int32_t> tokens;
-  v1::GenerateResponse message;
-  const auto take = [&] {
-    EXPECT_EQ(message.position(), tokens.size());
-    tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
-  };
-  while (tokens.size() < 5 && reader->Read(&message)) take();
+  Received received;
+  while (received.tokens.size() < 5 && received.Read(*reader)) {
+  }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
   other.engine.model.Release();
   // Its model is held in its step, and the stream ends elsewhere.
   busy.server->Shutdown({.drain = absl::Milliseconds(100)});
-  while (reader->Read(&message)) take();
+  while (received.Read(*reader)) {
+  }
   const grpc::Status status = reader->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   busy.engine.model.Release();
   const v1::CompleteResponse solo = Complete(request);
   const auto& ids = solo.completions(0).token_ids();
-  EXPECT_EQ(tokens, (std::vector<int32_t>(ids.begin(), ids.end())));
+  EXPECT_EQ(received.tokens, (std::vector<int32_t>(ids.begin(), ids.end())));
 
   grpc::ClientContext stats_context;
   v1::GetStatsResponse stats;

@@ -1,0 +1,18 @@
+// Names that nobody else draws.
+#ifndef TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
+#define TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
+
+#include <cstddef>
+#include <string>
+
+namespace tidepool::base {
+
+// Enough that two draws, of any processes, are never equal.
+inline constexpr size_t kUniqueHexDigits = 24;
+
+// So many lower-case hex digits from the system's random source. Thread-safe.
+std::string RandomHex(size_t digits = kUniqueHexDigits);
+
+}  // namespace tidepool::base
+
+#endif  // TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
