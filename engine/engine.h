@@ -51,6 +51,8 @@ struct EngineOptions {
 struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;
+  int64_t places = 0;        // requests that may run and wait before more are refused
+  absl::Duration room_wait;  // when to come back where none is free
   int64_t kv_blocks_total = 0;
   int64_t kv_blocks_free = 0;    // unused or holding only reusable cache
   int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix

@@ -100,6 +100,8 @@ EngineStats EngineShared::Stats() const {
   base::MutexLock lock(&mutex_);
   EngineStats stats = stats_;
   stats.sequences_waiting += static_cast<int64_t>(incoming_.sequences.size());
+  stats.places = capacity_;
+  stats.room_wait = RetryWait(stats, capacity_);
   stats.work_pending =
       stats.work_pending || !resting_ || !incoming_.sequences.empty() || !incoming_.tasks.empty();
   for (const auto& sequence : incoming_.sequences) {

@@ -7,7 +7,8 @@
 namespace tidepool::base {
 
 std::string RandomHex(size_t digits) {
-  std::random_device device;
+  // Opening one asks the processor what it can, which a virtual machine answers slowly.
+  thread_local std::random_device device;
   std::string drawn;
   while (drawn.size() < digits) absl::StrAppend(&drawn, absl::Hex(device(), absl::kZeroPad8));
   drawn.resize(digits);

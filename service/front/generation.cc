@@ -118,6 +118,13 @@ void Generation::FindModel() {
   prompt_digest_ = PromptDigest(model_.digest(), input_.request, turn_.log.token_ids);
   absl::Status allowed = context_.failover->poisoned.Check(prompt_digest_);
   if (!allowed.ok()) return End(std::move(allowed));
+  // Before a worker is troubled with it: under overload most requests end here. What is in the log
+  // already goes on, and waits for room if it must.
+  if (!logged_turn_.has_value()) {
+    if (absl::Status room = context_.workers->CheckRoom(model_.digest()); !room.ok()) {
+      return End(std::move(room));
+    }
+  }
   Prepare();
 }
 

@@ -54,8 +54,9 @@ uint64_t RendezvousHash(absl::string_view key, absl::string_view name) {
 
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
   int64_t cached = worker.session_tokens / request.block_tokens * request.block_tokens;
-  for (size_t blocks = request.block_hashes.size(); blocks > 0; --blocks) {
-    if (worker.prefixes.contains(request.block_hashes[blocks - 1])) {
+  const size_t full_blocks = worker.prefixes == nullptr ? 0 : request.block_hashes.size();
+  for (size_t blocks = full_blocks; blocks > 0; --blocks) {
+    if (worker.prefixes->contains(request.block_hashes[blocks - 1])) {
       cached = std::max<int64_t>(cached, blocks * request.block_tokens);
       break;
     }

@@ -3,6 +3,7 @@
 #define TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -29,7 +30,8 @@ struct WorkerView {
   int64_t sequences = 0;                  // running and waiting
   int64_t queued_prompt_tokens = 0;       // as the worker told, and what was sent there since
   double prefill_tokens_per_second = 0;   // 0: not known
-  std::unordered_set<uint64_t> prefixes;  // last blocks of cached prefixes
+  // Last blocks of cached prefixes; shared, for views are copied.
+  std::shared_ptr<const std::unordered_set<uint64_t>> prefixes;
   int64_t session_tokens = 0;  // of the request's session: KV that its last turn left there
 };
 

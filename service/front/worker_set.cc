@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 namespace {
@@ -106,12 +107,9 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   for (const auto& member : members_) {
     WorkerView view = member->view;
     view.health = Health(*member);
-    view.sequences = std::max<int64_t>(view.sequences - member->ended, 0);
-    if (view.sequences == 0) view.queued_prompt_tokens = 0;
-    for (const auto& [run, prompt_tokens] : member->sent) {
-      view.queued_prompt_tokens += prompt_tokens;
-      ++view.sequences;
-    }
+    if (view.sequences <= member->ended) view.queued_prompt_tokens = 0;
+    view.queued_prompt_tokens += member->sent_tokens;
+    view.sequences = Sequences(*member);
     const auto session = member->sessions.find(session_id);
     if (session != member->sessions.end()) view.session_tokens = session->second;
     views.push_back(std::move(view));
@@ -124,6 +122,29 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
                       .name = views[*picked].name,
                       .numerics_id = views[*picked].numerics_id,
                       .hold = members_[*picked]->link};
+}
+
+int64_t WorkerSet::Sequences(const Member& member) {
+  return std::max<int64_t>(member.view.sequences - member.ended, 0) +
+         static_cast<int64_t>(member.sent.size());
+}
+
+absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
+  int64_t sequences = 0;
+  absl::Duration wait = absl::InfiniteDuration();
+  for (const auto& member : members_) {
+    if (member->view.model_digest != model_digest) continue;
+    if (Health(*member) != WorkerHealth::kServing) continue;
+    const int64_t here = Sequences(*member);
+    if (member->places == 0 || here < member->places) return absl::OkStatus();
+    sequences += here;
+    wait = std::min(wait, member->room_wait);
+  }
+  if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // there is nobody to say so
+  return base::WithRetryAfter(
+      absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", sequences,
+                                                " requests run or wait; retry later")),
+      wait);
 }
 
 std::vector<const WorkerLink*> WorkerSet::Silent() const {
@@ -159,6 +180,7 @@ uint64_t WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
   Member* member = Find(link);
   if (member == nullptr) return run;
   member->sent[run] = prompt_tokens;
+  member->sent_tokens += prompt_tokens;
   log_(LogLevel::kDebug, absl::StrCat("run ", run, " of ", prompt_tokens,
                                       " prompt tokens begins at ", member->view.name));
   return run;
@@ -167,7 +189,12 @@ uint64_t WorkerSet::NoteSent(const WorkerLink* link, int64_t prompt_tokens) {
 void WorkerSet::NoteEnded(const WorkerLink* link, uint64_t run) {
   Member* member = Find(link);
   if (member == nullptr) return;
-  if (member->sent.erase(run) == 0) ++member->ended;
+  if (const auto sent = member->sent.find(run); sent != member->sent.end()) {
+    member->sent_tokens -= sent->second;
+    member->sent.erase(sent);
+  } else {
+    ++member->ended;
+  }
   log_(LogLevel::kDebug, absl::StrCat("run ", run, " at ", member->view.name, " has ended"));
 }
 
@@ -209,7 +236,10 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.sequences = state.sequences_running() + state.sequences_waiting();
   view.queued_prompt_tokens = state.queued_prompt_tokens();
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
-  view.prefixes = {state.prefix_digests().begin(), state.prefix_digests().end()};
+  view.prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
+      state.prefix_digests().begin(), state.prefix_digests().end());
+  member->places = state.places();
+  member->room_wait = absl::Seconds(state.room_wait_seconds());
   if (!member->connected) {
     log_(LogLevel::kInfo, absl::StrCat("worker ", view.name, " (", member->link->address(),
                                        ") serves ", view.model));
@@ -221,6 +251,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->told = absl::StatusCode::kOk;
   member->last_state = clock_->Monotonic();
   member->sent.clear();
+  member->sent_tokens = 0;
   member->ended = 0;
   TellReadiness();
   if (better && Health(*member) == WorkerHealth::kServing) WakeWaiting();

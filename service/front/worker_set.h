@@ -67,6 +67,9 @@ class WorkerSet {
   // said of it counts.
   absl::StatusOr<PickedWorker> Pick(const PickRequest& request,
                                     const std::string& session_id) const;
+  // RESOURCE_EXHAUSTED with a hint when to come back: as far as is known, every worker of this
+  // model that serves would refuse a new request. OK is no promise.
+  absl::Status CheckRoom(absl::string_view model_digest) const;
   // A run begins at a worker. Its states are up to 250 ms old: until the next one tells of the
   // run, and of its end, these two do. The result names the run.
   uint64_t NoteSent(const WorkerLink* link, int64_t prompt_tokens);
@@ -92,6 +95,8 @@ class WorkerSet {
     std::shared_ptr<WorkerLink> link;  // held by whoever runs something there, too
     bool retired = false;
     WorkerView view;
+    int64_t places = 0;        // requests that may run and wait there; 0: not known
+    absl::Duration room_wait;  // when to come back where none is free
     v1::Model model;
     bool heard = false;                             // of the model at least
     bool connected = false;                         // its stream of states is up
@@ -99,6 +104,7 @@ class WorkerSet {
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
     absl::Duration last_state;
     std::map<uint64_t, int64_t> sent;  // since the last state: runs and their prompts' tokens
+    int64_t sent_tokens = 0;           // of all of them
     int64_t ended = 0;                 // since the last state: runs that it counts
     std::unordered_map<std::string, int64_t> sessions;  // tokens of KV; gone with its process
   };
@@ -106,6 +112,8 @@ class WorkerSet {
   WorkerHealth Health(const Member& member) const;
 
  private:
+  // Runs there now, as far as is known.
+  static int64_t Sequences(const Member& member);
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);
   Member* Find(const WorkerLink* link) const;

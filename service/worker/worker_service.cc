@@ -249,6 +249,8 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   state.set_sequences_waiting(stats.sequences_waiting);
   state.set_queued_prompt_tokens(stats.queued_prompt_tokens);
   state.set_prefill_tokens_per_second(stats.prefill_tokens_per_second);
+  state.set_places(stats.places);
+  state.set_room_wait_seconds(absl::ToDoubleSeconds(stats.room_wait));
   state.set_kv_blocks_free(stats.kv_blocks_free);
   state.set_kv_blocks_total(stats.kv_blocks_total);
   for (const uint64_t digest : engine_->PrefixDigests()) state.add_prefix_digests(digest);

@@ -21,16 +21,17 @@ COLUMNS = ("load", "offered/s", "refused", "goodput/s", "of peak", "tokens/s", "
 WIDTHS = (len("128 callers"), *map(len, COLUMNS[1:]))
 
 
-def lengths(args):
-    return "-p", args.prompt, "-n", args.output
+def lengths(args, run):
+    """The flags of the run's requests: prompts that no other run has sent, so that none is cached."""
+    return "-p", args.prompt, "-n", args.output, "--seed", run
 
 
 def find_capacity(args, server):
     """Goodput in requests a second, and the reports that it is the best of."""
     reports = []
-    for callers in CALLERS:
+    for run, callers in enumerate(CALLERS):
         note(f"capacity: {callers} callers")
-        reports.append(load(server, *lengths(args), "--concurrency", callers, "--warm-up", "3s",
+        reports.append(load(server, *lengths(args, run), "--concurrency", callers, "--warm-up", "3s",
                             "--duration", f"{args.search_seconds}s"))
     return max(report["goodput"]["requests_per_s"] for report in reports), reports
 
@@ -63,7 +64,7 @@ def main():
     for times in TIMES:
         note(f"{times} x capacity for {args.seconds} s")
         # The warm-up fills the queue where it is going to fill.
-        reports[times] = load(server, *lengths(args), "--rate", f"{times * peak:.3f}", "--duration",
+        reports[times] = load(server, *lengths(args, len(CALLERS) + times), "--rate", f"{times * peak:.3f}", "--duration",
                               f"{args.seconds}s", "--warm-up", "10s")
     server.kill()
     if args.json:

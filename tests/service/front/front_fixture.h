@@ -95,6 +95,9 @@ class PuppetLink final : public WorkerLink {
     worker::v1::WatchResponse response;
     response.set_worker_id(name_);
     response.set_state(state);
+    response.set_sequences_running(sequences);
+    response.set_places(places);
+    response.set_room_wait_seconds(2);
     response.mutable_model()->set_name("m");
     response.mutable_model()->set_digest("d");
     response.mutable_model()->set_numerics_id(numerics);
@@ -115,6 +118,8 @@ class PuppetLink final : public WorkerLink {
   std::vector<std::shared_ptr<Run_>> runs;
   std::function<void(absl::Status)> lose;
   std::string numerics = "n";
+  int64_t sequences = 0;
+  int64_t places = 0;
 
  private:
   class Call final : public RunCall {

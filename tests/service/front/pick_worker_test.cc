@@ -46,7 +46,8 @@ TEST(PickWorkerTest, CachedTokensCountAsDone) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   PickRequest request = Request();
   request.block_hashes = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
-  workers[1].prefixes = {15, 99};
+  workers[1].prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
+      std::unordered_set<uint64_t>{15, 99});
   EXPECT_EQ(CachedTokens(workers[0], request), 0);
   EXPECT_EQ(CachedTokens(workers[1], request), 160);
   EXPECT_EQ(PickWorker(workers, request), 1);

@@ -1,4 +1,4 @@
-// What a principal's limits do to its generations at a front.
+// What limits, of a principal and of the workers, do to generations at a front.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/retry_after.h"
 #include "tests/service/front/front_fixture.h"
 
 namespace tidepool::service {
@@ -63,6 +64,40 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
   other.generation->Cancel(absl::CancelledError("enough"));
   greedy.front()->generation->Cancel(absl::CancelledError("enough"));
   EXPECT_TRUE(one_more());
+}
+
+using WorkerLimitsTest = FrontTest;
+
+TEST_F(WorkerLimitsTest, AFullQueueIsToldWithoutAskingItsWorker) {
+  PuppetLink* a = AddWorker("a");
+  a->sequences = 2;
+  a->places = 3;
+  a->SayState();
+  Client first, refused, next, last, elsewhere;
+  Begin(&first, Text());
+  a->AnswerPrepare({1, 2, 3});
+  Begin(&refused, Text());
+  ASSERT_TRUE(refused.status.has_value());
+  EXPECT_EQ(base::RetryAfterOf(*refused.status), absl::Seconds(2));
+  EXPECT_EQ(refused.status->message(), "the queue is full: 3 requests run or wait; retry later");
+  EXPECT_EQ(a->prepares.size(), 1);
+  // A place is free once a run has ended, before the worker's next state tells of it.
+  a->runs[0]->Say({10}, v1::STOP);
+  a->runs[0]->events.on_end(absl::OkStatus(), EndedBy::kWorker);
+  first.Take();
+  Begin(&next, Text());
+  EXPECT_EQ(a->prepares.size(), 2);
+  a->AnswerPrepare({1, 2, 3});
+  Begin(&last, Text());
+  ASSERT_TRUE(last.status.has_value());
+  EXPECT_TRUE(absl::IsResourceExhausted(*last.status));
+  PuppetLink* b = AddWorker("b");
+  Begin(&elsewhere, Text());
+  EXPECT_FALSE(elsewhere.status.has_value());
+  EXPECT_EQ(a->prepares.size() + b->prepares.size(), 3);
+  for (Client* client : {&next, &elsewhere}) {
+    client->generation->Cancel(absl::CancelledError("end of the test"));
+  }
 }
 
 }  // namespace
