@@ -20,9 +20,11 @@ void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue) {
 }
 
 std::unique_ptr<Sequence> Take(const Sequence* sequence, SequenceQueue* queue) {
-  const auto found = std::find_if(queue->begin(), queue->end(),
-                                  [sequence](const auto& held) { return held.get() == sequence; });
-  CHECK(found != queue->end()) << "sequence " << sequence->arrival << " is not in the queue";
+  const auto found = std::lower_bound(
+      queue->begin(), queue->end(), sequence,
+      [](const auto& held, const Sequence* wanted) { return GoesBefore(*held, *wanted); });
+  CHECK(found != queue->end() && found->get() == sequence)
+      << "sequence " << sequence->arrival << " is not in the queue";
   std::unique_ptr<Sequence> taken = std::move(*found);
   queue->erase(found);
   return taken;
@@ -39,34 +41,73 @@ std::unique_ptr<Sequence> AdmissionQueue::Take(const Sequence* sequence) {
   return taken;
 }
 
-Sequence* AdmissionQueue::Next() const {
-  Sequence* next = nullptr;
-  int64_t least = 0;
-  for (const auto& sequence : waiting_) {
-    if (next != nullptr && sequence->request.priority < next->request.priority) break;
-    if (!sequence->has_credit || sequence->held_back) continue;
-    const int64_t served = share_.served(sequence->request.principal);
-    if (next != nullptr && served >= least) continue;
-    next = sequence.get();
-    least = served;
-  }
-  return next;
-}
-
-int64_t AdmissionQueue::CertainlyAhead(const Sequence& sequence) const {
-  return std::count_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-    return other->has_credit && (other->request.priority > sequence.request.priority ||
-                                 (other->request.principal == sequence.request.principal &&
-                                  GoesBefore(*other, sequence)));
-  });
-}
-
 void AdmissionQueue::ChargePrompt(const Sequence& sequence, int64_t tokens) {
   share_.Charge(sequence.request.principal, FairShare::kPromptCost * tokens);
 }
 
 void AdmissionQueue::ChargeOutput(const Sequence& sequence, int64_t tokens) {
   share_.Charge(sequence.request.principal, FairShare::kOutputCost * tokens);
+}
+
+Sequence* AdmissionTurns::Next() {
+  if (claims_.empty() && !FormLines()) return nullptr;
+  const Line& line = lines_[claims_.top().line];
+  return line.sequences[line.at];
+}
+
+void AdmissionTurns::Pass() {
+  const size_t line = claims_.top().line;
+  claims_.pop();
+  ++looks_;
+  if (++lines_[line].at < lines_[line].sequences.size()) Queue(line);
+}
+
+// Those of the highest priority that are left and have credit.
+bool AdmissionTurns::FormLines() {
+  const SequenceQueue& queue = queue_->sequences();
+  auto at = std::partition_point(queue.begin(), queue.end(), [this](const auto& sequence) {
+    return sequence->request.priority >= priority_;
+  });
+  lines_.clear();
+  absl::flat_hash_map<absl::string_view, size_t> line_of;  // by principal
+  for (; at != queue.end(); ++at) {
+    Sequence* sequence = at->get();
+    if (!lines_.empty() && sequence->request.priority < priority_) break;
+    priority_ = sequence->request.priority;
+    ++looks_;
+    if (!sequence->has_credit) continue;
+    const auto [found, added] = line_of.try_emplace(sequence->request.principal, lines_.size());
+    if (added) lines_.emplace_back();
+    lines_[found->second].sequences.push_back(sequence);
+  }
+  for (size_t line = 0; line < lines_.size(); ++line) Queue(line);
+  return !lines_.empty();
+}
+
+void AdmissionTurns::Queue(size_t line) {
+  const Sequence& first = *lines_[line].sequences[lines_[line].at];
+  claims_.push({queue_->Served(first), first.arrival, line});
+}
+
+int64_t CertainlyAhead::Of(const Sequence& sequence) {
+  Reach(sequence.request.priority);
+  const auto own = own_.find(sequence.request.principal);
+  return above_ + (own == own_.end() ? 0 : own->second);
+}
+
+void CertainlyAhead::Show(const Sequence& sequence) {
+  Reach(sequence.request.priority);
+  if (!sequence.has_credit) return;
+  ++level_;
+  ++own_[sequence.request.principal];
+}
+
+void CertainlyAhead::Reach(int32_t priority) {
+  CHECK_LE(priority, priority_) << "out of the queue's order";
+  if (priority == priority_) return;
+  priority_ = priority;
+  above_ += std::exchange(level_, 0);
+  own_.clear();
 }
 
 }  // namespace tidepool::engine

@@ -57,7 +57,10 @@ int64_t BatchScheduler::StepRows() const {
   return std::min(options_.limits.rows, std::max(prefill_chunk_, options_.max_sequences));
 }
 
-void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) { waiting_.Add(std::move(sequence)); }
+void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
+  sequence->lease = cache_->NewLease(sequence->request.cache_salt);
+  waiting_.Add(std::move(sequence));
+}
 
 StepPlan BatchScheduler::Plan(absl::Duration now) {
   StepPlan plan;
@@ -74,7 +77,7 @@ StepPlan BatchScheduler::Plan(absl::Duration now) {
 }
 
 void BatchScheduler::End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan) {
-  sequence->lease.Reset();
+  sequence->lease = KvLease();
   sequence->admitted = false;
   plan->ended.push_back({std::move(sequence), std::move(status)});
 }
@@ -111,7 +114,6 @@ void BatchScheduler::ReadCredit() {
   for (const SequenceQueue* queue : {&std::as_const(running_), &waiting_.sequences()}) {
     for (const auto& sequence : *queue) {
       sequence->has_credit = sequence->control->credit.load() > 0;
-      sequence->held_back = false;
     }
   }
 }
@@ -119,11 +121,22 @@ void BatchScheduler::ReadCredit() {
 // Judges each sequence once, when it comes, and not one that another engine began: what was
 // accepted has its chance.
 void BatchScheduler::EndHopeless(absl::Duration now, StepPlan* plan) {
-  for (Sequence* sequence : Snapshot(waiting_.sequences())) {
-    if (std::exchange(sequence->seen, true) || sequence->outputs() > 0) continue;
-    if (sequence->request.deadline == absl::InfiniteDuration()) continue;
-    absl::Status status = JudgeDeadline(*sequence, sequence->request.deadline - now);
-    if (status.ok()) continue;
+  const SequenceQueue& waiting = waiting_.sequences();
+  if (std::all_of(waiting.begin(), waiting.end(), [](const auto& known) { return known->seen; })) {
+    return;
+  }
+  CertainlyAhead ahead;
+  for (Sequence* sequence : Snapshot(waiting)) {
+    ++looks_;
+    absl::Status status;
+    if (!std::exchange(sequence->seen, true) && sequence->outputs() == 0 &&
+        sequence->request.deadline != absl::InfiniteDuration()) {
+      status = JudgeDeadline(sequence, sequence->request.deadline - now, ahead.Of(*sequence));
+    }
+    if (status.ok()) {
+      ahead.Show(*sequence);
+      continue;
+    }
     ++deadline_refusals_;
     End(waiting_.Take(sequence), std::move(status), plan);
   }
@@ -136,23 +149,23 @@ absl::Duration BatchScheduler::PromptTime(const Sequence& sequence, int64_t cach
   return absl::Seconds(kCertainShare * rows / rates_.prompt_rows_per_second);
 }
 
-// By the least time until its first token. An idle engine would not make it either: that is
-// DEADLINE_EXCEEDED; it would, and the queue is what stands between: RESOURCE_EXHAUSTED.
-absl::Status BatchScheduler::JudgeDeadline(const Sequence& sequence, absl::Duration left) const {
-  const int64_t ahead = waiting_.CertainlyAhead(sequence);
+// By the least time until its first token, where so many are certainly planned before it. An idle
+// engine would not make it either: that is DEADLINE_EXCEEDED; it would, and the queue is what
+// stands between: RESOURCE_EXHAUSTED.
+absl::Status BatchScheduler::JudgeDeadline(Sequence* sequence, absl::Duration left,
+                                           int64_t ahead) const {
   absl::Duration queue;
   if (ahead > 0 && rates_.admissions_per_second > 0) {
     queue =
         absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
   }
   // The cache is asked, for which the prompt is hashed, only where it matters.
-  if (queue + PromptTime(sequence, /*cached=*/0) <= left) return absl::OkStatus();
-  const KvLease lease = cache_->NewLease(sequence.request.cache_salt);
-  const absl::Duration own = PromptTime(sequence, lease.CachedTokens(sequence.tokens));
+  if (queue + PromptTime(*sequence, /*cached=*/0) <= left) return absl::OkStatus();
+  const absl::Duration own = PromptTime(*sequence, sequence->lease.CachedTokens(sequence->tokens));
   if (own > left) {
     return absl::DeadlineExceededError(
         absl::StrCat("refused at once: the deadline is in ", InMilliseconds(left),
-                     ", and a prompt of ", sequence.tokens.size(), " tokens takes at least ",
+                     ", and a prompt of ", sequence->tokens.size(), " tokens takes at least ",
                      InMilliseconds(own), "; allow more time"));
   }
   if (queue + own <= left) return absl::OkStatus();
@@ -167,10 +180,14 @@ absl::Status BatchScheduler::JudgeDeadline(const Sequence& sequence, absl::Durat
 // Gives those that wait the places and blocks of those that run with a lower priority, where that
 // is enough for them. Before anything is planned: nobody loses rows that a plan counts on.
 void BatchScheduler::PreemptForWaiting() {
-  while (!running_.empty()) {
-    Sequence* next = waiting_.Next();
-    if (next == nullptr || running_.back()->request.priority >= next->request.priority) return;
-    if (PrefixIsUnderWay(*next) || !FitsInPlaceOfLower(*next)) return;
+  while (!running_.empty() && waiting_.size() > 0) {
+    const int32_t lowest = running_.back()->request.priority;
+    if (lowest >= waiting_.sequences().front()->request.priority) return;
+    AdmissionTurns turns(&waiting_);
+    Sequence* next = turns.Next();
+    looks_ += turns.looks();
+    if (next == nullptr || lowest >= next->request.priority) return;
+    if (FindPrefixesUnderWay().Hold(next) || !FitsInPlaceOfLower(*next)) return;
     while (!TryAdmit(next)) {
       if (running_.back()->request.priority >= next->request.priority) return;
       Preempt(running_.back().get());
@@ -220,37 +237,44 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
 // Admission, in order: no one overtakes a sequence for which there is no room, or large prompts
 // would wait for ever behind small ones.
 void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
+  if (*prefill_rows <= 0 || waiting_.size() == 0) return;
+  PrefixesUnderWay under_way = FindPrefixesUnderWay();
+  AdmissionTurns turns(&waiting_);
   while (*prefill_rows > 0) {
-    Sequence* sequence = waiting_.Next();
-    if (sequence == nullptr) return;
-    if (PrefixIsUnderWay(*sequence)) {
-      sequence->held_back = true;
-      continue;
+    Sequence* sequence = turns.Next();
+    if (sequence == nullptr) break;
+    if (!under_way.Hold(sequence)) {
+      if (!AdmitInPlaceOfStalled(sequence)) break;
+      if (ComputesPrompt(*sequence)) under_way.Add(sequence);
+      const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
+      CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
+      *prefill_rows -= plan->batch.spans.back().rows();
     }
-    while (!TryAdmit(sequence)) {
-      Sequence* stalled = StalledSequence();
-      if (stalled == nullptr) return;
-      Preempt(stalled);
-    }
-    const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
-    CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
-    *prefill_rows -= plan->batch.spans.back().rows();
+    turns.Pass();
   }
+  looks_ += turns.looks();
 }
 
-// Whether a running sequence is about to compute blocks that this one can use.
-bool BatchScheduler::PrefixIsUnderWay(const Sequence& sequence) const {
-  const auto& tokens = sequence.tokens;
-  return std::any_of(running_.begin(), running_.end(), [&](const auto& other) {
-    if (!other->has_credit || decoder_->PendingRows(*other) == 1 ||
-        other->request.cache_salt != sequence.request.cache_salt) {
-      return false;
-    }
-    const auto end =
-        std::mismatch(tokens.begin(), tokens.end() - 1, other->tokens.begin(), other->tokens.end());
-    const int64_t common = (end.first - tokens.begin()) / kernels::kKvBlockTokens;
-    return other->lease.slots() < common * kernels::kKvBlockTokens;
-  });
+bool BatchScheduler::AdmitInPlaceOfStalled(Sequence* sequence) {
+  while (!TryAdmit(sequence)) {
+    Sequence* stalled = StalledSequence();
+    if (stalled == nullptr) return false;
+    Preempt(stalled);
+  }
+  return true;
+}
+
+// Of one that runs: whether it is about to compute more than its last token.
+bool BatchScheduler::ComputesPrompt(const Sequence& sequence) const {
+  return sequence.has_credit && decoder_->PendingRows(sequence) > 1;
+}
+
+PrefixesUnderWay BatchScheduler::FindPrefixesUnderWay() const {
+  PrefixesUnderWay prefixes;
+  for (const auto& sequence : running_) {
+    if (ComputesPrompt(*sequence)) prefixes.Add(sequence.get());
+  }
+  return prefixes;
 }
 
 // What a running sequence still needs for its prompt, and one more block: without that the next
@@ -265,19 +289,21 @@ bool BatchScheduler::TryAdmit(Sequence* sequence) {
   if (running() >= options_.max_sequences) return false;
   int64_t spoken_for = 0;
   for (const auto& other : running_) spoken_for += BlocksSpokenFor(*other);
-  KvLease lease = cache_->NewLease(sequence->request.cache_salt);
+  KvLease& lease = sequence->lease;
   lease.AttachPrefix(sequence->tokens);
   const int64_t need =
       cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk) - lease.blocks_held();
-  if (need > cache_->blocks_free() - spoken_for) return false;
-  sequence->lease = std::move(lease);
+  if (need > cache_->blocks_free() - spoken_for) {
+    lease.Reset();
+    return false;
+  }
   sequence->admitted = true;
   if (!sequence->cached_at_admission.has_value()) {
-    sequence->cached_at_admission = sequence->lease.slots();
+    sequence->cached_at_admission = lease.slots();
   }
   // What is computed anew because others took its KV is not its principal's doing.
   if (!std::exchange(sequence->charged, true)) {
-    waiting_.ChargePrompt(*sequence, sequence->tokens.size() - sequence->lease.slots());
+    waiting_.ChargePrompt(*sequence, sequence->tokens.size() - lease.slots());
   }
   ++admissions_;
   Insert(waiting_.Take(sequence), &running_);
@@ -330,7 +356,7 @@ void BatchScheduler::Commit(PlanItem* item, const Span& span) {
 
 std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {
   std::unique_ptr<Sequence> removed = Take(sequence, &running_);
-  removed->lease.Reset();
+  removed->lease = KvLease();
   removed->admitted = false;
   return removed;
 }
@@ -340,6 +366,7 @@ std::vector<std::unique_ptr<Sequence>> BatchScheduler::RemoveAll() {
   for (Sequence* sequence : Snapshot(running_)) removed.push_back(Remove(sequence));
   for (Sequence* sequence : Snapshot(waiting_.sequences())) {
     removed.push_back(waiting_.Take(sequence));
+    removed.back()->lease = KvLease();
   }
   return removed;
 }

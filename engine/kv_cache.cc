@@ -94,17 +94,26 @@ int64_t KvLease::blocks_held() const {
   return held;
 }
 
+const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block) {
+  CHECK_LE((block + 1) * kBlockTokens, static_cast<int64_t>(tokens.size()));
+  while (static_cast<int64_t>(hashes_.size()) <= block) {
+    const int64_t begin = static_cast<int64_t>(hashes_.size()) * kBlockTokens;
+    const BlockHash& parent = hashes_.empty() ? root_ : hashes_.back();
+    hashes_.push_back(HashBlock(parent, tokens.subspan(begin, kBlockTokens)));
+    ++cache_->blocks_hashed_;
+  }
+  return hashes_[block];
+}
+
 // The blocks of the longest reusable prefix: every full group has all of them, and every window
-// group those that the next token sees. Leaves the hashes of the blocks it looked at.
-int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens,
-                              std::vector<BlockHash>* hashes) const {
+// group those that the next token sees.
+int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens) {
+  if (tokens.empty()) return 0;
   const int64_t limit = (static_cast<int64_t>(tokens.size()) - 1) / kBlockTokens;
   std::vector<int64_t> run(tables_.size(), 0);  // cached blocks in a row, up to the current one
-  BlockHash hash = root_;
   int64_t best = 0;
   for (int64_t block = 0; block < limit; ++block) {
-    hash = HashBlock(hash, tokens.subspan(block * kBlockTokens, kBlockTokens));
-    hashes->push_back(hash);
+    const BlockHash hash = HashOf(tokens, block);
     const int64_t slots = (block + 1) * kBlockTokens;
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
@@ -121,25 +130,22 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens,
   return best;
 }
 
-int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) const {
-  std::vector<BlockHash> hashes;
-  return tokens.empty() ? 0 : CachedBlocks(tokens, &hashes) * kBlockTokens;
+int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) {
+  CHECK(cache_ != nullptr && slots_ == 0) << slots_ << " slots are attached";
+  return CachedBlocks(tokens) * kBlockTokens;
 }
 
 int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0 && table_blocks() == 0) << slots_ << " slots are attached";
-  std::vector<BlockHash> hashes;
-  const int64_t blocks = tokens.empty() ? 0 : CachedBlocks(tokens, &hashes);
-  hashes.resize(blocks);
+  const int64_t blocks = CachedBlocks(tokens);
   for (int group = 0; group < cache_->groups(); ++group) {
     const int64_t first = cache_->FirstVisible(group, blocks * kBlockTokens) / kBlockTokens;
     for (int64_t block = 0; block < blocks; ++block) {
-      const int32_t id = block < first ? kNoBlock : cache_->pool_.Find({hashes[block], group});
+      const int32_t id = block < first ? kNoBlock : cache_->pool_.Find({hashes_[block], group});
       if (id != kNoBlock) cache_->pool_.AddHolder(id);
       tables_[group].push_back(id);
     }
   }
-  hashes_ = std::move(hashes);
   slots_ = blocks * kBlockTokens;
   return slots_;
 }
@@ -158,12 +164,10 @@ std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
 void KvLease::Commit(absl::Span<const int32_t> tokens) {
   const int64_t slots = tokens.size();
   CHECK(slots >= slots_ && slots <= table_blocks() * kBlockTokens) << slots << " slots";
-  while (static_cast<int64_t>(hashes_.size() + 1) * kBlockTokens <= slots) {
-    const int64_t block = hashes_.size();
-    const BlockHash& parent = block == 0 ? root_ : hashes_.back();
-    hashes_.push_back(HashBlock(parent, tokens.subspan(block * kBlockTokens, kBlockTokens)));
+  for (int64_t block = slots_ / kBlockTokens; block < slots / kBlockTokens; ++block) {
+    const BlockHash& hash = HashOf(tokens, block);
     for (int group = 0; group < cache_->groups(); ++group) {
-      cache_->pool_.Index(tables_[group][block], {hashes_.back(), group});
+      cache_->pool_.Index(tables_[group][block], {hash, group});
     }
   }
   slots_ = slots;
@@ -186,7 +190,7 @@ int64_t KvLease::Truncate(int64_t slots) {
   CHECK(slots >= 0 && slots <= slots_) << slots << " of " << slots_;
   int64_t reached = slots;
   const int64_t last = slots / kBlockTokens;
-  if (slots % kBlockTokens != 0 && last < static_cast<int64_t>(hashes_.size())) {
+  if (slots % kBlockTokens != 0 && last < slots_ / kBlockTokens) {
     reached = last * kBlockTokens;  // the block is full: it may be shared
   }
   for (int group = 0; group < cache_->groups(); ++group) {
@@ -221,9 +225,8 @@ void KvLease::ShrinkTables(int64_t blocks) {
 
 void KvLease::Reset() {
   if (cache_ == nullptr) return;
-  if (!hashes_.empty()) cache_->NoteReleased(hashes_.back());
+  if (slots_ >= kBlockTokens) cache_->NoteReleased(hashes_[slots_ / kBlockTokens - 1]);
   ShrinkTables(0);
-  hashes_.clear();
   slots_ = 0;
 }
 

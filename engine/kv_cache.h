@@ -50,8 +50,10 @@ class KvReservation {
   int64_t blocks_;  // that the lease's tables had before
 };
 
-// The blocks of one sequence; gives them back on destruction. Engine thread only; must not outlive
-// its cache, nor move while a reservation on it lives.
+// The blocks of one sequence; gives them back on destruction. All calls are of the sequence's own
+// tokens, which may only change behind what a Truncate left, so that each block of them is hashed
+// once, also over several stays in the cache. Engine thread only; must not outlive its cache, nor
+// move while a reservation on it lives.
 class KvLease {
  public:
   KvLease() = default;  // of no cache: holds nothing, may be destroyed or assigned to
@@ -69,7 +71,10 @@ class KvLease {
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
 
   // What AttachPrefix would return. Requires: slots() is 0.
-  int64_t CachedTokens(absl::Span<const int32_t> tokens) const;
+  int64_t CachedTokens(absl::Span<const int32_t> tokens);
+
+  // The hash of this block of `tokens`. Requires: they fill it.
+  const BlockHash& HashOf(absl::Span<const int32_t> tokens, int64_t block);
 
   // Blocks for slots [0, slots); nullopt, and nothing changed, when too few are free.
   std::optional<KvReservation> Reserve(int64_t slots);
@@ -87,7 +92,7 @@ class KvLease {
   // until the next Reserve, Commit, Truncate or Reset.
   std::vector<absl::Span<const int32_t>> Tables(int64_t slots) const;
 
-  // Gives all blocks back; slots() is 0.
+  // Gives all blocks back; slots() is 0. AttachPrefix may follow.
   void Reset();
 
  private:
@@ -98,12 +103,12 @@ class KvLease {
   int64_t table_blocks() const { return tables_.empty() ? 0 : tables_[0].size(); }
   void ShrinkTables(int64_t blocks);
   void FreeBlocksOutOfReach();
-  int64_t CachedBlocks(absl::Span<const int32_t> tokens, std::vector<BlockHash>* hashes) const;
+  int64_t CachedBlocks(absl::Span<const int32_t> tokens);
 
   KvCache* cache_ = nullptr;
   BlockHash root_;
   int64_t slots_ = 0;
-  std::vector<BlockHash> hashes_;             // of full blocks below slots_
+  std::vector<BlockHash> hashes_;             // of full blocks, as far as somebody asked
   std::vector<std::vector<int32_t>> tables_;  // by group; all of equal length
 };
 
@@ -140,6 +145,9 @@ class KvCache {
   // at most `step` rows.
   int64_t BlocksFor(int64_t slots, int64_t step) const;
 
+  // Blocks of tokens that leases hashed, in all: what it costs to know prefixes again.
+  int64_t blocks_hashed() const { return blocks_hashed_; }
+
   // The last block's digest of each of the most recently released prefixes that are still cached,
   // the latest first, at most `limit` (and at most kRecentPrefixes).
   static constexpr size_t kRecentPrefixes = 256;
@@ -158,7 +166,8 @@ class KvCache {
   std::string seed_;
   BlockPool pool_;
   std::deque<BlockHash> recent_;  // latest first, without repeats
-  std::byte* memory_ = nullptr;   // mapped
+  int64_t blocks_hashed_ = 0;
+  std::byte* memory_ = nullptr;  // mapped
   size_t memory_bytes_ = 0;
 };
 

@@ -44,13 +44,12 @@ struct Sequence {
   const uint64_t arrival;  // ascending over the engine's life: order, and identity
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last one's KV is never there yet
-  KvLease lease;
-  bool admitted = false;    // running: the scheduler gave it a lease
-  bool has_credit = false;  // when the current plan began
-  bool held_back = false;   // in the current plan: another one computes its prefix now
-  bool seen = false;        // by the scheduler, which judged its deadline then
-  bool charged = false;     // its prompt, to its principal
-  TokenCounts counts;       // kept only when penalties are on
+  KvLease lease;                // the scheduler's; empty while it waits
+  bool admitted = false;        // running
+  bool has_credit = false;      // when the current plan began
+  bool seen = false;            // by the scheduler, which judged its deadline then
+  bool charged = false;         // its prompt, to its principal
+  TokenCounts counts;           // kept only when penalties are on
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // of the engine's monotonic clock
