@@ -355,9 +355,12 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Whatever its name says, no back-off: the least time that an attempt has, TLS's handshake
+  // included (MIN_CONNECT_TIMEOUT of gRPC's doc/connection-backoff.md). Without it an attempt would
+  // have 20 s, and a worker that vanished under way would be missed for as long.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   // A worker that comes back can have a new address under its name; the default is 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 5000);
   // The stream of states keeps the connection busy; pings find a peer that vanished without a word.

@@ -1,4 +1,5 @@
-"""TCP links that a test can cut or stop, in a process of their own so that clients do not slow them."""
+"""TCP links that a test can cut, stop or slow down, in a process of their own so that clients do not
+slow them."""
 
 import asyncio
 import subprocess
@@ -15,6 +16,8 @@ class _Link:
         self.server = None
         self.port = 0
         self.refusing = False
+        self.delay = 0.0
+        self.accepted = 0
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.writers = set()
@@ -24,9 +27,11 @@ class _Link:
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def accept(self, reader, writer):
+        self.accepted += 1
         if self.refusing:
             writer.transport.abort()
             return
+        await asyncio.sleep(self.delay)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
@@ -58,9 +63,13 @@ class _Link:
                 writer.transport.abort()
         elif action == "stop":  # nothing moves, nobody is told
             self.flowing.clear()
-        else:
+        elif action.startswith("delay="):  # new connections move only after so many seconds
+            self.delay = float(action.removeprefix("delay="))
+        elif action == "mend":
             self.refusing = False
+            self.delay = 0.0
             self.flowing.set()
+        return self.accepted
 
 
 async def _serve(targets):
@@ -73,8 +82,7 @@ async def _serve(targets):
         lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := await commands.readline():
         index, action = line.decode().split()
-        links[int(index)].do(action)
-        print("done", flush=True)
+        print(links[int(index)].do(action), flush=True)
 
 
 class Links:
@@ -88,7 +96,9 @@ class Links:
     def _tell(self, index, action):
         self._process.stdin.write(f"{index} {action}\n")
         self._process.stdin.flush()
-        assert self._process.stdout.readline() == "done\n", "the links' process has died"
+        accepted = self._process.stdout.readline()
+        assert accepted, "the links' process has died"
+        return int(accepted)
 
     def cut(self, index):
         """Breaks the link's connections and refuses new ones, until mend()."""
@@ -98,8 +108,16 @@ class Links:
         """Lets nothing through, and tells nobody, until mend()."""
         self._tell(index, "stop")
 
+    def delay(self, index, seconds):
+        """Lets nothing through on a new connection for so long, until mend()."""
+        self._tell(index, f"delay={seconds}")
+
     def mend(self, index):
         self._tell(index, "mend")
+
+    def accepted(self, index):
+        """How many connections were made to the link, let in or not."""
+        return self._tell(index, "count")
 
     def close(self):
         self._process.stdin.close()

@@ -10,6 +10,7 @@ import harness
 from certificates import Certificates, open_tls, pair_flags, serve_tls, ssl_context
 from command_test_case import CommandTest
 from harness import Client, wait_until
+from tcp_links import Links
 from tokens import Tokens, code_of
 
 
@@ -168,6 +169,23 @@ class RotationTest(CommandTest):
         wait_until(lambda: served() == [refused, well], "the old CA is trusted no more")
         self.assertEqual(len(open_before.generate(text="Low", max_tokens=1).ids), 1,
                          "what is open stays open")
+
+
+class SlowHandshakeTest(CommandTest):
+
+    def test_a_front_waits_for_a_slow_worker(self):
+        ours = Certificates()
+        worker = serve_tls(ours, "--front-name", "front.example", "--tls-client-ca", ours.ca,
+                           command=harness.worker)
+        links = Links([worker.address.partition(":")[2]])
+        self.addCleanup(links.close)
+        # Longer than any back-off lets the first attempts be.
+        links.delay(0, 0.8)
+        front = harness.Server("front", "--worker", f"127.0.0.1:{links.ports[0]}", "--store",
+                               ":memory:", "--worker-tls-ca", ours.ca,
+                               *pair_flags("worker-tls", ours.issue("front", "front.example")))
+        self.assertEqual(links.accepted(0), 1, front.stderr)
+        self.assertEqual(len(Client(front).generate(text="Low", max_tokens=1).ids), 1)
 
 
 class CommandLineTest(CommandTest):
