@@ -11,16 +11,21 @@ constexpr absl::Duration kPeriod = absl::Seconds(1);
 
 }  // namespace
 
-void FileWatch::Add(std::string what, std::function<absl::StatusOr<Rereading>()> reread) {
-  loop_.PostAfter(kPeriod, [this, what = std::move(what), reread = std::move(reread)] {
+void FileWatch::Add(std::string what, Reread reread) {
+  if (loop_ == nullptr) loop_ = std::make_unique<EventLoop>();
+  LookLater(loop_.get(), std::move(what), std::move(reread));
+}
+
+void FileWatch::LookLater(EventLoop* loop, std::string what, Reread reread) {
+  loop->PostAfter(kPeriod, [this, loop, what = std::move(what), reread = std::move(reread)] {
     const absl::StatusOr<Rereading> found = reread();
     if (!found.ok()) {
-      log_(LogLevel::kWarn, absl::StrCat(found.status().message(),
-                                         "; what was read before stays in force"));
+      log_(LogLevel::kWarn,
+           absl::StrCat(found.status().message(), "; what was read before stays in force"));
     } else if (*found == Rereading::kChanged) {
       log_(LogLevel::kInfo, absl::StrCat(what, " has changed, and is in force"));
     }
-    Add(what, reread);
+    LookLater(loop, what, reread);
   });
 }
 

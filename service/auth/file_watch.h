@@ -3,6 +3,7 @@
 #define TIDEPOOL_SERVICE_AUTH_FILE_WATCH_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,19 +14,23 @@
 
 namespace tidepool::service {
 
-// Thread-safe. On a thread of its own, since a disk may take its time.
+// Thread-compatible. On a thread of its own, since a disk may take its time; without files there is
+// none.
 class FileWatch {
  public:
+  using Reread = std::function<absl::StatusOr<Rereading>()>;
+
   // `log` is called on that thread.
   explicit FileWatch(LogSink log) : log_(std::move(log)) {}
-  ~FileWatch() { loop_.Stop(); }
 
   // `what` is read again by `reread`, which outlives this.
-  void Add(std::string what, std::function<absl::StatusOr<Rereading>()> reread);
+  void Add(std::string what, Reread reread);
 
  private:
+  void LookLater(EventLoop* loop, std::string what, Reread reread);
+
   const LogSink log_;
-  EventLoop loop_;
+  std::unique_ptr<EventLoop> loop_;  // null: nothing is watched
 };
 
 }  // namespace tidepool::service

@@ -395,5 +395,12 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   EXPECT_TRUE(again.ok()) << again.error_message();
 }
 
+// Nor is a thread that looks at files.
+TEST(ClientSecurityTest, WithoutFilesThereIsNone) {
+  const auto security = ClientSecurity::Open({});
+  ASSERT_TRUE(security.ok()) << security.status();
+  EXPECT_EQ(*security, nullptr);
+}
+
 }  // namespace
 }  // namespace tidepool::service

@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +64,22 @@ TEST_F(ServerSecurityTest, WithoutTokensNobodyIsAuthenticated) {
   const auto security = ServerSecurity::Open({});
   ASSERT_TRUE(security.ok());
   EXPECT_EQ((*security)->authenticator(), nullptr);
+}
+
+// Only what can change needs a thread that looks.
+TEST_F(ServerSecurityTest, WithoutFilesNothingIsWatched) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
+  const auto open = ServerSecurity::Open({.front_names = {"front"}, .log = Options().log});
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_EQ(threads(), before);
+
+  Write(Line("t1"));
+  const auto watching = ServerSecurity::Open(Options());
+  ASSERT_TRUE(watching.ok()) << watching.status();
+  EXPECT_EQ(threads(), before + 1);
 }
 
 TEST_F(ServerSecurityTest, ReadsBearerTokens) {
