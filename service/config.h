@@ -123,6 +123,7 @@ struct SecurityFlags {
   std::string tls_cert;  // a server's: empty: plain text
   std::string tls_key;
   std::string tls_client_ca;
+  std::optional<absl::Duration> max_connection_age;  // of a server with TLS
   std::vector<std::string> front_names;
   std::string tls_ca;  // a client's: empty: plain text
   // Of a front towards its workers.

@@ -21,6 +21,9 @@ struct GrpcHostOptions {
   std::string listen;  // HOST:PORT; empty: no port
   // With a certificate; outlives the host. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
+  // Of TLS: clients are asked then to make a new connection, whose handshake goes by the files as
+  // they are; calls that run go on for as long as they take.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
   int64_t max_message_bytes = 0;
   std::vector<grpc::Service*> services;  // outlive the host
   // Health names beside "", readiness and liveness.

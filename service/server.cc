@@ -59,6 +59,7 @@ class WorkerServer final : public Server {
     auto server = std::unique_ptr<WorkerServer>(new WorkerServer(model, engine, options));
     GrpcHostOptions host = {.listen = options.listen,
                             .tls = options.tls,
+                            .max_connection_age = options.max_connection_age,
                             // A request that a front took comes with its session's log.
                             .max_message_bytes = 2 * options.max_message_bytes,
                             .services = {&server->worker_, &server->admin_},
@@ -119,11 +120,13 @@ class WorkerServer final : public Server {
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
       : log_(options.log),
         core_(model, engine, NameOrDrawn(options.worker_name), options.process, options.log),
-        worker_(&core_, options.authenticator),
+        worker_(&core_, {options.authenticator, Access::kFronts, options.max_connection_age}),
         admin_(&core_,
                {options.authenticator,
-                options.admin_listen.empty() ? Access::kOperatorsOrFronts : Access::kFronts}),
-        own_admin_(&core_, {options.authenticator, Access::kOperators}) {}
+                options.admin_listen.empty() ? Access::kOperatorsOrFronts : Access::kFronts,
+                options.max_connection_age}),
+        own_admin_(&core_,
+                   {options.authenticator, Access::kOperators, options.max_connection_age}) {}
 
   void OnLiveness(const absl::Status& live) {
     if (live.ok()) {
@@ -156,6 +159,7 @@ class FrontServer final : public Server {
     GrpcHostOptions host = {
         .listen = options.listen,
         .tls = options.tls,
+        .max_connection_age = options.max_connection_age,
         .max_message_bytes = options.max_message_bytes,
         .services = {server->services_.inference.get(), server->services_.sessions.get()},
         .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions", "tidepool.v1.Admin"}};
@@ -245,12 +249,14 @@ class FrontServer final : public Server {
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), options.log,
                                           options.live.front_limits)),
         api_({.core = core_.get(), .calls = &calls_}, options.authenticator, options.pages) {
-    services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator);
+    services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator,
+                                  options.max_connection_age);
   }
 
   absl::Status StartHttp(const ServerOptions& options) {
     HttpServerOptions http = {.listen = options.http, .tls = options.tls};
     http.limits.max_body_bytes = options.max_message_bytes;
+    if (options.tls != nullptr) http.limits.max_connection_age = options.max_connection_age;
     absl::StatusOr<std::unique_ptr<HttpServer>> started = HttpServer::Start(&api_, http);
     if (absl::IsUnavailable(started.status()) &&
         options.http_port_taken == ServerOptions::PortTaken::kTakeAnother) {

@@ -67,6 +67,8 @@ struct ServerOptions {
   std::shared_ptr<ClientSecurity> worker_security;
   // gRPC and HTTP over TLS, with a certificate; outlives the server. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
+  // Of TLS: a connection that is older takes no further calls, and ends with those that run.
+  absl::Duration max_connection_age = absl::Hours(1);
   // Who may call; outlives the server. Null: anybody.
   const Authenticator* authenticator = nullptr;
   // A worker's engine that does not move for so long with work pending is not alive.

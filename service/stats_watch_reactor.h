@@ -15,7 +15,8 @@
 
 namespace tidepool::service {
 
-// Who watches is looked at before each reading: a watch has no end, and outlives many a token.
+// Who watches is looked at before each reading: a watch has no end, and outlives many a token and
+// certificate.
 // Deletes itself on the loop, behind everything that was posted there for it.
 class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                 public StatsWatchSink {
@@ -26,9 +27,9 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
 
   StatsWatchReactor(Executor* loop, const Gate& gate, grpc::CallbackServerContext* context,
                     const grpc::ByteBuffer& bytes, Begin begin)
-      : loop_(loop), gate_(gate), context_(context) {
+      : loop_(loop), term_(context, gate) {
     v1::WatchStatsRequest request;
-    absl::Status status = Admitted();
+    absl::Status status = term_.Check();
     if (status.ok()) status = ParseBytes(bytes, &request);
     if (!status.ok()) {
       grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(ToGrpcStatus(status));
@@ -41,8 +42,8 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
 
   void Write(v1::GetStatsResponse stats) override {
     // The first reading may come before `begin` has returned, and long before a token goes.
-    if (const absl::Status admitted = Admitted(); watch_ != nullptr && !admitted.ok()) {
-      watch_->End(admitted);
+    if (const absl::Status term = term_.Check(); watch_ != nullptr && !term.ok()) {
+      watch_->End(term);
       return watch_->OnWritten();
     }
     bytes_ = ToBytes(stats);
@@ -72,11 +73,8 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
     if (watch_ != nullptr) watch_->Abandon();
   }
 
-  absl::Status Admitted() const { return CallerOf(*context_, gate_).status(); }
-
   Executor* const loop_;
-  const Gate gate_;
-  grpc::CallbackServerContext* const context_;
+  const StreamTerm term_;
   std::shared_ptr<StatsWatch> watch_;  // loop only
   grpc::ByteBuffer bytes_;
 };

@@ -3,11 +3,22 @@
 #include <grpc/grpc_security_constants.h>
 
 #include <memory>
+#include <vector>
+
+#include "kernels/base/clock.h"
 
 namespace tidepool::service {
 namespace {
 
 constexpr char kAuthorization[] = "authorization";
+
+bool IsTls(const grpc::ServerContextBase& context) {
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  if (peer == nullptr) return false;
+  const std::vector<grpc::string_ref> kinds =
+      peer->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  return !kinds.empty() && kinds.front() == GRPC_SSL_TRANSPORT_SECURITY_TYPE;
+}
 
 }  // namespace
 
@@ -31,6 +42,22 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
     }
   }
   return Admit(gate.authenticator, credentials, gate.access);
+}
+
+StreamTerm::StreamTerm(const grpc::ServerContextBase* context, const Gate& gate)
+    : context_(context),
+      gate_(gate),
+      end_(IsTls(*context) ? base::Clock::Real().Monotonic() + gate.max_connection_age
+                           : absl::InfiniteDuration()) {}
+
+bool StreamTerm::IsOver() const { return base::Clock::Real().Monotonic() >= end_; }
+
+absl::Status StreamTerm::Check() const {
+  if (IsOver()) {
+    return absl::UnavailableError(
+        "the stream is as old as a connection may get (--max-connection-age); begin another");
+  }
+  return CallerOf(*context_, gate_).status();
 }
 
 }  // namespace tidepool::service

@@ -4,7 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "service/auth/authenticator.h"
 
 namespace tidepool::service {
@@ -13,10 +15,30 @@ namespace tidepool::service {
 struct Gate {
   const Authenticator* authenticator = nullptr;
   Access access = Access::kOperators;
+  // Of TLS; streams without an end hold no connection for longer.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
 };
 
 // As Admit. Every rpc of ours asks this before anything else.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
+
+// How long a stream that has no end goes on: for as long as its caller is let in and, over TLS, no
+// longer than a connection may. Begins with its construction; Thread-compatible.
+class StreamTerm {
+ public:
+  // The context outlives it.
+  StreamTerm(const grpc::ServerContextBase* context, const Gate& gate);
+
+  // Whether it is as old as it may get. Its client is let in anew by another stream.
+  bool IsOver() const;
+  // Errors as of CallerOf; UNAVAILABLE when it is over.
+  absl::Status Check() const;
+
+ private:
+  const grpc::ServerContextBase* const context_;
+  const Gate gate_;
+  const absl::Duration end_;  // of the monotonic clock
+};
 
 }  // namespace tidepool::service
 

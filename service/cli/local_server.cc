@@ -95,6 +95,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   };
   options.process.drain = surroundings.drain;
   options.tls = surroundings.tls;
+  if (const auto age = config.security.max_connection_age) options.max_connection_age = *age;
   options.authenticator = surroundings.authenticator;
   if (config.security.allow_unauthenticated) options.pages = Pages::kAny;
   if (surroundings.log != nullptr) options.log = surroundings.log->Sink();

@@ -39,6 +39,12 @@ absl::Status AddFrontName(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->security.max_connection_age, ParseTime(value));
+  if (*config->security.max_connection_age >= absl::Seconds(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError("accepted: 1s or more");
+}
+
 absl::Status SetAction(absl::string_view value, Config* config) {
   config->action = std::string(value);
   return absl::OkStatus();
@@ -102,6 +108,10 @@ constexpr FlagSpec kFlags[] = {
     {"tls-client-ca", 0, kSecurity, "FILE", "",
      "clients must show a certificate that one of these has signed", kServing, kValue,
      SetFile<&S::tls_client_ca>},
+    {"max-connection-age", 0, kSecurity, "TIME", "1h",
+     "connections over TLS take no further requests when they are so old, and end with those that "
+     "run: clients show their certificates anew, and see the server's new one",
+     kServing, kValue, SetMaxConnectionAge},
     {"front-name", 0, kSecurity, "NAME", "",
      "who shows a certificate with this DNS name or URI is a front, without a token; repeatable",
      Bit(Command::kWorker), FlagKind::kRepeats, AddFrontName},
@@ -189,6 +199,9 @@ absl::Status ValidateServerSecurity(const Config& config) {
                             security.tls_cert));
   RETURN_IF_ERROR(NeedOther("--worker-tls-cert", security.worker_tls_cert, "--worker-tls-ca",
                             security.worker_tls_ca));
+  if (security.max_connection_age.has_value() && security.tls_cert.empty()) {
+    return absl::InvalidArgumentError("--max-connection-age needs --tls-cert as well");
+  }
   if (!security.front_names.empty()) {
     RETURN_IF_ERROR(NeedOther("--front-name", security.front_names[0], "--tls-client-ca",
                               security.tls_client_ca));

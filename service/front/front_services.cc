@@ -344,11 +344,13 @@ class AdminService final : public AdminBase {
 }  // namespace
 
 FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
-                                const Authenticator* authenticator) {
+                                const Authenticator* authenticator,
+                                absl::Duration max_connection_age) {
   const FrontDeps for_clients = {
-      .core = core, .calls = calls, .gate = {authenticator, Access::kClients}};
-  const FrontDeps for_operators = {
-      .core = core, .calls = calls, .gate = {authenticator, Access::kOperators}};
+      .core = core, .calls = calls, .gate = {authenticator, Access::kClients, max_connection_age}};
+  const FrontDeps for_operators = {.core = core,
+                                   .calls = calls,
+                                   .gate = {authenticator, Access::kOperators, max_connection_age}};
   return {.inference = std::make_unique<InferenceService>(for_clients),
           .sessions = std::make_unique<SessionsService>(for_clients),
           .admin = std::make_unique<AdminService>(for_operators)};

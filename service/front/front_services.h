@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "absl/time/time.h"
 #include "service/active_calls.h"
 #include "service/auth/authenticator.h"
 #include "service/front/front_core.h"
@@ -21,9 +22,10 @@ struct FrontServices {
 };
 
 // `core`, `calls` (which counts every call that runs) and `authenticator` (null: anybody may call)
-// outlive them and the servers that they are in.
+// outlive them and the servers that they are in. `max_connection_age` is as Gate has it.
 FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
-                                const Authenticator* authenticator);
+                                const Authenticator* authenticator,
+                                absl::Duration max_connection_age);
 
 }  // namespace tidepool::service
 

@@ -325,7 +325,8 @@ class GrpcWorkerLink final : public WorkerLink {
         },
         [this](const absl::Status& status) {
           watch_.reset();
-          on_lost_(status);
+          // Behind states a good end asks for another stream, on a connection that is not as old.
+          if (!status.ok() || watch_failures_ > 0) on_lost_(status);
           const absl::Duration wait = kWatchBackOff.Wait(++watch_failures_, &random_);
           loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
             if (weak.lock() != nullptr) OpenWatch();

@@ -13,7 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
 #include "service/http/http_error.h"
 #include "service/http/request_path.h"
 
@@ -69,6 +69,7 @@ HttpResponse ErrorResponse(const absl::Status& status) {
 
 HttpConnection::HttpConnection(HttpSocket::Tcp socket, HttpConnections* all)
     : all_(all),
+      begun_(base::Clock::Real().Monotonic()),
       socket_(std::move(socket), all->TlsContext()),
       deadline_(socket_.get_executor()),
       buffer_(static_cast<size_t>(all->limits.max_header_bytes) + (64 << 10)) {}
@@ -317,6 +318,11 @@ void HttpConnection::Refuse(int status, const std::string& message, const std::s
   Refuse(Complaint(status, message, code), /*keep_alive=*/false);
 }
 
+bool HttpConnection::IsLastAnswer() const {
+  const absl::Duration age = base::Clock::Real().Monotonic() - begun_;
+  return all_->draining || age >= all_->limits.max_connection_age;
+}
+
 std::string HttpConnection::HeadText(const HttpResponse& response, int64_t content_length) const {
   const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
   std::string text = absl::StrCat(
@@ -338,7 +344,7 @@ std::string HttpConnection::HeadText(const HttpResponse& response, int64_t conte
 
 void HttpConnection::Answer(HttpResponse response) {
   if (state_ != State::kBusy) return;
-  if (all_->draining) keep_alive_ = false;
+  if (IsLastAnswer()) keep_alive_ = false;
   chunked_ = false;
   const bool no_content = response.status == 204;
   pending_ = HeadText(response, no_content ? -1 : static_cast<int64_t>(response.body.size()));
@@ -350,7 +356,7 @@ void HttpConnection::Answer(HttpResponse response) {
 void HttpConnection::BeginStream(HttpResponse head) {
   if (state_ != State::kBusy) return;
   chunked_ = !http_1_0_;
-  if (all_->draining || http_1_0_) keep_alive_ = false;
+  if (IsLastAnswer() || http_1_0_) keep_alive_ = false;
   pending_ = HeadText(head, -1);
   StartWrite();
 }

@@ -35,6 +35,8 @@ struct HttpLimits {
   absl::Duration idle_timeout = absl::Seconds(75);
   // Without one byte taken. A client may stop reading a stream and go on later.
   absl::Duration write_timeout = absl::Minutes(10);
+  // Behind an answer that begins later the connection ends.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
 };
 
 class HttpConnection;
@@ -102,6 +104,7 @@ class HttpConnection final : public HttpExchange,
   void Refuse(HttpResponse response, bool keep_alive);
   void Refuse(int status, const std::string& message, const std::string& code);
 
+  bool IsLastAnswer() const;
   std::string HeadText(const HttpResponse& response, int64_t content_length) const;
   void StartWrite();
   void OnWrote(const Error& error);
@@ -118,6 +121,7 @@ class HttpConnection final : public HttpExchange,
   void OnDeadline();
 
   HttpConnections* const all_;
+  const absl::Duration begun_;  // on the monotonic clock
   HttpSocket socket_;
   boost::asio::steady_timer deadline_;
   int64_t deadlines_ = 0;  // set so far: an old one that comes late is none

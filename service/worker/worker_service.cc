@@ -113,17 +113,16 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
                            public WorkerCore::Watcher {
  public:
   WatchReactor(WorkerCore* core, const Gate& gate, const grpc::CallbackServerContext* context)
-      : core_(core), gate_(gate), context_(context) {
+      : core_(core), term_(context, gate) {
     core_->loop()->Post([this] { core_->AddWatcher(this); });
   }
 
   // A front that does not read gets the next state when it does. Whoever is none, or is none any
-  // more, is told so instead.
+  // more, is told so instead; whoever may have become none is to show a certificate anew.
   void Send(const worker::v1::WatchResponse& state) override {
     if (writing_ || finished_) return;
-    if (const auto caller = CallerOf(*context_, gate_); !caller.ok()) {
-      return End(ToGrpcStatus(caller.status()));
-    }
+    if (term_.IsOver()) return End(grpc::Status::OK);
+    if (const absl::Status term = term_.Check(); !term.ok()) return End(ToGrpcStatus(term));
     writing_ = true;
     state_ = state;
     StartWrite(&state_);
@@ -151,8 +150,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
   }
 
   WorkerCore* core_;
-  const Gate gate_;
-  const grpc::CallbackServerContext* const context_;
+  const StreamTerm term_;
   worker::v1::WatchResponse state_;
   bool writing_ = false;
   bool finished_ = false;

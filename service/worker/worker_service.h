@@ -106,9 +106,8 @@ class WorkerCore {
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
  public:
-  // Who is told in a Caller is believed, because none but fronts get here.
-  WorkerService(WorkerCore* core, const Authenticator* authenticator)
-      : core_(core), gate_{authenticator, Access::kFronts} {}
+  // Who is told in a Caller is believed, because none but fronts get past `gate`.
+  WorkerService(WorkerCore* core, const Gate& gate) : core_(core), gate_(gate) {}
 
   grpc::ServerUnaryReactor* Prepare(grpc::CallbackServerContext* context,
                                     const worker::v1::PrepareRequest* request,

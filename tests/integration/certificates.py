@@ -45,7 +45,9 @@ def open_tls(address, ca, pair=None):
     credentials = grpc.ssl_channel_credentials(ca.read_bytes(), key, certificate)
     return grpc.secure_channel(address, credentials,
                                options=[("grpc.use_local_subchannel_pool", 1),
-                                        ("grpc.enable_http_proxy", 0)])
+                                        ("grpc.enable_http_proxy", 0),
+                                        # As harness.open_channel: what is not read is not sent.
+                                        ("grpc.http2.bdp_probe", 0)])
 
 
 def ssl_context(ca, pair=None):
