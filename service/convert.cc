@@ -321,6 +321,8 @@ v1::FinishReason ToProto(TurnFinish finish) {
 
 TurnFinish FromProto(v1::FinishReason finish) {
   switch (finish) {
+    case v1::FINISH_REASON_UNSPECIFIED:
+      return TurnFinish::kRunning;
     case v1::STOP:
       return TurnFinish::kStop;
     case v1::LENGTH:
@@ -330,7 +332,7 @@ TurnFinish FromProto(v1::FinishReason finish) {
     case v1::CANCELLED:
       return TurnFinish::kCancelled;
     default:
-      return TurnFinish::kRunning;
+      return TurnFinish::kStop;  // a reason of a newer worker's: the answer has ended
   }
 }
 

@@ -17,6 +17,12 @@ constexpr absl::Duration kLongSilence = absl::Seconds(2);
 // Of each worker; far more than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
+// A state that is not known, of a newer worker, does not say that it takes work.
+WorkerHealth HealthOf(worker::v1::WorkerState state) {
+  const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
+  return serves ? WorkerHealth::kServing : WorkerHealth::kDraining;
+}
+
 }  // namespace
 
 void WorkerSet::Add(std::shared_ptr<WorkerLink> link) {
@@ -228,8 +234,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   const bool better = Health(*member) != WorkerHealth::kServing;
   WorkerView& view = member->view;
   view.name = state.worker_id();
-  view.health =
-      state.state() == worker::v1::DRAINING ? WorkerHealth::kDraining : WorkerHealth::kServing;
+  view.health = HealthOf(state.state());
   view.model = state.model().name();
   view.model_digest = state.model().digest();
   view.numerics_id = state.model().numerics_id();

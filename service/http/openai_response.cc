@@ -160,15 +160,14 @@ Json ChoiceRenderer::LogprobsJson() {
 
 Json ChoiceRenderer::FinishJson() const {
   switch (finish_) {
-    case v1::STOP:
-    case v1::STOP_STRING:
-      return calls_taken_ > 0 ? "tool_calls" : "stop";
+    case v1::FINISH_REASON_UNSPECIFIED:
+      return {};
     case v1::LENGTH:
       return "length";
     case v1::CANCELLED:
       return "abort";
-    default:
-      return {};
+    default:  // STOP, STOP_STRING, and what a newer worker may tell
+      return calls_taken_ > 0 ? "tool_calls" : "stop";
   }
 }
 

@@ -193,6 +193,20 @@ TEST(ConvertTest, AChunkBecomesAResponse) {
   EXPECT_EQ(relayed.usage().cached_tokens(), 32);
 }
 
+// A session's turn ends with it, whatever a newer worker calls it.
+TEST(ConvertTest, AnUnknownFinishIsAnEnd) {
+  EXPECT_EQ(FromProto(v1::FINISH_REASON_UNSPECIFIED), TurnFinish::kRunning);
+  EXPECT_EQ(FromProto(v1::LENGTH), TurnFinish::kLength);
+  EXPECT_EQ(FromProto(static_cast<v1::FinishReason>(99)), TurnFinish::kStop);
+}
+
+// What stands in no .proto file, and is the wire as well.
+TEST(ConvertTest, MetadataBetweenFrontAndWorkerKeepsItsNames) {
+  EXPECT_STREQ(kTakenByWorker, "tidepool-taken-by-worker");
+  EXPECT_STREQ(kToldByWorker, "tidepool-told-by-worker");
+  EXPECT_STREQ(kWorkerDrains, "drains");
+}
+
 TEST(WireCheckTest, NamesTheBrokenString) {
   // chat { messages { role: "user" content: <broken> } }
   const std::string message = std::string("\x0a\x04user\x12\x02", 8) + "\xc3(";

@@ -90,6 +90,18 @@ TEST_F(MigrateTest, MovesWhenAnotherComes) {
   EndWith(&client, b->runs[0].get(), {10, 11, 12});
 }
 
+// What a newer worker is besides serving and draining is not known here.
+TEST_F(MigrateTest, AnUnknownStateGetsNothingNew) {
+  PuppetLink* a = AddWorker("a");
+  a->SayState(static_cast<worker::v1::WorkerState>(99));
+  Client client;
+  Begin(&client, Text());
+  EXPECT_TRUE(a->prepares.empty());
+  // One that tells no state at all serves.
+  a->SayState(worker::v1::WORKER_STATE_UNSPECIFIED);
+  EXPECT_EQ(a->prepares.size(), 1);
+}
+
 // Three refusals would be three attempts.
 TEST_F(MigrateTest, ARunThatDrainingWorkersRefuseIsNoFailure) {
   std::vector<PuppetLink*> workers;

@@ -46,6 +46,14 @@ TEST(ResponseTest, WholeChat) {
       R"("total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}})");
 }
 
+// Of a worker that is newer than this front.
+TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
+  const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 0, "");
+  choice.Take(Message("a", static_cast<v1::FinishReason>(99)));
+  EXPECT_EQ(choice.TakeWhole()["finish_reason"], "stop");
+}
+
 TEST(ResponseTest, WholeCompletionWithLogprobs) {
   const AnswerHead head = {.endpoint = kCompletions, .id = "cmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 3, "Echo ");

@@ -1,0 +1,208 @@
+"""A front works with workers of the release before its own, and with those of the one behind it, which
+do not know its newest fields, or send none of them."""
+
+import re
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, str(harness.RUNFILES / "tests" / "proto"))
+
+import wire  # noqa: E402
+from harness import Client, Received, admin_pb, make_request, wait_until  # noqa: E402
+from wire_proxy import WireProxy, keep_fields  # noqa: E402
+
+PROMPT = "The harbour"
+
+# What a front and a worker of the first release need of each other to make an answer; everything else
+# that stands in worker.proto tells of rates, load, caches, usage, traces, names, or has a default.
+FIRST = """
+message tidepool.worker.v1.PrepareRequest
+  1 tidepool.v1.GenerateRequest request
+  2 tidepool.worker.v1.SessionLog session
+message tidepool.worker.v1.SessionLog
+  1 repeated int32 token_ids
+message tidepool.worker.v1.PrepareResponse
+  1 repeated int32 token_ids
+  2 int64 session_tokens_kept
+  3 tidepool.v1.Sampling sampling
+  4 tidepool.v1.Stopping stopping
+  5 string model_digest
+message tidepool.worker.v1.RunRequest
+  1 tidepool.worker.v1.Start start
+  2 int64 credit
+message tidepool.worker.v1.Start
+  1 tidepool.worker.v1.PrepareResponse prepared
+  2 int64 prompt_length
+  3 repeated int32 output_token_ids
+  4 int32 attempt
+  7 int64 credit
+message tidepool.worker.v1.RunResponse
+  1 int32 attempt
+  2 int64 position
+  3 repeated int32 token_ids
+  4 string text
+  6 tidepool.v1.FinishReason finish_reason
+message tidepool.worker.v1.WatchRequest
+message tidepool.worker.v1.WatchResponse
+  1 string worker_id
+  11 tidepool.v1.Model model
+message tidepool.v1.Model
+  1 string name
+  3 string digest
+  4 int64 context_length
+message tidepool.v1.GenerateRequest
+  2 string text
+  5 string session_id
+  9 tidepool.v1.Sampling sampling
+  10 tidepool.v1.Stopping stopping
+message tidepool.v1.Sampling
+  1 float temperature
+  2 int32 top_k
+  3 float top_p
+  4 float min_p
+  6 uint64 seed
+  7 float repetition_penalty
+message tidepool.v1.Stopping
+  1 int64 max_tokens
+"""
+
+
+def released():
+    return keep_fields(wire.field_numbers(wire.from_text(wire.RELEASED.read_text())))
+
+
+def first():
+    return keep_fields(wire.field_numbers(wire.from_text(FIRST)))
+
+
+class ReleasesTest(unittest.TestCase):
+
+    def started(self, process):
+        self.addCleanup(process.kill)
+        return process
+
+    def proxy(self, worker, change, **more):
+        proxy = WireProxy(worker.address, change, **more)
+        self.addCleanup(proxy.close)
+        return proxy
+
+    def front(self, *workers):
+        front = self.started(harness.front(workers))
+        client = Client(front)
+        self.addCleanup(client.close)
+        return front, client
+
+    def worker(self, name):
+        return self.started(harness.worker("--name", name))
+
+    def truth(self, **fields):
+        """What a front and a worker of one release answer."""
+        if not hasattr(self, "same"):
+            self.same = self.front(self.worker("same"))[1]
+        return self.same.generate(**fields)
+
+
+class ReleaseBeforeTest(ReleasesTest):
+    """One side knows what stands in released_wire.txt and no more."""
+
+    def test_everything_works(self):
+        proxy = self.proxy(self.worker("a"), released())
+        _, client = self.front(proxy)
+        answer = client.generate(text=PROMPT, max_tokens=40, seed=7, temperature=1.0)
+        self.assertEqual(answer.ids,
+                         self.truth(text=PROMPT, max_tokens=40, seed=7, temperature=1.0).ids)
+        client.create_session("s")
+        client.generate(text=PROMPT, session="s", max_tokens=80)
+        self.assertGreater(client.generate(text=" is", session="s", max_tokens=8)
+                           .usage.cached_tokens, 0)
+        stats = client.worker_stats()
+        self.assertEqual((stats.worker_id, stats.requests_finished_total), ("a", 3))
+        text = harness.inference_pb.TokenizeRequest(text=PROMPT)
+        ids = client.inference.Tokenize(text).token_ids
+        self.assertEqual(client.inference.Detokenize(
+            harness.inference_pb.DetokenizeRequest(token_ids=ids)).text, PROMPT)
+        self.assertGreaterEqual(proxy.seen, {f"/tidepool.worker.v1.Worker/{one}" for one in
+                                             ("Prepare", "Run", "Watch", "Tokenize",
+                                              "Detokenize")})
+
+    def test_a_drain_moves_streams_to_the_other_release(self):
+        old, new = self.worker("old"), self.worker("new")
+        proxy = self.proxy(old, released())
+        _, client = self.front(proxy)
+        stream, received = client.wide_stream(text=PROMPT, max_tokens=2000), Received()
+        harness.take_tokens(stream, received, 1)
+        # A rollout: the new one is there before the old one goes.
+        front, both = self.front(proxy, new)
+        self.assertEqual(len(both.generate(text=PROMPT, max_tokens=2).ids), 2)
+        moving, moved = both.wide_stream(text=PROMPT, max_tokens=2000), Received()
+        harness.take_tokens(moving, moved, 1)
+        both.admin.Drain(admin_pb.DrainRequest(worker_id="old"))
+        for message in moving:
+            moved.take(message)
+        self.assertEqual(moved.answer().ids, self.truth(text=PROMPT, max_tokens=2000).ids)
+        self.assertEqual(both.stats().front.failovers_total, 0, front.stderr)
+        stream.cancel()
+
+
+class FirstReleaseTest(ReleasesTest):
+    """One side knows as little as an answer needs, and has no Admin."""
+
+    def test_answers_are_the_same(self):
+        proxy = self.proxy(self.worker("old"), first(), unknown=("tidepool.v1.Admin",))
+        front, client = self.front(proxy)
+        request = make_request(text=PROMPT, max_tokens=40, seed=7, temperature=1.0)
+        ids, last = [], None
+        for last in client.inference.Generate(request, timeout=60):
+            self.assertEqual(last.position, len(ids))
+            ids += last.token_ids
+        self.assertEqual(ids, self.truth(text=PROMPT, max_tokens=40, seed=7, temperature=1.0).ids)
+        self.assertEqual(last.finish_reason, harness.inference_pb.LENGTH)
+        self.assertFalse(last.HasField("usage"), "a front makes no figures up")
+        # Two turns of a session: what the worker does not tell of its caches is not needed.
+        client.create_session("s")
+        for number, text in enumerate((PROMPT, " is")):
+            for _ in client.inference.Generate(make_request(text=text, session="s", max_tokens=8)):
+                pass
+            self.assertEqual(client.get_session("s").turn_count, number + 1)
+        (stats,) = client.stats().workers
+        self.assertEqual((stats.worker_id, stats.status_code), ("old", 12), "UNIMPLEMENTED")
+        self.assertNotIn("is lost", front.stderr)
+
+    def test_it_is_picked_beside_others_and_its_streams_move(self):
+        old, new = self.worker("old"), self.worker("new")
+        proxy = self.proxy(old, first(), unknown=("tidepool.v1.Admin",))
+        front, client = self.front(proxy, new)
+        # No rate, no load, no cache is told by the old one: both get work.
+        streams = [client.wide_stream(text=f"{PROMPT} {number}", max_tokens=2000)
+                   for number in range(8)]
+        answers = [Received() for _ in streams]
+        for stream, answer in zip(streams, answers):
+            harness.take_tokens(stream, answer, 1)
+        ran = {name for name in ("old", "new")
+               if Client(old if name == "old" else new).worker_stats().sequences_running > 0}
+        self.assertEqual(ran, {"old", "new"})
+        old.kill()
+        for number, (stream, answer) in enumerate(zip(streams, answers)):
+            for message in stream:
+                answer.take(message)
+            self.assertEqual(answer.ids,
+                             self.truth(text=f"{PROMPT} {number}", max_tokens=2000).ids)
+        self.assertGreater(client.stats().front.failovers_total, 0, front.stderr)
+
+    def test_a_trace_begins_anew_where_none_is_told(self):
+        worker = self.started(harness.worker("--log-format", "json"))
+        _, client = self.front(self.proxy(worker, first()))
+        traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        for _ in client.inference.Generate(make_request(text=PROMPT, max_tokens=2),
+                                           metadata=[("traceparent", traceparent)]):
+            pass
+        line = wait_until(lambda: re.search(r".*\brun ended\b.*", worker.stderr),
+                          lambda: worker.stderr)[0]
+        self.assertRegex(line, r'"trace_id":"[0-9a-f]{32}"')
+        self.assertNotIn("4bf92f3577b34da6a3ce929d0e0e4736", line)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
