@@ -179,9 +179,12 @@ class AgreementTest(k8s_case.K8sCase):
         headless = rendered.get("Service", worker["spec"]["serviceName"])
         self.assertEqual(headless["spec"]["clusterIP"], "None")
         self.assertIs(rendered.workload_with(headless["spec"]["selector"]), worker)
-        self.assertEqual(front_config["worker"], [
-            f"{worker['metadata']['name']}-{number}.{headless['metadata']['name']}:"
-            f"{port['containerPort']}" for number in range(worker["spec"]["replicas"])])
+        # However many there are: nothing else counts the replicas.
+        self.assertNotIn("worker", front_config)
+        self.assertEqual(front_config["workers"],
+                         f"dns:///{headless['metadata']['name']}:{port['containerPort']}")
+        # A front that waits for a model to be loaded knows whom it waits for.
+        self.assertIs(headless["spec"]["publishNotReadyAddresses"], True)
         if front_config["store"].startswith("redis://"):
             name, _, store_port = front_config["store"].removeprefix("redis://").partition(":")
             service = rendered.get("Service", name)

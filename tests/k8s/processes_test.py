@@ -1,9 +1,11 @@
 """The containers' commands, run as processes of this machine with the files that they mount.
 
-Only what a cluster would give is put in place: addresses, the mounted folders, the pods' names. The
-probes that the manifests name are asked as a kubelet would.
+Only what a cluster would give is put in place: addresses, the mounted folders, the pods' names, and
+the headless Service's name, which nss_wrapper looks up in a file. The probes that the manifests name
+are asked as a kubelet would.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -47,14 +49,21 @@ class Cluster:
         shutil.copy(harness.MOE, model)
         # By the name that a configuration has for it.
         self.addresses = {}
+        self.hosts = self.root / "hosts"
+        self.service = self.worker["spec"]["serviceName"]
+        (port,) = k8s_case.container_of(self.worker)["ports"]
+        self.worker_port = harness.free_port()
+        self.addresses[f"{self.service}:{port['containerPort']}"] = (
+            f"{self.service}:{self.worker_port}")
+        self.workers = {}
         self.start_store()
 
     def path(self, inside):
         """Where a path of a container lies here."""
         return self.root / inside.lstrip("/")
 
-    def start(self, workload, pod):
-        """The pod's process, with the arguments and the configuration of its container."""
+    def words(self, workload, pod):
+        """The arguments of the pod's process, which name the configuration of its container."""
         text, path = self.rendered.mounted_config(workload)
         for key in ("model", "cache-dir", "store"):
             value = self.rendered.config(workload).get(key, "")
@@ -64,9 +73,13 @@ class Cluster:
             text = re.sub(rf'(?<=["/]){re.escape(name)}(?=")', address, text)
         config = self.path(path).with_name(f"{pod}.toml")
         config.write_text(text)
-        words = [word.replace("$(POD_NAME)", pod).replace(path, str(config))
-                 for word in k8s_case.container_of(workload)["args"]]
-        process = harness.Server(*words)
+        return [word.replace("$(POD_NAME)", pod).replace(path, str(config))
+                for word in k8s_case.container_of(workload)["args"]]
+
+    def start_front(self, pod):
+        process = harness.Server(*self.words(self.front, pod),
+                                 environment={"LD_PRELOAD": "libnss_wrapper.so",
+                                              "NSS_WRAPPER_HOSTS": str(self.hosts)})
         self.test.addCleanup(process.kill)
         return process
 
@@ -96,16 +109,25 @@ class Cluster:
             name = f"{workload['spec']['serviceName']}:{inside['containerPort']}"
             self.addresses[name] = f"127.0.0.1:{port}"
 
-    def start_workers(self):
-        """By pod. A front finds them where its configuration names them."""
-        service = self.worker["spec"]["serviceName"]
-        (port,) = k8s_case.container_of(self.worker)["ports"]
-        workers = {}
-        for number in range(self.worker["spec"]["replicas"]):
-            pod = f"{self.worker['metadata']['name']}-{number}"
-            workers[pod] = self.start(self.worker, pod)
-            self.addresses[f"{pod}.{service}:{port['containerPort']}"] = workers[pod].address
-        return workers
+    def scale(self, replicas):
+        """Starts the workers that are missing, each at an address of its own, as pods have one. The
+        Service's name has them all."""
+        for number in range(len(self.workers), replicas):
+            pod, host = f"{self.worker['metadata']['name']}-{number}", f"127.0.0.{number + 1}"
+            process = harness.Process(*self.words(self.worker, pod), "--listen",
+                                      f"{host}:{self.worker_port}")
+            self.test.addCleanup(process.kill)
+            process.address = f"{host}:{self.worker_port}"
+            self.workers[pod] = process
+        for process in self.workers.values():
+            harness.wait_until(lambda: harness.health(process.address, "readiness"),
+                               lambda: process.stderr, harness.START_TIMEOUT)
+        part = self.hosts.with_name("part")
+        part.write_text("".join(f"{process.address.partition(':')[0]} {self.service}\n"
+                                for process in self.workers.values()))
+        # Changes of one second are no change to nss_wrapper.
+        os.utime(part, (replicas, replicas))
+        part.rename(self.hosts)
 
     def probe(self, workload, process, kind):
         """Whether the container's probe finds the process well."""
@@ -120,25 +142,27 @@ class ProcessesTest(k8s_case.K8sCase):
     @k8s_case.for_each_folder
     def test_pods_serve(self, rendered):
         cluster = Cluster(self, rendered)
-        workers = cluster.start_workers()
-        for process in workers.values():
+        cluster.scale(cluster.worker["spec"]["replicas"])
+        for process in cluster.workers.values():
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
                 self.assertTrue(cluster.probe(cluster.worker, process, kind), kind)
-        front = cluster.start(cluster.front, "front-a")
+        front = cluster.start_front("front-a")
         self.assertTrue(cluster.probe(cluster.front, front, "livenessProbe"))
         self.assertTrue(cluster.probe(cluster.front, front, "readinessProbe"))
         client = harness.Client(front)
         self.addCleanup(client.close)
         client.create_session("kept")
         first = client.generate(text="The harbour", session="kept", max_tokens=8)
-        stats = client.stats().workers
-        self.assertEqual(sorted(one.worker_id for one in stats), sorted(workers))
-        self.assertEqual({one.status_code for one in stats}, {0})
+        self.check_workers(cluster, client, front)
+
+        # More replicas: the front finds them, and nothing but the Service's name has changed.
+        cluster.scale(cluster.worker["spec"]["replicas"] + 1)
+        self.check_workers(cluster, client, front)
 
         # What was said is there for every other pod: beside this one, or after it if it is alone.
         if cluster.front["spec"]["replicas"] == 1:
             self.assertEqual(front.stop(), 0, front.stderr)
-        again = cluster.start(cluster.front, "front-b")
+        again = cluster.start_front("front-b")
         client = harness.Client(again)
         self.addCleanup(client.close)
         self.assertEqual(list(client.get_session("kept").token_ids)[-8:], first.ids)
@@ -146,12 +170,19 @@ class ProcessesTest(k8s_case.K8sCase):
         self.assertEqual(client.get_session("kept").turn_count, 2)
 
         # Without workers a front lives, and is not ready.
-        for process in workers.values():
+        for process in cluster.workers.values():
             self.assertEqual(process.stop(), 0, process.stderr)
         harness.wait_until(lambda: not cluster.probe(cluster.front, again, "readinessProbe"),
                            "the front is not ready")
         self.assertTrue(cluster.probe(cluster.front, again, "livenessProbe"))
         self.assertEqual(again.stop(), 0, again.stderr)
+
+    def check_workers(self, cluster, client, front):
+        """Within a look-up or two all pods are known under their names, and answer."""
+        harness.wait_until(
+            lambda: ({one.worker_id for one in client.stats().workers if one.status_code == 0}
+                     == set(cluster.workers)),
+            lambda: f"{sorted(cluster.workers)}: {client.stats()} {front.stderr}")
 
     def test_a_wrong_configuration_is_refused(self):
         cluster = Cluster(self, self.all[0])
