@@ -73,8 +73,44 @@ cc_library(
 )
 """.format(linkopts = ["-Wl,--as-needed"] + ["-l" + library for library in libraries] + ["-lpthread"])
 
+# Debian has googleapis's .proto files in a jar alone.
+_GOOGLEAPIS_JAR = "/usr/share/java/proto-google-common-protos.jar"
+_GOOGLEAPIS_BUILD = """
+# What gRPC's clients know of an error beside its code and message: include "google/rpc/status.pb.h".
+genrule(
+    name = "generate",
+    srcs = {protos},
+    outs = {sources} + {headers},
+    cmd = "protoc -Iexternal/googleapis --cpp_out=$(RULEDIR) $(SRCS)",
+)
+
+cc_library(
+    name = "rpc",
+    srcs = {sources},
+    hdrs = {headers},
+    copts = ["-w"],
+    includes = ["."],
+    visibility = ["//visibility:public"],
+    deps = ["@grpc//:lib"],
+)
+"""
+
+def _googleapis_impl(context):
+    if not context.path(_GOOGLEAPIS_JAR).exists:
+        fail("%s is not there; run tools/setup --packages" % _GOOGLEAPIS_JAR)
+    context.extract(_GOOGLEAPIS_JAR)
+    stems = ["google/rpc/error_details", "google/rpc/status"]
+    context.file("BUILD", _GOOGLEAPIS_BUILD.format(
+        protos = [stem + ".proto" for stem in stems],
+        sources = [stem + ".pb.cc" for stem in stems],
+        headers = [stem + ".pb.h" for stem in stems],
+    ))
+
+_googleapis = repository_rule(implementation = _googleapis_impl, local = True)
+
 def system_libraries():
-    """Declares one repository, @NAME//:lib, for each library above."""
+    """Declares one repository, @NAME//:lib, for each library above, and @googleapis//:rpc."""
+    _googleapis(name = "googleapis")
     for name, libraries in _LIBRARIES.items():
         native.new_local_repository(
             name = name,
