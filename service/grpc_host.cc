@@ -24,7 +24,7 @@ namespace {
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMostHeaderBytes = 16 << 10;
 constexpr int kHandshakeMs = 10'000;
-constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
+constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
 // Of reflection, the only service that is not asynchronous: each of its streams holds one for as
 // long as its client likes, and needs no token. Streams beyond them are RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
