@@ -53,7 +53,10 @@ void Generation::Resume(const std::string& received_text) {
   response.set_position(std::min(received, logged.output_size()));
   if (received < logged.output_size()) {
     response.mutable_token_ids()->Assign(output_ids_.begin() + received, output_ids_.end());
-    response.set_text(TextBehind(logged.turn.answer, received_text, request.stopping()));
+    // Who has no token has not seen the space either with which an answer may begin.
+    response.set_text(received == 0
+                          ? logged.turn.answer
+                          : TextBehind(logged.turn.answer, received_text, request.stopping()));
   }
   if (!logged.goes_on) {
     response.set_finish_reason(ToProto(logged.turn.finish));

@@ -168,8 +168,8 @@ class Caller(threading.Thread):
             self.insist(lambda client: follow(client, request, stream))
             answer = stream.received.answer()
             assert (answer.text, answer.ids) == answers[index], (
-                f"{session}, turn {index}, broken {len(stream.broken)} times: {answer.ids}, "
-                f"undisturbed {answers[index][1]}")
+                f"{session}, turn {index}, broken {len(stream.broken)} times: {answer}, undisturbed "
+                f"{answers[index]}")
             self.run_.finished.append(stream)
         held = self.insist(lambda client: client.get_session(session))
         assert list(held.token_ids) == log, f"{session}: its log is not the undisturbed one"
@@ -229,6 +229,7 @@ class Run:
 
 
 class ChaosTest(unittest.TestCase):
+    maxDiff = None
 
     def test_every_answer_is_the_undisturbed_one(self):
         print(f"TIDEPOOL_TEST_SEED={SEED}", flush=True)
