@@ -97,6 +97,30 @@ class ReleasesTest(unittest.TestCase):
     def worker(self, name):
         return self.started(harness.worker("--name", name))
 
+    def front_of_both(self, *workers):
+        """Once it has heard of both."""
+        front, client = self.front(*workers)
+        wait_until(lambda: {one.worker_id for one in client.stats().workers} == {"old", "new"},
+                   lambda: front.stderr)
+        return front, client
+
+    @staticmethod
+    def begin(client, count):
+        """Streams with a token each, and what has come of them."""
+        streams = [client.wide_stream(text=f"{PROMPT} {number}", max_tokens=2000)
+                   for number in range(count)]
+        answers = [Received() for _ in streams]
+        for stream, answer in zip(streams, answers):
+            harness.take_tokens(stream, answer, 1)
+        return streams, answers
+
+    def check_end(self, streams, answers):
+        for number, (stream, answer) in enumerate(zip(streams, answers)):
+            for message in stream:
+                answer.take(message)
+            self.assertEqual(answer.ids,
+                             self.truth(text=f"{PROMPT} {number}", max_tokens=2000).ids)
+
     def truth(self, **fields):
         """What a front and a worker of one release answer."""
         if not hasattr(self, "same"):
@@ -129,21 +153,15 @@ class ReleaseBeforeTest(ReleasesTest):
 
     def test_a_drain_moves_streams_to_the_other_release(self):
         old, new = self.worker("old"), self.worker("new")
-        proxy = self.proxy(old, released())
-        _, client = self.front(proxy)
-        stream, received = client.wide_stream(text=PROMPT, max_tokens=2000), Received()
-        harness.take_tokens(stream, received, 1)
-        # A rollout: the new one is there before the old one goes.
-        front, both = self.front(proxy, new)
-        self.assertEqual(len(both.generate(text=PROMPT, max_tokens=2).ids), 2)
-        moving, moved = both.wide_stream(text=PROMPT, max_tokens=2000), Received()
-        harness.take_tokens(moving, moved, 1)
-        both.admin.Drain(admin_pb.DrainRequest(worker_id="old"))
-        for message in moving:
-            moved.take(message)
-        self.assertEqual(moved.answer().ids, self.truth(text=PROMPT, max_tokens=2000).ids)
-        self.assertEqual(both.stats().front.failovers_total, 0, front.stderr)
-        stream.cancel()
+        front, client = self.front_of_both(self.proxy(old, released()), new)
+        streams, answers = self.begin(client, 4)
+        client.admin.Drain(admin_pb.DrainRequest(worker_id="old"))
+        # What nobody reads does not end before its worker has gone.
+        self.assertEqual(old.wait(60), 0, old.stderr)
+        self.check_end(streams, answers)
+        stats = client.stats().front
+        self.assertGreater(stats.migrations_total, 0)
+        self.assertEqual(stats.failovers_total, 0, front.stderr)
 
 
 class FirstReleaseTest(ReleasesTest):
@@ -173,22 +191,13 @@ class FirstReleaseTest(ReleasesTest):
     def test_it_is_picked_beside_others_and_its_streams_move(self):
         old, new = self.worker("old"), self.worker("new")
         proxy = self.proxy(old, first(), unknown=("tidepool.v1.Admin",))
-        front, client = self.front(proxy, new)
+        front, client = self.front_of_both(proxy, new)
         # No rate, no load, no cache is told by the old one: both get work.
-        streams = [client.wide_stream(text=f"{PROMPT} {number}", max_tokens=2000)
-                   for number in range(8)]
-        answers = [Received() for _ in streams]
-        for stream, answer in zip(streams, answers):
-            harness.take_tokens(stream, answer, 1)
-        ran = {name for name in ("old", "new")
-               if Client(old if name == "old" else new).worker_stats().sequences_running > 0}
-        self.assertEqual(ran, {"old", "new"})
+        streams, answers = self.begin(client, 8)
+        for worker in (old, new):
+            self.assertGreater(Client(worker).worker_stats().sequences_running, 0)
         old.kill()
-        for number, (stream, answer) in enumerate(zip(streams, answers)):
-            for message in stream:
-                answer.take(message)
-            self.assertEqual(answer.ids,
-                             self.truth(text=f"{PROMPT} {number}", max_tokens=2000).ids)
+        self.check_end(streams, answers)
         self.assertGreater(client.stats().front.failovers_total, 0, front.stderr)
 
     def test_a_trace_begins_anew_where_none_is_told(self):
