@@ -5,16 +5,12 @@
 #ifndef TIDEPOOL_ENGINE_ADMISSION_QUEUE_H_
 #define TIDEPOOL_ENGINE_ADMISSION_QUEUE_H_
 
-#include <compare>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <queue>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/strings/string_view.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "engine/fair_share.h"
 #include "engine/sequence.h"
 
@@ -29,12 +25,23 @@ void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue);
 // Requires: it is in the queue.
 std::unique_ptr<Sequence> Take(const Sequence* sequence, SequenceQueue* queue);
 
+// A sequence that ended before it was done.
+struct EndedSequence {
+  std::unique_ptr<Sequence> sequence;
+  absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
+};
+// Takes out those that `judge`, which is asked once about each in the queue's order, gives an
+// error. One pass, however many they are.
+std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge,
+                                      SequenceQueue* queue);
+
 // Engine thread only.
 class AdmissionQueue {
  public:
   void Add(std::unique_ptr<Sequence> sequence);
   // Requires: it waits here.
   std::unique_ptr<Sequence> Take(const Sequence* sequence);
+  std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge);
 
   // Tokens that were computed for the sequence's principal.
   void ChargePrompt(const Sequence& sequence, int64_t tokens);
@@ -51,65 +58,6 @@ class AdmissionQueue {
  private:
   SequenceQueue waiting_;
   FairShare share_;
-};
-
-// Whose turn it is while one plan is made, among those with credit: each once, in the order of
-// AdmissionQueue, at a cost of n log n for n of them. Engine thread only.
-class AdmissionTurns {
- public:
-  // Until these turns end, only the sequence whose turn it is may leave the queue, only that one's
-  // principal may be charged, and only sequences without credit may come.
-  explicit AdmissionTurns(const AdmissionQueue* queue) : queue_(queue) {}
-
-  // Null: nobody's.
-  Sequence* Next();
-  // Takes the turn from the one that has it, which may have left the queue. Requires: somebody
-  // does.
-  void Pass();
-
-  // Sequences that were looked at.
-  int64_t looks() const { return looks_; }
-
- private:
-  // Of one principal and one priority.
-  struct Line {
-    std::vector<Sequence*> sequences;  // by arrival
-    size_t at = 0;                     // those before had their turn
-  };
-  // A line's: the least goes next.
-  struct Claim {
-    int64_t served = 0;    // to the principal
-    uint64_t arrival = 0;  // of the line's first
-    size_t line = 0;
-    friend auto operator<=>(const Claim&, const Claim&) = default;
-  };
-
-  bool FormLines();
-  void Queue(size_t line);
-
-  const AdmissionQueue* const queue_;
-  int64_t priority_ = INT64_MAX;  // of the lines; those of lower ones are still to come
-  std::vector<Line> lines_;
-  std::priority_queue<Claim, std::vector<Claim>, std::greater<>> claims_;
-  int64_t looks_ = 0;
-};
-
-// Who is certainly planned before whom: counts, while it is shown the queue from its beginning.
-class CertainlyAhead {
- public:
-  // How many of those that were shown have credit and are planned before this one, whoever is
-  // served meanwhile: they are of higher priority, or of its own principal. Requires: it comes
-  // behind them in the queue.
-  int64_t Of(const Sequence& sequence);
-  void Show(const Sequence& sequence);
-
- private:
-  void Reach(int32_t priority);
-
-  int32_t priority_ = INT32_MAX;
-  int64_t above_ = 0;                                    // of higher priority
-  int64_t level_ = 0;                                    // of this one
-  absl::flat_hash_map<absl::string_view, int64_t> own_;  // of this one, by principal
 };
 
 }  // namespace tidepool::engine

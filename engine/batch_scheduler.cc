@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/admission_turns.h"
 #include "kernels/base/check.h"
 #include "kernels/base/retry_after.h"
 
@@ -76,22 +77,19 @@ StepPlan BatchScheduler::Plan(absl::Duration now) {
   return plan;
 }
 
-void BatchScheduler::End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan) {
-  sequence->lease = KvLease();
-  sequence->admitted = false;
-  plan->ended.push_back({std::move(sequence), std::move(status)});
+void BatchScheduler::End(std::vector<EndedSequence> failed, StepPlan* plan) {
+  for (EndedSequence& ended : failed) {
+    ended.sequence->lease = KvLease();
+    ended.sequence->admitted = false;
+    plan->ended.push_back(std::move(ended));
+  }
 }
 
 // Takes out what must not, or cannot, go on.
 void BatchScheduler::EndDoomed(absl::Duration now, StepPlan* plan) {
-  for (Sequence* sequence : Snapshot(running_)) {
-    absl::Status status = Doom(*sequence, now);
-    if (!status.ok()) End(Take(sequence, &running_), std::move(status), plan);
-  }
-  for (Sequence* sequence : Snapshot(waiting_.sequences())) {
-    absl::Status status = Doom(*sequence, now);
-    if (!status.ok()) End(waiting_.Take(sequence), std::move(status), plan);
-  }
+  const auto judge = [&](Sequence* sequence) { return Doom(*sequence, now); };
+  End(TakeFailed(judge, &running_), plan);
+  End(waiting_.TakeFailed(judge), plan);
 }
 
 absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Duration now) const {
@@ -126,20 +124,19 @@ void BatchScheduler::EndHopeless(absl::Duration now, StepPlan* plan) {
     return;
   }
   CertainlyAhead ahead;
-  for (Sequence* sequence : Snapshot(waiting)) {
+  const auto judge = [&](Sequence* sequence) {
     ++looks_;
     absl::Status status;
     if (!std::exchange(sequence->seen, true) && sequence->outputs() == 0 &&
         sequence->request.deadline != absl::InfiniteDuration()) {
       status = JudgeDeadline(sequence, sequence->request.deadline - now, ahead.Of(*sequence));
     }
-    if (status.ok()) {
-      ahead.Show(*sequence);
-      continue;
-    }
-    ++deadline_refusals_;
-    End(waiting_.Take(sequence), std::move(status), plan);
-  }
+    if (status.ok()) ahead.Show(*sequence);
+    return status;
+  };
+  std::vector<EndedSequence> hopeless = waiting_.TakeFailed(judge);
+  deadline_refusals_ += static_cast<int64_t>(hopeless.size());
+  End(std::move(hopeless), plan);
 }
 
 // What the prompt, but for its first `cached` tokens, takes at least.
@@ -180,20 +177,27 @@ absl::Status BatchScheduler::JudgeDeadline(Sequence* sequence, absl::Duration le
 // Gives those that wait the places and blocks of those that run with a lower priority, where that
 // is enough for them. Before anything is planned: nobody loses rows that a plan counts on.
 void BatchScheduler::PreemptForWaiting() {
-  while (!running_.empty() && waiting_.size() > 0) {
-    const int32_t lowest = running_.back()->request.priority;
-    if (lowest >= waiting_.sequences().front()->request.priority) return;
-    AdmissionTurns turns(&waiting_);
-    Sequence* next = turns.Next();
-    looks_ += turns.looks();
-    if (next == nullptr || lowest >= next->request.priority) return;
-    if (FindPrefixesUnderWay().Hold(next) || !FitsInPlaceOfLower(*next)) return;
-    while (!TryAdmit(next)) {
-      if (running_.back()->request.priority >= next->request.priority) return;
-      Preempt(running_.back().get());
-      if (running_.empty()) return;  // PlanWaiting admits it
-    }
+  const auto lower_runs = [this](const Sequence& sequence) {
+    return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
+  };
+  if (waiting_.size() == 0 || !lower_runs(*waiting_.sequences().front())) return;
+  AdmissionTurns turns(&waiting_);
+  for (Sequence* next = turns.Next(); next != nullptr && lower_runs(*next); next = turns.Next()) {
+    if (FindPrefixesUnderWay().Hold(next) || !AdmitInPlaceOfLower(next)) break;
+    turns.Pass();
   }
+  looks_ += turns.looks();
+}
+
+// False where that is not enough for it, or where nobody runs any more: then PlanWaiting admits it.
+bool BatchScheduler::AdmitInPlaceOfLower(Sequence* sequence) {
+  if (!FitsInPlaceOfLower(*sequence)) return false;
+  while (!TryAdmit(sequence)) {
+    if (running_.back()->request.priority >= sequence->request.priority) return false;
+    Preempt(running_.back().get());
+    if (running_.empty()) return false;
+  }
+  return true;
 }
 
 bool BatchScheduler::FitsInPlaceOfLower(const Sequence& sequence) const {

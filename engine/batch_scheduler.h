@@ -48,17 +48,11 @@ struct PlanItem {
   KvReservation reservation;
 };
 
-// A sequence that ended in planning. The scheduler no longer knows it.
-struct EndedSequence {
-  std::unique_ptr<Sequence> sequence;
-  absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
-};
-
 // What one step does. Dropping it gives back the KV that it reserved.
 struct StepPlan {
   Batch batch;
   std::vector<PlanItem> items;
-  std::vector<EndedSequence> ended;
+  std::vector<EndedSequence> ended;  // which the scheduler no longer knows
 };
 
 // Engine thread only; starts no threads, reads no clock. The cache and decoder outlive it.
@@ -66,6 +60,7 @@ class BatchScheduler {
  public:
   BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder);
 
+  // It waits from now on, with a lease of the cache instead of what it had.
   void Add(std::unique_ptr<Sequence> sequence);
 
   // Most prompt rows of one sequence in a step from now on. Where that is less than
@@ -98,7 +93,8 @@ class BatchScheduler {
   int64_t preemptions() const { return preemptions_; }
   // Ended because their deadlines could not be met.
   int64_t deadline_refusals() const { return deadline_refusals_; }
-  // Looks at sequences that wait, to find whose turn it is: what plans cost where many do.
+  // Looks at sequences that wait, to judge those that came and to find whose turn it is: what plans
+  // cost where many do, but for a look at each one's deadline and credit.
   int64_t looks() const { return looks_; }
   // Rows that sequences still need before their next token, decodes aside.
   int64_t QueuedPromptTokens() const;
@@ -108,7 +104,7 @@ class BatchScheduler {
   absl::Duration NextDeadline() const;
 
  private:
-  void End(std::unique_ptr<Sequence> sequence, absl::Status status, StepPlan* plan);
+  void End(std::vector<EndedSequence> failed, StepPlan* plan);
   void EndDoomed(absl::Duration now, StepPlan* plan);
   absl::Status Doom(const Sequence& sequence, absl::Duration now) const;
   void ReadCredit();
@@ -116,6 +112,7 @@ class BatchScheduler {
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;
   absl::Status JudgeDeadline(Sequence* sequence, absl::Duration left, int64_t ahead) const;
   void PreemptForWaiting();
+  bool AdmitInPlaceOfLower(Sequence* sequence);
   bool FitsInPlaceOfLower(const Sequence& sequence) const;
   void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
   void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/admission_queue.h"
+#include "engine/admission_turns.h"
 #include "engine/prefixes_under_way.h"
 #include "tests/engine/scheduler_fixture.h"
 
@@ -62,6 +63,35 @@ TEST_F(PlanningCostTest, ManyThatComeAtOnceAreJudgedInOnePass) {
   }
   Plan();
   EXPECT_LE(scheduler_->looks(), 3 * 1024);
+}
+
+TEST_F(PlanningCostTest, ManyOfHigherPriorityLookAtEachOtherOnce) {
+  Start(4000, {.limits = {.rows = 64, .logit_rows = 32}, .prefill_chunk = 40, .max_sequences = 32});
+  for (int i = 0; i < 32; ++i) Add({.name = absl::StrCat("low", i), .prompt = 2});
+  Step();
+  EXPECT_EQ(scheduler_->running(), 32);
+  const int64_t before = scheduler_->looks();
+  for (int i = 0; i < 1024; ++i) {
+    Add({.name = absl::StrCat("high", i), .prompt = 2, .priority = 1});
+  }
+  Plan();
+  EXPECT_EQ(scheduler_->preemptions(), 32);
+  EXPECT_LE(scheduler_->looks() - before, 4 * 1024);
+}
+
+TEST_F(PlanningCostTest, ManyThatEndTogetherLeaveTheOthersInOrder) {
+  Start(4000);
+  for (int i = 0; i < 1000; ++i) {
+    Add({.name = absl::StrCat(i), .prompt = 2});
+    sequences_[absl::StrCat(i)]->control->cancelled = i % 4 != 3;
+  }
+  plan_.emplace(scheduler_->Plan(absl::ZeroDuration()));
+  ASSERT_EQ(plan_->ended.size(), 750);
+  for (size_t i = 0; i < 750; ++i) {
+    EXPECT_EQ(plan_->ended[i].sequence->arrival, i / 3 * 4 + i % 3);
+  }
+  ASSERT_EQ(plan_->items.size(), 4);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan_->items[i].sequence->arrival, 4 * i + 3);
 }
 
 // However often they are judged by a deadline, wait for a prefix or for room, or lose their KV.
