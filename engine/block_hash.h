@@ -1,5 +1,6 @@
 // Names of token prefixes: one hash per full KV block, each chained to the one before it, so that
-// equal hashes mean equal tokens from the start of the sequence. Not cryptographic: the salt keeps
+// equal hashes mean equal tokens from the start of the sequence, but for what somebody seeks out:
+// it is not cryptographic, and BlockPool compares tokens before it lets KV be shared. The salt keeps
 // callers apart who must not learn of each other's prefixes.
 #ifndef TIDEPOOL_ENGINE_BLOCK_HASH_H_
 #define TIDEPOOL_ENGINE_BLOCK_HASH_H_

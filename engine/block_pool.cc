@@ -46,17 +46,19 @@ void BlockPool::Release(int32_t block) {
   }
 }
 
-void BlockPool::Index(int32_t block, const BlockKey& key) {
+void BlockPool::Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens) {
   Block& entry = blocks_[block];
   CHECK(entry.holders > 0 && !entry.indexed) << "block " << block;
   if (!index_.emplace(key, block).second) return;
   entry.indexed = true;
   entry.key = key;
+  entry.tokens.assign(tokens.begin(), tokens.end());
 }
 
-int32_t BlockPool::Find(const BlockKey& key) const {
+int32_t BlockPool::Find(const BlockKey& key, absl::Span<const int32_t> tokens) const {
   const auto found = index_.find(key);
-  return found == index_.end() ? kNoBlock : found->second;
+  if (found == index_.end()) return kNoBlock;
+  return absl::MakeConstSpan(blocks_[found->second].tokens) == tokens ? found->second : kNoBlock;
 }
 
 void BlockPool::Link(int32_t block) {

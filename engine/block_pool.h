@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "engine/block_hash.h"
 
 namespace tidepool::engine {
@@ -42,10 +43,14 @@ class BlockPool {
   // One holder less. Requires: held.
   void Release(int32_t block);
 
-  // Makes a held block findable. Does nothing when another block already holds this content.
-  void Index(int32_t block, const BlockKey& key);
-  // The block with this content, or kNoBlock.
-  int32_t Find(const BlockKey& key) const;
+  // Makes a held block findable, whose tokens these are. Does nothing when another block already
+  // holds this content.
+  void Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens);
+  // The block with this content, or kNoBlock. The tokens are compared: a hash that two contents
+  // share gives nobody the other's KV, whether it came by chance or was sought.
+  int32_t Find(const BlockKey& key, absl::Span<const int32_t> tokens) const;
+  // Whether a block is indexed under this key, of whatever tokens.
+  bool Knows(const BlockKey& key) const { return index_.contains(key); }
   bool IsIndexed(int32_t block) const { return blocks_[block].indexed; }
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
@@ -64,6 +69,7 @@ class BlockPool {
     int32_t older = kNoBlock;
     int32_t newer = kNoBlock;
     BlockKey key;
+    std::vector<int32_t> tokens;  // of what is indexed
   };
 
   void Link(int32_t block);    // as the newest cached block

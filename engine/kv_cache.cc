@@ -16,6 +16,10 @@ namespace {
 
 constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
 
+absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_t block) {
+  return tokens.subspan(block * kBlockTokens, kBlockTokens);
+}
+
 int64_t BlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
 
 size_t AlignUp(size_t bytes) {
@@ -97,9 +101,9 @@ int64_t KvLease::blocks_held() const {
 const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block) {
   CHECK_LE((block + 1) * kBlockTokens, static_cast<int64_t>(tokens.size()));
   while (static_cast<int64_t>(hashes_.size()) <= block) {
-    const int64_t begin = static_cast<int64_t>(hashes_.size()) * kBlockTokens;
+    const auto next = static_cast<int64_t>(hashes_.size());
     const BlockHash& parent = hashes_.empty() ? root_ : hashes_.back();
-    hashes_.push_back(HashBlock(parent, tokens.subspan(begin, kBlockTokens)));
+    hashes_.push_back(HashBlock(parent, TokensOfBlock(tokens, next)));
     ++cache_->blocks_hashed_;
   }
   return hashes_[block];
@@ -114,10 +118,11 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens) {
   int64_t best = 0;
   for (int64_t block = 0; block < limit; ++block) {
     const BlockHash hash = HashOf(tokens, block);
+    const absl::Span<const int32_t> own = TokensOfBlock(tokens, block);
     const int64_t slots = (block + 1) * kBlockTokens;
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
-      const bool found = cache_->pool_.Find({hash, group}) != kNoBlock;
+      const bool found = cache_->pool_.Find({hash, group}, own) != kNoBlock;
       run[group] = found ? run[group] + 1 : 0;
       const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
       if (block + 1 - run[group] <= first) continue;
@@ -141,7 +146,9 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   for (int group = 0; group < cache_->groups(); ++group) {
     const int64_t first = cache_->FirstVisible(group, blocks * kBlockTokens) / kBlockTokens;
     for (int64_t block = 0; block < blocks; ++block) {
-      const int32_t id = block < first ? kNoBlock : cache_->pool_.Find({hashes_[block], group});
+      const int32_t id =
+          block < first ? kNoBlock
+                        : cache_->pool_.Find({hashes_[block], group}, TokensOfBlock(tokens, block));
       if (id != kNoBlock) cache_->pool_.AddHolder(id);
       tables_[group].push_back(id);
     }
@@ -167,7 +174,7 @@ void KvLease::Commit(absl::Span<const int32_t> tokens) {
   for (int64_t block = slots_ / kBlockTokens; block < slots / kBlockTokens; ++block) {
     const BlockHash& hash = HashOf(tokens, block);
     for (int group = 0; group < cache_->groups(); ++group) {
-      cache_->pool_.Index(tables_[group][block], {hash, group});
+      cache_->pool_.Index(tables_[group][block], {hash, group}, TokensOfBlock(tokens, block));
     }
   }
   slots_ = slots;
@@ -301,7 +308,7 @@ std::vector<uint64_t> KvCache::RecentPrefixes(size_t limit) const {
   std::vector<uint64_t> digests;
   for (const BlockHash& hash : recent_) {
     if (digests.size() >= limit) break;
-    if (pool_.Find({hash, 0}) != kNoBlock) digests.push_back(hash.low);
+    if (pool_.Knows({hash, 0})) digests.push_back(hash.low);
   }
   return digests;
 }

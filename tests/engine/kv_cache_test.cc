@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/block_pool.h"
 
 namespace tidepool::engine {
 namespace {
@@ -295,6 +296,24 @@ TEST(KvCacheTest, NamesRecentPrefixes) {
   KvLease all = cache->NewLease("");
   all.Reserve(3 * kTokens)->Keep();
   EXPECT_TRUE(cache->RecentPrefixes(10).empty());
+}
+
+// Two contents of one hash, as an attacker might find them.
+TEST(BlockPoolTest, AnEqualHashGivesNobodyTheKvOfOtherTokens) {
+  BlockPool pool(4);
+  const BlockKey key = {.hash = {1, 2}, .group = 0};
+  const std::vector<int32_t> mine = Tokens(kTokens);
+  const std::vector<int32_t> others = Tokens(kTokens, 7);
+  const int32_t block = pool.Allocate();
+  pool.Index(block, key, others);
+  EXPECT_EQ(pool.Find(key, others), block);
+  EXPECT_EQ(pool.Find(key, mine), kNoBlock);
+  // The second one is computed, and not found.
+  const int32_t second = pool.Allocate();
+  pool.Index(second, key, mine);
+  EXPECT_FALSE(pool.IsIndexed(second));
+  EXPECT_EQ(pool.Find(key, mine), kNoBlock);
+  EXPECT_EQ(pool.Find(key, others), block);
 }
 
 TEST(BlockHashTest, DependsOnTokensSeedAndSalt) {
