@@ -311,9 +311,10 @@ TEST(EngineTest, AFailedForwardFailsItsBatchOnly) {
 TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
   TestEngine test;
   const Answer undisturbed = test.Run(MakeRequest({65, 1, 2}, 50));
+  const int64_t before = test.model.forwards();
   test.model.Hold();
   auto broken = test.Submit(MakeRequest({66, 1, 2}, 50));  // the second request
-  test.model.WaitForForwards(test.model.forwards() + 1);
+  test.model.WaitForForwards(before + 1);
   auto sound = test.Submit(MakeRequest({65, 1, 2}, 50));
   test.model.SetFailureOf(1, absl::DataLossError("layer 1, expert 3 is damaged"));
   test.model.Release();

@@ -399,9 +399,10 @@ TEST(EngineClockTest, DeadlinesTakeNoNoticeOfTheWallClock) {
   test.model.Release();
   EXPECT_EQ(ReadAll(first.get()).tokens.size(), 20u);
 
+  const int64_t before = test.model.forwards();
   test.model.Hold();
   auto second = test.Submit(request);
-  test.model.WaitForForwards(test.model.forwards() + 1);
+  test.model.WaitForForwards(before + 1);
   test.clock.JumpWall(-absl::Hours(2));
   test.clock.Advance(absl::Minutes(11));
   test.model.Release();
