@@ -57,7 +57,10 @@ int64_t StatField(const std::string& path, absl::string_view name) {
 // Bytes that a group leaves; none: it sets no limit.
 std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
   const bool is_v2 = group.version == engine::CgroupVersion::kV2;
-  const int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  // Beyond this the kernel does not kill, but slows down whoever asks for more.
+  const int64_t throttled = is_v2 ? NumberIn(group.path + "/memory.high") : -1;
+  if (throttled >= 0) most = most < 0 ? throttled : std::min(most, throttled);
   const int64_t taken =
       NumberIn(group.path + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (most < 0 || taken < 0) return std::nullopt;

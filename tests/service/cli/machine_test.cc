@@ -49,6 +49,18 @@ TEST_F(AvailableMemoryTest, TheTightestGroupAboveCounts) {
   EXPECT_EQ(AvailableMemoryBytes(root_), 2000000);
 }
 
+TEST_F(AvailableMemoryTest, WhereAGroupIsThrottledItIsFull) {
+  Write("/proc/self/cgroup", "0::/box\n");
+  Write("/sys/fs/cgroup/box/memory.max", "max\n");
+  Write("/sys/fs/cgroup/box/memory.high", "2000000\n");
+  Write("/sys/fs/cgroup/box/memory.current", "500000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 1500000);
+  Write("/sys/fs/cgroup/box/memory.max", "3000000\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 1500000);
+  Write("/sys/fs/cgroup/box/memory.high", "max\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 2500000);
+}
+
 TEST_F(AvailableMemoryTest, AContainerSeesItsGroupAtTheTop) {
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", "1000000\n");
