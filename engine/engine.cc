@@ -94,6 +94,7 @@ class EngineImpl final : public Engine {
   void PaceScheduler();
   bool IsOffloaded() const;
   int64_t PrefillChunk() const;
+  int64_t MixedRows() const;
 
   Model* const model_;
   const Tokenizer* const tokenizer_;
@@ -245,16 +246,22 @@ int64_t EngineImpl::PrefillChunk() const {
                                                              : options_.prefill_chunk;
 }
 
+// A step that reads most experts anyway is not made short by fewer rows, and prompts would take
+// many of them.
+int64_t EngineImpl::MixedRows() const {
+  const int64_t most = options_.limits.rows;
+  if (!IsOffloaded()) return pace_.MixedRows(most);
+  const moe::OffloadStats& offload = *stats_.offload;
+  return pace_.MixedRowsOverReads((offload.experts - offload.slots) * offload.record_bytes, most);
+}
+
 // Tells the scheduler what steps may cost, by what they did.
 void EngineImpl::PaceScheduler() {
   pace_.AddQueueLook({.at = clock_->Monotonic(),
                       .waiting = scheduler_.waiting(),
                       .admissions = scheduler_.admissions()});
   scheduler_.SetPrefillChunk(PrefillChunk());
-  // A step that reads most experts anyway is not made short by fewer rows, and prompts would take
-  // many of them.
-  scheduler_.SetMixedRows(IsOffloaded() ? options_.limits.rows
-                                        : pace_.MixedRows(options_.limits.rows));
+  scheduler_.SetMixedRows(MixedRows());
   scheduler_.SetRates(pace_.rates());
 }
 
@@ -275,31 +282,33 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   RefreshStats();
   stats_.computing = true;
   shared_->PublishStats(stats_);
-  const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = RunModel(plan.batch, plan.items);
-  const absl::Duration time = clock_->Monotonic() - start;
-  StepPace::Step step = {.time = time};
-  for (const Span& span : plan.batch.spans) {
-    (span.rows() > 1 ? step.prompt_rows : step.decode_rows) += span.rows();
-  }
-  pace_.AddStep(step);
   ++stats_.steps;
   ++stats_.progress;
   return output;
 }
 
-// The pass, with what it cost shared among the items that its spans are of.
+// The pass, with what it cost told to the pace and shared among the items that its spans are of.
 absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
                                                 absl::Span<const PlanItem> items) {
   const std::optional<moe::OffloadStats> before = model_->offload_stats();
+  const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
+  StepPace::Step step = {.time = clock_->Monotonic() - start};
+  for (const Span& span : batch.spans) {
+    (span.rows() > 1 ? step.prompt_rows : step.decode_rows) += span.rows();
+  }
   const ExpertCounts experts = model_->last_expert_counts();
   PassCosts costs = {.hits = experts.hits, .misses = experts.misses};
   if (before.has_value()) {
-    const moe::OffloadStats after = *model_->offload_stats();
-    costs.demand_bytes = after.demand_bytes - before->demand_bytes;
-    costs.stall_time = after.stall_time - before->stall_time;
+    const moe::OffloadStats pass = moe::Difference(*model_->offload_stats(), *before);
+    costs.demand_bytes = pass.demand_bytes;
+    costs.stall_time = pass.stall_time;
+    step.read_bytes = pass.demand_bytes + pass.prefetch_bytes;
+    step.read_time = pass.stall_time + pass.hidden_time;
+    step.stall_time = pass.stall_time;
   }
+  pace_.AddStep(step);
   const int64_t rows = batch.rows();
   int64_t row = 0;
   for (size_t i = 0; i < items.size(); ++i) {

@@ -9,6 +9,9 @@ namespace tidepool::engine {
 void StepPace::AddStep(const Step& step) {
   const double seconds = absl::ToDoubleSeconds(step.time);
   const double prompt_rows = static_cast<double>(step.prompt_rows);
+  if (step.read_bytes > 0) {
+    reads_.Add(static_cast<double>(step.read_bytes), absl::ToDoubleSeconds(step.read_time));
+  }
   if (step.prompt_rows == 0) return decode_step_.Add(seconds, 1);
   const double decodes = step.decode_rows > 0 ? decode_step_.value() : 0;
   prompt_row_.Add(std::max(seconds - decodes, 0.0), prompt_rows);
@@ -16,6 +19,7 @@ void StepPace::AddStep(const Step& step) {
   if (step.prompt_rows <= step.decode_rows) return;
   const double rows = prompt_rows + static_cast<double>(step.decode_rows);
   prefill_.Add(rows, seconds);
+  computed_row_.Add(std::max(seconds - absl::ToDoubleSeconds(step.stall_time), 0.0), rows);
   if (step.prompt_rows >= kManyRows) large_prefill_.Add(rows, seconds);
 }
 
@@ -46,6 +50,13 @@ int64_t StepPace::MixedRows(int64_t most) const {
   const double extra = std::max(decode_step_.value(), absl::ToDoubleSeconds(kLeastExtra));
   const double rows = std::min(extra / row, static_cast<double>(most));
   return std::min(most, std::max(static_cast<int64_t>(rows), kLeastRows));
+}
+
+int64_t StepPace::MixedRowsOverReads(int64_t missing_bytes, int64_t most) const {
+  if (computed_row_.value() <= 0 || reads_.value() <= 0) return most;
+  const double read_seconds = static_cast<double>(missing_bytes) / reads_.value();
+  const double rows = std::min(read_seconds / computed_row_.value(), static_cast<double>(most));
+  return std::max(static_cast<int64_t>(rows), MixedRows(most));
 }
 
 }  // namespace tidepool::engine

@@ -41,6 +41,10 @@ class StepPace {
     int64_t prompt_rows = 0;
     int64_t decode_rows = 0;
     absl::Duration time;  // of its forward pass
+    // Of experts that were not in memory.
+    int64_t read_bytes = 0;
+    absl::Duration read_time;   // while reads were under way
+    absl::Duration stall_time;  // the part of it in which nothing was computed
   };
   void AddStep(const Step& step);
   struct QueueLook {
@@ -63,6 +67,13 @@ class StepPace {
   static constexpr int64_t kLeastRows = 32;
   int64_t MixedRows(int64_t most) const;
 
+  // The same where a step with many rows reads `missing_bytes` of experts, whatever their number
+  // is: so many that computing them takes as long as those reads. Fewer would wait for the disk,
+  // and the prompt's next step reads the same again; more keep decodes waiting without reading less
+  // for each of them. Never less than MixedRows, at most `most`; before anything is measured:
+  // `most`.
+  int64_t MixedRowsOverReads(int64_t missing_bytes, int64_t most) const;
+
  private:
   // A step with fewer rows than this says little about what a large prompt takes.
   static constexpr int64_t kManyRows = 64;
@@ -72,6 +83,8 @@ class StepPace {
   FadingRatio large_prefill_;  // the same, of steps of kManyRows
   FadingRatio decode_step_;    // seconds per step without prompt rows
   FadingRatio prompt_row_;     // seconds per prompt row, decodes aside
+  FadingRatio computed_row_;   // seconds per row of steps that mostly prefill, stalls aside
+  FadingRatio reads_;          // bytes per second
   FadingRatio admissions_;     // per second
   int64_t admissions_seen_ = 0;
   QueueLook last_look_;

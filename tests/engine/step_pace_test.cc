@@ -71,6 +71,24 @@ TEST(StepPaceTest, SmallPromptsTellNothingOfLargeOnes) {
   EXPECT_NEAR(pace.rates().prompt_rows_per_second, 1000, 1);
 }
 
+// 100 rows a second, and a disk of 2 GB/s beside it.
+TEST(StepPaceTest, PromptsThatReadAreAsLargeAsTheirReadsAreLong) {
+  StepPace pace;
+  EXPECT_EQ(pace.MixedRowsOverReads(4'000'000'000, 2048), 2048) << "nothing is measured yet";
+  pace.AddStep({.decode_rows = 4, .time = absl::Milliseconds(100)});
+  // 2 s of reads, of which the computation of the first rows waited for 1 s.
+  pace.AddStep({.prompt_rows = 100,
+                .time = absl::Seconds(2),
+                .read_bytes = 4'000'000'000,
+                .read_time = absl::Seconds(2),
+                .stall_time = absl::Seconds(1)});
+  EXPECT_NEAR(static_cast<double>(pace.MixedRowsOverReads(4'000'000'000, 2048)), 200, 2);
+  EXPECT_NEAR(static_cast<double>(pace.MixedRowsOverReads(2'000'000'000, 2048)), 100, 1);
+  EXPECT_EQ(pace.MixedRowsOverReads(400'000'000'000, 2048), 2048);
+  // With one expert missing it is as if none were.
+  EXPECT_EQ(pace.MixedRowsOverReads(2'600'000, 2048), pace.MixedRows(2048));
+}
+
 // A queue that is looked at twice a second.
 struct Queue {
   void Look(int64_t waiting, int64_t admitted) {
