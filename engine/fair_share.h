@@ -11,12 +11,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace tidepool::engine {
 
-// Engine thread only.
+// Engine thread only. Every call takes time logarithmic in the number of principals.
 class FairShare {
  public:
   // Of a token, as in the paper: an output token takes a pass of its own.
@@ -41,10 +45,15 @@ class FairShare {
     int64_t waiting = 0;  // requests
   };
 
+  // Served so much, and the name, a key of accounts_: least first, of equals the first by name.
+  using Order = std::set<std::pair<int64_t, std::string_view>>;
+
   void ForgetIdle();
 
-  std::map<std::string, Account> accounts_;
-  size_t idle_ = 0;               // accounts with nothing waiting
+  std::map<std::string, Account, std::less<>> accounts_;
+  // Each account is in one of these.
+  Order waiting_;
+  Order idle_;                    // with nothing waiting
   int64_t last_left_served_ = 0;  // of whoever was the last to have nothing waiting any more
 };
 
