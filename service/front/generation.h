@@ -133,7 +133,13 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void GiveAttemptUp();
   // Tries `step` when it has waited a little longer than the last time.
   void BackOff(void (Generation::*step)());
-  bool EndIfHopeless(const absl::Status& status, EndedBy by);
+  bool EndIfHopeless(const absl::Status& status, EndedBy by, void (Generation::*step)());
+  // Two workers seem to have crashed on this prompt: ends it, or tries `step` again if by `until`,
+  // on the monotonic clock, one of them says that it has not.
+  void Judge(const absl::Status& status, absl::Duration until, void (Generation::*step)());
+  AttemptRecord::Look LookAfterWorkers() const;
+  // `status` is of the last attempt that there was.
+  void GiveUp(const absl::Status& status);
   bool AnotherHasRoom() const;
   // Calls `step` when it is this stream's turn.
   void Resubmit(void (Generation::*step)());

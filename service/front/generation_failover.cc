@@ -10,6 +10,9 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kWorkerWait = absl::Seconds(30);
+// For a worker that seems to have crashed: the stream of its states begins anew within a second
+// where only the way to it broke.
+constexpr absl::Duration kSignOfLife = absl::Seconds(2);
 
 }  // namespace
 
@@ -89,7 +92,7 @@ void Generation::Retry(absl::Status status, EndedBy by, void (Generation::*step)
   if (by != EndedBy::kWorker) context_.workers->NoteFailure(worker_.link, status);
   GiveAttemptUp();
   if (by != EndedBy::kAway) {
-    if (EndIfHopeless(status, by)) return;
+    if (EndIfHopeless(status, by, step)) return;
   } else if (++aways_, PatienceEnd() <= context_.clock->Monotonic()) {
     return End(std::move(status));
   }
@@ -127,27 +130,53 @@ void Generation::BackOff(void (Generation::*step)()) {
   });
 }
 
-bool Generation::EndIfHopeless(const absl::Status& status, EndedBy by) {
-  switch (record_.OnFailure(by)) {
+bool Generation::EndIfHopeless(const absl::Status& status, EndedBy by,
+                               void (Generation::*step)()) {
+  record_.OnFailure(by, context_.workers->Sight(worker_.link));
+  switch (record_.Review(LookAfterWorkers())) {
     case AttemptRecord::Verdict::kTryAgain:
       return false;
     case AttemptRecord::Verdict::kPoisoned:
-      context_.failover->poisoned.Refuse(prompt_digest_);
-      End(absl::InternalError(absl::StrCat(
-          AttemptRecord::kMaxCrashes, " workers crashed while they computed this prompt, which is ",
-          "refused for ", absl::FormatDuration(PoisonedPrompts::kRefusedFor),
-          "; the last: ", status.message())));
+      Judge(status, context_.clock->Monotonic() + kSignOfLife, step);
       return true;
     case AttemptRecord::Verdict::kGiveUp:
       // A worker's own word tells more, such as of a full queue or an expert that cannot be read.
-      End(by == EndedBy::kWorker
-              ? status
-              : absl::InternalError(absl::StrCat(
-                    AttemptRecord::kMaxAttempts,
-                    " attempts at this request failed; the last: ", status.message())));
+      by == EndedBy::kWorker ? End(status) : GiveUp(status);
       return true;
   }
   return false;
+}
+
+void Generation::GiveUp(const absl::Status& status) {
+  End(absl::InternalError(absl::StrCat(AttemptRecord::kMaxAttempts,
+                                       " attempts at this request failed; the last: ",
+                                       status.message())));
+}
+
+AttemptRecord::Look Generation::LookAfterWorkers() const {
+  return [workers = context_.workers](const WorkerSighting& seen) { return workers->FateOf(seen); };
+}
+
+void Generation::Judge(const absl::Status& status, absl::Duration until,
+                       void (Generation::*step)()) {
+  const absl::Duration now = context_.clock->Monotonic();
+  const AttemptRecord::Verdict verdict = record_.Review(LookAfterWorkers());
+  if (verdict == AttemptRecord::Verdict::kTryAgain) return BackOff(step);
+  if (verdict == AttemptRecord::Verdict::kGiveUp) return GiveUp(status);
+  if (!record_.open(LookAfterWorkers()) || now >= until) {
+    context_.failover->poisoned.Refuse(prompt_digest_);
+    return End(absl::InternalError(absl::StrCat(
+        AttemptRecord::kMaxCrashes, " workers crashed while they computed this prompt, which is ",
+        "refused for ", absl::FormatDuration(PoisonedPrompts::kRefusedFor),
+        "; the last: ", status.message())));
+  }
+  const auto again = [weak = weak_from_this(), wait = ++waits_, status, until, step] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->waits_ != wait) return;
+    self->Judge(status, until, step);
+  };
+  context_.workers->WhenChanged(again);
+  context_.loop->PostAfter(until - now, again);
 }
 
 void Generation::Resubmit(void (Generation::*step)()) {

@@ -230,6 +230,21 @@ void WorkerSet::NoteDraining(const WorkerLink* link) {
   TellReadiness();
 }
 
+WorkerSighting WorkerSet::Sight(const WorkerLink* link) const {
+  const Member* member = Find(link);
+  if (member == nullptr) return {.link = link};
+  return {.link = link, .process_id = member->process_id, .watches = member->watches};
+}
+
+AttemptRecord::Fate WorkerSet::FateOf(const WorkerSighting& seen) const {
+  using Fate = AttemptRecord::Fate;
+  const Member* member = Find(seen.link);
+  if (member == nullptr || seen.process_id == 0 || member->process_id != seen.process_id) {
+    return Fate::kGone;
+  }
+  return member->watches > seen.watches ? Fate::kLives : Fate::kOpen;
+}
+
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
   const bool better = Health(*member) != WorkerHealth::kServing;
   WorkerView& view = member->view;
@@ -249,6 +264,8 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
     log_(LogLevel::kInfo, absl::StrCat("worker ", view.name, " (", member->link->address(),
                                        ") serves ", view.model));
   }
+  if (!member->connected) ++member->watches;
+  member->process_id = state.process_id();
   member->model = state.model();
   member->heard = true;
   member->connected = true;

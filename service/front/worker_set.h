@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
+#include "service/front/attempt_record.h"
 #include "service/front/pick_worker.h"
 #include "service/front/worker_link.h"
 #include "service/log_level.h"
@@ -81,6 +82,11 @@ class WorkerSet {
   // It told a run that it drains, before its next state does.
   void NoteDraining(const WorkerLink* link);
 
+  // The worker's process, now that a call to it has ended as by a crash, and what became of it. It
+  // lives on when it says its state on another stream: the one that broke can still bring old ones.
+  WorkerSighting Sight(const WorkerLink* link) const;
+  AttemptRecord::Fate FateOf(const WorkerSighting& seen) const;
+
   // Whether another worker serves its model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 
@@ -100,6 +106,8 @@ class WorkerSet {
     v1::Model model;
     bool heard = false;                             // of the model at least
     bool connected = false;                         // its stream of states is up
+    uint64_t process_id = 0;                        // as it last said; 0: not known
+    int64_t watches = 0;                            // streams of states that have begun
     bool failed = false;                            // since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
     absl::Duration last_state;

@@ -219,6 +219,7 @@ WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::st
       admin_(name_, engine, std::move(process)),
       log_(std::move(log)),
       started_(base::Clock::Real().Monotonic()),
+      process_id_(DrawSeed()),
       pool_(kPoolThreads) {}
 
 WorkerCore::~WorkerCore() { loop_.Stop(); }
@@ -241,6 +242,7 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   const engine::EngineStats stats = engine_->Stats();
   worker::v1::WatchResponse state;
   state.set_worker_id(name_);
+  state.set_process_id(process_id_);
   state.set_state(draining_ ? worker::v1::DRAINING : worker::v1::SERVING);
   state.set_progress(stats.progress);
   state.set_sequences_running(stats.sequences_running);

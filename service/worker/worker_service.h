@@ -85,6 +85,7 @@ class WorkerCore {
   WorkerAdmin admin_;
   const LogSink log_;
   const absl::Duration started_;
+  const uint64_t process_id_;  // WatchResponse's
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
   ActiveCalls unary_calls_;            // never closed

@@ -20,34 +20,36 @@ namespace {
 using Verdict = AttemptRecord::Verdict;
 using Kind = Resubmissions::Kind;
 
+constexpr WorkerSighting kWorker = {.process_id = 1};
+
 TEST(AttemptRecordTest, TheSecondCrashIsThePrompts) {
   AttemptRecord record;
   EXPECT_FALSE(record.suspect());
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kTryAgain);
+  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
   EXPECT_TRUE(record.suspect());
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kPoisoned);
+  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kPoisoned);
 }
 
 TEST(AttemptRecordTest, ThreeFailuresAreEnoughWhoeverIsToBlame) {
   AttemptRecord record;
-  EXPECT_EQ(record.OnFailure(EndedBy::kSilent), Verdict::kTryAgain);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kTryAgain);
-  EXPECT_EQ(record.OnFailure(EndedBy::kWorker), Verdict::kGiveUp);
+  EXPECT_EQ(record.OnFailure(EndedBy::kSilent, kWorker), Verdict::kTryAgain);
+  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
+  EXPECT_EQ(record.OnFailure(EndedBy::kWorker, kWorker), Verdict::kGiveUp);
 }
 
 TEST(AttemptRecordTest, AnAttemptThatMadeTokensClearsThePrompt) {
   AttemptRecord record;
   for (int worker = 0; worker < 10; ++worker) {
     record.OnTokens(AttemptRecord::kProvenTokens);
-    EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kTryAgain) << worker;
+    EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain) << worker;
     EXPECT_FALSE(record.suspect());
     EXPECT_EQ(record.failures(), 1);
   }
   // A few are not enough: a prompt can be what crashes a worker at its second token.
   record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kTryAgain);
+  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
   record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash), Verdict::kPoisoned);
+  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kPoisoned);
 }
 
 TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {

@@ -95,6 +95,7 @@ class PuppetLink final : public WorkerLink {
     worker::v1::WatchResponse response;
     response.set_worker_id(name_);
     response.set_state(state);
+    response.set_process_id(process_id);
     response.set_sequences_running(sequences);
     response.set_places(places);
     response.set_room_wait_seconds(2);
@@ -120,6 +121,7 @@ class PuppetLink final : public WorkerLink {
   std::string numerics = "n";
   int64_t sequences = 0;
   int64_t places = 0;
+  uint64_t process_id = 0;
 
  private:
   class Call final : public RunCall {

@@ -73,57 +73,6 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
 }
 
-TEST_F(GenerationTest, APoisonedPromptLeavesTheThirdWorkerAlone) {
-  std::vector<PuppetLink*> workers;
-  for (const char* name : {"a", "b", "c"}) workers.push_back(AddWorker(name));
-  const auto preparing = [&] {
-    for (PuppetLink* worker : workers) {
-      if (!worker->prepares.empty()) return worker;
-    }
-    return workers[0];
-  };
-  Client client;
-  Begin(&client, Text());
-  preparing()->AnswerPrepare({1});
-  int crashes = 0;
-  for (int round = 0; round < 4; ++round) {
-    for (PuppetLink* worker : workers) {
-      if (worker->runs.empty() || worker->runs.back()->gone) continue;
-      ++crashes;
-      worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
-      break;
-    }
-    loop_.Advance(absl::Milliseconds(500));
-  }
-  EXPECT_EQ(crashes, 2);
-  ASSERT_TRUE(client.status.has_value());
-  EXPECT_EQ(*client.status,
-            absl::InternalError("2 workers crashed while they computed this prompt, which is "
-                                "refused for 10m; the last: reset"));
-  // Nobody computes it for the next ten minutes, whoever asks; others are served.
-  const size_t prepared = preparing()->prepares.size();
-  Client again, other;
-  v1::GenerateRequest sampled = Text();
-  sampled.mutable_sampling()->set_temperature(1);
-  Begin(&again, sampled);
-  ASSERT_TRUE(again.status.has_value());
-  EXPECT_EQ(again.status->code(), absl::StatusCode::kInternal);
-  v1::GenerateRequest sound;
-  sound.set_text("sound");
-  Begin(&other, sound);
-  EXPECT_FALSE(other.status.has_value());
-  size_t prepares = 0;
-  for (PuppetLink* worker : workers) prepares += worker->prepares.size();
-  EXPECT_EQ(prepares, prepared + 1);
-  other.generation->Cancel(absl::CancelledError("end of the test"));
-  for (PuppetLink* worker : workers) worker->SayState();
-  loop_.Advance(absl::Minutes(10));
-  Client later;
-  Begin(&later, Text());
-  EXPECT_FALSE(later.status.has_value());
-  later.generation->Cancel(absl::CancelledError("end of the test"));
-}
-
 TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfWorkers) {
   PuppetLink* worker = AddWorker("a");
   Client client;
