@@ -28,6 +28,7 @@ void Generation::FindReceivedText() {
   asked_ = &Generation::FindReceivedText;
   v1::DetokenizeRequest request;
   request.set_model(model_.name());
+  request.set_keep_spaces(true);
   request.mutable_token_ids()->Assign(logged.output_ids.begin(),
                                       logged.output_ids.begin() + received);
   const auto resume = [weak = weak_from_this(),
@@ -53,10 +54,7 @@ void Generation::Resume(const std::string& received_text) {
   response.set_position(std::min(received, logged.output_size()));
   if (received < logged.output_size()) {
     response.mutable_token_ids()->Assign(output_ids_.begin() + received, output_ids_.end());
-    // Who has no token has not seen the space either with which an answer may begin.
-    response.set_text(received == 0
-                          ? logged.turn.answer
-                          : TextBehind(logged.turn.answer, received_text, request.stopping()));
+    response.set_text(TextBehind(logged.turn.answer, received_text, request.stopping()));
   }
   if (!logged.goes_on) {
     response.set_finish_reason(ToProto(logged.turn.finish));

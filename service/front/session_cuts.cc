@@ -42,6 +42,7 @@ void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData
   if (!worker.ok()) return done(worker.status());
   v1::DetokenizeRequest request;
   request.set_model(log.info.model);
+  request.set_keep_spaces(true);
   request.mutable_token_ids()->Assign(log.token_ids.begin() + cut->text_begin,
                                       log.token_ids.begin() + position);
   worker->link->Detokenize(std::move(request), clock_->Monotonic() + kDetokenizeTimeout,

@@ -48,6 +48,8 @@ absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position) 
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text) {
   while (absl::ConsumeSuffix(&kept_text, kBrokenCharacter)) {
   }
+  if (absl::StartsWith(answer, kept_text)) return std::string(kept_text);
+  // A worker of before keep_spaces left the first space out.
   const absl::string_view body = absl::StripLeadingAsciiWhitespace(answer);
   const absl::string_view kept = absl::StripLeadingAsciiWhitespace(kept_text);
   const size_t space = answer.size() - body.size();

@@ -32,8 +32,8 @@ struct SessionCut {
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
 // What stays of `answer` when its tokens are cut to those that decode to `kept_text`, where a last
-// character may be broken (U+FFFD). Decoding alone does not know what stood before (a space may be
-// missing at the front) nor which stop string was taken off the end.
+// character may be broken (U+FFFD) and, if a worker of an earlier release decoded it, a space may be
+// missing at the front. Decoding does not know which stop string was taken off the end.
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
 
 // `answer` is for the turn that is cut, if one is. `cut` is PlanCut's of the same log.

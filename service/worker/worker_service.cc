@@ -174,7 +174,13 @@ absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
   absl::StatusOr<std::string> text = model.tokenizer->Decode(ids, engine::ControlText::kSkip);
   if (!text.ok()) return text.status();
   v1::DetokenizeResponse response;
-  response.set_text(*std::move(text));
+  if (request.keep_spaces()) {
+    engine::StreamDecoder decoder(model.tokenizer);
+    for (const int32_t id : ids) response.mutable_text()->append(decoder.Feed(id));
+    response.mutable_text()->append(decoder.Flush());
+  } else {
+    response.set_text(*std::move(text));
+  }
   return response;
 }
 

@@ -45,6 +45,17 @@ class SentencePieceTest(unittest.TestCase):
         self.assertEqual(by_text["token_ids"], by_ids["token_ids"])
         self.assertEqual(by_text["usage"]["prompt_tokens"], len(ids))
 
+    def test_a_text_that_goes_on_keeps_its_space(self):
+        server = harness.serve(model=FOLDER / GOLDEN["model"])
+        self.addCleanup(server.kill)
+        client = harness.Client(server)
+        self.addCleanup(client.close)
+        case = GOLDEN["texts"][0]
+        for keep_spaces, text in ((False, case["text"]), (True, " " + case["text"])):
+            request = harness.inference_pb.DetokenizeRequest(token_ids=case["ids"],
+                                                             keep_spaces=keep_spaces)
+            self.assertEqual(client.inference.Detokenize(request).text, text)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -33,6 +33,7 @@ class PuppetLink final : public WorkerLink {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());
       response.set_position(position);
+      if (position == 0) response.set_text(lead);
       for (const int32_t token : tokens) {
         response.add_token_ids(token);
         response.set_text(absl::StrCat(response.text(), "t", token, " "));
@@ -50,6 +51,7 @@ class PuppetLink final : public WorkerLink {
       events.on_response(std::move(response));
     }
     int64_t position = 0;
+    std::string lead;
   };
 
   explicit PuppetLink(std::string name) : name_(std::move(name)) {}
@@ -65,6 +67,7 @@ class PuppetLink final : public WorkerLink {
     run->events = std::move(events);
     run->credit = run->start.credit();
     run->position = run->start.output_token_ids_size();
+    run->lead = lead;
     runs.push_back(run);
     return std::make_unique<Call>(run);
   }
@@ -73,6 +76,7 @@ class PuppetLink final : public WorkerLink {
   void Detokenize(v1::DetokenizeRequest request, absl::Duration,
                   Done<v1::DetokenizeResponse> done) override {
     v1::DetokenizeResponse response;
+    if (request.keep_spaces()) response.set_text(lead);
     for (const int32_t token : request.token_ids()) {
       absl::StrAppend(response.mutable_text(), "t", token, " ");
     }
@@ -122,6 +126,7 @@ class PuppetLink final : public WorkerLink {
   int64_t sequences = 0;
   int64_t places = 0;
   uint64_t process_id = 0;
+  std::string lead;  // what its answers' texts begin with, and a text by itself does not
 
  private:
   class Call final : public RunCall {

@@ -266,6 +266,7 @@ class LoggedTurnTest : public NamedRequestsTest {
   // A turn of which {10, 11, 12} and perhaps an end are in the log.
   v1::GenerateRequest Leave(v1::FinishReason finish) {
     PuppetLink* worker = AddWorker("a");
+    worker->lead = lead_;
     const v1::GenerateRequest request = Named(SessionTurn());
     Client client;
     Begin(&client, request);
@@ -281,6 +282,7 @@ class LoggedTurnTest : public NamedRequestsTest {
 
   PuppetLink* Return(Client* client, const v1::GenerateRequest& request, Tokens prompt = {1, 2}) {
     PuppetLink* worker = AddWorker("b");
+    worker->lead = lead_;
     Begin(client, request);
     loop_.RunUntil([&] { return !worker->prepares.empty() || client->status.has_value(); });
     if (client->status.has_value()) return worker;
@@ -288,7 +290,26 @@ class LoggedTurnTest : public NamedRequestsTest {
     loop_.RunAll();
     return worker;
   }
+
+  std::string lead_;
 };
+
+// A space where the answer begins belongs to its first token: whoever has none gets it.
+TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
+  lead_ = " ";
+  const v1::GenerateRequest request = Leave(v1::STOP);
+  const std::vector<std::string> texts = {" t10 t11 t12 ", "t11 t12 ", "t12 ", ""};
+  for (uint64_t received = 0; received < texts.size(); ++received) {
+    StartAnotherFront();
+    Client client;
+    Return(&client, Named(request, received));
+    TakeAll(&client);
+    ASSERT_TRUE(client.status.has_value());
+    EXPECT_TRUE(client.status->ok()) << *client.status;
+    EXPECT_EQ(TextOf(client), texts[received]) << received;
+    loop_.RunUntil([&] { return !Log().info.busy; });
+  }
+}
 
 TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsLogEnds) {
   const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);

@@ -138,6 +138,10 @@ TEST(SessionCutTest, AnAnswerIsCutToTheTextOfItsTokens) {
   EXPECT_EQ(CutAnswer("gr\xC3\xBCn", "gr\xEF\xBF\xBD"), "gr");  // half a character
   EXPECT_EQ(CutAnswer("yes", "yes STOP"), "yes");               // the stop string was taken off
   EXPECT_EQ(CutAnswer("abc", ""), "");
+  EXPECT_EQ(CutAnswer(" Hello", ""), "");  // a control token has no text, and no space
+  EXPECT_EQ(CutAnswer(" Hello", " "), " ");
+  EXPECT_EQ(CutAnswer("\n\n Hello", "\n"), "\n");
+  EXPECT_EQ(CutAnswer(" \xC3\xBC", " \xEF\xBF\xBD"), " ");
   EXPECT_EQ(CutAnswer("abc", "xyz"), "xyz");
 }
 
