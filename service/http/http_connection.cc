@@ -265,9 +265,9 @@ void HttpConnection::OnBody(const Error& error) {
 }
 
 bool HttpConnection::AccountBody(int64_t bytes) {
-  const int64_t more = bytes - body_accounted_;
-  body_accounted_ = bytes;
-  return (all_->open_body_bytes += more) <= all_->limits.max_open_body_bytes || more <= 0;
+  const int64_t more = bytes - std::exchange(body_accounted_, bytes);
+  return (all_->open_body_bytes += more) <= all_->limits.max_open_body_bytes || more <= 0 ||
+         bytes <= all_->limits.small_body_bytes;
 }
 
 void HttpConnection::Dispatch() {

@@ -30,6 +30,9 @@ struct HttpLimits {
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 32 << 20;
   int64_t max_open_body_bytes = 256 << 20;  // of all connections, while they are received
+  // A body has room up to here however many others are received: who sends long ones slowly keeps
+  // nobody out. So max_connections times this may come on top.
+  int64_t small_body_bytes = 32 << 10;
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(2);
   absl::Duration idle_timeout = absl::Seconds(75);

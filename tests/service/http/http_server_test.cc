@@ -177,11 +177,21 @@ TEST_F(HttpServerTest, SlowRequestsEnd) {
 TEST_F(HttpServerTest, BodiesShareABudget) {
   HttpLimits limits;
   limits.max_open_body_bytes = 10;
+  limits.small_body_bytes = 0;
   Start(limits);
   const auto client = Connect();
   EXPECT_EQ(client->Post("/x", "0123456789").status, 200);
   EXPECT_EQ(client->Post("/x", "0123456789").status, 200);  // given back
   EXPECT_EQ(client->Post("/x", "0123456789a").status, 503);
+}
+
+TEST_F(HttpServerTest, ShortBodiesHaveRoomWhateverOthersSend) {
+  HttpLimits limits;
+  limits.max_open_body_bytes = 0;
+  limits.small_body_bytes = 100;
+  Start(limits);
+  EXPECT_EQ(Connect()->Post("/x", std::string(100, 'y')).status, 200);
+  EXPECT_EQ(Connect()->Post("/x", std::string(101, 'y')).status, 503);
 }
 
 TEST_F(HttpServerTest, ConnectionsAreCounted) {
