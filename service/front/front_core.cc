@@ -21,6 +21,9 @@ constexpr absl::Duration kLongestSweep = absl::Minutes(1);
 constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);  // between two looks
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
+// Tokenize and Detokenize calls that run and wait: each is up to a message long, and none of a
+// principal's limits counts it.
+constexpr int64_t kMostTexts = 64;
 // Until who found no room here may come back.
 constexpr absl::Duration kFullWait = absl::Seconds(1);
 
@@ -72,6 +75,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       store_(store),
       limits_(limits),
       places_("the front", limits.max_requests),
+      text_places_("the front's line of texts", kMostTexts),
       quotas_(clock),
       workers_(clock, log),
       admin_(clock, &workers_),
@@ -125,7 +129,8 @@ std::nullptr_t FrontCore::Refuse(const GenerationInput& input, absl::Status stat
 
 std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   ++requests_total_;
-  absl::Status status = CheckGenerateRequest(input.request);
+  absl::Status status =
+      input.checked.has_value() ? *input.checked : CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(input, std::move(status), sink);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
@@ -223,18 +228,30 @@ absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const
   return workers_.Pick({.model_digest = found.digest()}, /*session_id=*/"");
 }
 
-void FrontCore::Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
-                         Done<v1::TokenizeResponse> done) {
+template <typename Request, typename Response>
+void FrontCore::AskAboutText(Request request, const TextAsker& asker, Done<Response> done,
+                             TextCall<Request, Response> call) {
   const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
   if (!worker.ok()) return done(worker.status());
-  worker->link->Tokenize(std::move(request), deadline, std::move(done));
+  absl::StatusOr<engine::PlaceShares::Place> place = text_places_.Take(asker.principal);
+  if (!place.ok()) return done(base::WithRetryAfter(place.status(), kFullWait));
+  (worker->link->*call)(
+      std::move(request), asker.deadline,
+      [place = *std::move(place), done = std::move(done)](absl::StatusOr<Response> response) {
+        done(std::move(response));
+      });
 }
 
-void FrontCore::Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
+void FrontCore::Tokenize(v1::TokenizeRequest request, const TextAsker& asker,
+                         Done<v1::TokenizeResponse> done) {
+  AskAboutText<v1::TokenizeRequest, v1::TokenizeResponse>(std::move(request), asker,
+                                                          std::move(done), &WorkerLink::Tokenize);
+}
+
+void FrontCore::Detokenize(v1::DetokenizeRequest request, const TextAsker& asker,
                            Done<v1::DetokenizeResponse> done) {
-  const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
-  if (!worker.ok()) return done(worker.status());
-  worker->link->Detokenize(std::move(request), deadline, std::move(done));
+  AskAboutText<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+      std::move(request), asker, std::move(done), &WorkerLink::Detokenize);
 }
 
 void FrontCore::ListModels(Done<v1::ListModelsResponse> done) {

@@ -58,9 +58,15 @@ class FrontCore {
   void Complete(GenerationInput input, Done<v1::CompleteResponse> done,
                 std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
-  void Tokenize(v1::TokenizeRequest request, absl::Duration deadline,
+  // Who asks about a text, and until when on the monotonic clock.
+  struct TextAsker {
+    std::string principal;
+    absl::Duration deadline = absl::InfiniteDuration();
+  };
+  // RESOURCE_EXHAUSTED with a hint: too many such calls run, of all principals or of this one.
+  void Tokenize(v1::TokenizeRequest request, const TextAsker& asker,
                 Done<v1::TokenizeResponse> done);
-  void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
+  void Detokenize(v1::DetokenizeRequest request, const TextAsker& asker,
                   Done<v1::DetokenizeResponse> done);
   void ListModels(Done<v1::ListModelsResponse> done);
   void GetModel(const v1::GetModelRequest& request, Done<v1::Model> done);
@@ -94,6 +100,12 @@ class FrontCore {
  private:
   // A worker for a call about text, not about a prompt.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
+  template <typename Request, typename Response>
+  using TextCall = void (WorkerLink::*)(Request, absl::Duration, Done<Response>);
+  // Calls it at any worker, once there is a place for it.
+  template <typename Request, typename Response>
+  void AskAboutText(Request request, const TextAsker& asker, Done<Response> done,
+                    TextCall<Request, Response> call);
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
   // A generation's, for as long as it runs.
   struct Place {
@@ -125,6 +137,7 @@ class FrontCore {
   FrontLimits limits_;
   bool expiring_ = false;  // ExpireSessions comes again
   engine::PlaceShares places_;
+  engine::PlaceShares text_places_;  // of calls about text
   PrincipalQuotas quotas_;
   WorkerSet workers_;
   FrontAdmin admin_;

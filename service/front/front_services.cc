@@ -42,6 +42,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
                            .span = BeginSpan(TraceOf(context)),
                            .deadline = DeadlineOf(context)};
   RETURN_IF_ERROR(ParseBytes(bytes, &input.request));
+  input.checked = CheckGenerateRequest(input.request);
   return input;
 }
 
@@ -194,7 +195,8 @@ class InferenceService final : public InferenceBase {
     return OnLoop<v1::TokenizeRequest, v1::TokenizeResponse>(
         deps_, context, request, response,
         [](FrontCore* core, const Asker& asker, v1::TokenizeRequest asked, auto done) {
-          core->Tokenize(std::move(asked), asker.deadline, std::move(done));
+          core->Tokenize(std::move(asked), {asker.caller.principal, asker.deadline},
+                         std::move(done));
         });
   }
   ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* request,
@@ -202,7 +204,8 @@ class InferenceService final : public InferenceBase {
     return OnLoop<v1::DetokenizeRequest, v1::DetokenizeResponse>(
         deps_, context, request, response,
         [](FrontCore* core, const Asker& asker, v1::DetokenizeRequest asked, auto done) {
-          core->Detokenize(std::move(asked), asker.deadline, std::move(done));
+          core->Detokenize(std::move(asked), {asker.caller.principal, asker.deadline},
+                           std::move(done));
         });
   }
   ServerUnaryReactor* ListModels(CallbackServerContext* context, const ByteBuffer* request,

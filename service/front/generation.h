@@ -69,6 +69,9 @@ struct GenerationInput {
   PrincipalLimits limits = {};    // its principal's
   Span span = {};
   absl::Duration deadline = absl::InfiniteDuration();  // of the monotonic clock
+  // What CheckGenerateRequest says of the request, which takes as long as that is long: for whoever
+  // has another thread than the front's loop. None: it is asked there.
+  std::optional<absl::Status> checked = {};
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is

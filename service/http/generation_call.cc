@@ -76,7 +76,8 @@ void GenerationCall::Begin() {
         .role = caller_.role,
         .limits = caller_.limits,
         .span = BeginSpan(trace),
-        .deadline = absl::InfiniteDuration()};
+        .deadline = absl::InfiniteDuration(),
+        .checked = absl::OkStatus()};
     choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
   }
 }

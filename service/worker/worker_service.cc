@@ -22,6 +22,8 @@ namespace {
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
+// Texts wait for each other, and no prompt waits for them.
+constexpr int kTextThreads = 1;
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -184,10 +186,16 @@ absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
   return response;
 }
 
-// Runs `work` on the pool, if this caller may ask for it; gRPC keeps request and response until the
-// reactor finishes.
+// Where a unary call's work runs.
+struct WorkPlace {
+  WorkerCore* core;
+  TaskPool* pool;
+};
+
+// Runs `work` there, if this caller may ask for it and still waits by then; gRPC keeps request and
+// response until the reactor finishes.
 template <typename Response, typename Work>
-grpc::ServerUnaryReactor* OnPool(WorkerCore* core, const Gate& gate,
+grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
                                  grpc::CallbackServerContext* context, Response* response,
                                  Work work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -196,9 +204,11 @@ grpc::ServerUnaryReactor* OnPool(WorkerCore* core, const Gate& gate,
     return reactor;
   }
   reactor->StartSendInitialMetadata();
+  WorkerCore* core = place.core;
   core->unary_calls()->Enter().IgnoreError();  // that door is never closed
-  core->pool()->Post([core, reactor, response, work = std::move(work)] {
-    absl::StatusOr<Response> result = work();
+  place.pool->Post([core, context, reactor, response, work = std::move(work)] {
+    absl::StatusOr<Response> result =
+        context->IsCancelled() ? absl::CancelledError("nobody waits for it any more") : work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
     core->unary_calls()->Leave();
@@ -226,7 +236,8 @@ WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::st
       log_(std::move(log)),
       started_(base::Clock::Real().Monotonic()),
       process_id_(DrawSeed()),
-      pool_(kPoolThreads) {}
+      pool_(kPoolThreads),
+      text_pool_(kTextThreads) {}
 
 WorkerCore::~WorkerCore() { loop_.Stop(); }
 
@@ -329,7 +340,7 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
                                                  const worker::v1::PrepareRequest* request,
                                                  worker::v1::PrepareResponse* response) {
   context->AddInitialMetadata(kTakenByWorker, "1");
-  return OnPool(core_, gate_, context, response, [core = core_, request] {
+  return OnPool({core_, core_->pool()}, gate_, context, response, [core = core_, request] {
     return service::Prepare(*request, {.model = &core->model(),
                                        .now = base::Clock::Real().Now(),
                                        .drawn_seed = DrawSeed(),
@@ -350,14 +361,14 @@ grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
 grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
                                                   const v1::TokenizeRequest* request,
                                                   v1::TokenizeResponse* response) {
-  return OnPool(core_, gate_, context, response,
+  return OnPool({core_, core_->text_pool()}, gate_, context, response,
                 [core = core_, request] { return DoTokenize(core->model(), *request); });
 }
 
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
                                                     const v1::DetokenizeRequest* request,
                                                     v1::DetokenizeResponse* response) {
-  return OnPool(core_, gate_, context, response,
+  return OnPool({core_, core_->text_pool()}, gate_, context, response,
                 [core = core_, request] { return DoDetokenize(core->model(), *request); });
 }
 

@@ -41,6 +41,7 @@ class WorkerCore {
   engine::Engine* engine() { return engine_; }
   Executor* loop() { return &loop_; }
   TaskPool* pool() { return &pool_; }
+  TaskPool* text_pool() { return &text_pool_; }
   ActiveCalls* runs() { return &runs_; }
   ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
@@ -101,7 +102,8 @@ class WorkerCore {
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;               // loop only
-  TaskPool pool_;
+  TaskPool pool_;       // prompts
+  TaskPool text_pool_;  // calls about text, which no limit of a principal's counts
   EventLoop loop_;  // ends first
 };
 

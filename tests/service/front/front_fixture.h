@@ -71,7 +71,9 @@ class PuppetLink final : public WorkerLink {
     runs.push_back(run);
     return std::make_unique<Call>(run);
   }
-  void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse>) override {}
+  void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse> done) override {
+    texts.push_back(std::move(done));
+  }
   // As Say has it.
   void Detokenize(v1::DetokenizeRequest request, absl::Duration,
                   Done<v1::DetokenizeResponse> done) override {
@@ -121,6 +123,7 @@ class PuppetLink final : public WorkerLink {
 
   std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
   std::vector<std::shared_ptr<Run_>> runs;
+  std::vector<Done<v1::TokenizeResponse>> texts;  // that are to be tokenised
   std::function<void(absl::Status)> lose;
   std::string numerics = "n";
   int64_t sequences = 0;

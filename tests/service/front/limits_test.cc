@@ -66,6 +66,53 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
   EXPECT_TRUE(one_more());
 }
 
+// The loop is everybody's: what takes as long as a request is long is done elsewhere.
+TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
+  PuppetLink* worker = AddWorker("a");
+  Client refused, taken;
+  const auto begin = [this](const absl::Status& checked, Client* client) {
+    client->generation = core_->Generate({.request = v1::GenerateRequest(), .checked = checked},
+                                         client);
+    loop_.RunAll();
+  };
+  begin(absl::InvalidArgumentError("no input"), &refused);
+  ASSERT_TRUE(refused.status.has_value());
+  EXPECT_EQ(*refused.status, absl::InvalidArgumentError("no input"));
+  begin(absl::OkStatus(), &taken);
+  EXPECT_FALSE(taken.status.has_value());
+  EXPECT_EQ(worker->prepares.size(), 1);
+  taken.generation->Cancel(absl::CancelledError("end of the test"));
+}
+
+TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
+  PuppetLink* worker = AddWorker("a");
+  std::vector<absl::Status> ends;
+  const auto ask = [&](const std::string& principal) {
+    core_->Tokenize(v1::TokenizeRequest(), {.principal = principal},
+                    [&ends](const absl::StatusOr<v1::TokenizeResponse>& response) {
+                      ends.push_back(response.status());
+                    });
+  };
+  while (ends.empty() && worker->texts.size() < 1000) ask("greedy");
+  ASSERT_EQ(ends.size(), 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(ends[0])) << ends[0];
+  EXPECT_TRUE(base::RetryAfterOf(ends[0]).has_value());
+  EXPECT_LT(worker->texts.size(), 64);
+  const size_t before = worker->texts.size();
+  ask("other");
+  EXPECT_EQ(worker->texts.size(), before + 1);
+
+  // Answers give their places back.
+  for (const auto& done : {worker->texts.front(), worker->texts.back()}) {
+    done(v1::TokenizeResponse());
+  }
+  worker->texts.erase(worker->texts.begin());
+  worker->texts.pop_back();
+  ends.clear();
+  ask("greedy");
+  EXPECT_TRUE(ends.empty());
+}
+
 using WorkerLimitsTest = FrontTest;
 
 TEST_F(WorkerLimitsTest, AFullQueueIsToldWithoutAskingItsWorker) {
