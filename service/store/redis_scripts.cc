@@ -196,9 +196,10 @@ return {'OK'}
 
 // Deletes what nobody changed for a time and no turn holds.
 // KEYS: updated, all. ARGV: the time in microseconds, how many at most, the prefixes of keys:
-// session, log, text, principal.
+// session, log, text, principal; the latest time that it can be, should the server's clock have
+// been set forward.
 constexpr char kExpire[] = R"(
-local at = now()
+local at = math.min(now(), tonumber(ARGV[7]))
 local gone = 0
 local most = tonumber(ARGV[2])
 for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(at - tonumber(ARGV[1])),

@@ -104,20 +104,35 @@ absl::StatusOr<std::unique_ptr<RedisLink>> RedisSessionStore::Connect(
 
 absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
     RedisSessionStoreOptions options) {
-  Scripts scripts;
-  absl::StatusOr<std::unique_ptr<RedisLink>> link = Connect(options, &scripts);
-  if (!link.ok()) {
-    return absl::Status(link.status().code(), absl::StrCat("session store ", options.address.Name(),
-                                                           ": ", link.status().message()));
-  }
-  return std::unique_ptr<SessionStore>(
-      new RedisSessionStore(std::move(options), *std::move(link), std::move(scripts)));
+  const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
+    Scripts scripts;
+    ASSIGN_OR_RETURN(std::unique_ptr<RedisLink> link, Connect(options, &scripts));
+    ASSIGN_OR_RETURN(const ServerTime opened, AskTime(options, link.get()));
+    return std::unique_ptr<SessionStore>(
+        new RedisSessionStore(options, std::move(link), std::move(scripts), opened));
+  };
+  absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
+  if (store.ok()) return store;
+  return absl::Status(store.status().code(), absl::StrCat("session store ", options.address.Name(),
+                                                          ": ", store.status().message()));
+}
+
+absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
+    const RedisSessionStoreOptions& options, RedisLink* link) {
+  // Read before the question: what follows from it is rather later than the server's time.
+  ServerTime time = {.monotonic = options.clock->Monotonic()};
+  ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
+  if (reply.value().size() != 2) return absl::InternalError("the server does not tell its TIME");
+  time.unix_us = reply.value()[0].integer() * 1'000'000 + reply.value()[1].integer();
+  return time;
 }
 
 RedisSessionStore::RedisSessionStore(RedisSessionStoreOptions options,
-                                     std::unique_ptr<RedisLink> link, Scripts scripts)
+                                     std::unique_ptr<RedisLink> link, Scripts scripts,
+                                     const ServerTime& opened)
     : options_(std::move(options)),
       name_(options_.address.Name()),
+      opened_(opened),
       link_(std::move(link)),
       scripts_(std::move(scripts)),
       thread_([this] { Run(); }) {}
@@ -339,9 +354,12 @@ void RedisSessionStore::Count(Done<int64_t> done) {
 }
 
 void RedisSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
+  const int64_t latest_us =
+      opened_.unix_us +
+      absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
   Enqueue(RedisScript::kExpire, {RedisUpdatedKey(), RedisAllKey()},
           {Micros(age), Number(most), RedisSessionKey(""), RedisLogKey(""), RedisTextKey(""),
-           RedisPrincipalKey("")},
+           RedisPrincipalKey(""), Number(latest_us)},
           NumberTo(std::move(done)));
 }
 

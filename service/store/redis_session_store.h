@@ -84,9 +84,16 @@ class RedisSessionStore : public SessionStore {
     absl::Duration give_up = absl::ZeroDuration();  // when the server must have answered
   };
   using Scripts = std::array<std::string, kRedisScripts>;  // their SHA1s
+  // The server's clock at one moment of ours.
+  struct ServerTime {
+    absl::Duration monotonic;
+    int64_t unix_us = 0;
+  };
 
   RedisSessionStore(RedisSessionStoreOptions options, std::unique_ptr<RedisLink> link,
-                    Scripts scripts);
+                    Scripts scripts, const ServerTime& opened);
+  static absl::StatusOr<ServerTime> AskTime(const RedisSessionStoreOptions& options,
+                                            RedisLink* link);
   static absl::StatusOr<std::unique_ptr<RedisLink>> Connect(const RedisSessionStoreOptions& options,
                                                             Scripts* scripts);
 
@@ -105,6 +112,7 @@ class RedisSessionStore : public SessionStore {
 
   const RedisSessionStoreOptions options_;
   const std::string name_;  // of the server, for messages
+  const ServerTime opened_;
 
   // The store's thread only.
   std::unique_ptr<RedisLink> link_;

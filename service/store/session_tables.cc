@@ -276,7 +276,7 @@ absl::Status SessionTables::DeleteRow(int64_t key) {
 
 absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most,
                                               const StoreTime& now) {
-  find_expired_.Bind(1, absl::ToUnixMicros(now.wall - age))
+  find_expired_.Bind(1, absl::ToUnixMicros(now.expiry - age))
       .Bind(2, absl::ToInt64Microseconds(now.monotonic))
       .Bind(3, most);
   std::vector<int64_t> keys;

@@ -23,6 +23,9 @@ namespace tidepool::service {
 struct StoreTime {
   absl::Time wall;           // of stamps, which people read and which outlive the process
   absl::Duration monotonic;  // of leases, which do not: no jump of the wall clock ends one
+  // What stamps are held against to tell how old they are: not later than `wall`, and it goes
+  // forward no faster than the monotonic clock. So a wall clock that jumps makes nothing older.
+  absl::Time expiry = wall;
 };
 
 // Thread-compatible. Each function reads and writes as one step of the caller's transaction; one

@@ -1,5 +1,6 @@
 #include "service/store/sqlite_session_store.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace tidepool::service {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+// The two clocks are read one after the other, and both are steered: up to this they agree.
+constexpr absl::Duration kClockSlack = absl::Seconds(1);
 
 // Errors of the file, not of the call: the whole transaction is in doubt.
 bool IsStorageError(const absl::Status& status) {
@@ -63,7 +66,12 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
 
 SqliteSessionStore::SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables,
                                        const base::Clock* clock)
-    : db_(std::move(db)), tables_(std::move(tables)), clock_(clock), thread_([this] { Run(); }) {}
+    : db_(std::move(db)),
+      tables_(std::move(tables)),
+      clock_(clock),
+      opened_monotonic_(clock->Monotonic()),
+      opened_wall_(clock->Now()),
+      thread_([this] { Run(); }) {}
 
 SqliteSessionStore::~SqliteSessionStore() {
   {
@@ -124,9 +132,21 @@ void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
   }
 }
 
+// Steady is what the wall clock would tell if nobody had set it since the store was opened. A stamp
+// is the later of the two, and is held against the earlier: whichever way the clock was set in
+// between, and back again, no session looks older than it is.
+StoreTime SqliteSessionStore::Now() const {
+  const absl::Duration monotonic = clock_->Monotonic();
+  const absl::Time wall = clock_->Now();
+  const absl::Time steady = opened_wall_ + (monotonic - opened_monotonic_);
+  return {.wall = std::max(wall, steady - kClockSlack),
+          .monotonic = monotonic,
+          .expiry = std::min(wall, steady + kClockSlack)};
+}
+
 absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
                                                 std::vector<absl::Status>* results) {
-  const StoreTime now = {.wall = clock_->Now(), .monotonic = clock_->Monotonic()};
+  const StoreTime now = Now();
   results->clear();
   absl::Status status = db_.Execute("BEGIN IMMEDIATE");
   for (size_t i = 0; i < count && status.ok(); ++i) {

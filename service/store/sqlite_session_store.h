@@ -77,6 +77,7 @@ class SqliteSessionStore : public SessionStore {
   void Enqueue(std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
                Done<T> done);
   void EnqueueJob(Job job);
+  StoreTime Now() const;
   void Run();
   void CommitGroup(std::vector<Job>& jobs);
   // Runs the jobs in one transaction. An error: nothing of it was written.
@@ -85,6 +86,8 @@ class SqliteSessionStore : public SessionStore {
   SqliteDb db_;
   std::unique_ptr<SessionTables> tables_;  // before db_ on destruction
   const base::Clock* clock_;
+  const absl::Duration opened_monotonic_;
+  const absl::Time opened_wall_;
 
   base::Mutex mutex_;
   base::CondVar changed_;

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/mutex.h"
+#include "tests/fakes/manual_clock.h"
 #include "tests/service/store/redis_server.h"
 #include "tests/service/store/store_calls.h"
 
@@ -248,6 +249,20 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   const auto log = Get(*store, "s");
   EXPECT_EQ(log->token_ids, (std::vector<int32_t>{1, 2, 3, 10, 20, 21, 22}));
   EXPECT_EQ(log->turns[0].finish, TurnFinish::kStop);
+}
+
+// To this front the server's clock has jumped: its own stands still.
+TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
+  RedisServer server;
+  fakes::ManualClock clock;
+  RedisSessionStoreOptions options = OptionsFor(server);
+  options.clock = &clock;
+  auto store = *RedisSessionStore::Open(options);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 0);
+  clock.Advance(absl::Minutes(1));
+  EXPECT_EQ(*Expire(*store, absl::Seconds(70), 10), 0);
+  EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 1);
 }
 
 TEST(RedisSessionStoreTest, ForgottenScriptsAreLoadedAgain) {

@@ -71,6 +71,42 @@ TEST_F(SqliteSessionStoreTest, LeasesTakeNoNoticeOfTheWallClock) {
   EXPECT_TRUE(Begin(*store, "s", "r2").ok()) << "it has expired";
 }
 
+// However the wall clock is set, a session lives as long as nobody has changed it for its time.
+TEST_F(SqliteSessionStoreTest, NoJumpOfTheWallClockMakesASessionOlder) {
+  const absl::Duration ttl = absl::Hours(24);
+  fakes::ManualClock clock;
+  clock.Advance(absl::Hours(1000));
+  auto store = SqliteSessionStore::Open({.path = path_, .clock = &clock}).value();
+  ASSERT_TRUE(Create(*store, "before").ok());
+  clock.Advance(absl::Hours(23));
+  clock.JumpWall(absl::Hours(365 * 24));
+  ASSERT_TRUE(Create(*store, "ahead").ok());
+  EXPECT_EQ(*Expire(*store, ttl, 10), 0) << "a year passed in a moment";
+  clock.Advance(absl::Hours(2));
+  EXPECT_EQ(*Expire(*store, ttl, 10), 1);
+  EXPECT_EQ(Get(*store, "before").status().code(), StatusCode::kNotFound);
+
+  // Back, and forth again: what was written in between counts as written now.
+  clock.JumpWall(-absl::Hours(2 * 365 * 24));
+  ASSERT_TRUE(Create(*store, "behind").ok());
+  EXPECT_EQ(*Expire(*store, ttl, 10), 0);
+  clock.JumpWall(absl::Hours(365 * 24));
+  EXPECT_EQ(*Expire(*store, ttl, 10), 0);
+  clock.Advance(absl::Hours(25));
+  EXPECT_EQ(*Expire(*store, ttl, 10), 1);
+  EXPECT_EQ(Get(*store, "behind").status().code(), StatusCode::kNotFound);
+
+  // Opened again under a clock that is right, the wall clock counts: what it says was written
+  // ahead of its time gets older from then on, and the time without a front counts too.
+  ASSERT_TRUE(Create(*store, "last").ok());
+  store.reset();
+  clock.Advance(absl::Hours(25));
+  store = SqliteSessionStore::Open({.path = path_, .clock = &clock}).value();
+  EXPECT_EQ(*Expire(*store, ttl, 10), 1);
+  EXPECT_EQ(Get(*store, "last").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(Get(*store, "ahead").ok());
+}
+
 TEST_F(SqliteSessionStoreTest, ASecondProcessIsRefused) {
   auto store = Open();
   const auto second = SqliteSessionStore::Open({.path = path_});
