@@ -75,10 +75,12 @@ grpc::ServerUnaryReactor* AnswerUnary(const Gate& gate, grpc::CallbackServerCont
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }
-  handler(*std::move(caller), std::move(parsed), [reactor, response](absl::StatusOr<Response> result) {
-    if (result.ok()) *response = ToBytes(*result);
-    reactor->Finish(ToGrpcStatus(result.status()));
-  });
+  handler(*std::move(caller), std::move(parsed),
+          [context, reactor, response](absl::StatusOr<Response> result) {
+            if (result.ok()) *response = ToBytes(*result);
+            AddRetryPushback(result.status(), context);
+            reactor->Finish(ToGrpcStatus(result.status()));
+          });
   return reactor;
 }
 

@@ -10,6 +10,7 @@
 #include "service/convert.h"
 #include "service/front/front_core.h"
 #include "service/store/session_cut.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 namespace {
@@ -111,9 +112,7 @@ void FrontCore::TruncateSession(const v1::TruncateSessionRequest& request,
           [this, request, replace, done](absl::StatusOr<SessionLogData> log) {
             if (!log.ok()) return done(log.status());
             if (log->info.busy) {
-              return done(absl::AbortedError(absl::StrCat("session '", request.session_id(),
-                                                          "' is busy with a turn; retry when it "
-                                                          "has ended")));
+              return done(SessionBusy(request.session_id(), /*request_id=*/""));
             }
             CutLog(*std::move(log), request.position(), replace);
           });

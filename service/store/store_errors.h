@@ -3,10 +3,13 @@
 #define TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 
@@ -21,9 +24,13 @@ inline absl::Status SessionIdTaken(absl::string_view session_id) {
 }
 
 inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view request_id) {
-  return absl::AbortedError(absl::StrCat("session '", session_id,
-                                         "' is busy with a turn (request_id '", request_id,
-                                         "'); retry when it has ended"));
+  // How long a turn takes nobody knows; a look each second costs little.
+  const std::string whose =
+      request_id.empty() ? "" : absl::StrCat(" (request_id '", request_id, "')");
+  return base::WithRetryAfter(
+      absl::AbortedError(absl::StrCat("session '", session_id, "' is busy with a turn", whose,
+                                      "; retry when it has ended")),
+      absl::Seconds(1));
 }
 
 inline absl::Status LeaseLost(absl::string_view session_id) {

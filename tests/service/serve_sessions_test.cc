@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "kernels/base/retry_after.h"
+#include "service/convert.h"
 #include "tests/service/serve_fixture.h"
 
 namespace tidepool::service {
@@ -177,6 +179,64 @@ TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
   ASSERT_GE(session.token_ids_size(), 5 + received.size());
   for (size_t i = 0; i < received.size(); ++i) EXPECT_EQ(session.token_ids(5 + i), received[i]);
   EXPECT_TRUE(Generate(other).status.ok());
+}
+
+TEST_F(ServeSessionsTest, ABusySessionSaysWhenToComeBack) {
+  Start();
+  const std::string id = CreateSession();
+  engine_->model.Hold();
+  v1::GenerateRequest request = LongText();
+  request.set_session_id(id);
+  grpc::ClientContext context;
+  auto reader = inference_->Generate(&context, request);
+  engine_->model.Allow(8);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  const auto expect_hint = [](const char* call, const grpc::Status& status,
+                              const grpc::ClientContext& called) {
+    EXPECT_EQ(status.error_code(), StatusCode::ABORTED) << call << ": " << status.error_message();
+    EXPECT_EQ(base::RetryAfterOf(FromGrpcStatus(status)), absl::Seconds(1)) << call;
+    const auto& trailer = called.GetServerTrailingMetadata();
+    ASSERT_EQ(trailer.count("grpc-retry-pushback-ms"), 1) << call;
+    EXPECT_EQ(trailer.find("grpc-retry-pushback-ms")->second, "1000") << call;
+  };
+  v1::GenerateRequest second = Text("me too", 5);
+  second.set_session_id(id);
+  {
+    grpc::ClientContext called;
+    auto refused = inference_->Generate(&called, second);
+    EXPECT_FALSE(refused->Read(&message));
+    const grpc::Status status = refused->Finish();
+    expect_hint("Generate", status, called);
+  }
+  {
+    grpc::ClientContext called;
+    v1::CompleteResponse answer;
+    const grpc::Status status = inference_->Complete(&called, second, &answer);
+    expect_hint("Complete", status, called);
+  }
+  {
+    grpc::ClientContext called;
+    v1::DeleteSessionRequest deletion;
+    deletion.set_session_id(id);
+    v1::DeleteSessionResponse answer;
+    const grpc::Status status = sessions_->DeleteSession(&called, deletion, &answer);
+    expect_hint("DeleteSession", status, called);
+  }
+  {
+    grpc::ClientContext called;
+    v1::TruncateSessionRequest cut;
+    cut.set_session_id(id);
+    cut.set_position(3);
+    v1::Session answer;
+    const grpc::Status status = sessions_->TruncateSession(&called, cut, &answer);
+    expect_hint("TruncateSession", status, called);
+  }
+  context.TryCancel();
+  engine_->model.Release();
+  while (reader->Read(&message)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
 }
 
 TEST_F(ServeSessionsTest, AFullSessionSaysSo) {

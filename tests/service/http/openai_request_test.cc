@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
 #include "service/http/http_error.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 namespace {
@@ -278,6 +279,9 @@ TEST(HttpErrorTest, CodesBecomeStatuses) {
   const absl::Status hinted =
       base::WithRetryAfter(absl::ResourceExhaustedError("full"), absl::Milliseconds(2050));
   EXPECT_EQ(ToHttpError(hinted).retry_after_s, 3);
+  const HttpError busy = ToHttpError(SessionBusy("s", "r"));
+  EXPECT_EQ(busy.status, 409);
+  EXPECT_EQ(busy.retry_after_s, 1);
   EXPECT_EQ(DumpJson(ErrorJson(ToHttpError(absl::InvalidArgumentError("top_p is 3; it must be")))),
             R"({"error":{"message":"top_p is 3; it must be","type":"invalid_request_error",)"
             R"("param":"top_p","code":null}})");
