@@ -69,6 +69,8 @@ int Fail(const absl::Status& status, int code, Console* console) {
 int Main(const std::vector<std::string>& args) {
   // A reader that goes away is an error of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // And so is a file that may not get larger.
+  std::signal(SIGXFSZ, SIG_IGN);
   // gRPC's own lines would stand beside ours, which say the same. Who wants them sets the variable.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);

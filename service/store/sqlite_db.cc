@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,13 +12,37 @@
 
 namespace tidepool::service {
 
+namespace {
+
+// Why there is no room, of an error of the system; null: that is not what it says. SQLite itself
+// takes only ENOSPC of a write for a full disk.
+const char* FullDisk(int system_errno) {
+  switch (system_errno) {
+    case ENOSPC:
+      return "its disk is full; make room, or move the store";
+    case EDQUOT:
+      return "its user's disk quota is used up; make room, raise the quota, or move the store";
+    case EFBIG:
+      return "a file may not get larger (ulimit -f, or the file system's limit); raise the limit, "
+             "or move the store";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
 absl::Status SqliteError(sqlite3* db, int code) {
   const std::string reason = absl::StrCat("session store: ", sqlite3_errmsg(db), " (SQLite code ",
                                           sqlite3_extended_errcode(db), ")");
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(reason, ": its disk is full; make room, or move the store"));
+      return absl::ResourceExhaustedError(absl::StrCat(reason, ": ", FullDisk(ENOSPC)));
+    case SQLITE_IOERR:
+      if (const char* full = FullDisk(sqlite3_system_errno(db)); full != nullptr) {
+        return absl::ResourceExhaustedError(absl::StrCat(reason, ": ", full));
+      }
+      return absl::InternalError(reason);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(absl::StrCat(

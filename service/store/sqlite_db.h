@@ -66,7 +66,8 @@ class SqliteDb {
 };
 
 // FAILED_PRECONDITION: another process holds the lock, or the file cannot be opened or written;
-// RESOURCE_EXHAUSTED: the disk is full; INTERNAL: anything else.
+// RESOURCE_EXHAUSTED: the disk is full, or a quota or a limit of a file's size is reached; INTERNAL:
+// anything else.
 absl::Status SqliteError(sqlite3* db, int code);
 
 }  // namespace tidepool::service
