@@ -198,10 +198,19 @@ class AgreementTest(k8s_case.K8sCase):
         """The front and the worker."""
         found = {k8s_case.container_of(one)["args"][0]: one for one in rendered.workloads()
                  if k8s_case.is_tidepool(one)}
+            config, _ = rendered.mounted_config(rendered.get("StatefulSet", name))
+            settings = dict(line.split(maxsplit=1) for line in config.splitlines()
+                            if line and not line.startswith("#"))
+            self.assertEqual((settings["appendonly"], settings["appendfsync"],
+                              settings["maxmemory-policy"]), ("yes", "always", "noeviction"))
         self.assertEqual(set(found), {"front", "worker"})
         return found["front"], found["worker"]
 
     @k8s_case.for_each_folder
+    @k8s_case.for_each_folder
+    def test_what_a_client_received_outlives_a_node(self, rendered):
+        self.assertEqual(rendered.config(self.halves(rendered)[0])["durability"], "power")
+
     def test_volumes_are_there(self, rendered):
         for workload in rendered.workloads():
             pod = kustomize.pod_spec(workload)

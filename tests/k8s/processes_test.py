@@ -184,6 +184,20 @@ class ProcessesTest(k8s_case.K8sCase):
                      == set(cluster.workers)),
             lambda: f"{sorted(cluster.workers)}: {client.stats()} {front.stderr}")
 
+    def test_a_redis_that_could_forget_is_refused(self):
+        rendered = next(one for one in self.all if one.name == "overlays/redis")
+        cluster = Cluster(self, rendered)
+        (address,) = [one for name, one in cluster.addresses.items() if "redis" in name]
+        port = address.rpartition(":")[2]
+        subprocess.run(["redis-cli", "-p", port, "config", "set", "appendfsync", "everysec"],
+                       check=True, stdout=subprocess.DEVNULL, timeout=60)
+        addresses = [word for flag in ("--listen", "--http")
+                     for word in (flag, "127.0.0.1:0")]
+        result = harness.run_tidepool(*cluster.words(cluster.front, "front-a"), *addresses)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for part in ("appendfsync is everysec", "always", "--durability power"):
+            self.assertIn(part, result.stderr)
+
     def test_a_wrong_configuration_is_refused(self):
         cluster = Cluster(self, self.all[0])
         text, path = self.all[0].mounted_config(cluster.front)
