@@ -189,8 +189,8 @@ class Server(Process):
         self.http_address = http.group(1) if http else None
         # A server with TLS is asked in plain text at its probes' port.
         probes = re.search(r"probes +(127\.0\.0\.1:\d+)", self.stdout)
-        probe_address = probes.group(1) if probes else self.address
-        wait_until(lambda: health(probe_address, awaited),
+        self.probe_address = probes.group(1) if probes else self.address
+        wait_until(lambda: health(self.probe_address, awaited),
                    lambda: f"{command} tells {awaited}: {self.stderr}", START_TIMEOUT)
 
 

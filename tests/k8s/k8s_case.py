@@ -54,6 +54,11 @@ def container_of(resource):
     return containers[0]
 
 
+def ports_of(resource):
+    """{name: number} of the container's ports."""
+    return {port["name"]: port["containerPort"] for port in container_of(resource)["ports"]}
+
+
 def is_tidepool(resource):
     """Whether it runs a command of the tidepool binary."""
     return (resource["kind"] in ("Deployment", "StatefulSet")

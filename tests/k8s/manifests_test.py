@@ -17,6 +17,7 @@ import kustomize
 
 # The first in which all of it is stable (probes over gRPC), and the latest that is known.
 KUBERNETES_VERSIONS = ("1.27.0", kubernetes_validate.latest_version())
+PROBES = "probes"
 COPY_POD = k8s_case.K8S / "model_copy.yaml"
 
 
@@ -143,8 +144,8 @@ class AgreementTest(k8s_case.K8sCase):
     def test_ports_are_those_of_the_containers(self, rendered):
         for service in rendered.of_kind("Service"):
             workload = rendered.workload_with(service["spec"]["selector"])
-            named = {port["name"]: port["containerPort"]
-                     for port in k8s_case.container_of(workload)["ports"]}
+            named = k8s_case.ports_of(workload)
+            named.pop(PROBES, None)  # kubelet's alone
             self.assertEqual({port["targetPort"]: port["port"]
                               for port in service["spec"]["ports"]}, named)
             policy = next(one for one in rendered.of_kind("NetworkPolicy")
@@ -153,27 +154,34 @@ class AgreementTest(k8s_case.K8sCase):
             self.assertEqual({port["port"] for rule in policy["spec"]["ingress"]
                               for port in rule["ports"]}, set(named))
         for workload in rendered.workloads():
-            container = k8s_case.container_of(workload)
-            open_ports = {port["name"] for port in container["ports"]}
-            open_ports |= {port["containerPort"] for port in container["ports"]}
-            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-                probe = container.get(kind, {"exec": {}})
+            ports = k8s_case.ports_of(workload)
+            probes = {kind: probe for kind, probe in k8s_case.container_of(workload).items()
+                      if kind.endswith("Probe")}
+            if k8s_case.is_tidepool(workload):
+                # In plain text whatever the other ports have.
+                self.assertLessEqual({"livenessProbe", "readinessProbe"}, set(probes))
+                for kind, probe in probes.items():
+                    wanted = "readiness" if kind == "readinessProbe" else "liveness"
+                    self.assertEqual(probe["grpc"], {"port": ports[PROBES], "service": wanted})
+                continue
+            for probe in probes.values():
                 for how in ("httpGet", "grpc", "tcpSocket"):
                     if how in probe:
-                        self.assertIn(probe[how]["port"], open_ports)
+                        self.assertIn(probe[how]["port"], {*ports, *ports.values()})
 
     @k8s_case.for_each_folder
     def test_configs_name_what_is_there(self, rendered):
         front, worker = self.halves(rendered)
         front_config, worker_config = rendered.config(front), rendered.config(worker)
-        ports = {port["name"]: port["containerPort"]
-                 for port in k8s_case.container_of(front)["ports"]}
+        ports, worker_ports = k8s_case.ports_of(front), k8s_case.ports_of(worker)
         self.assertEqual({"grpc": port_of(front_config["listen"]),
-                          "http": port_of(front_config["http"])}, ports)
-        (port,) = k8s_case.container_of(worker)["ports"]
-        self.assertEqual(port_of(worker_config["listen"]), port["containerPort"])
+                          "http": port_of(front_config["http"]),
+                          PROBES: port_of(front_config["probe-listen"])}, ports)
+        self.assertEqual({"grpc": port_of(worker_config["listen"]),
+                          PROBES: port_of(worker_config["probe-listen"])}, worker_ports)
         for config in (front_config, worker_config):  # kubelet and others come from outside
-            self.assertTrue(config["listen"].startswith("0.0.0.0:"))
+            for key in ("listen", "probe-listen"):
+                self.assertTrue(config[key].startswith("0.0.0.0:"))
         annotations = front["spec"]["template"]["metadata"]["annotations"]
         self.assertEqual(int(annotations["prometheus.io/port"]), ports["http"])
         headless = rendered.get("Service", worker["spec"]["serviceName"])
@@ -182,7 +190,7 @@ class AgreementTest(k8s_case.K8sCase):
         # However many there are: nothing else counts the replicas.
         self.assertNotIn("worker", front_config)
         self.assertEqual(front_config["workers"],
-                         f"dns:///{headless['metadata']['name']}:{port['containerPort']}")
+                         f"dns:///{headless['metadata']['name']}:{worker_ports['grpc']}")
         # A front that waits for a model to be loaded knows whom it waits for.
         self.assertIs(headless["spec"]["publishNotReadyAddresses"], True)
         if front_config["store"].startswith("redis://"):
@@ -190,27 +198,27 @@ class AgreementTest(k8s_case.K8sCase):
             service = rendered.get("Service", name)
             self.assertEqual([one["port"] for one in service["spec"]["ports"]],
                              [int(store_port)])
-        else:  # SQLite has one writer
-            self.assertEqual((front["spec"]["replicas"], front["spec"]["strategy"]["type"]),
-                             (1, "Recreate"))
-
-    def halves(self, rendered):
-        """The front and the worker."""
-        found = {k8s_case.container_of(one)["args"][0]: one for one in rendered.workloads()
-                 if k8s_case.is_tidepool(one)}
             config, _ = rendered.mounted_config(rendered.get("StatefulSet", name))
             settings = dict(line.split(maxsplit=1) for line in config.splitlines()
                             if line and not line.startswith("#"))
             self.assertEqual((settings["appendonly"], settings["appendfsync"],
                               settings["maxmemory-policy"]), ("yes", "always", "noeviction"))
-        self.assertEqual(set(found), {"front", "worker"})
-        return found["front"], found["worker"]
+        else:  # SQLite has one writer
+            self.assertEqual((front["spec"]["replicas"], front["spec"]["strategy"]["type"]),
+                             (1, "Recreate"))
 
-    @k8s_case.for_each_folder
     @k8s_case.for_each_folder
     def test_what_a_client_received_outlives_a_node(self, rendered):
         self.assertEqual(rendered.config(self.halves(rendered)[0])["durability"], "power")
 
+    def halves(self, rendered):
+        """The front and the worker."""
+        found = {k8s_case.container_of(one)["args"][0]: one for one in rendered.workloads()
+                 if k8s_case.is_tidepool(one)}
+        self.assertEqual(set(found), {"front", "worker"})
+        return found["front"], found["worker"]
+
+    @k8s_case.for_each_folder
     def test_volumes_are_there(self, rendered):
         for workload in rendered.workloads():
             pod = kustomize.pod_spec(workload)

@@ -12,24 +12,12 @@ import shutil
 import subprocess
 import sys
 import unittest
-import urllib.error
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path.cwd() / "tests" / "integration"))
 
 import harness  # noqa: E402
 import k8s_case  # noqa: E402
-
-ASK = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-
-
-def http_status(url):
-    try:
-        with ASK(url, timeout=30) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+from certificates import Certificates, pair_flags  # noqa: E402
 
 
 class Cluster:
@@ -51,10 +39,9 @@ class Cluster:
         self.addresses = {}
         self.hosts = self.root / "hosts"
         self.service = self.worker["spec"]["serviceName"]
-        (port,) = k8s_case.container_of(self.worker)["ports"]
-        self.worker_port = harness.free_port()
-        self.addresses[f"{self.service}:{port['containerPort']}"] = (
-            f"{self.service}:{self.worker_port}")
+        port = k8s_case.ports_of(self.worker)["grpc"]
+        self.worker_port, self.worker_probes = harness.free_port(), harness.free_port()
+        self.addresses[f"{self.service}:{port}"] = f"{self.service}:{self.worker_port}"
         self.workers = {}
         self.start_store()
 
@@ -76,8 +63,9 @@ class Cluster:
         return [word.replace("$(POD_NAME)", pod).replace(path, str(config))
                 for word in k8s_case.container_of(workload)["args"]]
 
-    def start_front(self, pod):
-        process = harness.Server(*self.words(self.front, pod),
+    def start_front(self, pod, *more, awaited="readiness"):
+        process = harness.Server(*self.words(self.front, pod), "--probe-listen", "127.0.0.1:0",
+                                 *more, awaited=awaited,
                                  environment={"LD_PRELOAD": "libnss_wrapper.so",
                                               "NSS_WRAPPER_HOSTS": str(self.hosts)})
         self.test.addCleanup(process.kill)
@@ -109,16 +97,22 @@ class Cluster:
             name = f"{workload['spec']['serviceName']}:{inside['containerPort']}"
             self.addresses[name] = f"127.0.0.1:{port}"
 
+    def start_worker(self, number, *more):
+        """One at an address of its own, as pods have one."""
+        pod, host = f"{self.worker['metadata']['name']}-{number}", f"127.0.0.{number + 1}"
+        process = harness.Process(*self.words(self.worker, pod), "--listen",
+                                  f"{host}:{self.worker_port}", "--probe-listen",
+                                  f"{host}:{self.worker_probes}", *more)
+        self.test.addCleanup(process.kill)
+        process.address = f"{host}:{self.worker_port}"
+        process.probe_address = f"{host}:{self.worker_probes}"
+        self.workers[pod] = process
+        return process
+
     def scale(self, replicas):
-        """Starts the workers that are missing, each at an address of its own, as pods have one. The
-        Service's name has them all."""
+        """Starts the workers that are missing; the Service's name has them all."""
         for number in range(len(self.workers), replicas):
-            pod, host = f"{self.worker['metadata']['name']}-{number}", f"127.0.0.{number + 1}"
-            process = harness.Process(*self.words(self.worker, pod), "--listen",
-                                      f"{host}:{self.worker_port}")
-            self.test.addCleanup(process.kill)
-            process.address = f"{host}:{self.worker_port}"
-            self.workers[pod] = process
+            self.start_worker(number)
         for process in self.workers.values():
             harness.wait_until(lambda: harness.health(process.address, "readiness"),
                                lambda: process.stderr, harness.START_TIMEOUT)
@@ -132,9 +126,7 @@ class Cluster:
     def probe(self, workload, process, kind):
         """Whether the container's probe finds the process well."""
         probe = k8s_case.container_of(workload)[kind]
-        if "grpc" in probe:
-            return harness.health(process.address, probe["grpc"]["service"])
-        return http_status(f"http://{process.http_address}{probe['httpGet']['path']}") == 200
+        return harness.health(process.probe_address, probe["grpc"]["service"])
 
 
 class ProcessesTest(k8s_case.K8sCase):
@@ -184,6 +176,21 @@ class ProcessesTest(k8s_case.K8sCase):
                      == set(cluster.workers)),
             lambda: f"{sorted(cluster.workers)}: {client.stats()} {front.stderr}")
 
+    def test_probes_do_not_mind_tls(self):
+        cluster = Cluster(self, self.all[0])
+        tls = pair_flags("tls", Certificates().issue("server", "127.0.0.1"))
+        worker = cluster.start_worker(0, *tls)
+        harness.wait_until(lambda: cluster.probe(cluster.worker, worker, "readinessProbe"),
+                           lambda: worker.stderr, harness.START_TIMEOUT)
+        cluster.hosts.write_text(f"127.0.0.1 {cluster.service}\n")
+        front = cluster.start_front("front-a", *tls, awaited="liveness")
+        for workload, process in ((cluster.worker, worker), (cluster.front, front)):
+            for kind in ("livenessProbe", "readinessProbe"):
+                # A front that shows its worker no TLS has none: it lives, and is not ready.
+                ready = process is worker or kind == "livenessProbe"
+                self.assertEqual(cluster.probe(workload, process, kind), ready, kind)
+            self.assertFalse(harness.health(process.address, "liveness"), "its port is TLS's")
+
     def test_a_redis_that_could_forget_is_refused(self):
         rendered = next(one for one in self.all if one.name == "overlays/redis")
         cluster = Cluster(self, rendered)
@@ -191,7 +198,7 @@ class ProcessesTest(k8s_case.K8sCase):
         port = address.rpartition(":")[2]
         subprocess.run(["redis-cli", "-p", port, "config", "set", "appendfsync", "everysec"],
                        check=True, stdout=subprocess.DEVNULL, timeout=60)
-        addresses = [word for flag in ("--listen", "--http")
+        addresses = [word for flag in ("--listen", "--http", "--probe-listen")
                      for word in (flag, "127.0.0.1:0")]
         result = harness.run_tidepool(*cluster.words(cluster.front, "front-a"), *addresses)
         self.assertEqual(result.returncode, 1, result.stderr)
