@@ -8,9 +8,6 @@
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
-namespace {
-
-}  // namespace
 
 GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                                std::shared_ptr<HttpExchange> exchange)

@@ -8,7 +8,6 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/rfc7230.hpp>
-#include <boost/beast/http/status.hpp>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -23,8 +22,6 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr absl::Duration kLingerTime = absl::Seconds(2);
-constexpr int64_t kLingerBytes = 1 << 20;
 constexpr size_t kWatchBytes = 4096;
 
 HttpResponse Complaint(int status, const std::string& message, const std::string& code) {
@@ -36,10 +33,6 @@ HttpResponse Complaint(int status, const std::string& message, const std::string
                           .type = status < 500 ? "invalid_request_error" : "server_error",
                           .code = code}));
   return response;
-}
-
-std::string Chunk(const std::string& bytes) {
-  return absl::StrCat(absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
 }
 
 // A header that is there more than once is as good as one of all its values (RFC 9110, 5.3).
@@ -69,7 +62,7 @@ HttpResponse ErrorResponse(const absl::Status& status) {
 
 HttpConnection::HttpConnection(HttpSocket::Tcp socket, HttpConnections* all)
     : all_(all),
-      begun_(base::Clock::Real().Monotonic()),
+      begun_(all->clock->Monotonic()),
       socket_(std::move(socket), all->TlsContext()),
       deadline_(socket_.get_executor()),
       buffer_(static_cast<size_t>(all->limits.max_header_bytes) + (64 << 10)) {}
@@ -100,7 +93,9 @@ void HttpConnection::ShakeHands() {
   SetDeadline(all_->limits.header_timeout);
   socket_.AsyncHandshake([self = shared_from_this()](const Error& error) {
     if (self->state_ != State::kShakingHands) return;
-    error ? self->Close() : self->WaitForRequest();
+    if (error) return self->Close();
+    self->begun_ = self->all_->clock->Monotonic();  // with what was shown just now
+    self->WaitForRequest();
   });
 }
 
@@ -126,7 +121,7 @@ void HttpConnection::WaitForRequest() {
   if (all_->draining) return Close();
   if (buffer_.size() > 0) return ReadHeader();
   if (!watching_) buffer_.shrink_to_fit();
-  SetDeadline(all_->limits.idle_timeout);
+  SetDeadline(std::min(all_->limits.idle_timeout, AgeLeft()));
   WatchReadable();
 }
 
@@ -316,138 +311,6 @@ void HttpConnection::Refuse(HttpResponse response, bool keep_alive) {
 
 void HttpConnection::Refuse(int status, const std::string& message, const std::string& code) {
   Refuse(Complaint(status, message, code), /*keep_alive=*/false);
-}
-
-bool HttpConnection::IsLastAnswer() const {
-  const absl::Duration age = base::Clock::Real().Monotonic() - begun_;
-  return all_->draining || age >= all_->limits.max_connection_age;
-}
-
-std::string HttpConnection::HeadText(const HttpResponse& response, int64_t content_length) const {
-  const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  std::string text = absl::StrCat(
-      "HTTP/1.1 ", response.status, " ", absl::string_view(reason.data(), reason.size()),
-      "\r\nDate: ", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()),
-      "\r\n");
-  if (!response.content_type.empty()) {
-    absl::StrAppend(&text, "Content-Type: ", response.content_type, "\r\n");
-  }
-  for (const auto& [name, value] : response.headers) {
-    absl::StrAppend(&text, name, ": ", value, "\r\n");
-  }
-  if (content_length >= 0) absl::StrAppend(&text, "Content-Length: ", content_length, "\r\n");
-  if (chunked_) absl::StrAppend(&text, "Transfer-Encoding: chunked\r\n");
-  if (!keep_alive_) absl::StrAppend(&text, "Connection: close\r\n");
-  if (keep_alive_ && http_1_0_) absl::StrAppend(&text, "Connection: keep-alive\r\n");
-  return absl::StrCat(text, "\r\n");
-}
-
-void HttpConnection::Answer(HttpResponse response) {
-  if (state_ != State::kBusy) return;
-  if (IsLastAnswer()) keep_alive_ = false;
-  chunked_ = false;
-  const bool no_content = response.status == 204;
-  pending_ = HeadText(response, no_content ? -1 : static_cast<int64_t>(response.body.size()));
-  if (!is_head_) pending_ += response.body;
-  answer_complete_ = true;
-  StartWrite();
-}
-
-void HttpConnection::BeginStream(HttpResponse head) {
-  if (state_ != State::kBusy) return;
-  chunked_ = !http_1_0_;
-  if (IsLastAnswer() || http_1_0_) keep_alive_ = false;
-  pending_ = HeadText(head, -1);
-  StartWrite();
-}
-
-void HttpConnection::Write(std::string bytes, std::function<void()> taken) {
-  if (state_ != State::kBusy) return;
-  if (!bytes.empty()) pending_ += chunked_ ? Chunk(bytes) : bytes;
-  pending_taken_.push_back(std::move(taken));
-  StartWrite();
-}
-
-void HttpConnection::EndStream() {
-  if (state_ != State::kBusy) return;
-  if (chunked_) pending_ += "0\r\n\r\n";
-  answer_complete_ = true;
-  StartWrite();
-}
-
-void HttpConnection::OnGone(std::function<void()> callback) {
-  if (state_ == State::kBusy) {
-    on_gone_ = std::move(callback);
-  } else {
-    callback();
-  }
-}
-
-void HttpConnection::StartWrite() {
-  if (write_running_) return;
-  if (pending_.empty() && pending_taken_.empty()) {
-    if (answer_complete_) EndExchange();
-    return;
-  }
-  write_running_ = true;
-  writing_ = std::exchange(pending_, "");
-  writing_taken_ = std::exchange(pending_taken_, {});
-  SetDeadline(all_->limits.write_timeout);
-  asio::async_write(
-      socket_, asio::buffer(writing_),
-      [self = shared_from_this()](const Error& error, size_t) { self->OnWrote(error); });
-}
-
-void HttpConnection::OnWrote(const Error& error) {
-  write_running_ = false;
-  if (state_ != State::kBusy) return;
-  if (error) return LeaveClient();
-  ClearDeadline();
-  for (const auto& taken : std::exchange(writing_taken_, {})) {
-    if (taken) taken();
-  }
-  StartWrite();
-}
-
-void HttpConnection::EndExchange() {
-  answer_complete_ = false;
-  on_gone_ = nullptr;
-  writing_ = std::string();
-  if (keep_alive_ && !all_->draining) return WaitForRequest();
-  Linger();
-}
-
-// A socket that closes with bytes unread resets the connection, and the client may never see its
-// answer: what it still sends is read for a moment.
-void HttpConnection::Linger() {
-  state_ = State::kLingering;
-  lingered_bytes_ = 0;
-  parser_.reset();
-  AccountBody(0);
-  SetDeadline(kLingerTime);
-  if (!socket_.is_tls()) return EndSending();
-  socket_.AsyncShutdown([self = shared_from_this()](const Error&) {
-    if (self->state_ == State::kLingering) self->EndSending();
-  });
-}
-
-void HttpConnection::EndSending() {
-  Error ignored;
-  socket_.tcp().shutdown(HttpSocket::Tcp::shutdown_send, ignored);
-  ReadRest();
-}
-
-void HttpConnection::ReadRest() {
-  writing_.resize(4096);
-  socket_.tcp().async_read_some(asio::buffer(writing_),
-                                [self = shared_from_this()](const Error& error, size_t bytes) {
-                                  self->lingered_bytes_ += static_cast<int64_t>(bytes);
-                                  if (error || self->lingered_bytes_ > kLingerBytes) {
-                                    self->Close();
-                                  } else if (self->state_ == State::kLingering) {
-                                    self->ReadRest();
-                                  }
-                                });
 }
 
 void HttpConnection::LeaveClient() {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/tls_identity.h"
 #include "service/http/http_exchange.h"
@@ -38,7 +39,7 @@ struct HttpLimits {
   absl::Duration idle_timeout = absl::Seconds(75);
   // Without one byte taken. A client may stop reading a stream and go on later.
   absl::Duration write_timeout = absl::Minutes(10);
-  // Behind an answer that begins later the connection ends.
+  // An older connection takes no further requests: it ends as soon as it answers none.
   absl::Duration max_connection_age = absl::InfiniteDuration();
 };
 
@@ -49,6 +50,7 @@ struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;  // null: plain text
+  const base::Clock* clock = nullptr;              // of connections' ages
   std::atomic<int64_t> open_body_bytes = 0;
   std::atomic<bool> draining = false;
 
@@ -107,6 +109,8 @@ class HttpConnection final : public HttpExchange,
   void Refuse(HttpResponse response, bool keep_alive);
   void Refuse(int status, const std::string& message, const std::string& code);
 
+  // Until it takes no further requests.
+  absl::Duration AgeLeft() const;
   bool IsLastAnswer() const;
   std::string HeadText(const HttpResponse& response, int64_t content_length) const;
   void StartWrite();
@@ -124,7 +128,7 @@ class HttpConnection final : public HttpExchange,
   void OnDeadline();
 
   HttpConnections* const all_;
-  const absl::Duration begun_;  // on the monotonic clock
+  absl::Duration begun_;  // with a handshake that ends well; on the monotonic clock
   HttpSocket socket_;
   boost::asio::steady_timer deadline_;
   int64_t deadlines_ = 0;  // set so far: an old one that comes late is none

@@ -47,6 +47,7 @@ class HttpServerImpl final : public HttpServer {
     all_.handler = handler;
     all_.limits = options.limits;
     all_.tls = options.tls;
+    all_.clock = options.clock;
   }
   ~HttpServerImpl() override { Shutdown(absl::ZeroDuration()); }
 

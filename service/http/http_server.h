@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/base/clock.h"
 #include "service/http/http_connection.h"
 #include "service/http/http_exchange.h"
 
@@ -18,6 +19,8 @@ struct HttpServerOptions {
   HttpLimits limits;
   // With a certificate; outlives the server. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
+  // Of connections' ages; outlives the server. Timeouts are the machine's in any case.
+  const base::Clock* clock = &base::Clock::Real();
 };
 
 // Thread-safe. It outlives whatever holds an exchange.

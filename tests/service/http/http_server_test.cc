@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/base/mutex.h"
+#include "tests/fakes/manual_clock.h"
 #include "tests/service/http/raw_client.h"
 
 namespace tidepool::service {
@@ -57,7 +58,8 @@ class EchoHandler final : public HttpHandler {
 class HttpServerTest : public testing::Test {
  protected:
   void Start(const HttpLimits& limits = {}) {
-    auto server = HttpServer::Start(&handler_, {.listen = "127.0.0.1:0", .limits = limits});
+    auto server =
+        HttpServer::Start(&handler_, {.listen = "127.0.0.1:0", .limits = limits, .clock = &clock_});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -69,6 +71,7 @@ class HttpServerTest : public testing::Test {
     return client->ReadToEnd();
   }
 
+  fakes::ManualClock clock_;
   EchoHandler handler_;
   std::unique_ptr<HttpServer> server_;
 };
@@ -264,6 +267,51 @@ TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
   EXPECT_LT(taken, kPieces);
   const RawAnswer answer = client->ReadAnswer();
   EXPECT_EQ(answer.body.size(), kPieces * piece.size());
+}
+
+constexpr absl::Duration kAge = absl::Hours(1);
+
+TEST_F(HttpServerTest, AnAnswerPastTheAgeIsTheLast) {
+  Start({.max_connection_age = kAge});
+  const auto client = Connect();
+  EXPECT_FALSE(absl::StrContains(client->Get("/").head, "Connection: close"));
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  clock_.Advance(kAge);
+  exchange->Post([&] { exchange->Answer({.content_type = "", .body = "late"}); });
+  const RawAnswer last = client->ReadAnswer();
+  EXPECT_EQ(last.body, "late");
+  EXPECT_TRUE(absl::StrContains(last.head, "Connection: close")) << last.head;
+  EXPECT_FALSE(client->ReadMore());
+}
+
+TEST_F(HttpServerTest, AStreamThatEndsPastTheAgeIsTheLastAnswerToo) {
+  Start({.max_connection_age = kAge});
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  exchange->Post([&] {
+    exchange->BeginStream({.content_type = "text/event-stream"});
+    exchange->Write("data: 1\n\n", nullptr);
+  });
+  EXPECT_FALSE(absl::StrContains(client->ReadUntil("data: 1\n\n"), "Connection: close"));
+  clock_.Advance(kAge);
+  client->Send("GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
+  exchange->Post([&] { exchange->EndStream(); });
+  EXPECT_EQ(client->ReadUntil("GET /next "), "\r\n0\r\n\r\n");
+}
+
+// Long before its idle time, 75 s, is over.
+TEST_F(HttpServerTest, AnIdleConnectionEndsAtItsAge) {
+  Start({.max_connection_age = kAge});
+  const auto client = Connect();
+  EXPECT_EQ(client->Get("/").status, 200);
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto exchange = handler_.TakeHeld();
+  clock_.Advance(kAge - absl::Milliseconds(20));
+  exchange->Post([&] { exchange->Answer({}); });
+  EXPECT_FALSE(absl::StrContains(client->ReadAnswer().head, "Connection: close"));
+  EXPECT_FALSE(client->ReadMore());
 }
 
 TEST_F(HttpServerTest, ShutdownLetsAnswersOut) {
