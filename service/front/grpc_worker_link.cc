@@ -317,22 +317,31 @@ class GrpcWorkerLink final : public WorkerLink {
   }
 
   void OpenWatch() {
+    watch_told_ = false;
     watch_ = std::make_shared<WatchReactor>(
         loop_,
         [this](const worker::v1::WatchResponse& state) {
+          watch_told_ = true;
           watch_failures_ = 0;
           on_state_(state);
         },
-        [this](const absl::Status& status) {
-          watch_.reset();
-          // Behind states a good end asks for another stream, on a connection that is not as old.
-          if (!status.ok() || watch_failures_ > 0) on_lost_(status);
-          const absl::Duration wait = kWatchBackOff.Wait(++watch_failures_, &random_);
-          loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
-            if (weak.lock() != nullptr) OpenWatch();
-          });
-        });
+        [this](const absl::Status& status) { OnWatchEnd(status); });
     watch_->Open(stub_.get());
+  }
+
+  void OnWatchEnd(const absl::Status& status) {
+    watch_.reset();
+    if (status.ok() && watch_told_) {
+      // No back-off: nothing has failed, and a new connection's handshake is wait enough.
+      on_lost_(status);
+      return OpenWatch();
+    }
+    on_lost_(status.ok() ? absl::UnavailableError("the stream of states ended without any")
+                         : status);
+    const absl::Duration wait = kWatchBackOff.Wait(++watch_failures_, &random_);
+    loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
+      if (weak.lock() != nullptr) OpenWatch();
+    });
   }
 
   const std::string address_;
@@ -343,7 +352,8 @@ class GrpcWorkerLink final : public WorkerLink {
   std::shared_ptr<WatchReactor> watch_;
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
-  int watch_failures_ = 0;  // in a row
+  bool watch_told_ = false;  // a state, on the stream that there is
+  int watch_failures_ = 0;   // in a row
   std::minstd_rand random_{std::random_device{}()};
 };
 

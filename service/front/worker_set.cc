@@ -14,6 +14,8 @@ namespace {
 constexpr absl::Duration kSilence = absl::Seconds(1);
 // Eight are: more than a hiccup of a machine, and a client waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
+// What an attempt to connect may take (MakeWorkerChannel).
+constexpr absl::Duration kConnecting = absl::Seconds(2);
 // Of each worker; far more than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
@@ -280,6 +282,11 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
 }
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
+  if (status.ok()) {
+    // No state can come before the next stream's connection is there.
+    member->last_state = clock_->Monotonic() + kConnecting;
+    return;
+  }
   if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
   // Whoever comes back at this address may be a new process.
   member->sessions.clear();

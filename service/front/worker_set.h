@@ -110,7 +110,7 @@ class WorkerSet {
     int64_t watches = 0;                            // streams of states that have begun
     bool failed = false;                            // since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
-    absl::Duration last_state;
+    absl::Duration last_state;         // in the future while its next stream is being opened
     std::map<uint64_t, int64_t> sent;  // since the last state: runs and their prompts' tokens
     int64_t sent_tokens = 0;           // of all of them
     int64_t ended = 0;                 // since the last state: runs that it counts

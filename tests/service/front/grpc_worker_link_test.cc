@@ -1,0 +1,72 @@
+// A front's link over the wire, to a worker that says what the test wants.
+#include "service/front/grpc_worker_link.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/service/manual_executor.h"
+#include "tidepool/worker/v1/worker.grpc.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+// Ends each stream of states well: the first `telling` behind a state, others without any.
+class ShortWatches final : public worker::v1::Worker::Service {
+ public:
+  explicit ShortWatches(int telling) : telling_(telling) {}
+
+  grpc::Status Watch(grpc::ServerContext*, const worker::v1::WatchRequest*,
+                     grpc::ServerWriter<worker::v1::WatchResponse>* writer) override {
+    worker::v1::WatchResponse state;
+    state.set_worker_id("w");
+    if (++streams_ <= telling_) writer->Write(state);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const int telling_;
+  std::atomic<int> streams_ = 0;
+};
+
+TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
+  ShortWatches worker(3);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&worker);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+
+  // Time stands still: behind a back-off nothing would ever come.
+  fakes::ManualClock clock;
+  ManualExecutor loop(&clock);
+  ActiveCalls calls;
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
+                                 {.executor = &loop, .calls = &calls});
+  int states = 0;
+  std::vector<absl::Status> ends;
+  link->Watch([&](const worker::v1::WatchResponse&) { ++states; },
+              [&](const absl::Status& status) { ends.push_back(status); });
+  loop.RunUntil([&] { return ends.size() == 4; });
+  EXPECT_EQ(states, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends[i].ok()) << ends[i];
+  EXPECT_EQ(ends[3].code(), absl::StatusCode::kUnavailable) << "without a state it is a loss";
+
+  // The next attempt has its back-off, of 150 ms at most.
+  loop.RunAll();
+  EXPECT_EQ(ends.size(), 4);
+  loop.Advance(absl::Milliseconds(150));
+  loop.RunUntil([&] { return ends.size() == 5; });
+  link.reset();
+  EXPECT_TRUE(calls.Drain(absl::ZeroDuration())) << "no stream is open";
+}
+
+}  // namespace
+}  // namespace tidepool::service

@@ -1,0 +1,61 @@
+// What a front makes of its workers' states, and of their silence.
+#include "service/front/worker_set.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/service/front/front_fixture.h"
+
+namespace tidepool::service {
+namespace {
+
+class WorkerSetTest : public FrontTest {};
+
+// Over TLS a stream of states ends at its age, and behind it may come a handshake.
+TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  a->AnswerPrepare({1});
+  PuppetLink* b = AddWorker("b");
+  const auto pass = [&](absl::Duration time) {
+    for (; time > absl::ZeroDuration(); time -= absl::Milliseconds(250)) {
+      b->SayState();
+      loop_.Advance(absl::Milliseconds(250));
+    }
+  };
+  const auto health_of_a = [&] {
+    return core_->workers()->Health(*core_->workers()->members()[0]);
+  };
+  pass(absl::Milliseconds(250));
+  a->lose(absl::OkStatus());
+  pass(absl::Milliseconds(2250));  // nine states are missed
+  EXPECT_EQ(health_of_a(), WorkerHealth::kServing);
+  a->runs[0]->Say({10});
+  client.Take();
+  EXPECT_FALSE(a->runs[0]->gone);
+  a->SayState();
+  pass(absl::Milliseconds(1250));
+  EXPECT_EQ(health_of_a(), WorkerHealth::kSuspect) << "a state has come, and then none";
+
+  // Nor for ever.
+  a->SayState();
+  a->lose(absl::OkStatus());
+  pass(absl::Milliseconds(3250));
+  EXPECT_EQ(health_of_a(), WorkerHealth::kSuspect);
+  EXPECT_FALSE(a->runs[0]->gone);
+  pass(absl::Seconds(1));
+  EXPECT_TRUE(a->runs[0]->gone) << "it has fallen silent";
+  pass(absl::Milliseconds(500));
+  ASSERT_EQ(b->runs.size(), 1);
+  b->runs[0]->Say({11}, v1::LENGTH);
+  client.Take();
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
+
+  a->SayState();
+  a->lose(absl::OkStatus());
+  a->lose(absl::UnavailableError("no connection"));
+  EXPECT_EQ(health_of_a(), WorkerHealth::kDown) << "its next stream did not open";
+}
+
+}  // namespace
+}  // namespace tidepool::service
