@@ -120,13 +120,17 @@ class WorkerServer final : public Server {
   WorkerServer(const WorkerModel* model, engine::Engine* engine, const ServerOptions& options)
       : log_(options.log),
         core_(model, engine, NameOrDrawn(options.worker_name), options.process, options.log),
-        worker_(&core_, {options.authenticator, Access::kFronts, options.max_connection_age}),
+        worker_(&core_, GateTo(Access::kFronts, options)),
         admin_(&core_,
-               {options.authenticator,
-                options.admin_listen.empty() ? Access::kOperatorsOrFronts : Access::kFronts,
-                options.max_connection_age}),
-        own_admin_(&core_,
-                   {options.authenticator, Access::kOperators, options.max_connection_age}) {}
+               GateTo(options.admin_listen.empty() ? Access::kOperatorsOrFronts : Access::kFronts,
+                      options)),
+        own_admin_(&core_, GateTo(Access::kOperators, options)) {}
+
+  static Gate GateTo(Access access, const ServerOptions& options) {
+    return {.authenticator = options.authenticator,
+            .access = access,
+            .max_connection_age = options.max_connection_age};
+  }
 
   void OnLiveness(const absl::Status& live) {
     if (live.ok()) {

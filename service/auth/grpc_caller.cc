@@ -5,8 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/base/clock.h"
-
 namespace tidepool::service {
 namespace {
 
@@ -47,10 +45,10 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
 StreamTerm::StreamTerm(const grpc::ServerContextBase* context, const Gate& gate)
     : context_(context),
       gate_(gate),
-      end_(IsTls(*context) ? base::Clock::Real().Monotonic() + gate.max_connection_age
+      end_(IsTls(*context) ? gate.clock->Monotonic() + gate.max_connection_age
                            : absl::InfiniteDuration()) {}
 
-bool StreamTerm::IsOver() const { return base::Clock::Real().Monotonic() >= end_; }
+bool StreamTerm::IsOver() const { return gate_.clock->Monotonic() >= end_; }
 
 absl::Status StreamTerm::Check() const {
   if (IsOver()) {

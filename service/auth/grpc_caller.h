@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/base/clock.h"
 #include "service/auth/authenticator.h"
 
 namespace tidepool::service {
@@ -15,15 +16,18 @@ namespace tidepool::service {
 struct Gate {
   const Authenticator* authenticator = nullptr;
   Access access = Access::kOperators;
-  // Of TLS; streams without an end hold no connection for longer.
+  // Of TLS; streams without an end get no older either.
   absl::Duration max_connection_age = absl::InfiniteDuration();
+  const base::Clock* clock = &base::Clock::Real();  // outlives it
 };
 
 // As Admit. Every rpc of ours asks this before anything else.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
 
 // How long a stream that has no end goes on: for as long as its caller is let in and, over TLS, no
-// longer than a connection may. Begins with its construction; Thread-compatible.
+// longer than a connection takes calls. Begins with its construction, which may be its connection's
+// last moment: whoever begins one then holds the connection for twice the age and a tenth (GrpcHost),
+// and until IsOver is asked behind that. Thread-compatible.
 class StreamTerm {
  public:
   // The context outlives it.
@@ -37,7 +41,7 @@ class StreamTerm {
  private:
   const grpc::ServerContextBase* const context_;
   const Gate gate_;
-  const absl::Duration end_;  // of the monotonic clock
+  const absl::Duration end_;  // of the gate's monotonic clock
 };
 
 }  // namespace tidepool::service

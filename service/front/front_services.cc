@@ -349,11 +349,13 @@ class AdminService final : public AdminBase {
 FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
                                 const Authenticator* authenticator,
                                 absl::Duration max_connection_age) {
-  const FrontDeps for_clients = {
-      .core = core, .calls = calls, .gate = {authenticator, Access::kClients, max_connection_age}};
-  const FrontDeps for_operators = {.core = core,
-                                   .calls = calls,
-                                   .gate = {authenticator, Access::kOperators, max_connection_age}};
+  const FrontDeps for_clients = {.core = core,
+                                 .calls = calls,
+                                 .gate = {.authenticator = authenticator,
+                                          .access = Access::kClients,
+                                          .max_connection_age = max_connection_age}};
+  FrontDeps for_operators = for_clients;
+  for_operators.gate.access = Access::kOperators;
   return {.inference = std::make_unique<InferenceService>(for_clients),
           .sessions = std::make_unique<SessionsService>(for_clients),
           .admin = std::make_unique<AdminService>(for_operators)};
