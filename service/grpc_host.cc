@@ -68,7 +68,9 @@ void ConfigureLibraries() {
 // cut run for a crash. What has no end ends by itself (StreamTerm), but for health and reflection,
 // which are open to everybody.
 void LimitConnectionAge(absl::Duration age, grpc::ServerBuilder* builder) {
-  const absl::Duration longest = absl::Milliseconds(std::numeric_limits<int>::max());
+  if (age == absl::InfiniteDuration()) return;
+  // gRPC takes the greatest int for no limit.
+  const absl::Duration longest = absl::Milliseconds(std::numeric_limits<int>::max() - 1);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                               static_cast<int>(absl::ToInt64Milliseconds(std::min(age, longest))));
 }

@@ -39,10 +39,17 @@ absl::Status AddFrontName(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+// gRPC counts it in an int of milliseconds, the most of which, 24.8 days, is no limit to it.
+constexpr absl::Duration kMostConnectionAge = absl::Hours(24 * 24);
+
 absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->security.max_connection_age, ParseTime(value));
-  if (*config->security.max_connection_age >= absl::Seconds(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError("accepted: 1s or more");
+  ASSIGN_OR_RETURN(const absl::Duration age, ParseTime(value));
+  if (age < absl::Seconds(1) || age > kMostConnectionAge) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "accepted: 1s to ", absl::ToInt64Hours(kMostConnectionAge), "h, which is 24 days"));
+  }
+  config->security.max_connection_age = age;
+  return absl::OkStatus();
 }
 
 absl::Status SetAction(absl::string_view value, Config* config) {

@@ -195,7 +195,9 @@ class CommandLineTest(CommandTest):
         start = ("serve", "--model", harness.LLAMA, "--store", ":memory:", "--listen",
                  "127.0.0.1:0", "--http", "off")
         self.refuse(*start, *AGE, named=("--max-connection-age", "--tls-cert"))
-        self.refuse(*start, "--max-connection-age", "0", named=("--max-connection-age", "1s"))
+        for age in ("0", "577h"):
+            self.refuse(*start, "--max-connection-age", age,
+                        named=("--max-connection-age", "1s to 576h"))
 
 
 if __name__ == "__main__":

@@ -212,6 +212,19 @@ TEST(ParseConfigTest, TokensLetAServerListenAnywhere) {
               HasSubstr("contradict"));
 }
 
+TEST(ParseConfigTest, ConnectionsHaveAnAgeThatGrpcCanCount) {
+  const auto with_age = [](const std::string& age) {
+    return std::vector<std::string>{"serve",     "--model", "m", "--tls-cert",           "c",
+                                    "--tls-key", "k",       "--max-connection-age", age};
+  };
+  EXPECT_EQ(Good(with_age("1s")).security.max_connection_age, absl::Seconds(1));
+  EXPECT_EQ(Good(with_age("576h")).security.max_connection_age, absl::Hours(576));
+  for (const std::string age : {"999ms", "576h1s", "2147483647ms", "100000h"}) {
+    EXPECT_THAT(Complaint(with_age(age)),
+                AllOf(HasSubstr("--max-connection-age"), HasSubstr("1s to 576h")));
+  }
+}
+
 TEST(ParseConfigTest, TokenNewTakesALine) {
   const Config config = Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60",
                               "--concurrency", "4", "--max-priority", "9", "--expires",
