@@ -26,16 +26,16 @@ std::string PromptOf(const v1::GenerateRequest& request) {
 
 absl::string_view FinishName(v1::FinishReason finish) {
   switch (finish) {
-    case v1::STOP:
-      return "stop";
+    case v1::FINISH_REASON_UNSPECIFIED:
+      return "";
     case v1::LENGTH:
       return "length";
     case v1::STOP_STRING:
       return "stop_string";
     case v1::CANCELLED:
       return "cancelled";
-    default:
-      return "";
+    default:  // STOP, and what a newer worker may tell
+      return "stop";
   }
 }
 

@@ -102,6 +102,22 @@ TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
   EXPECT_EQ(worker->prepares[0].first.caller().traceparent(), start.caller().traceparent());
 }
 
+// As metrics and clients are told it.
+TEST_F(RequestLogTest, AReasonToFinishOfANewerWorkerIsAStop) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, Named("r1"));
+  worker->AnswerPrepare({1});
+  worker->runs[0]->Say({10}, static_cast<v1::FinishReason>(77));
+  loop_.RunAll();
+  client.Take();
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_TRUE(client.status->ok()) << *client.status;
+  ASSERT_EQ(lines_.size(), 1);
+  EXPECT_EQ(lines_[0].fields["finish"], "stop");
+  EXPECT_EQ(lines_[0].fields["code"], "OK");
+}
+
 TEST_F(RequestLogTest, TellsOfErrorsAndOfWorkersThatWereTriedBefore) {
   PuppetLink* a = AddWorker("a");
   Client client;
