@@ -21,7 +21,7 @@ COLUMNS = ("load", "offered/s", "refused", "goodput/s", "of peak", "tokens/s", "
 WIDTHS = (len("128 callers"), *map(len, COLUMNS[1:]))
 
 
-def lengths(args, run):
+def request_flags(args, run):
     """The flags of the run's requests: prompts that no other run has sent, so that none is cached."""
     return "-p", args.prompt, "-n", args.output, "--seed", run
 
@@ -31,8 +31,8 @@ def find_capacity(args, server):
     reports = []
     for run, callers in enumerate(CALLERS):
         note(f"capacity: {callers} callers")
-        reports.append(load(server, *lengths(args, run), "--concurrency", callers, "--warm-up", "3s",
-                            "--duration", f"{args.search_seconds}s"))
+        reports.append(load(server, *request_flags(args, run), "--concurrency", callers,
+                            "--warm-up", "3s", "--duration", f"{args.search_seconds}s"))
     return max(report["goodput"]["requests_per_s"] for report in reports), reports
 
 
@@ -64,8 +64,9 @@ def main():
     for times in TIMES:
         note(f"{times} x capacity for {args.seconds} s")
         # The warm-up fills the queue where it is going to fill.
-        reports[times] = load(server, *lengths(args, len(CALLERS) + times), "--rate", f"{times * peak:.3f}", "--duration",
-                              f"{args.seconds}s", "--warm-up", "10s")
+        reports[times] = load(server, *request_flags(args, len(CALLERS) + times),
+                              "--rate", f"{times * peak:.3f}", "--duration", f"{args.seconds}s",
+                              "--warm-up", "10s")
     server.kill()
     if args.json:
         print(json.dumps({"peak_requests_per_s": peak, "search": search, "overload": reports}))

@@ -170,11 +170,13 @@ class FrontTest(unittest.TestCase):
         ours = Certificates()
         worker = serve_tls(ours, "--front-name", "front.example", "--tls-client-ca", ours.ca, *AGE,
                            command=harness.worker)
+        self.addCleanup(worker.kill)
         links = Links([worker.address.partition(":")[2]])
         self.addCleanup(links.close)
         front = harness.Server("front", "--worker", f"127.0.0.1:{links.ports[0]}", "--store",
                                ":memory:", "--worker-tls-ca", ours.ca,
                                *pair_flags("worker-tls", ours.issue("front", "front.example")))
+        self.addCleanup(front.kill)
         client = Client(front)
         self.addCleanup(client.close)
         long_stream, received = client.wide_stream(text="a", max_tokens=4000), Received()

@@ -1,5 +1,6 @@
 """TLS as clients and operators meet it: who gets through the door, and certificates that change."""
 
+import contextlib
 import http.client
 import socket
 import unittest
@@ -33,6 +34,7 @@ class CommandsTest(CommandTest):
         ours, tokens = Certificates(), Tokens()
         tokens.new("alice")
         server = serve_tls(ours, "--tls-client-ca", ours.ca, "--auth-token-file", tokens.path)
+        self.addCleanup(server.kill)
         pair = ours.issue("client", "client.example")
         asked = ("generate", "--server", server.address, "--prompt", "Low", "--max-tokens", "2",
                  "--token-file", tokens.file_of("alice"))
@@ -50,8 +52,10 @@ class HttpsTest(CommandTest):
     def setUpClass(cls):
         cls.ours = Certificates()
         cls.server = serve_tls(cls.ours)
+        cls.addClassCleanup(cls.server.kill)
         cls.context = ssl_context(cls.ours.ca)
         cls.grpc = Client(cls.server, open_tls(cls.server.address, cls.ours.ca))
+        cls.addClassCleanup(cls.grpc.close)
 
     def connect(self):
         host, port = self.server.http_address.split(":")
@@ -124,15 +128,17 @@ class RotationTest(CommandTest):
     def test_certificates_are_read_again(self):
         old, new = Certificates(), Certificates()
         server = serve_tls(old)
+        self.addCleanup(server.kill)
 
         def served_by(authority):
-            asked = Client(server, open_tls(server.address, authority.ca))
-            return (code_of(lambda: asked.stream(text="Low", max_tokens=1, timeout=30)),
-                    get_models(server, ssl_context(authority.ca)))
+            with contextlib.closing(Client(server, open_tls(server.address, authority.ca))) as asked:
+                code = code_of(lambda: asked.stream(text="Low", max_tokens=1, timeout=30))
+            return code, get_models(server, ssl_context(authority.ca))
 
         self.assertEqual(served_by(old), ("OK", 200))
         self.assertEqual(served_by(new), ("UNAVAILABLE", "closed"))
         running = Client(server, open_tls(server.address, old.ca))
+        self.addCleanup(running.close)
         stream = running.stream(text="Low", max_tokens=400)
         next(stream)
 
@@ -151,17 +157,22 @@ class RotationTest(CommandTest):
         trusted = servers.folder / "clients.pem"
         trusted.write_bytes(old.ca.read_bytes())
         server = serve_tls(servers, "--tls-client-ca", trusted)
+        self.addCleanup(server.kill)
         pairs = [one.issue("client", "client.example") for one in (old, new)]
 
+        def served_to(pair):
+            channel = open_tls(server.address, servers.ca, pair)
+            with contextlib.closing(Client(server, channel)) as asked:
+                code = code_of(lambda: asked.stream(text="Low", max_tokens=1, timeout=30))
+            return code, get_models(server, ssl_context(servers.ca, pair))
+
         def served():
-            return [(code_of(lambda: Client(
-                server, open_tls(server.address, servers.ca, pair)).stream(
-                    text="Low", max_tokens=1, timeout=30)),
-                     get_models(server, ssl_context(servers.ca, pair))) for pair in pairs]
+            return [served_to(pair) for pair in pairs]
 
         well, refused = ("OK", 200), ("UNAVAILABLE", "closed")
         self.assertEqual(served(), [well, refused])
         open_before = Client(server, open_tls(server.address, servers.ca, pairs[0]))
+        self.addCleanup(open_before.close)
         open_before.stream(text="Low", max_tokens=1)
         trusted.write_bytes(old.ca.read_bytes() + new.ca.read_bytes())
         wait_until(lambda: served() == [well, well], "both CAs are trusted")
@@ -177,15 +188,19 @@ class SlowHandshakeTest(CommandTest):
         ours = Certificates()
         worker = serve_tls(ours, "--front-name", "front.example", "--tls-client-ca", ours.ca,
                            command=harness.worker)
+        self.addCleanup(worker.kill)
         links = Links([worker.address.partition(":")[2]])
         self.addCleanup(links.close)
-        # Longer than any back-off lets the first attempts be.
-        links.delay(0, 0.8)
+        # Longer than the first back-off, and far below the 2 s that an attempt has.
+        links.delay(0, 0.3)
         front = harness.Server("front", "--worker", f"127.0.0.1:{links.ports[0]}", "--store",
                                ":memory:", "--worker-tls-ca", ours.ca,
                                *pair_flags("worker-tls", ours.issue("front", "front.example")))
+        self.addCleanup(front.kill)
         self.assertEqual(links.accepted(0), 1, front.stderr)
-        self.assertEqual(len(Client(front).generate(text="Low", max_tokens=1).ids), 1)
+        client = Client(front)
+        self.addCleanup(client.close)
+        self.assertEqual(len(client.generate(text="Low", max_tokens=1).ids), 1)
 
 
 class CommandLineTest(CommandTest):

@@ -395,7 +395,7 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   EXPECT_TRUE(again.ok()) << again.error_message();
 }
 
-// Nor is a thread that looks at files.
+// Then there is nothing to show, and no thread that looks at files.
 TEST(ClientSecurityTest, WithoutFilesThereIsNone) {
   const auto security = ClientSecurity::Open({});
   ASSERT_TRUE(security.ok()) << security.status();
