@@ -1,26 +1,38 @@
 """Fewer experts in memory than the model has, beside llama.cpp's mmap and the disk's own speed.
 
-Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--limit 5.25] [--generate 64] [--prompt 512,2048]
-                        [--rounds 3] [--readers uring,threads] [--prefetch on] [--policy NAME] [--threads 2]
-                        [--no-peer] [--json]
+Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--limit 5.25] [--generate 64]
+                        [--peer-generate 16] [--prompt 512,2048] [--rounds 9]
+                        [--readers uring,threads] [--prefetch on] [--policy NAME,NAME]
+                        [--profile TRACE] [--threads 2] [--no-peer] [--data FILE] [--json]
        offload_bench.py MODEL.gguf --resident [--generate 64] [--prompt 512] [--rounds 9]
-  (a build of //service:tidepool first, and tools/setup --peers unless --no-peer; builds nothing itself)
+  (a build of //service:tidepool first, and an interpreter with llama-cpp-python, which tools/setup
+  --peers makes, unless --no-peer; builds nothing itself)
 
 Whoever runs does so in a memory cgroup of --limit GiB, the page cache that it fills included (which
-needs root); what is left of the files in the page cache is dropped before. Each round measures, in
-fresh processes, one after the other:
-- `tidepool bench` for each of --readers, decoding --generate tokens of one sequence, and before and
-  after each the probe: O_DIRECT reads of one record's size at random places of the pack, 8 at a time;
-- `tidepool bench` of the prompts, whose time is that to the first token;
+needs root); what is left of the files in the page cache is dropped before. One that the group's
+limit ends is reported as that, and the others go on. A round measures, in fresh processes:
+- `tidepool bench` for each of --policy and of --readers, decoding --generate tokens of one sequence,
+  and before and after each the probe: O_DIRECT reads of one record's size at random places of the
+  pack, 8 at a time, for 10 s;
 - llama.cpp (llama-cpp-python) with mmap on the same tokens, without repacked weights: those are a
-  copy of the experts in memory, and do not fit.
-The bound is the probe's bytes per second, the mean of before and after, over the bytes that a token
-misses; a run that also computes can come near it and not beyond by more than the probe errs. With
+  copy of the experts in memory, and do not fit;
+- for each length of --prompt the time to its first token, by both.
+Every other round goes through them backwards. Medians and quartiles over the rounds, those of ratios
+too: a ratio is one of two runs of the same round. The bound is the probe's bytes per second, the
+mean of before and after, over the bytes that a token misses; a run that also computes can come near
+it and not beyond by more than the probe errs.
+
+static keeps the most used experts of --profile; without it, of a trace that is recorded first. With
 --resident all experts fit and the rounds alternate between --expert-memory 100% (tiers that read
-nothing) and auto (none). Medians and quartiles over the rounds.
+nothing) and auto (none). --data keeps each measurement as it comes: run again with the same flags,
+it goes on where it was, or with more --rounds.
+
+A round of the defaults takes about as long as (--generate + a warm-up) tokens of llama.cpp do, eight
+minutes at 0.2 tokens/s, and a minute and a half for all else: --peer-generate makes it shorter.
 """
 
 import argparse
+import importlib.util
 import json
 import mmap
 import os
@@ -29,8 +41,11 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+
+from offload_runs import Measurements, Progress, note, quartiles, record_profile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -38,9 +53,11 @@ sys.path.insert(0, str(ROOT / "tests/integration"))
 from memory_group import MemoryGroup  # noqa: E402 (lies in a folder that is no package)
 
 GIB = 1 << 30
+PEER = "llama.cpp"
+OURS = "tidepool"
 
 
-def probe(pack, record_bytes, seconds=10, depth=8):
+def probe(pack, record_bytes, seconds, depth=8):
     """Bytes per second of random reads of records."""
     file = os.open(pack, os.O_RDONLY | os.O_DIRECT)
     records = (os.fstat(file).st_size - record_bytes) // record_bytes
@@ -77,8 +94,17 @@ def drop_from_page_cache(file):
     os.close(descriptor)
 
 
-def run_json(command):
-    result = subprocess.run(command, capture_output=True, text=True)
+class Killed(Exception):
+    """The kernel ended a run for its memory."""
+
+
+def run_json(command, group=None):
+    """The object that the command prints."""
+    before = group.kills() if group else 0
+    result = subprocess.run([*(group.prefix() if group else []), *command], capture_output=True,
+                            text=True)
+    if result.returncode == -9 or (group and group.kills() > before):
+        raise Killed
     if result.returncode != 0:
         reason = result.stderr.strip()[-500:] or f"it ended with {result.returncode}"
         raise SystemExit(f"offload_bench: {' '.join(command)} failed: {reason}")
@@ -88,30 +114,42 @@ def run_json(command):
 def run_limited(args, command):
     for file in args.files:
         drop_from_page_cache(file)
-    return run_json([*args.prefix, *command])
+    return run_json(command, args.group)
 
 
 def bench(args, *flags):
     return run_limited(args, [args.tidepool, "bench", "--model", args.model, "-r", "1", "-t",
-                     str(args.threads), "--json", *flags])
+                              str(args.threads), "--json", *flags])
 
 
-def run_decode(args, reader):
-    flags = ["-p", "0", "-n", str(args.generate), "--expert-memory", args.expert_memory,
-             "--expert-reader", reader, "--prefetch", args.prefetch]
-    report = bench(args, *flags, *(["--offload-policy", args.policy] if args.policy else []))
+def offload_flags(args, policy):
+    flags = ["--expert-memory", args.expert_memory, "--prefetch", args.prefetch,
+             "--offload-policy", policy]
+    return flags + (["--profile", args.profile] if policy == "static" else [])
+
+
+def run_decode(args, policy, reader):
+    # One probe serves the run before it and the one after it.
+    before = args.probed or args.probe()
+    args.probed = None
+    report = bench(args, "-p", "0", "-n", str(args.generate), "--expert-reader", reader,
+                   *offload_flags(args, policy))
+    args.probed = args.probe()
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
     record_bytes = offload["capacity_bytes"] / (offload["slots"] + offload["staging_records"])
     speed = result["tokens_per_s"]["median"]
+    # What `replay` counts for the same routing: a record for each miss.
+    missed = counted["misses"] * record_bytes / args.generate
+    bound = statistics.mean([before, args.probed]) / max(1, missed)
     return {
         "tokens_per_s": speed,
-        "peak_bytes": result["peak_rss_bytes"],
-        "weight_bytes": offload["weight_bytes"],
-        "capacity_bytes": offload["capacity_bytes"],
-        # What `replay` counts for the same routing: a record for each miss.
-        "missed_bytes_per_token": counted["misses"] * record_bytes / args.generate,
+        "probe": [before, args.probed],
+        "of_bound": speed / bound,
+        "beside_slots_bytes": (result["peak_rss_bytes"] - offload["weight_bytes"]
+                               - offload["capacity_bytes"]),
+        "missed_bytes_per_token": missed,
         "read_bytes_per_token": read / args.generate,
         "wasted_share": counted["prefetch_wasted_bytes"] / max(1, read),
         "hit_rate": counted["hits"] / max(1, counted["hits"] + counted["misses"]),
@@ -119,153 +157,251 @@ def run_decode(args, reader):
     }
 
 
-def run_prompts(args):
-    """Of each length: seconds, and bytes read over the bytes of what was not resident."""
-    report = bench(args, "-p", args.prompt, "-n", "0", "--expert-memory", args.expert_memory)
-    offload = report["offload"]
+def run_prompt(args, length):
+    """Seconds to the first token, and bytes read over the bytes of what was not resident."""
+    report = bench(args, "-p", str(length), "-n", "0", *offload_flags(args, args.policies[0]))
+    result, offload = report["results"][0], report["offload"]
+    counted = result["offload"]
     records = offload["slots"] + offload["staging_records"]
     missing = (offload["experts"] - offload["slots"]) * offload["capacity_bytes"] / records
-    prompts = {}
-    for result in report["results"]:
-        length, counted = int(result["test"][2:]), result["offload"]
-        prompts[length] = {
-            "seconds": length / result["tokens_per_s"]["median"],
-            "read_of_missing": (counted["demand_bytes"] + counted["prefetch_bytes"]) / missing,
-            "stall_seconds": counted["stall_seconds"],
-            "peak_bytes": result["peak_rss_bytes"],
-        }
-    return prompts
+    return {
+        "seconds": length / result["tokens_per_s"]["median"],
+        "read_of_missing": (counted["demand_bytes"] + counted["prefetch_bytes"]) / max(1, missing),
+        "stall_seconds": counted["stall_seconds"],
+        "peak_bytes": result["peak_rss_bytes"],
+    }
 
 
-def run_peer(args, *tests):
-    return run_limited(args, [sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
-                     str(args.threads), "--no-repack", *tests])
-
-
-def note(line):
-    print(line, file=sys.stderr, flush=True)
-
-
-def quartiles(values):
-    if len(values) == 1:
-        return values * 3
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return [low, median, high]
-
-
-def show(name, values, form="{:.2f}"):
-    low, median, high = (form.format(value) for value in quartiles(values))
-    print(f"{name:44} {median} ({low} to {high})")
-
-
-def run_round(args, pack):
-    def speed():
-        return probe(pack["out"], pack["record_bytes"])
-
-    result = {"probe": [speed()]}
-    for reader in args.readers.split(",") if args.generate else []:
-        run = result[reader] = run_decode(args, reader)
-        result["probe"].append(speed())
-        bound = statistics.mean(result["probe"][-2:]) / max(1, run["missed_bytes_per_token"])
-        run["of_bound"] = run["tokens_per_s"] / bound
-        note(f"{reader}: {run['tokens_per_s']:.2f} tokens/s, {run['of_bound']:.2f} of the bound")
-    if args.generate and not args.no_peer:
-        peer = run_peer(args, "--prompt", "0", "--generate", str(args.generate))
-        result["llama.cpp"] = peer[f"tg{args.generate}"]
-        note(f"llama.cpp: {result['llama.cpp']:.2f} tokens/s")
-    if args.prompt:
-        result["prompts"] = run_prompts(args)
-        for length, run in result["prompts"].items() if not args.no_peer else []:
-            peer = run_peer(args, "--prompt", str(length), "--generate", "0")
-            run["llama.cpp"] = length / peer[f"pp{length}"]
-            note(f"{length} tokens: {run['seconds']:.1f} s, llama.cpp {run['llama.cpp']:.1f} s")
-    return result
-
-
-def show_rounds(args, rounds):
-    show("probe, GB/s", [speed / 1e9 for r in rounds for speed in r["probe"]])
-    for reader in args.readers.split(",") if args.generate else []:
-        runs = [r[reader] for r in rounds]
-        show(f"tidepool {reader}, tokens/s", [r["tokens_per_s"] for r in runs])
-        show("  MB missed per token", [r["missed_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
-        show("  MB read per token", [r["read_bytes_per_token"] / 1e6 for r in runs], "{:.0f}")
-        show("  share of the disk's bound", [r["of_bound"] for r in runs])
-        show("  share of time that waits for the disk", [r["stall_share"] for r in runs])
-        show("  hit rate", [r["hit_rate"] for r in runs], "{:.3f}")
-        show("  wasted share of bytes", [r["wasted_share"] for r in runs], "{:.3f}")
-        show("  peak memory beside weights and slots, MiB",
-             [(r["peak_bytes"] - r["weight_bytes"] - r["capacity_bytes"]) / 2**20 for r in runs],
-             "{:.0f}")
-        if not args.no_peer:
-            show("  times llama.cpp", [r[reader]["tokens_per_s"] / r["llama.cpp"] for r in rounds])
-    if args.generate and not args.no_peer:
-        show("llama.cpp mmap, tokens/s", [r["llama.cpp"] for r in rounds])
-    for length in rounds[0].get("prompts", []):
-        runs = [r["prompts"][length] for r in rounds]
-        show(f"prompt of {length}, seconds", [r["seconds"] for r in runs])
-        show("  that wait for the disk", [r["stall_seconds"] for r in runs])
-        show("  bytes read over those not resident", [r["read_of_missing"] for r in runs], "{:.3f}")
-        if not args.no_peer:
-            show("  llama.cpp mmap, seconds", [r["llama.cpp"] for r in runs])
-
-
-def measure_resident(args):
-    """What tiers cost where nothing is read: speeds with them over speeds without."""
+def run_resident(args, memory):
     tests = ["-p", args.prompt or "0", "-n", str(args.generate)]
-    ratios = {}
-    for number in range(args.rounds):
-        note(f"pair {number + 1} of {args.rounds}")
-        order = ["100%", "auto"] if number % 2 == 0 else ["auto", "100%"]
-        speeds = {}
-        for memory in order:
-            report = bench(args, *tests, "--expert-memory", memory)
-            assert ("slots" in report["offload"]) == (memory == "100%"), "not all experts fit"
-            speeds[memory] = {r["test"]: r["tokens_per_s"]["median"] for r in report["results"]}
-        for test, speed in speeds["auto"].items():
-            ratios.setdefault(test, []).append(speeds["100%"][test] / speed)
-    if args.json:
-        print(json.dumps(ratios))
-    for test, values in ratios.items() if not args.json else []:
-        show(f"{test}, with tiers over without", values, "{:.3f}")
+    report = bench(args, *tests, "--expert-memory", memory)
+    if ("slots" in report["offload"]) != (memory == "100%"):
+        raise SystemExit("offload_bench: --resident, but not all experts fit into free memory")
+    return {"tokens_per_s": {r["test"]: r["tokens_per_s"]["median"] for r in report["results"]}}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def run_peer(args, test, count):
+    """`test` is "prompt" or "generate"."""
+    args.probed = None
+    counts = {"prompt": 0, "generate": 0, test: count}
+    flags = [word for name, value in counts.items() for word in (f"--{name}", str(value))]
+    speed = run_limited(args, [sys.executable, str(HERE / "llama_peer.py"), args.model, "--threads",
+                               str(args.threads), "--no-repack", *flags])
+    (speed,) = speed.values()
+    return {"seconds": count / speed} if test == "prompt" else {"tokens_per_s": speed}
+
+
+def sides(args):
+    """{test: {side: function that measures it}} of a round."""
+    if args.resident:
+        return {"resident": {memory: lambda memory=memory: run_resident(args, memory)
+                             for memory in ("100%", "auto")}}
+    tests = {}
+    if args.generate:
+        tests["decode"] = {f"{policy}, {reader}": lambda p=policy, r=reader: run_decode(args, p, r)
+                           for policy in args.policies for reader in args.readers}
+        if args.peer:
+            tests["decode"][PEER] = lambda: run_peer(args, "generate", args.peer_generate)
+    for length in args.lengths:
+        tests[f"pp{length}"] = {OURS: lambda length=length: run_prompt(args, length)}
+        if args.peer:
+            tests[f"pp{length}"][PEER] = lambda length=length: run_peer(args, "prompt", length)
+    return tests
+
+
+def measure(args, kept):
+    tests = sides(args)
+    runs = [(number, test, side) for number in range(args.rounds) for test in tests
+            for side in (list(tests[test]) if number % 2 == 0 else reversed(tests[test]))
+            if not kept.find(round=number, test=test, side=side)]
+    progress = Progress(len(runs))
+    for number, test, side in runs:
+        progress.step(f"round {number + 1} of {args.rounds}, {test}, {side}")
+        try:
+            result = tests[test][side]()
+        except Killed:
+            result = {"killed": True}
+            note("  ended by the memory limit")
+        kept.add({"round": number, "test": test, "side": side, **result})
+
+
+class Summary:
+    """Rows of medians and quartiles over rounds, of which a run that was killed is no part."""
+
+    def __init__(self, kept):
+        self.kept, self.rows = kept, {}
+
+    def values(self, test, side, key):
+        """{round: value}."""
+        return {record["round"]: record[key] for record in self.kept.find(test=test, side=side)
+                if not record.get("killed")}
+
+    def add(self, name, values, form="{:.2f}"):
+        values = list(values)
+        if values:
+            self.rows[name] = {"quartiles": quartiles(values), "rounds": len(values), "form": form}
+
+    def add_ratio(self, name, over, under, form="{:.2f}"):
+        """Of two values()."""
+        self.add(name, [over[n] / under[n] for n in sorted(over.keys() & under.keys())], form)
+
+    def add_kills(self, test, side):
+        runs = self.kept.find(test=test, side=side)
+        kills = sum(record.get("killed", False) for record in runs)
+        if kills:
+            self.rows[f"{test}, {side}: ended by the memory limit"] = {"kills": kills,
+                                                                      "rounds": len(runs)}
+
+    def show(self):
+        for name, row in self.rows.items():
+            if "kills" in row:
+                print(f"{name} in {row['kills']} of {row['rounds']} rounds")
+                continue
+            low, median, high = (row["form"].format(value) for value in row["quartiles"])
+            print(f"{name:61} {median} ({low} to {high}), {row['rounds']}")
+
+
+WHOLE = "{:.0f}"
+OF_A_SIDE = (  # name of the row, key, what one is, form
+    ("tokens/s", "tokens_per_s", 1, "{:.2f}"),
+    ("share of the probe's bound", "of_bound", 1, "{:.2f}"),
+    ("MB missed per token", "missed_bytes_per_token", 1e6, WHOLE),
+    ("MB read per token", "read_bytes_per_token", 1e6, WHOLE),
+    ("hit rate", "hit_rate", 1, "{:.3f}"),
+    ("wasted share of bytes", "wasted_share", 1, "{:.3f}"),
+    ("share of time that waits for the disk", "stall_share", 1, "{:.2f}"),
+    ("MiB beside weights and slots at the peak", "beside_slots_bytes", 1 << 20, WHOLE),
+)
+
+
+def summarise_decode(args, summary):
+    speed = {side: summary.values("decode", side, "tokens_per_s") for side in sides(args)["decode"]}
+    ours = [side for side in speed if side != PEER]
+    summary.add("probe, GB/s", [value / 1e9 for side in ours for pair in
+                                summary.values("decode", side, "probe").values() for value in pair])
+    for side in ours:
+        for name, key, one, form in OF_A_SIDE:
+            values = summary.values("decode", side, key).values()
+            summary.add(f"{side}: {name}", [value / one for value in values], form)
+        if args.peer:
+            summary.add_ratio(f"{side}: times {PEER}", speed[side], speed[PEER])
+    if args.peer:
+        summary.add(f"{PEER} mmap: tokens/s", speed[PEER].values())
+    for policy in args.policies:
+        for reader in args.readers[1:]:
+            summary.add_ratio(f"{policy}: {reader} over {args.readers[0]}",
+                              speed[f"{policy}, {reader}"], speed[f"{policy}, {args.readers[0]}"])
+    for reader in args.readers:
+        for policy in args.policies[1:]:
+            summary.add_ratio(f"{reader}: {args.policies[0]} over {policy}",
+                              speed[f"{args.policies[0]}, {reader}"], speed[f"{policy}, {reader}"])
+
+
+def summarise_prompt(args, summary, length):
+    test = f"pp{length}"
+    seconds = {side: summary.values(test, side, "seconds") for side in sides(args)[test]}
+    summary.add(f"prompt of {length}: seconds to the first token", seconds[OURS].values())
+    for name, key, form in (("seconds that wait for the disk", "stall_seconds", "{:.2f}"),
+                            ("bytes read over those not resident", "read_of_missing", "{:.3f}")):
+        summary.add(f"prompt of {length}: {name}", summary.values(test, OURS, key).values(), form)
+    if args.peer:
+        summary.add(f"prompt of {length}: {PEER} mmap, seconds", seconds[PEER].values())
+        summary.add_ratio(f"prompt of {length}: {PEER}'s time over ours", seconds[PEER],
+                          seconds[OURS])
+
+
+def summarise(args, kept):
+    summary = Summary(kept)
+    if args.resident:
+        speeds = {memory: summary.values("resident", memory, "tokens_per_s")
+                  for memory in ("100%", "auto")}
+        for test in sorted({test for round_ in speeds["auto"].values() for test in round_}):
+            with_tiers, without = ({number: speed[test] for number, speed in speeds[memory].items()}
+                                   for memory in ("100%", "auto"))
+            summary.add_ratio(f"{test}: with tiers over without", with_tiers, without, "{:.3f}")
+        return summary
+    if args.generate:
+        summarise_decode(args, summary)
+    for length in args.lengths:
+        summarise_prompt(args, summary, length)
+    for test, of_test in sides(args).items():
+        for side in of_test:
+            summary.add_kills(test, side)
+    return summary
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--expert-memory", default="4GiB")
     parser.add_argument("--limit", type=float, default=5.25, help="GiB of memory for each; 0: no limit")
     parser.add_argument("--generate", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peer-generate", type=int, help="tokens of llama.cpp (default: --generate)")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--readers", default="uring,threads")
-    parser.add_argument("--policy", default="")
+    parser.add_argument("--policy", default="adaptive", help="one or more; prompts take the first")
+    parser.add_argument("--profile", help="a routing trace (--trace-experts) for static")
     parser.add_argument("--prefetch", choices=["on", "off"], default="on")
     parser.add_argument("--prompt", default="", help="lengths, such as 512,2048")
+    parser.add_argument("--probe-seconds", type=float, default=10)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--resident", action="store_true")
-    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--no-peer", dest="peer", action="store_false")
+    parser.add_argument("--data", type=pathlib.Path, help="JSON lines of all measurements")
     parser.add_argument("--tidepool", default=str(ROOT / ".cache/bazel-bin/service/tidepool"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    settings = {name: value for name, value in vars(args).items()
+                if name not in ("rounds", "data", "json")}
+    # Numbers of two builds, or of two models, do not go together.
+    for name in ("model", "tidepool"):
+        try:
+            settings[f"{name}_time"] = os.stat(settings[name]).st_mtime
+        except OSError as error:
+            parser.error(f"{error.filename}: {error.strerror}")
+    args.peer_generate = args.peer_generate or args.generate
+    args.policies, args.readers = args.policy.split(","), args.readers.split(",")
+    args.lengths = [int(length) for length in args.prompt.split(",") if length]
+    if args.peer and not args.resident and not importlib.util.find_spec("llama_cpp"):
+        parser.error(f"{sys.executable} has no llama_cpp; run with that of tools/setup --peers, or "
+                     "with --no-peer")
+    return args, settings
 
-    args.prefix, args.files = [], []
+
+def prepare(args, scratch):
+    """What runs share: the pack, the group, the probe, the profile."""
+    args.group, args.files, args.probed = None, [], None
     if args.resident:
-        measure_resident(args)
         return
     pack = run_json([args.tidepool, "pack", "--model", args.model, "--json"])
-    group = make_group(args.limit) if args.limit else None
-    args.prefix = group.prefix() if group else []
+    args.probe = lambda: probe(pack["out"], pack["record_bytes"], args.probe_seconds)
     args.files = [args.model, pack["out"]]
-    rounds = []
-    for number in range(args.rounds):
-        note(f"round {number + 1} of {args.rounds}")
-        rounds.append(run_round(args, pack))
-    if group:
-        assert group.kills() == 0, "a process was killed for its memory"
-        group.remove()
+    if "static" in args.policies and not args.profile:
+        note("recording the profile of static")
+        args.profile = str(record_profile(args.tidepool, args.model, args.threads,
+                                          pathlib.Path(scratch) / "profile.jsonl.zst"))
+    args.group = make_group(args.limit) if args.limit else None
+
+
+def main():
+    args, settings = parse_arguments()
+    kept = Measurements(args.data, settings)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            prepare(args, scratch)
+            measure(args, kept)
+        finally:
+            if args.group:
+                args.group.remove()
+    summary = summarise(args, kept)
     if args.json:
-        print(json.dumps({"pack": pack, "rounds": rounds}))
+        print(json.dumps({"settings": settings, "summary": summary.rows,
+                          "measurements": kept.records}))
     else:
-        show_rounds(args, rounds)
+        summary.show()
+    if any(record.get("killed") and record["side"] != PEER for record in kept.records):
+        raise SystemExit("offload_bench: Tidepool was ended by the memory limit")
 
 
 if __name__ == "__main__":
