@@ -1,22 +1,33 @@
 """Plots of docs/offload.md: hit rates and step times against the memory for experts, for each policy.
 
     python3 tests/bench/offload_plots.py hits --tidepool BINARY --traces DIR [--names essay,visits] --out FILE.svg
-    python3 tests/bench/offload_plots.py steps --tidepool BINARY --model MODEL.gguf ... --out FILE.svg [--data FILE.json]
-    python3 tests/bench/offload_plots.py steps --data FILE.json --out FILE.svg
+    python3 tests/bench/offload_plots.py steps --tidepool BINARY --model MODEL.gguf ... --out FILE.svg [--data FILE.jsonl]
+    python3 tests/bench/offload_plots.py steps --data FILE.jsonl --out FILE.svg
 
-Needs matplotlib (tools/requirements-peers.txt). `hits` draws a panel for each trace of --names in DIR from
-`tidepool replay --json`; DIR may be one that //tests/bench:make_traces has filled. `steps` draws a panel for each model:
-the time per token of one sequence, by `tidepool bench --json` in a fresh process for each policy and share of the
-experts, with bars from the least to the most of the repetitions. --data keeps what was measured as it comes, so that a
-run that was stopped goes on where it was, and is drawn without measuring when no --model is given.
+Needs matplotlib (tools/requirements-peers.txt), and zstd for `hits`. `hits` draws a panel for each trace of --names in
+DIR from `tidepool replay --json`; DIR may be one that //tests/bench:make_traces has filled. The profile of static is the
+first quarter of the trace, and is part of what is replayed.
+
+`steps` draws a panel for each model: the time per token of one sequence, by `tidepool bench --json` in a fresh process
+for each policy, share of the experts and round; medians, with bars from quartile to quartile. Every other round goes
+through the policies backwards. The profile of static is a trace of other tokens, recorded first. --data keeps what was
+measured as it comes, so that a run that was stopped goes on where it was, and is drawn without measuring when no
+--model is given.
+
+How long it takes: `hits` a minute for four traces. `steps` runs models x shares x 4 policies x rounds processes, 144
+for one model by default, and each loads the model, fills the slots and decodes --tokens twice: about 10 s for 9 GB of
+which a disk gives 1.5 GB/s, so half an hour; it tells on the way how long is left.
 """
 
 import argparse
 import json
 import pathlib
 import subprocess
+import tempfile
 
 import matplotlib
+
+from offload_runs import Measurements, Progress, note, quartiles, record_profile
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tidepool"  # the same picture has the same bytes
@@ -52,16 +63,30 @@ def save(figure, path):
     print(f"{path}: {path.stat().st_size} bytes")
 
 
+def write_profile(trace, file):
+    """The first quarter of a trace's forwards."""
+    command = ["zstd", "-dcq", trace] if trace.suffix == ".zst" else ["cat", trace]
+    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:1 + (len(lines) - 1) // 4]))
+    return file
+
+
+def replay_hits(options, trace):
+    with tempfile.TemporaryDirectory() as scratch:
+        profile = write_profile(trace, pathlib.Path(scratch) / "profile.jsonl")
+        return output_of([options.tidepool, "replay", "--trace", trace, "--json", "--profile", profile,
+                          "--slots", ",".join(f"{share}%" for share in SHARES),
+                          "--policy", ",".join(POLICIES + ORACLES)])
+
+
 def draw_hits(options):
     names = options.names.split(",")
     rows = (len(names) + 1) // 2
     figure, panels = plt.subplots(rows, 2, figsize=(9, 3.2 * rows), sharey=True, squeeze=False, layout="constrained")
     for i, name in enumerate(names):
         axes = panels[i // 2][i % 2]
-        replay = output_of([options.tidepool, "replay", "--trace", find_trace(options.traces, name), "--json",
-                            "--slots", ",".join(f"{share}%" for share in SHARES),
-                            "--policy", ",".join(["adaptive", "lru", "tide"] + ORACLES)])
-        for policy in ["adaptive", "lru", "tide"] + ORACLES:
+        replay = replay_hits(options, find_trace(options.traces, name))
+        for policy in POLICIES + ORACLES:
             rates = [result["hit_rate"] for result in replay["results"] if result["policy"] == policy]
             axes.plot(SHARES, rates, STYLES[policy][1], color=STYLES[policy][0], label=policy, linewidth=1.6)
         shape = f"{replay['layers']} layers of {replay['experts']}, top {replay['top_k']}"
@@ -73,52 +98,65 @@ def draw_hits(options):
     save(figure, options.out)
 
 
-def measure_steps(options, model, points, keep):
-    """Adds to `points` what they lack of the model, and calls keep() after each."""
-    known = {(point["policy"], point["share"]) for point in points}
-    for share in [float(share) for share in options.shares.split(",")]:
-        for policy in POLICIES:
-            if (policy, share) in known:
-                continue
-            bench = output_of([options.tidepool, "bench", "--model", model, "-p", "0", "-n", str(options.tokens),
-                               "-r", str(options.repetitions), "-t", str(options.threads), "--offload-policy", policy,
-                               "--expert-memory", f"{share:g}%", "--json"])
-            test = bench["results"][0]
-            speed, counted = test["tokens_per_s"], test["offload"]
-            points.append({"policy": policy, "share": share,
-                           "ms": [1e3 / speed["median"], 1e3 / speed["max"], 1e3 / speed["min"]],
-                           "hit_rate": counted["hits"] / (counted["hits"] + counted["misses"])})
-            print(pathlib.Path(model).stem, points[-1], flush=True)
-            keep()
+def measure_point(options, model, policy, share, profile):
+    flags = ["--profile", profile] if policy == "static" else []
+    bench = output_of([options.tidepool, "bench", "--model", model, "-p", "0", "-n", str(options.tokens), "-r", "1",
+                       "-t", str(options.threads), "--offload-policy", policy, "--expert-memory", f"{share:g}%",
+                       "--json", *flags])
+    test = bench["results"][0]
+    counted = test["offload"]
+    return {"ms": 1e3 / test["tokens_per_s"]["median"],
+            "hit_rate": counted["hits"] / (counted["hits"] + counted["misses"])}
+
+
+def measure_steps(options, kept, scratch):
+    """Adds to `kept` what it lacks."""
+    shares = [float(share) for share in options.shares.split(",")]
+    runs = [(model, {"round": number, "model": pathlib.Path(model).stem, "share": share, "policy": policy})
+            for number in range(options.rounds) for model in options.model for share in shares
+            for policy in (POLICIES if number % 2 == 0 else reversed(POLICIES))]
+    runs = [(model, point) for model, point in runs if not kept.find(**point)]
+    profiles = {}
+    for model in dict.fromkeys(model for model, _ in runs):
+        note(f"recording a profile of {model}")
+        # Names of models may be equal, but for their folders.
+        profiles[model] = record_profile(options.tidepool, model, options.threads,
+                                         pathlib.Path(scratch) / f"profile{len(profiles)}.jsonl.zst")
+    progress = Progress(len(runs))
+    for model, point in runs:
+        progress.step(f"round {point['round'] + 1}, {point['model']}, {point['share']:g} %, {point['policy']}")
+        kept.add({**point, **measure_point(options, model, point["policy"], point["share"], profiles[model])})
 
 
 def draw_panel(axes, name, points):
     for policy in POLICIES:
-        line = sorted((p for p in points if p["policy"] == policy), key=lambda p: p["share"])
-        median, least, most = zip(*(p["ms"] for p in line))
-        spread = [[m - l for m, l in zip(median, least)], [m - l for m, l in zip(most, median)]]
-        axes.errorbar([p["share"] for p in line], median, yerr=spread, color=STYLES[policy][0], label=policy,
-                      linewidth=1.6, capsize=3, elinewidth=0.8)
+        shares = sorted({point["share"] for point in points if point["policy"] == policy})
+        spreads = [quartiles([point["ms"] for point in points if (point["policy"], point["share"]) == (policy, share)])
+                   for share in shares]
+        if not spreads:
+            continue  # not measured yet
+        low, median, high = zip(*spreads)
+        bars = [[m - l for m, l in zip(median, low)], [h - m for m, h in zip(median, high)]]
+        axes.errorbar(shares, median, yerr=bars, color=STYLES[policy][0], label=policy, linewidth=1.6, capsize=3,
+                      elinewidth=0.8)
     style(axes, name, "--expert-memory, % of all experts")
     axes.set_ylim(0)
 
 
 def draw_steps(options):
-    data = {}
-    if options.data and options.data.exists():
-        data = json.loads(options.data.read_text())
-
-    def keep():
-        if options.data:
-            options.data.write_text(json.dumps(data, indent=1) + "\n")
-
-    for model in options.model or []:
-        measure_steps(options, model, data.setdefault(pathlib.Path(model).stem, []), keep)
-    if not any(data.values()):
+    if options.model:
+        kept = Measurements(options.data, {"models": options.model, "tokens": options.tokens,
+                                           "threads": options.threads, "tidepool": options.tidepool})
+        with tempfile.TemporaryDirectory() as scratch:
+            measure_steps(options, kept, scratch)
+    elif options.data:
+        kept = Measurements.read(options.data)
+    if not (options.model or options.data) or not kept.records:
         raise SystemExit("offload_plots: nothing measured; give --model, or --data with a file that holds points")
-    figure, panels = plt.subplots(1, len(data), figsize=(4.8 * len(data), 3.6), squeeze=False, layout="constrained")
-    for axes, (name, points) in zip(panels[0], data.items()):
-        draw_panel(axes, name, points)
+    names = list(dict.fromkeys(point["model"] for point in kept.records))
+    figure, panels = plt.subplots(1, len(names), figsize=(4.8 * len(names), 3.6), squeeze=False, layout="constrained")
+    for axes, name in zip(panels[0], names):
+        draw_panel(axes, name, kept.find(model=name))
     panels[0][0].set_ylabel("ms per token")
     panels[0][0].legend(fontsize=8)
     save(figure, options.out)
@@ -138,8 +176,8 @@ def main():
     steps.add_argument("--shares", default="12.5,25,50,75", help="of all experts; small models need more")
     steps.add_argument("--tokens", type=int, default=16)
     steps.add_argument("--threads", type=int, default=2)
-    steps.add_argument("--repetitions", type=int, default=3)
-    steps.add_argument("--data", type=pathlib.Path)
+    steps.add_argument("--rounds", type=int, default=9)
+    steps.add_argument("--data", type=pathlib.Path, help="JSON lines of all measurements")
     steps.set_defaults(draw=draw_steps)
     for command in (hits, steps):
         command.add_argument("--out", required=True, type=pathlib.Path)

@@ -38,6 +38,14 @@ class Measurements:
         elif file:
             self._write({"settings": settings})
 
+    @classmethod
+    def read(cls, file):
+        """What a file has, whatever its settings."""
+        if not file.exists():
+            raise SystemExit(f"{file}: there is no such file")
+        first = file.read_text().partition("\n")[0]
+        return cls(file, json.loads(first).get("settings", {}) if first else {})
+
     def _take(self, lines, settings):
         kept = lines[0].get("settings", {})
         for name in sorted(settings.keys() | kept.keys()):
