@@ -1,0 +1,89 @@
+"""What a server takes whose model is ten times its --expert-memory: that, the other weights, the KV
+cache and 200 MiB at the peak, at the first start too, which packs."""
+
+import pathlib
+import re
+import threading
+
+import harness
+import synthetic_model
+from command_test_case import CommandTest
+from memory_test import peak_bytes
+
+MIB = 1 << 20
+EXPERT_MEMORY, KV = 32 * MIB, 8 * MIB
+OVERHEAD = 200 * MIB
+PROMPTS = [list(range(3, 3 + length)) for length in (500, 1, 40, 200)]
+FLAGS = ("--kv-memory", "8MiB", "--expert-memory", "32MiB")
+
+
+def peak_of(process):
+    """VmHWM of a process that runs."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE).group(1)) * 1024
+
+
+class OffloadMemoryTest(CommandTest):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = harness.scratch_folder()
+        cls.model = synthetic_model.make(cls.folder / "model.gguf", *synthetic_model.LARGE)
+
+    def setUp(self):
+        memory = self.run_json("inspect", "--model", self.model)["memory"]
+        self.assertGreater(memory["expert_bytes"], 10 * EXPERT_MEMORY)
+        self.dense = memory["weight_bytes"] - memory["expert_bytes"]
+        self.limit = self.dense + KV + EXPERT_MEMORY + OVERHEAD
+        self.cache = harness.scratch_folder()
+        self.flags = (*FLAGS, "--cache-dir", self.cache)
+
+    def check(self, what, peak):
+        print(f"{what}: peak {peak / MIB:.1f} MiB, limit {self.limit / MIB:.1f} MiB")
+        self.assertLessEqual(peak, self.limit, what)
+        # All slots were in use: what is below is no peak of a run that offloads.
+        self.assertGreater(peak, self.dense + EXPERT_MEMORY * 0.9, what)
+
+    def packs(self):
+        return len(list(self.cache.iterdir()))
+
+    def test_a_server_s_first_and_second_start(self):
+        answers = []
+        for start in ("first start, which packs", "second start"):
+            server = harness.serve(*self.flags, model=self.model, threads=2)
+            self.addCleanup(server.kill)
+            self.assertEqual(self.packs(), 1)
+            client = harness.Client(server)
+            self.addCleanup(client.close)
+            got = [None] * len(PROMPTS)
+
+            def generate(i, client=client, got=got):
+                got[i] = client.generate(ids=PROMPTS[i], max_tokens=24).ids
+
+            threads = [threading.Thread(target=generate, args=(i,)) for i in range(len(PROMPTS))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            offload = client.worker_stats().offload
+            self.assertLessEqual(offload.capacity_bytes, EXPERT_MEMORY)
+            self.assertGreater(offload.total.misses, offload.slots)
+            self.check(start, peak_of(server))
+            self.assertEqual(server.stop(), 0)
+            answers.append(got)
+        self.assertEqual(answers[0], answers[1])
+        self.assertTrue(all(len(ids) == 24 for ids in answers[0]))
+
+    def test_commands(self):
+        self.check("generate, which packs", peak_bytes(
+            "generate", "-m", self.model, "--tokens", ",".join(map(str, PROMPTS[0])), "-n", "8",
+            "--temperature", "0", "-t", "2", *self.flags))
+        self.assertEqual(self.packs(), 1)
+        pack = peak_bytes("pack", "-m", self.model, "--cache-dir", self.cache, "--force", "-t", "2")
+        print(f"pack: peak {pack / MIB:.1f} MiB")
+        self.assertLessEqual(pack, self.dense + OVERHEAD)
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()

@@ -1,0 +1,17 @@
+"""Models with random weights, made for a test by //tools/synthetic:make_synthetic."""
+
+import os
+import pathlib
+import subprocess
+
+MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
+# Of about 330 MiB, nearly all of it 64 experts in each layer, 4 for each token.
+LARGE = ("--layers", "12", "--hidden", "512", "--width", "512", "--experts", "64", "--top-k", "4",
+         "--type", "Q4_K")
+
+
+def make(path, *sizes):
+    """A mixture of experts of these sizes."""
+    subprocess.run([MAKE_SYNTHETIC, "--moe", "tiny-moe", *map(str, sizes), "--out", path],
+                   check=True, stdout=subprocess.DEVNULL)
+    return path
