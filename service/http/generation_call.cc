@@ -142,6 +142,8 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
       usage_.cached_tokens += message.usage().cached_tokens();
     }
     usage_.completion_tokens += message.usage().completion_tokens();
+    usage_.expert_hits += message.usage().expert_hits();
+    usage_.expert_misses += message.usage().expert_misses();
   }
   if (!request_.stream) return Acknowledge(index);
   std::optional<Json> delta = renderer.TakeDelta();

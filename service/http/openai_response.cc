@@ -90,10 +90,15 @@ Json HeadJson(const AnswerHead& head, bool chunk) {
 }  // namespace
 
 Json UsageJson(const AnswerUsage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Json json = {{"prompt_tokens", usage.prompt_tokens},
+               {"completion_tokens", usage.completion_tokens},
+               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.expert_hits + usage.expert_misses > 0) {
+    json["expert_hits"] = usage.expert_hits;
+    json["expert_misses"] = usage.expert_misses;
+  }
+  return json;
 }
 
 Json AnswerJson(const AnswerHead& head, Json choices, const AnswerUsage& usage) {

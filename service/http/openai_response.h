@@ -27,7 +27,11 @@ struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
+  // Of the passes that all choices took; both 0 where the model has no experts.
+  int64_t expert_hits = 0;
+  int64_t expert_misses = 0;
 };
+// With expert_hits and expert_misses, which OpenAI's does not have, where experts were needed.
 Json UsageJson(const AnswerUsage& usage);
 
 // Of a whole answer.

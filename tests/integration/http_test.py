@@ -86,6 +86,28 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(chunks[-1].usage.completion_tokens, 20)
         self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
 
+    def test_usage_tells_of_experts(self):
+        folder = harness.scratch_folder()
+        server = harness.serve("--expert-memory", "75%", "--cache-dir", folder, model=harness.MOE)
+        self.addCleanup(server.kill)
+        client, grpc = open_client(server), Client(server)
+        ask = {"model": client.models.list().data[0].id, "prompt": "Once", "max_tokens": 12,
+               "n": 2, "seed": 5, "temperature": 1}
+        before = grpc.wait_idle()
+        whole = client.completions.create(**ask).usage
+        between = grpc.wait_idle()
+        *_, last = client.completions.create(stream=True, stream_options={"include_usage": True},
+                                             **ask)
+        after = grpc.wait_idle()
+        # A worker that did nothing else: its totals are the answers'.
+        for usage, first, then in ((whole, before, between), (last.usage, between, after)):
+            self.assertEqual(usage.expert_hits, then.expert_hits_total - first.expert_hits_total)
+            self.assertEqual(usage.expert_misses,
+                             then.expert_misses_total - first.expert_misses_total)
+            self.assertGreater(usage.expert_misses, 0)
+        dense = self.chat().usage
+        self.assertFalse({"expert_hits", "expert_misses"} & set(dense.model_dump()))
+
     def test_completions_stop_and_echo(self):
         unnamed = self.client.completions.create(model="", prompt="Once", max_tokens=1)
         self.assertEqual(unnamed.model, self.model)

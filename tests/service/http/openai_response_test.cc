@@ -46,6 +46,15 @@ TEST(ResponseTest, WholeChat) {
       R"("total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}})");
 }
 
+TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
+  EXPECT_EQ(DumpJson(UsageJson({.prompt_tokens = 7,
+                                .completion_tokens = 2,
+                                .expert_hits = 0,
+                                .expert_misses = 12})),
+            R"({"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,)"
+            R"("prompt_tokens_details":{"cached_tokens":0},"expert_hits":0,"expert_misses":12})");
+}
+
 // Of a worker that is newer than this front.
 TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
