@@ -83,7 +83,8 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
     if (request.progress) request.progress(LoadStage::kPacking, fraction);
   });
   // A folder of one's own helps where the model's is not to be written to, or is on a full disk.
-  if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made)) {
+  if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made) ||
+      absl::IsResourceExhausted(made)) {
     return absl::Status(
         made.code(),
         absl::StrCat(made.message(), "; name a folder for packs with --cache-dir DIR"));
