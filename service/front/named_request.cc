@@ -16,6 +16,13 @@ bool IsLast(const v1::GenerateResponse& message) {
   return message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
 }
 
+absl::Status FellBehind() {
+  return absl::AbortedError(absl::StrCat(
+      "another reader of this answer is more than ", NamedRequest::kMostBytes >> 20,
+      " MiB ahead, and what comes next here is kept no more; send the request again with "
+      "resume_after"));
+}
+
 }  // namespace
 
 NamedRequest::NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin)
@@ -24,7 +31,8 @@ NamedRequest::NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t be
 int64_t NamedRequest::end() const { return messages_.empty() ? 0 : EndOf(messages_.back()); }
 
 bool NamedRequest::Holds(int64_t after) const {
-  if (after == begin_ || (!messages_.empty() && after == end())) return true;
+  if (after == begin_ && dropped_ == 0) return true;
+  if (!messages_.empty() && after == end()) return true;
   return std::any_of(messages_.begin(), messages_.end(),
                      [after](const auto& message) { return message.position() == after; });
 }
@@ -43,8 +51,13 @@ void NamedRequest::Cancel(const absl::Status& why) {
 void NamedRequest::Write(v1::GenerateResponse response) {
   bytes_ += response.ByteSizeLong();
   messages_.push_back(std::move(response));
+  while (bytes_ > kMostBytes && messages_.size() > 1) {
+    bytes_ -= messages_.front().ByteSizeLong();
+    messages_.pop_front();
+    ++dropped_;
+  }
   // Whole as it is, it needs nobody to take it.
-  if (IsLast(messages_.back())) OnTaken(messages_.size());
+  if (IsLast(messages_.back())) OnTaken(made());
   Advance();
 }
 
@@ -102,9 +115,13 @@ void NamedRequest::Reader::Advance() {
   // A failure does not wait for a client that may never take its last message.
   if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
   if (writing_) return;
-  const auto& messages = request_->messages_;
-  while (next_ < messages.size()) {
-    const v1::GenerateResponse& message = messages[next_++];
+  if (next_ < request_->dropped_) {
+    const int64_t kept_from = request_->messages_.front().position();
+    if (kept_from > std::max(after_, position_)) return End(FellBehind());
+    next_ = request_->dropped_;
+  }
+  while (next_ < request_->made()) {
+    const v1::GenerateResponse& message = request_->messages_[next_++ - request_->dropped_];
     const bool had =
         message.token_ids_size() > 0 ? EndOf(message) <= after_ : message.position() < after_;
     if (had && !IsLast(message)) {
@@ -121,6 +138,7 @@ void NamedRequest::Reader::Advance() {
       response.clear_logprobs();
     }
     writing_ = true;
+    position_ = EndOf(response);
     return sink_->Write(std::move(response));
   }
   if (!request_->finished()) return;

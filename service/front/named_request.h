@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,10 +21,14 @@ namespace tidepool::service {
 
 // Loop only. The sink of a generation, whose messages it keeps and gives to any number of readers;
 // the generation goes on as fast as the fastest of them takes. With no reader it stops at its
-// window, and is cancelled when that lasts for the orphan TTL.
+// window, and is cancelled when that lasts for the orphan TTL. Of a long answer the newest messages
+// are kept.
 class NamedRequest final : public GenerationSink,
                            public std::enable_shared_from_this<NamedRequest> {
  public:
+  // Of messages that are kept, unless the newest alone is longer.
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
   // `begin`: the output token that a first reader wants first; the generation's messages do not
   // reach over it. The loop outlives this.
   NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin);
@@ -36,7 +41,7 @@ class NamedRequest final : public GenerationSink,
   bool Holds(int64_t after) const;
   // Requires: Holds(after). What comes back is the client's to keep. The sink's first message comes
   // later, from the loop. INVALID_ARGUMENT ends it when the answer turns out to be shorter than
-  // `after`.
+  // `after`; ABORTED when another reader is so far ahead that what comes next is kept no more.
   std::shared_ptr<AnswerStream> Read(int64_t after, GenerationSink* sink);
 
   // Ends the generation, and with it the readers.
@@ -67,11 +72,13 @@ class NamedRequest final : public GenerationSink,
 
     const std::shared_ptr<NamedRequest> request_;
     const int64_t after_;
-    GenerationSink* sink_;  // null once finished
-    size_t next_ = 0;       // message
+    GenerationSink* sink_;   // null once finished
+    size_t next_ = 0;        // message, of all that were made
+    int64_t position_ = -1;  // of the output token that comes next; -1: none was written
     bool writing_ = false;
   };
 
+  size_t made() const { return dropped_ + messages_.size(); }
   // Output tokens up to the end of what was made.
   int64_t end() const;
   // A reader is behind message `count` - 1: the generation may go on to the next.
@@ -84,7 +91,8 @@ class NamedRequest final : public GenerationSink,
   const absl::Duration orphan_ttl_;
   const int64_t begin_;
   std::weak_ptr<AnswerStream> generation_;
-  std::vector<v1::GenerateResponse> messages_;
+  std::deque<v1::GenerateResponse> messages_;
+  size_t dropped_ = 0;  // messages in front of them
   size_t bytes_ = 0;
   size_t taken_ = 0;  // messages that the generation was told are taken
   std::optional<absl::Status> status_;

@@ -43,6 +43,15 @@ class PuppetLink final : public WorkerLink {
       position += tokens.size();
       events.on_response(std::move(response));
     }
+    // One token with so much text.
+    void SayLong(int32_t token, size_t bytes) {
+      worker::v1::RunResponse response;
+      response.set_attempt(start.attempt());
+      response.set_position(position++);
+      response.add_token_ids(token);
+      response.set_text(std::string(bytes, 'x'));
+      events.on_response(std::move(response));
+    }
     void SayMigrate() {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());

@@ -254,6 +254,70 @@ TEST_F(NamedRequestsTest, TwoClientsReadOneAnswer) {
   EXPECT_TRUE(slow.status->ok());
 }
 
+class LongAnswerTest : public NamedRequestsTest {
+ protected:
+  static constexpr int kMessages = 20;
+
+  // Each is a mebibyte and a little more, so that one less than the limit has fits into it.
+  static constexpr int kKept = (NamedRequest::kMostBytes >> 20) - 1;
+
+  // `reader` begins the request and takes them all.
+  PuppetLink* Make(Client* reader) {
+    PuppetLink* worker = AddWorker("a");
+    Begin(reader, Named());
+    worker->AnswerPrepare({1, 2});
+    return worker;
+  }
+  void SayAll(PuppetLink* worker, Client* reader) {
+    for (int i = 0; i < kMessages; ++i) {
+      LastRun(worker).SayLong(i, 1 << 20);
+      TakeAll(reader);
+    }
+  }
+};
+
+TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
+  Client reader;
+  PuppetLink* worker = Make(&reader);
+  SayAll(worker, &reader);
+  Client back;
+  Begin(&back, Named(Text(), kMessages - kKept));
+  TakeAll(&back);
+  EXPECT_EQ(back.tokens.size(), kKept);
+  EXPECT_EQ(back.tokens.back(), kMessages - 1);
+  EXPECT_EQ(worker->prepares.size(), 1);
+
+  // Who wants more gets the answer made once more, up to where a message ends here.
+  Client late;
+  Begin(&late, Named(Text(), kMessages - kKept - 1));
+  EXPECT_EQ(reader.status->code(), StatusCode::kAborted) << *reader.status;
+  ASSERT_EQ(worker->prepares.size(), 2);
+  worker->AnswerPrepare({1, 2});
+  EXPECT_EQ(LastRun(worker).credit, kMessages - kKept - 1);
+}
+
+TEST_F(LongAnswerTest, AReaderThatFallsFarBehindIsSentBack) {
+  Client slow, quick;
+  PuppetLink* worker = Make(&quick);
+  Begin(&slow, Named());
+  SayAll(worker, &quick);
+  EXPECT_EQ(quick.tokens.size(), kMessages);
+  EXPECT_FALSE(slow.status.has_value());
+  TakeAll(&slow);
+  ASSERT_TRUE(slow.status.has_value());
+  EXPECT_EQ(slow.status->code(), StatusCode::kAborted) << *slow.status;
+  EXPECT_EQ(slow.tokens, Tokens{0});
+
+  Client new_one;
+  Begin(&new_one, Named(Text(), kMessages));
+  LastRun(worker).Say({99}, v1::STOP);
+  TakeAll(&quick);
+  TakeAll(&new_one);
+  EXPECT_EQ(new_one.tokens, Tokens{99});
+  EXPECT_TRUE(new_one.status->ok());
+  EXPECT_TRUE(quick.status->ok());
+}
+
 // Another front, or this one after it died: the session's log is all that is left.
 class LoggedTurnTest : public NamedRequestsTest {
  protected:
