@@ -85,12 +85,13 @@ def _make_stubs():
                         f"--python_out={folder}", f"--grpc_python_out={folder}"] + protos)
     assert protos and code == 0, f"protoc ended with {code} on {protos}"
     sys.path.insert(0, str(folder))
-    names = ("inference", "sessions", "admin")
-    return [importlib.import_module(f"tidepool.v1.{name}_pb2{kind}")
+    names = ("v1.inference", "v1.sessions", "v1.admin", "worker.v1.worker")
+    return [importlib.import_module(f"tidepool.{name}_pb2{kind}")
             for name in names for kind in ("", "_grpc")]
 
 
-(inference_pb, inference_grpc, sessions_pb, sessions_grpc, admin_pb, admin_grpc) = _make_stubs()
+(inference_pb, inference_grpc, sessions_pb, sessions_grpc, admin_pb, admin_grpc, worker_pb,
+ worker_grpc) = _make_stubs()
 
 
 def clean_environment(**more):
