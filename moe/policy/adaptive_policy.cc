@@ -15,53 +15,104 @@ constexpr float kNotResident = std::numeric_limits<float>::infinity();
 // on the design half of tests/moe/replay/trace_kinds.h, whose mean moves by less than 0.001 between
 // 0.1 and 0.3.
 constexpr float kPriceStep = 0.1f;
+// More than what a bound and the worth that it bounds lose by rounding.
+constexpr float kRounding = 1e-4f;
 
 }  // namespace
 
 AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
     : predictor_(shape),
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
-      worth_(shape.all_experts(), 0.0f) {}
+      worth_(shape.all_experts(), 0.0f),
+      bounds_(shape.layers),
+      bounds_now_(shape.layers) {}
 
 std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
   return FillEvenly(residency.shape());
 }
 
-void AdaptivePolicy::Appraise(const Residency& residency) {
-  const PoolShape& shape = residency.shape();
+void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
   const Outlook& outlook = predictor_.outlook();
-  for (int l = 0; l < shape.layers; ++l) {
-    const int ahead = (l - last_layer_ - 1 + shape.layers) % shape.layers + 1;
-    const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
-    const int64_t begin = int64_t{l} * shape.experts;
-    const float* chance = outlook.chance.data() + begin;
-    const float* forwards = outlook.forwards.data() + begin;
-    float* worth = worth_.data() + begin;
-    const int32_t* resident = residency.resident().data() + begin;
-    const int32_t least = l == last_layer_ ? 0 : 1;
-    int e = 0;
-    for (; e + kLanes <= shape.experts; e += kLanes) {
-      Int4 is_resident;
-      std::memcpy(&is_resident, resident + e, sizeof is_resident);
-      const Vec4 gain = Load4(chance + e) - price_ * (Load4(forwards + e) + wait);
-      Store4(is_resident >= least ? gain : Vec4{} + kNotResident, worth + e);
-    }
-    for (; e < shape.experts; ++e) {
-      worth[e] = resident[e] >= least ? chance[e] - price_ * (forwards[e] + wait) : kNotResident;
-    }
+  const int experts = residency.shape().experts;
+  const int64_t begin = int64_t{layer} * experts;
+  const float* chance = outlook.chance.data() + begin;
+  const float* forwards = outlook.forwards.data() + begin;
+  float* worth = worth_.data() + begin;
+  const int32_t* resident = residency.resident().data() + begin;
+  const float wait = WaitFor(layer);
+  const int32_t at_least = layer == last_layer_ ? 0 : 1;
+  Vec4 least = Vec4{} + kNotResident;
+  Vec4 longest = Vec4{};
+  int e = 0;
+  for (; e + kLanes <= experts; e += kLanes) {
+    Int4 is_resident;
+    std::memcpy(&is_resident, resident + e, sizeof is_resident);
+    const Vec4 held = Load4(forwards + e);
+    const Vec4 gain = Load4(chance + e) - price_ * (held + wait);
+    const Vec4 worths = is_resident >= at_least ? gain : Vec4{} + kNotResident;
+    least = Min4(least, worths);
+    longest = Max4(longest, held);
+    Store4(worths, worth + e);
   }
+  for (; e < experts; ++e) {
+    worth[e] = resident[e] >= at_least ? chance[e] - price_ * (forwards[e] + wait) : kNotResident;
+    least[0] = std::min(least[0], worth[e]);
+    longest[0] = std::max(longest[0], forwards[e]);
+  }
+  const auto of = [](Vec4 v, auto pick) { return pick(pick(v[0], v[1]), pick(v[2], v[3])); };
+  // What the layer at hand keeps will be known when it has swapped.
+  bounds_[layer] = {.is_known = layer != last_layer_,
+                    .worth = of(least, [](float a, float b) { return std::min(a, b); }),
+                    .forwards = of(longest, [](float a, float b) { return std::max(a, b); }),
+                    .price = price_,
+                    .wait = wait};
+}
+
+float AdaptivePolicy::WaitFor(int layer) const {
+  const int layers = static_cast<int>(bounds_.size());
+  const int ahead = (layer - last_layer_ - 1 + layers) % layers + 1;
+  return static_cast<float>(ahead) / static_cast<float>(layers);
+}
+
+// Since a layer was appraised, residents may have left it; the others are worth what they were but
+// for the price and the wait.
+float AdaptivePolicy::BoundOf(int layer) const {
+  const Bound& bound = bounds_[layer];
+  if (!bound.is_known) return -kNotResident;
+  const float dearer = std::max(price_ - bound.price, 0.0f);
+  const float later = price_ * WaitFor(layer) - bound.price * bound.wait;
+  return bound.worth - dearer * bound.forwards - later - kRounding;
+}
+
+std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residency, int64_t count) {
+  LeastWorthy<float> least(count);
+  if (count <= 0) return least.Take();
+  std::vector<float>& bounds = bounds_now_;
+  for (size_t l = 0; l < bounds.size(); ++l) bounds[l] = BoundOf(static_cast<int>(l));
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    const auto lowest = std::min_element(bounds.begin(), bounds.end());
+    if (*lowest == kNotResident) break;  // they were all looked at, or have nobody who may leave
+    if (least.full() && *lowest > least.worst().worth) break;
+    const auto layer = static_cast<int>(lowest - bounds.begin());
+    if (layer != last_layer_) AppraiseLayer(residency, layer);
+    least.Add(residency, worth_, layer, MayLeave(residency, layer, last_layer_));
+    *lowest = kNotResident;
+  }
+  return least.Take();
 }
 
 void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
   predictor_.Update(needs, residency, price_);
   last_layer_ = needs.routing.layer;
+  bounds_[last_layer_].is_known = false;
   const absl::Span<const float> worth = worth_;
   CollectMissing(needs, residency, worth, &missing_);
   if (missing_.empty()) return;
-  Appraise(residency);
+  AppraiseLayer(residency, last_layer_);
   CollectMissing(needs, residency, worth, &missing_);
-  SwapByWorth(residency, worth, last_layer_, &missing_, swaps);
+  const auto find = [&](int64_t count) { return FindVictims(residency, count); };
+  SwapByWorth(residency, &missing_, find, swaps);
   LearnPrice(residency, *swaps);
 }
 
@@ -84,7 +135,7 @@ void AdaptivePolicy::LearnPrice(const Residency& residency, absl::Span<const Swa
 }
 
 std::vector<ExpertRef> AdaptivePolicy::Shed(const Residency& residency, int64_t slots) {
-  Appraise(residency);
+  for (int layer = 0; layer < residency.shape().layers; ++layer) AppraiseLayer(residency, layer);
   return ShedByWorth(residency, absl::Span<const float>(worth_), slots);
 }
 

@@ -32,15 +32,36 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  // worth_, seen from last_layer_, whose routing has just become known.
-  void Appraise(const Residency& residency);
+  // What a layer's worths were when they were computed last.
+  struct Bound {
+    bool is_known = false;
+    float worth = 0;     // of the resident that was worth least
+    float forwards = 0;  // the most for which a slot would be held
+    float price = 0;
+    float wait = 0;
+  };
+
+  // Until a layer runs, seen from last_layer_, whose routing has just become known; in forwards.
+  float WaitFor(int layer) const;
+
+  // worth_ of a layer, seen from last_layer_.
+  void AppraiseLayer(const Residency& residency, int layer);
+
+  // No resident of the layer is worth less.
+  float BoundOf(int layer) const;
+
+  // As FindLeastWorthy, of worths as they are now; layers are appraised only as far as the bounds
+  // do not tell that it would be in vain.
+  std::vector<Ranked<float>> FindVictims(const Residency& residency, int64_t count);
 
   // From whom the last Decide has turned away: victims and what passes through.
   void LearnPrice(const Residency& residency, absl::Span<const Swap> swaps);
 
   NextUsePredictor predictor_;
-  float price_;               // of a slot, in hits per forward
-  std::vector<float> worth_;  // [layers, experts]: of residents and what last_layer_ needed
+  float price_;                    // of a slot, in hits per forward
+  std::vector<float> worth_;       // [layers, experts]: as of each layer's last appraisal
+  std::vector<Bound> bounds_;      // [layers]
+  std::vector<float> bounds_now_;  // [layers]
   int last_layer_ = 0;
   std::vector<Ranked<float>> missing_;
 };

@@ -34,7 +34,7 @@ NextUsePredictor::NextUsePredictor(const PoolShape& shape)
       all_(shape.experts),
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       horizons_(std::begin(kHorizons), std::end(kHorizons)),
-      models_(kAgeGroups, LogisticModel(FirstWeights())),
+      model_(FirstWeights(), kAgeGroups),
       use_(shape.experts),
       outcomes_(shape.experts),
       next_(shape.experts),
@@ -70,16 +70,9 @@ void NextUsePredictor::Update(const LayerNeeds& needs, const Residency& residenc
 
 void NextUsePredictor::Learn(Layer* layer) {
   for (int i = 0; i < experts_; ++i) outcomes_[i] = use_.share[layer->order[i]] > 0 ? 1.0f : 0.0f;
-  for (int group = 0; group < kAgeGroups; ++group) {
-    const int begin = layer->features.groups[group];
-    const int end = layer->features.groups[group + 1];
-    models_[group].Learn({layer->features.values.data() + begin, stride_, end - begin},
-                         outcomes_.data() + begin, layer->chances.data() + begin);
-  }
+  model_.Learn(layer->features.samples(), outcomes_.data(), layer->chances.data());
   tables_.Learn(layer->features.cells, stride_, outcomes_);
-  if (++updates_ % (kMemory * static_cast<int64_t>(layers_.size())) == 0) {
-    for (LogisticModel& model : models_) model.Fade();
-  }
+  if (++updates_ % (kMemory * static_cast<int64_t>(layers_.size())) == 0) model_.Fade();
 }
 
 // Of all experts: this is what is learned from.
@@ -93,12 +86,7 @@ void NextUsePredictor::PredictNext(Layer* layer) {
 
 void NextUsePredictor::Predict(const LayerFeatures& features, std::vector<float>* chances) const {
   chances->resize(stride_);
-  for (int group = 0; group < kAgeGroups; ++group) {
-    const int begin = features.groups[group];
-    models_[group].Predict(
-        {features.values.data() + begin, stride_, features.groups[group + 1] - begin},
-        chances->data() + begin);
-  }
+  model_.Predict(features.samples(), chances->data());
 }
 
 // What the model says of experts for when they are due; of the others nothing will be asked.

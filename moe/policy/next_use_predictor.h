@@ -1,9 +1,10 @@
 // NextUsePredictor: how soon each expert will be needed again, learned while it happens.
 //
 // Each forward of a layer is one sample per expert: was it used? A logistic regression predicts
-// that from the layer's history (moe/policy/usage_history.h), all layers together, experts grouped
-// by age. The outlook of an expert comes from running this model ahead over imagined forwards
-// without a use, until holding a slot for it costs more than it brings (moe/policy/outlook_walk.h).
+// that from the layer's history (moe/policy/usage_history.h), all layers together; experts of one
+// age may deviate from what the others show. The outlook of an expert comes from running this model
+// ahead over imagined forwards without a use, until holding a slot for it costs more than it brings
+// (moe/policy/outlook_walk.h).
 #ifndef TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 #define TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 
@@ -57,7 +58,7 @@ class NextUsePredictor {
   std::vector<Layer> layers_;
   ContextTables tables_;
   std::vector<Silence> horizons_;
-  std::vector<LogisticModel> models_;  // [kAgeGroups]
+  LogisticModel model_;
   Outlook outlook_;
   int64_t updates_ = 0;
   // Of the update at hand.

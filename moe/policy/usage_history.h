@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "moe/policy/logistic_model.h"
 #include "moe/policy/placement_policy.h"
 #include "moe/policy/row_history.h"
 #include "moe/policy/vec4.h"
@@ -27,7 +28,7 @@ inline constexpr int kContexts = 8;
 inline constexpr int kAgeFeatures = 3;
 inline constexpr int kFeatures = kUseRates + kStrengthRates + kContexts + kAgeFeatures + 2;
 
-// Experts are grouped by age; each group has a model of its own.
+// Experts are grouped by age, on which it depends what the features mean.
 inline constexpr int kAgeGroups = 6;
 inline constexpr std::array<int, kAgeGroups> kGroupAges = {0, 1, 2, 4, 10, 30};  // where they begin
 
@@ -84,10 +85,14 @@ class ContextTables {
 
 // Features of experts, in the order of their age groups.
 struct LayerFeatures {
-  explicit LayerFeatures(int stride) : values(kFeatures * stride), cells(kContexts * stride) {}
+  explicit LayerFeatures(int width)
+      : stride(width), values(kFeatures * width), cells(kContexts * width) {}
+
+  Samples samples() const { return {values.data(), stride, groups}; }
 
   int count() const { return groups.back(); }
 
+  int stride = 0;
   std::vector<float> values;                 // [kFeatures, stride]
   std::vector<int32_t> cells;                // [kContexts, stride]
   std::array<int, kAgeGroups + 1> groups{};  // where age groups begin, and the end

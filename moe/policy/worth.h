@@ -40,18 +40,49 @@ struct Ranked {
   }
 };
 
-// At most `count` residents that may leave, the least worthy first, ties to the lower index: not
-// pinned, and no layer but `layer` (-1: none is spared) loses more than its residents above the
-// floor. worth: [layers, experts].
+// Thread-compatible. The residents that are worth least, at most `count`, collected layer by layer
+// in any order of the layers.
 template <typename T>
-std::vector<Ranked<T>> LeastWorthy(const Residency& residency, absl::Span<const T> worth, int layer,
-                                   int64_t count) {
-  std::vector<Ranked<T>> worst;  // a heap, the worthiest on top, when it is full
-  std::vector<Ranked<T>> of_layer;
-  if (count <= 0) return worst;
-  const int experts = residency.shape().experts;
-  const auto keep = [](std::vector<Ranked<T>>* heap, size_t limit, const Ranked<T>& ranked) {
-    if (heap->size() == limit) {
+class LeastWorthy {
+ public:
+  explicit LeastWorthy(int64_t count) : count_(count) {}
+
+  // Whether nothing that is worth more than worst() can be among them any more.
+  bool full() const { return static_cast<int64_t>(heap_.size()) >= count_; }
+  // The worthiest of those so far. Requires: there is one.
+  const Ranked<T>& worst() const { return heap_.front(); }
+
+  // Residents of `layer` that are not pinned, `limit` of them at most. worth: [layers, experts].
+  void Add(const Residency& residency, absl::Span<const T> worth, int layer, int64_t limit) {
+    limit = std::min(limit, count_);
+    if (limit <= 0) return;
+    of_layer_.clear();
+    const bool was_full = full();
+    const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
+    for (int64_t index = end - residency.shape().experts; index < end; ++index) {
+      // Most are passed over, four at a time. Of equals the first stays.
+      if (was_full && index + 4 <= end && !AnyLess4(&worth[index], worst().worth)) {
+        index += 3;
+        continue;
+      }
+      const Ranked<T> ranked{worth[index], index};
+      if (was_full && !(ranked < worst())) continue;
+      const ExpertRef expert = residency.At(index);
+      if (!residency.IsResident(expert) || residency.IsPinned(expert)) continue;
+      Keep(&of_layer_, limit, ranked);
+    }
+    for (const Ranked<T>& ranked : of_layer_) Keep(&heap_, count_, ranked);
+  }
+
+  // The least worthy first, ties to the lower index. Nothing is left.
+  std::vector<Ranked<T>> Take() {
+    std::sort_heap(heap_.begin(), heap_.end());
+    return std::move(heap_);
+  }
+
+ private:
+  static void Keep(std::vector<Ranked<T>>* heap, int64_t limit, const Ranked<T>& ranked) {
+    if (static_cast<int64_t>(heap->size()) == limit) {
       if (!(ranked < heap->front())) return;
       std::pop_heap(heap->begin(), heap->end());
       heap->back() = ranked;
@@ -59,38 +90,36 @@ std::vector<Ranked<T>> LeastWorthy(const Residency& residency, absl::Span<const 
       heap->push_back(ranked);
     }
     std::push_heap(heap->begin(), heap->end());
-  };
-  for (int l = 0; l < residency.shape().layers; ++l) {
-    int64_t limit = residency.residents_of(l);
-    if (l != layer) limit -= residency.shape().floor;
-    limit = std::min(limit, count);
-    if (limit <= 0) continue;
-    of_layer.clear();
-    const bool full = static_cast<int64_t>(worst.size()) == count;
-    const int64_t end = (int64_t{l} + 1) * experts;
-    for (int64_t index = end - experts; index < end; ++index) {
-      // Most are passed over, four at a time. Of equals the first stays.
-      if (full && index + 4 <= end && !AnyLess4(&worth[index], worst.front().worth)) {
-        index += 3;
-        continue;
-      }
-      const Ranked<T> ranked{worth[index], index};
-      if (full && !(ranked < worst.front())) continue;
-      const ExpertRef expert = residency.At(index);
-      if (!residency.IsResident(expert) || residency.IsPinned(expert)) continue;
-      keep(&of_layer, limit, ranked);
-    }
-    for (const Ranked<T>& ranked : of_layer) keep(&worst, count, ranked);
   }
-  std::sort_heap(worst.begin(), worst.end());
-  return worst;
+
+  const int64_t count_;
+  std::vector<Ranked<T>> heap_;  // the worthiest on top
+  std::vector<Ranked<T>> of_layer_;
+};
+
+// How many residents of a layer may leave when `running`'s routing is known (-1: none's is): those
+// above the floor, and all of its own.
+inline int64_t MayLeave(const Residency& residency, int layer, int running) {
+  return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
+}
+
+// At most `count` residents that may leave, the least worthy first, ties to the lower index.
+template <typename T>
+std::vector<Ranked<T>> FindLeastWorthy(const Residency& residency, absl::Span<const T> worth,
+                                       int running, int64_t count) {
+  LeastWorthy<T> least(count);
+  for (int layer = 0; layer < residency.shape().layers; ++layer) {
+    least.Add(residency, worth, layer, MayLeave(residency, layer, running));
+  }
+  return least.Take();
 }
 
 // Decide by worth: free slots first, then victims worth less than what comes in their place.
-// `missing`: worths of missing experts of the layer; reordered.
-template <typename T>
-void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int layer,
-                 std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
+// `missing`: worths of missing experts of the layer; reordered. find_victims(count): as
+// FindLeastWorthy.
+template <typename T, typename FindVictims>
+void SwapByWorth(const Residency& residency, std::vector<Ranked<T>>* missing,
+                 const FindVictims& find_victims, std::vector<Swap>* swaps) {
   std::sort(missing->begin(), missing->end(), [](const Ranked<T>& a, const Ranked<T>& b) {
     return a.worth != b.worth ? a.worth > b.worth : a.index < b.index;
   });
@@ -98,12 +127,18 @@ void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int laye
       std::min<int64_t>(residency.free_slots(), static_cast<int64_t>(missing->size()));
   const auto expert = [&](int64_t i) { return residency.At((*missing)[i].index).expert; };
   for (int64_t i = 0; i < free; ++i) swaps->push_back({expert(i), ExpertRef()});
-  const std::vector<Ranked<T>> victims =
-      LeastWorthy(residency, worth, layer, static_cast<int64_t>(missing->size()) - free);
+  const std::vector<Ranked<T>> victims = find_victims(static_cast<int64_t>(missing->size()) - free);
   for (size_t i = 0; i < victims.size(); ++i) {
     if (!((*missing)[free + i].worth > victims[i].worth)) break;
     swaps->push_back({expert(free + i), residency.At(victims[i].index)});
   }
+}
+
+template <typename T>
+void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int layer,
+                 std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
+  const auto find = [&](int64_t count) { return FindLeastWorthy(residency, worth, layer, count); };
+  SwapByWorth(residency, missing, find, swaps);
 }
 
 // Shed by worth.
@@ -111,7 +146,8 @@ template <typename T>
 std::vector<ExpertRef> ShedByWorth(const Residency& residency, absl::Span<const T> worth,
                                    int64_t slots) {
   std::vector<ExpertRef> shed;
-  for (const Ranked<T>& ranked : LeastWorthy(residency, worth, -1, residency.residents() - slots)) {
+  for (const Ranked<T>& ranked :
+       FindLeastWorthy(residency, worth, -1, residency.residents() - slots)) {
     shed.push_back(residency.At(ranked.index));
   }
   return shed;

@@ -26,7 +26,7 @@ TEST(LogisticModelTest, FindsTheChancesBehindOutcomes) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<float> uniform;
-  LogisticModel model({0, 0, 0, 0});
+  LogisticModel model({0, 0, 0, 0}, 2);
   std::vector<float> values(4 * kStride);
   std::vector<float> outcomes(kCount);
   std::vector<float> chances(kCount);
@@ -41,7 +41,8 @@ TEST(LogisticModelTest, FindsTheChancesBehindOutcomes) {
       outcomes[i] = uniform(random) < truth[i] ? 1.0f : 0.0f;
     }
   };
-  const Samples samples{values.data(), kStride, kCount};
+  const std::vector<int> begins = {0, 10, kCount};
+  const Samples samples{values.data(), kStride, begins};
   for (int step = 0; step < 1000; ++step) {
     draw();
     model.Predict(samples, chances.data());
@@ -61,20 +62,43 @@ TEST(LogisticModelTest, FindsTheChancesBehindOutcomes) {
 TEST(LogisticModelTest, DoesNotReadPastItsSamples) {
   // A lane behind the last sample holds another group's values: they must not count.
   std::vector<float> values = {1, 1, 1, 1000, 1, 1, 1, 1, 1, 1};
-  LogisticModel model({0});
-  LogisticModel other({0});
+  const std::vector<int> begins = {0, 3};
+  const Samples samples{values.data(), 10, begins};
+  LogisticModel model({0}, 1);
+  LogisticModel other({0}, 1);
   std::vector<float> outcomes = {1, 0, 1};
   std::vector<float> chances(3);
-  model.Predict({values.data(), 10, 3}, chances.data());
-  model.Learn({values.data(), 10, 3}, outcomes.data(), chances.data());
+  model.Predict(samples, chances.data());
+  model.Learn(samples, outcomes.data(), chances.data());
   values[3] = 1;
-  other.Learn({values.data(), 10, 3}, outcomes.data(), chances.data());
+  other.Learn(samples, outcomes.data(), chances.data());
   std::vector<float> first(3);
   std::vector<float> second(3);
-  model.Predict({values.data(), 10, 3}, first.data());
-  other.Predict({values.data(), 10, 3}, second.data());
+  model.Predict(samples, first.data());
+  other.Predict(samples, second.data());
   EXPECT_EQ(first, second);
   EXPECT_GT(first[0], 0.5f);
+}
+
+TEST(LogisticModelTest, GroupsShareWhatTheyHaveInCommonAndDeviate) {
+  // The constant feature: group 0 is used in 3 of 4 samples, group 1 in 1 of 4, group 2 never seen.
+  const std::vector<float> values(12, 1);
+  const std::vector<float> outcomes = {1, 1, 1, 0, 1, 0, 0, 0};
+  const std::vector<int> begins = {0, 4, 8, 8};
+  LogisticModel model({1}, 3);
+  std::vector<float> chances(8);
+  const Samples samples{values.data(), 12, begins};
+  for (int step = 0; step < 2000; ++step) {
+    model.Predict(samples, chances.data());
+    model.Learn(samples, outcomes.data(), chances.data());
+  }
+  EXPECT_NEAR(chances[0], 0.75, 0.05);
+  EXPECT_NEAR(chances[4], 0.25, 0.05);
+  const std::vector<int> unseen = {0, 0, 0, 1};
+  float chance = 0;
+  model.Predict({values.data(), 12, unseen}, &chance);
+  // As the others on average, and not as it was at the beginning, 0.73.
+  EXPECT_NEAR(chance, 0.5, 0.1);
 }
 
 }  // namespace
