@@ -14,7 +14,7 @@ through the policies backwards. The profile of static is a trace of other tokens
 measured as it comes, so that a run that was stopped goes on where it was, and is drawn without measuring when no
 --model is given.
 
-How long it takes: `hits` a minute for four traces. `steps` runs models x shares x 4 policies x rounds processes, 144
+How long it takes: `hits` a few seconds a trace. `steps` runs models x shares x 4 policies x rounds processes, 144
 for one model by default, and each loads the model, fills the slots and decodes --tokens twice: about 10 s for 9 GB of
 which a disk gives 1.5 GB/s, so half an hour; it tells on the way how long is left.
 """
