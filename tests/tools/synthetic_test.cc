@@ -93,6 +93,7 @@ TEST_F(SyntheticTest, PublishedShapesAreAsPublished) {
        std::vector<std::pair<absl::string_view, double>>{{"qwen3-0.6b", 596},
                                                          {"qwen3-4b", 4022},
                                                          {"qwen3-30b-a3b", 30532},
+                                                         {"olmoe", 6919},
                                                          {"mixtral-8x7b", 46703}}) {
     const Shape* shape = FindShape(name);
     ASSERT_NE(shape, nullptr) << name;
