@@ -88,7 +88,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   CHECK(left_ == 0 && lent_ == 0) << "experts are in use";
   ASSIGN_OR_RETURN(const int64_t slots, SlotsAfter(change));
   ASSIGN_OR_RETURN(PolicyOptions policy, PolicyAfter(change));
-  if (slots < placement_->shape().slots) RETURN_IF_ERROR(AwaitReads());
+  if (slots < placement_->shape().slots) RETURN_IF_ERROR(AwaitAllReads());
   if (slots != placement_->shape().slots) {
     const auto limit = static_cast<int32_t>(slots + options_.staging);
     if (limit > pool_.limit()) RETURN_IF_ERROR(pool_.SetLimit(limit));
@@ -116,7 +116,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
 
 // Reads hold memory until they end: those of expectations, and those that a request which failed
 // has left on their way. A disk that hangs must not hang the engine for good.
-absl::Status TieredExperts::AwaitReads() {
+absl::Status TieredExperts::AwaitAllReads() {
   WithdrawSpeculative();
   const absl::Duration until = options_.clock->Monotonic() + options_.shrink_patience;
   {

@@ -78,10 +78,13 @@ void TieredExperts::LoadResidents(const std::function<void(double fraction)>& pr
       BeginRead(index, TakeBuffer(), ReadPriority::kDemand);
       ++in_work;
     }
+    if (AwaitReads(ReadPatience()) == Wait::kInVain) {
+      NoteLate();
+      break;
+    }
     std::vector<Arrival> arrivals;
     {
       base::MutexLock lock(&mutex_);
-      while (arrivals_.empty()) arrived_.Wait(&mutex_);
       arrivals.swap(arrivals_);
     }
     in_work -= static_cast<int64_t>(arrivals.size());
@@ -166,6 +169,8 @@ void TieredExperts::AskFor(absl::Span<const int32_t> experts) {
       stats_.prefetch_used_bytes += RecordOf(index).layout.bytes();
     }
     if (entry.state == State::kReady) ready_.push_back(index);
+    // Each request of a batch may come back for it alone: they must not wait in turn.
+    if (entry.late && error_.ok()) FailLate(index, options_.read_patience);
     if (entry.state != State::kAbsent) continue;
     entry.state = State::kWaiting;
     waiting_.push_back(index);
@@ -176,7 +181,7 @@ void TieredExperts::AskFor(absl::Span<const int32_t> experts) {
 }
 
 void TieredExperts::BeginWaiting() {
-  while (!waiting_.empty()) {
+  while (!waiting_.empty() && error_.ok()) {
     const int32_t buffer = TakeBuffer();
     if (buffer < 0) return;
     const int64_t index = waiting_.back();
@@ -260,24 +265,80 @@ void TieredExperts::TakeArrivals() {
   for (const Arrival& arrival : arrivals) Arrived(arrival);
 }
 
-// Returns when something has come; false: nothing is on its way.
-bool TieredExperts::AwaitArrivals() {
-  {
-    base::MutexLock lock(&mutex_);
-    while (arrivals_.empty() && in_flight_ > 0) arrived_.Wait(&mutex_);
-    if (arrivals_.empty()) {
-      CHECK(lent_ > 0) << "no memory for a layer that holds none";
-      return false;
-    }
+TieredExperts::Wait TieredExperts::AwaitReads(absl::Duration patience) {
+  // A clock that a test drives wakes nobody.
+  constexpr absl::Duration kLook = absl::Milliseconds(20);
+  base::MutexLock lock(&mutex_);
+  const absl::Duration until = options_.clock->Monotonic() + patience;
+  while (arrivals_.empty()) {
+    if (in_flight_ == late_) return Wait::kNothing;
+    const absl::Duration left = until - options_.clock->Monotonic();
+    if (left <= absl::ZeroDuration()) return Wait::kInVain;
+    arrived_.WaitFor(&mutex_, std::min(left, kLook));
   }
-  TakeArrivals();
-  return true;
+  return Wait::kCame;
+}
+
+// Returns when something has come; false: an expert that is wanted does not come in time, or
+// nothing will before one that is lent gives its memory back.
+bool TieredExperts::AwaitArrivals() {
+  const absl::Duration patience = ReadPatience();
+  const Wait wait = AwaitReads(patience);
+  if (wait == Wait::kCame) {
+    TakeArrivals();
+    return true;
+  }
+  if (wait == Wait::kInVain) NoteLate();
+  for (const int64_t index : requested_) {
+    if (!entries_[index].wanted || !entries_[index].late) continue;
+    FailLate(index, patience);
+    return false;
+  }
+  const bool one_can_leave = std::any_of(
+      requested_.begin(), requested_.end(),
+      [this](int64_t index) { return entries_[index].lent && !entries_[index].resident; });
+  if (one_can_leave) return false;
+  CHECK(late_ > 0 && !waiting_.empty()) << "no memory for a layer that holds none";
+  error_ = Named(waiting_.back(),
+                 absl::UnavailableError(absl::StrCat(
+                     "cannot be read, for reads that do not end hold the memory; see to the disk, "
+                     "and retry (reads that do not end: ",
+                     late_, ")")));
+  return false;
+}
+
+// All that are on their way have been so since before a wait that was in vain.
+void TieredExperts::NoteLate() {
+  silent_ = true;
+  for (Entry& entry : entries_) {
+    if (entry.state != State::kReading || entry.late) continue;
+    entry.late = true;
+    ++late_;
+  }
+}
+
+void TieredExperts::ClearLate(Entry* entry) {
+  if (std::exchange(entry->late, false)) --late_;
+}
+
+void TieredExperts::FailLate(int64_t index, absl::Duration waited) {
+  error_ = Named(index, absl::UnavailableError(absl::StrCat(
+                            "has not been read for ", absl::FormatDuration(waited),
+                            "; see to the disk, and retry (reads that do not end: ", late_, ")")));
+}
+
+// A disk that has answered nothing for that long is asked again, for other experts, and not given
+// as long each time.
+absl::Duration TieredExperts::ReadPatience() const {
+  return silent_ ? options_.read_patience / 10 : options_.read_patience;
 }
 
 void TieredExperts::Arrived(const Arrival& arrival) {
   const int64_t index = arrival.read.ticket;
   Entry& entry = entries_[index];
   CHECK(entry.state == State::kReading);
+  silent_ = false;
+  ClearLate(&entry);
   if (arrival.status.ok()) {
     entry.state = State::kReady;
     entry.weights = RecordOf(index).layout.At(pool_.data(entry.buffer));
@@ -347,6 +408,7 @@ void TieredExperts::WithdrawSpeculative() {
   for (const RecordRead& read : reader_->Withdraw()) {
     Entry& entry = entries_[read.ticket];
     stats_.prefetch_bytes -= read.bytes;
+    ClearLate(&entry);
     entry.state = State::kAbsent;
     pool_.GiveBack(std::exchange(entry.buffer, -1));
     DropSpeculative(read.ticket);

@@ -8,6 +8,9 @@
 // has a buffer of the pool; `staging` more hold what passes through. A missing expert is read into
 // any free buffer (a victim that the layer needs gives its own up once it ran), and given out when
 // it has arrived and its hash is right. So a layer starts with those that are there.
+//
+// A read that does not end keeps its buffer until it does. Who waits for it is told after
+// read_patience, by UNAVAILABLE, and who asks for that expert later at once.
 #ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_
 #define TIDEPOOL_MOE_TIERED_EXPERTS_H_
 
@@ -42,6 +45,8 @@ struct TieredOptions {
   std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
   // How long less memory may wait for reads that hold some of it.
   absl::Duration shrink_patience = absl::Seconds(5);
+  // How long a layer waits for experts while no read ends; then whoever needs one is told.
+  absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
 };
 
@@ -55,7 +60,8 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
                                                                TieredOptions options);
 
   // Reads what the policy wants resident from the start; what of it is not there yet is read when
-  // it is first needed. An expert that cannot be read is left out: who needs it will be told.
+  // it is first needed. An expert that cannot be read is left out, as are the rest where none comes
+  // for read_patience: who needs them will be told.
   // Requires: before the first Request.
   void LoadResidents(const std::function<void(double fraction)>& progress);
 
@@ -88,6 +94,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
     bool wanted = false;       // of the request at hand, and not yet released
     bool lent = false;         // wanted, and given out
     bool speculative = false;  // expected, and not yet asked for
+    bool late = false;         // kReading, and was waited for in vain
     Found found = Found::kResident;
     kernels::FfnWeights weights;  // valid while kReady
   };
@@ -95,6 +102,13 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   struct Arrival {
     RecordRead read;
     absl::Status status;
+  };
+
+  // What waiting for reads came to.
+  enum class Wait : uint8_t {
+    kCame,     // reads have ended
+    kNothing,  // none is on its way that could end in time
+    kInVain,   // none has ended in time
   };
 
   TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,
@@ -111,7 +125,12 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void BeginRead(int64_t index, int32_t buffer, ReadPriority priority);
   void BeginWaiting();
   void TakeArrivals();
+  Wait AwaitReads(absl::Duration patience);
   bool AwaitArrivals();
+  void NoteLate();
+  void ClearLate(Entry* entry);
+  void FailLate(int64_t index, absl::Duration waited);
+  absl::Duration ReadPatience() const;
   void Arrived(const Arrival& arrival);
   int32_t TakeBuffer();
   void WithdrawSpeculative();
@@ -122,7 +141,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   // What a change asks for, checked.
   absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change) const;
   absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change) const;
-  absl::Status AwaitReads();
+  absl::Status AwaitAllReads();
   void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;
@@ -142,6 +161,8 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   absl::Status error_;
 
   std::vector<int64_t> speculative_;  // expected ones that have buffers, the oldest first
+  int64_t late_ = 0;                  // how many entries are late
+  bool silent_ = false;               // the last wait was in vain, and no read has ended since
   OffloadStats stats_;
 
   // Shared with the reader's threads.

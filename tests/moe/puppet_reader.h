@@ -25,6 +25,9 @@ class PuppetReader final : public RecordReader {
   // What becomes of a read; may change the bytes.
   using Fate = std::function<absl::Status(const RecordRead& read)>;
 
+  // Which reads do not end for now.
+  using Held = std::function<bool(const RecordRead& read)>;
+
   // `file` outlives the reader.
   PuppetReader(const std::vector<std::byte>* file, int seed) : file_(*file), random_(seed) {}
   ~PuppetReader() override {
@@ -41,6 +44,26 @@ class PuppetReader final : public RecordReader {
     fate_ = std::move(fate);
   }
 
+  // Of the reads that are asked for from now on, and of those held so far.
+  void set_held(Held held) {
+    base::MutexLock lock(&mutex_);
+    is_held_ = std::move(held);
+    for (const RecordRead& read : std::exchange(held_, {})) {
+      (is_held_ && is_held_(read) ? held_ : demand_).push_back(read);
+    }
+    changed_.NotifyAll();
+  }
+  // How many are held.
+  int64_t held() const {
+    base::MutexLock lock(&mutex_);
+    return static_cast<int64_t>(held_.size());
+  }
+  // Whether nothing will end unless it is asked for or held no longer.
+  bool idle() const {
+    base::MutexLock lock(&mutex_);
+    return !busy_ && demand_.empty() && speculative_.empty();
+  }
+
   void Start(Done done) override {
     done_ = std::move(done);
     thread_ = std::thread([this] { Run(); });
@@ -49,6 +72,7 @@ class PuppetReader final : public RecordReader {
   void Read(const RecordRead& read, ReadPriority priority) override {
     base::MutexLock lock(&mutex_);
     ++reads_;
+    if (is_held_ && is_held_(read)) return held_.push_back(read);
     (priority == ReadPriority::kDemand ? demand_ : speculative_).push_back(read);
     changed_.NotifyAll();
   }
@@ -60,7 +84,7 @@ class PuppetReader final : public RecordReader {
 
   std::string Description() const override { return "puppet"; }
 
-  // Returns when every read that was asked for has ended.
+  // Returns when every read that was asked for has ended, or is held.
   void WaitIdle() {
     base::MutexLock lock(&mutex_);
     while (busy_ || !demand_.empty() || !speculative_.empty()) idle_.Wait(&mutex_);
@@ -103,6 +127,8 @@ class PuppetReader final : public RecordReader {
   base::CondVar idle_;
   std::mt19937 random_ TIDEPOOL_GUARDED_BY(mutex_);
   Fate fate_ TIDEPOOL_GUARDED_BY(mutex_);
+  Held is_held_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::vector<RecordRead> held_ TIDEPOOL_GUARDED_BY(mutex_);
   int64_t reads_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool busy_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a read is in work

@@ -1,7 +1,6 @@
 #include "moe/tiered_experts.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,37 +14,6 @@ namespace tidepool::moe {
 namespace {
 
 using ::testing::HasSubstr;
-
-// As Drain, for one that uses experts in ascending order alone and holds what comes before its turn;
-// returns how many it had to give back for that.
-int DrainInOrder(const Master& master, int layer, const std::vector<int32_t>& expected,
-                 TieredExperts* experts) {
-  std::map<int32_t, ReadyExpert> held;
-  int postponed = 0;
-  for (size_t next = 0; next < expected.size();) {
-    const auto wave = experts->NextReady(Patience::kUntilOne);
-    CHECK_OK(wave.status());
-    for (const ReadyExpert& ready : *wave) CHECK(held.emplace(ready.expert, ready).second);
-    if (wave->empty()) {
-      auto last = held.rbegin();
-      while (last != held.rend() && !last->second.leaves) ++last;
-      CHECK(last != held.rend()) << "nothing that leaves, and no memory";
-      const int32_t expert = last->first;
-      experts->Postpone(expert);
-      held.erase(expert);
-      ++postponed;
-    }
-    for (; next < expected.size() && held.count(expected[next]) > 0; ++next) {
-      EXPECT_TRUE(master.Matches(layer, held[expected[next]])) << "expert " << expected[next];
-      experts->Release(expected[next]);
-      held.erase(expected[next]);
-    }
-    const OffloadStats stats = *experts->Stats();
-    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
-  }
-  EXPECT_TRUE(experts->NextReady(Patience::kUntilOne)->empty());
-  return postponed;
-}
 
 constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
                                     PolicyKind::kStatic};
@@ -145,7 +113,9 @@ TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
       for (int step = 0; step < 4; ++step) {
         for (int layer = 0; layer < kLayers; ++layer) {
           rig.experts->Request({.step = step, .layer = layer, .tokens = kExperts, .ids = ids}, all);
-          postponed += DrainInOrder(master, layer, all, rig.experts.get());
+          const auto given_back = DrainInOrder(master, layer, all, rig.experts.get());
+          ASSERT_TRUE(given_back.ok()) << given_back.status();
+          postponed += *given_back;
         }
       }
       const OffloadStats stats = *rig.experts->Stats();

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
 #include "moe/tiered_experts.h"
@@ -100,16 +102,20 @@ class Routings {
 
 struct Rig {
   Rig(const Master& master, PolicyKind policy, int64_t slots, int seed,
-      Prefetch prefetch = Prefetch::kOn) {
+      Prefetch prefetch = Prefetch::kOn)
+      : Rig(master,
+            {.slots = slots,
+             .policy = {.kind = policy, .refresh_interval = 3},
+             .prefetch = prefetch},
+            seed) {}
+  // With the options of the caller's, but for what the records say.
+  Rig(const Master& master, TieredOptions options, int seed) {
     auto reader = std::make_unique<PuppetReader>(&master.bytes(), seed);
     puppet = reader.get();
-    auto created = TieredExperts::Create(master.records(), std::move(reader),
-                                         {.top_k = kTopK,
-                                          .slots = slots,
-                                          .staging = kStaging,
-                                          .policy = {.kind = policy, .refresh_interval = 3},
-                                          .prefetch = prefetch,
-                                          .layer_numbers = {1, 2, 5}});
+    options.top_k = kTopK;
+    options.staging = kStaging;
+    options.layer_numbers = {1, 2, 5};
+    auto created = TieredExperts::Create(master.records(), std::move(reader), std::move(options));
     CHECK_OK(created.status());
     experts = *std::move(created);
   }
@@ -137,6 +143,38 @@ inline absl::Status Drain(const Master& master, int layer, const std::vector<int
   std::sort(given.begin(), given.end());
   EXPECT_EQ(given, expected);
   return absl::OkStatus();
+}
+
+// As Drain, for one that uses experts in ascending order alone and holds what comes before its
+// turn; returns how many it had to give back for that.
+inline absl::StatusOr<int> DrainInOrder(const Master& master, int layer,
+                                        const std::vector<int32_t>& expected,
+                                        TieredExperts* experts) {
+  std::map<int32_t, ReadyExpert> held;
+  int postponed = 0;
+  for (size_t next = 0; next < expected.size();) {
+    const auto wave = experts->NextReady(Patience::kUntilOne);
+    if (!wave.ok()) return wave.status();
+    for (const ReadyExpert& ready : *wave) CHECK(held.emplace(ready.expert, ready).second);
+    if (wave->empty()) {
+      auto last = held.rbegin();
+      while (last != held.rend() && !last->second.leaves) ++last;
+      CHECK(last != held.rend()) << "nothing that leaves, and no memory";
+      const int32_t expert = last->first;
+      experts->Postpone(expert);
+      held.erase(expert);
+      ++postponed;
+    }
+    for (; next < expected.size() && held.count(expected[next]) > 0; ++next) {
+      EXPECT_TRUE(master.Matches(layer, held[expected[next]])) << "expert " << expected[next];
+      experts->Release(expected[next]);
+      held.erase(expected[next]);
+    }
+    const OffloadStats stats = *experts->Stats();
+    EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
+  }
+  EXPECT_TRUE(experts->NextReady(Patience::kUntilOne)->empty());
+  return postponed;
 }
 
 }  // namespace tidepool::moe
