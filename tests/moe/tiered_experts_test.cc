@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,59 @@ TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
         }
       }
     }
+  }
+}
+
+std::vector<int32_t> Numbers(const std::vector<ReadyExpert>& wave) {
+  std::vector<int32_t> numbers;
+  for (const ReadyExpert& ready : wave) numbers.push_back(ready.expert);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// A layer starts on the experts that are there, and gets each of the others as soon as that has
+// come, whatever is still on its way.
+TEST(TieredExpertsTest, NothingThatIsThereWaitsForAnotherRead) {
+  const Master master;
+  std::vector<int32_t> all(kExperts);
+  std::iota(all.begin(), all.end(), 0);
+  for (const PolicyKind policy : kPolicies) {
+    SCOPED_TRACE(PolicyName(policy));
+    Rig rig(master, policy, kAll / 2, 1);
+    rig.experts->LoadResidents({});
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const ExpertMap map = rig.experts->Map();
+      std::vector<int32_t> there, missing;
+      for (const int32_t e : all) {
+        (map.resident[layer * kExperts + e] ? there : missing).push_back(e);
+      }
+      rig.puppet->set_held([](const RecordRead&) { return true; });
+      rig.experts->Request({.layer = layer, .tokens = kExperts / kTopK, .ids = all}, all);
+      if (!there.empty()) {
+        const auto first = rig.experts->NextReady(Patience::kUntilOne);
+        ASSERT_TRUE(first.ok());
+        EXPECT_EQ(Numbers(*first), there);
+        for (const ReadyExpert& ready : *first) {
+          EXPECT_EQ(ready.found, Found::kResident);
+          rig.experts->Release(ready.expert);
+        }
+      }
+      EXPECT_TRUE(rig.experts->NextReady(Patience::kNone)->empty());
+      for (const int32_t expert : missing) {
+        rig.puppet->set_held([ticket = layer * kExperts + expert](const RecordRead& read) {
+          return read.ticket != ticket;
+        });
+        const auto wave = rig.experts->NextReady(Patience::kUntilOne);
+        ASSERT_TRUE(wave.ok());
+        ASSERT_EQ(Numbers(*wave), std::vector<int32_t>{expert});
+        EXPECT_TRUE(master.Matches(layer, wave->front()));
+        rig.experts->Release(expert);
+      }
+      EXPECT_TRUE(rig.experts->NextReady(Patience::kUntilOne)->empty());
+    }
+    const PlacementCounters counted = rig.experts->Stats()->placement;
+    EXPECT_GT(counted.hits, 0);
+    EXPECT_GT(counted.misses(), 0);
   }
 }
 
