@@ -1,15 +1,21 @@
 #include "kernels/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/random_hex.h"
@@ -23,10 +29,58 @@ std::string FolderOf(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+constexpr size_t kPartialDigits = 8;
+constexpr absl::string_view kPartialEnd = ".partial";
+
 // Not the process's number: in a container that is the same at each start, and what a kill left
 // would be in the way of every later run.
 std::string PartialName(const std::string& path) {
-  return absl::StrCat(path, ".", RandomHex(8), ".partial");
+  return absl::StrCat(path, ".", RandomHex(kPartialDigits), kPartialEnd);
+}
+
+// Whether PartialName gives such a name to a file called `base`.
+bool IsPartialName(absl::string_view name, absl::string_view base) {
+  if (name.size() != base.size() + 1 + kPartialDigits + kPartialEnd.size()) return false;
+  if (!absl::StartsWith(name, base) || !absl::EndsWith(name, kPartialEnd)) return false;
+  if (name[base.size()] != '.') return false;
+  const absl::string_view digits = name.substr(base.size() + 1, kPartialDigits);
+  return std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
+}
+
+// Who writes a file holds its lock for as long as it is open, which a kill ends. False: another
+// has it. Where the file system has no locks, all may write, and nothing counts as left over.
+bool LockToWrite(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+bool HasName(int file) {
+  struct stat found;
+  return fstat(file, &found) != 0 || found.st_nlink > 0;
+}
+
+void RemoveIfLeftOver(const std::string& partial) {
+  const int file = open(partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return;
+  struct stat opened;
+  struct stat named;
+  if (flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &opened) == 0 && S_ISREG(opened.st_mode) &&
+      lstat(partial.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+      opened.st_dev == named.st_dev) {
+    unlink(partial.c_str());
+  }
+  close(file);
+}
+
+// What writers of `path` that were killed have left beside it.
+void RemoveLeftOvers(const std::string& path) {
+  const std::string base = std::filesystem::path(path).filename();
+  std::vector<std::string> partials;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(FolderOf(path), error);
+  for (; entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    if (IsPartialName(entries->path().filename().string(), base)) {
+      partials.push_back(entries->path());
+    }
+  }
+  for (const std::string& partial : partials) RemoveIfLeftOver(partial);
 }
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
@@ -63,6 +117,7 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::Open() {
+  RemoveLeftOvers(path_);
   const int direct = options_.cache == PageCache::kBypass ? O_DIRECT : 0;
   if (options_.unfinished == UnfinishedFile::kUnnamed) {
     for (const int flags : {direct, 0}) {
@@ -72,8 +127,12 @@ absl::Status AtomicFile::Open() {
     // Without /proc it could not get a name in the end.
     if (file_ >= 0 && access(SelfPath(file_).c_str(), F_OK) != 0) close(std::exchange(file_, -1));
   }
-  // Whatever the reason was: if it holds for a file with a name too, that says so.
-  if (file_ < 0) RETURN_IF_ERROR(OpenNamed());
+  if (file_ >= 0) {
+    LockToWrite(file_);  // for the name that it gets at the end
+  } else {
+    // Whatever the reason was: if it holds for a file with a name too, that says so.
+    RETURN_IF_ERROR(OpenNamed());
+  }
   if (options_.bytes > 0 && fallocate(file_, 0, 0, static_cast<off_t>(options_.bytes)) != 0 &&
       IsFull(errno)) {
     return Error(errno);
@@ -92,7 +151,12 @@ absl::Status AtomicFile::OpenNamed() {
       unlink(partial_path_.c_str());
       file_ = open(partial_path_.c_str(), kFlags, options_.mode);
     }
-    if (file_ >= 0) return absl::OkStatus();
+    if (file_ >= 0) {
+      if (LockToWrite(file_) && HasName(file_)) return absl::OkStatus();
+      // Another took it for left over before it was locked.
+      close(std::exchange(file_, -1));
+      continue;
+    }
     const int error = errno;
     const absl::Status status = Error(error);
     // If there is such a file, it is another's: not this object's to remove.

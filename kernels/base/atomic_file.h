@@ -32,7 +32,8 @@ enum class PageCache : uint8_t {
 enum class UnfinishedFile : uint8_t {
   // Without a name where the file system can, so that not even a kill leaves a part of it.
   kUnnamed,
-  // Beside the path, with a random part in its name. What other file systems get anyway.
+  // Beside the path, with a random part in its name, and locked (flock). What other file systems
+  // get anyway.
   kNamed,
 };
 
@@ -46,7 +47,8 @@ struct AtomicFileOptions {
   unsigned mode = 0666;  // less the umask
 };
 
-// Thread-compatible. Destroyed before Finish, it leaves nothing behind.
+// Thread-compatible. Destroyed before Finish, it leaves nothing behind. What a kill leaves of a
+// file with a name is removed by the next Create of the same path.
 class AtomicFile {
  public:
   // Errors, of all functions, name the path, and the unfinished file if that has a name:

@@ -1,7 +1,6 @@
 #include "kernels/base/atomic_file.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -10,7 +9,6 @@
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -95,20 +93,46 @@ TEST_P(AtomicFileTest, WhatCameMeanwhileStays) {
   EXPECT_EQ(Files(), 1);
 }
 
-// In a container every run has the same process number.
-TEST_P(AtomicFileTest, WhatAKilledWriterLeftIsNotInTheWay) {
-  const std::string left = absl::StrCat(path_, ".", getpid(), ".partial");
-  std::ofstream(left) << "left";
+// Several at once, none of which takes another's file for one that was left.
+TEST_P(AtomicFileTest, WritersAreNotInEachOthersWay) {
   auto first = Create(ExistingFile::kReplace);
   auto second = Create(ExistingFile::kReplace);
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(Files(), GetParam() == UnfinishedFile::kNamed ? 2 : 0);
   ASSERT_TRUE((*first)->Append("1", 1).ok());
   ASSERT_TRUE((*second)->Append("2", 1).ok());
   ASSERT_TRUE((*second)->Finish().ok());
+  ASSERT_TRUE(Create(ExistingFile::kReplace).ok());
   ASSERT_TRUE((*first)->Finish().ok());
   EXPECT_EQ(Contents(), "1");
-  EXPECT_EQ(Files(), 2) << "another's file was removed, or one was left";
+  EXPECT_EQ(Files(), 1);
+}
+
+TEST_P(AtomicFileTest, WhatAKillLeavesIsGoneWithTheNext) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EXIT(
+        {
+          auto file = Create(ExistingFile::kReplace);
+          if (file.ok() && (*file)->Append("x", 1).ok()) raise(SIGKILL);
+        },
+        ::testing::KilledBySignal(SIGKILL), "");
+    EXPECT_EQ(Files(), GetParam() == UnfinishedFile::kNamed ? 1 : 0);
+  }
+  // As the name of one that was killed when it was complete, whatever the way. The others are not
+  // of this path, or no such names.
+  std::ofstream(path_ + ".00c0ffee.partial") << "left";
+  std::ofstream(path_ + ".00coffee.partial") << "theirs";
+  std::ofstream(path_ + "2.00c0ffee.partial") << "theirs";
+  std::ofstream(path_ + ".00c0ffee.partial2") << "theirs";
+  std::filesystem::create_directory(path_ + ".00c0ffe0.partial");
+  auto file = Create(ExistingFile::kReplace);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append("1", 1).ok());
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_EQ(Contents(), "1");
+  EXPECT_EQ(Files(), 5);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".00c0ffee.partial"));
 }
 
 TEST_P(AtomicFileTest, AFullDiskIsNamedAtOnce) {

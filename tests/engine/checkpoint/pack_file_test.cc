@@ -165,6 +165,34 @@ TEST_F(PackFileTest, AnErrorLeavesNothingBehind) {
   EXPECT_EQ(Files(), 0u);
 }
 
+// Killed at any record, a first time and with an old pack in its place; and what other file systems
+// keep of that.
+TEST_F(PackFileTest, AKillLeavesNoHalfPack) {
+  const PackContents contents = Contents();
+  for (const bool replace : {false, true}) {
+    if (replace) Replace("something else");
+    for (int record = 0; record < 6; ++record) {
+      EXPECT_EXIT(WritePack(
+                      path_, contents,
+                      [&](int layer, int expert, std::byte*) {
+                        if (layer * 3 + expert == record) raise(SIGKILL);
+                        return absl::OkStatus();
+                      },
+                      [](double) {})
+                      .IgnoreError(),
+                  testing::KilledBySignal(SIGKILL), "");
+      EXPECT_EQ(std::filesystem::exists(path_), replace);
+      if (replace) {
+        EXPECT_EQ(Bytes(), "something else");
+      }
+    }
+  }
+  std::ofstream(path_ + ".0badf00d.partial") << "half a pack";
+  ASSERT_TRUE(Write(contents).ok());
+  EXPECT_EQ(Files(), 1u);
+  EXPECT_TRUE(ReadPack(path_, contents).ok());
+}
+
 TEST_F(PackFileTest, AFullDiskIsNamedAndLeavesNothingBehind) {
   // The limit stands in for a disk: files may not grow past it.
   rlimit before;
