@@ -1,11 +1,20 @@
 #include "moe/record_reader.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -218,6 +227,56 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RecordReaderTest,
                          testing::Values(ReaderKind::kUring, ReaderKind::kThreads,
                                          ReaderKind::kAuto),
                          KindName);
+
+// As containers do it: io_uring is refused, for this thread and those that it starts, for good.
+bool RefuseUring(int error) {
+  sock_filter program[] = {
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, __NR_io_uring_setup},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  };
+  const sock_fprog filter = {static_cast<uint16_t>(std::size(program)), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+}
+
+TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
+  const std::string path = testing::TempDir() + "/refused";
+  std::string bytes(4 * kRecord, '\0');
+  std::mt19937 random(2);
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  std::ofstream(path, std::ios::binary) << bytes;
+  bool refused = true;
+  for (const int error : {EPERM, ENOSYS}) {
+    std::thread refusing([&] {
+      refused = RefuseUring(error);
+      if (!refused) return;
+      EXPECT_EQ(OpenRecordReader(path, {.kind = ReaderKind::kUring}).status().code(),
+                absl::StatusCode::kFailedPrecondition);
+      auto memory = MappedMemory::Create(4 * kRecord);
+      ASSERT_TRUE(memory.ok());
+      Results results(4);
+      const auto reader = OpenRecordReader(path, {});
+      ASSERT_TRUE(reader.ok()) << reader.status();
+      EXPECT_EQ((*reader)->Description().substr(0, 7), "threads");
+      (*reader)->Start(
+          [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+      for (int64_t i = 0; i < 4; ++i) {
+        (*reader)->Read({.ticket = i,
+                         .offset = i * kRecord,
+                         .bytes = kRecord,
+                         .into = memory->data() + i * kRecord},
+                        ReadPriority::kDemand);
+      }
+      for (const absl::Status& status : results.Await()) EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(std::memcmp(memory->data(), bytes.data(), bytes.size()), 0);
+    });
+    refusing.join();
+  }
+  std::remove(path.c_str());
+  if (!refused) GTEST_SKIP() << "no seccomp filters here";
+}
 
 TEST(OpenRecordReaderTest, NamesAFileThatIsNotThere) {
   const absl::Status status = OpenRecordReader("/nowhere/m.tidepack", {}).status();
