@@ -132,6 +132,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   absl::Status status =
       input.checked.has_value() ? *input.checked : CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(input, std::move(status), sink);
+  if (input.request.has_session_id()) input.body_digest = TurnDigest(input.request);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);

@@ -44,7 +44,8 @@ void Generation::BeginTurn() {
   context_.store->BeginTurn({.session_id = input_.request.session_id(),
                              .principal = input_.principal,
                              .request_id = input_.request.request_id(),
-                             .lease = kLease},
+                             .lease = kLease,
+                             .body_digest = input_.body_digest},
                             [self = shared_from_this()](absl::StatusOr<OpenTurn> turn) {
                               self->context_.loop->Post([self, turn = std::move(turn)]() mutable {
                                 self->OnTurn(std::move(turn));
@@ -283,6 +284,7 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
     for (const v1::ChatMessage& message : input_.request.chat().messages()) {
       append.begin->messages.push_back(FromProto(message));
     }
+    append.begin->body_digest = input_.body_digest;
     sent_length_ = prepared_.token_ids_size();
   }
   append.output_ids.assign(response.token_ids().begin(), response.token_ids().end());

@@ -72,6 +72,7 @@ struct GenerationInput {
   // What CheckGenerateRequest says of the request, which takes as long as that is long: for whoever
   // has another thread than the front's loop. None: it is asked there.
   std::optional<absl::Status> checked = {};
+  std::string body_digest = {};  // a session's turn: TurnDigest of what the client sent
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is

@@ -40,12 +40,6 @@ absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view reque
   return logged;
 }
 
-absl::Status AnotherRequest(absl::string_view request_id) {
-  return absl::AlreadyExistsError(
-      absl::StrCat("request_id '", request_id,
-                   "' was given to another request; send the same one again, or take another id"));
-}
-
 std::string TextBehind(absl::string_view answer, absl::string_view received,
                        const v1::Stopping& stopping) {
   const std::vector<std::string> stops(stopping.stop().begin(), stopping.stop().end());

@@ -30,9 +30,6 @@ struct LoggedTurn {
 absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view request_id,
                                                          SessionLogData* log);
 
-// ALREADY_EXISTS: the caller gave this request_id to something else.
-absl::Status AnotherRequest(absl::string_view request_id);
-
 // The part of `answer` that a client lacks who has the tokens that decode to `received`. The
 // request's stop strings tell what was held back then.
 std::string TextBehind(absl::string_view answer, absl::string_view received,

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
-#include "service/front/logged_turn.h"
 #include "service/front/message_bytes.h"
+#include "service/store/store_errors.h"
 #include "xxhash.h"
 
 namespace tidepool::service {
@@ -98,6 +98,13 @@ void NamedRequests::Forget(const Name& name, int64_t number) {
   entries_.erase(found);
   const auto place = std::find(kept_.begin(), kept_.end(), std::make_pair(name, number));
   if (place != kept_.end()) kept_.erase(place);
+}
+
+std::string TurnDigest(v1::GenerateRequest request) {
+  request.clear_session_id();
+  request.clear_logprobs();
+  request.clear_top_logprobs();
+  return BodyDigest(std::move(request));
 }
 
 uint64_t SeedOf(const NamedRequests::Name& name) {

@@ -71,6 +71,11 @@ class NamedRequests {
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
+// Of all in a session's turn that its answer follows from, for its log: what a client may change when
+// it comes back is left out (logprobs, which the log does not keep), and so is the session, for a
+// fork has its turns too.
+std::string TurnDigest(v1::GenerateRequest request);
+
 // A seed for a request that gives none: it follows from the name, so that any front gives the same
 // answer to the same request.
 uint64_t SeedOf(const NamedRequests::Name& name);

@@ -4,6 +4,7 @@
 
 #include "service/convert.h"
 #include "service/front/generation.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 

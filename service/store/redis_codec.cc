@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/store/message_json.h"
 #include "service/store/token_bytes.h"
@@ -13,6 +14,17 @@ namespace {
 void Put(std::string name, std::string value, std::vector<std::string>* fields) {
   fields->push_back(std::move(name));
   fields->push_back(std::move(value));
+}
+
+// A field that is tied to its turn's request_id (redis_scripts.h).
+std::string Tie(absl::string_view value, absl::string_view request_id) {
+  return absl::StrCat(value, "\n", request_id);
+}
+
+// Empty: it belongs to another turn, or was never written.
+std::string Untie(absl::string_view field, absl::string_view request_id) {
+  const bool tied = absl::ConsumeSuffix(&field, request_id) && absl::ConsumeSuffix(&field, "\n");
+  return tied ? std::string(field) : "";
 }
 
 void EncodeTurn(size_t number, const StoredTurn& turn, std::vector<std::string>* fields) {
@@ -26,6 +38,8 @@ void EncodeTurn(size_t number, const StoredTurn& turn, std::vector<std::string>*
   Put(t + "m", MessagesToJson(turn.messages), fields);
   Put(t + "a", turn.answer, fields);
   Put(t + "f", absl::StrCat(static_cast<int>(finish)), fields);
+  Put(t + "b", Tie(turn.body_digest, turn.request_id), fields);
+  Put(t + "n", Tie(turn.numerics_id, turn.request_id), fields);
 }
 
 absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info,
@@ -38,6 +52,8 @@ absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info
   ASSIGN_OR_RETURN(turn.messages, MessagesFromJson(fields[4].text()));
   turn.answer = std::string(fields[5].text());
   turn.finish = static_cast<TurnFinish>(fields[6].integer());
+  turn.body_digest = Untie(fields[7].text(), turn.request_id);
+  turn.numerics_id = Untie(fields[8].text(), turn.request_id);
   if (turn.finish == TurnFinish::kRunning) {
     turn.end = info.token_count;
     turn.answer = std::string(running_text);

@@ -23,6 +23,11 @@ end
 local function owned(principal)
   return principal == '*' or '=' .. (call('HGET', KEYS[1], 'principal') or '') == principal
 end
+local function tied(field, request)
+  local value = call('HGET', KEYS[1], field)
+  if not value or value:sub(-#request - 1) ~= '\n' .. request then return '' end
+  return value:sub(1, -#request - 2)
+end
 local function drop_lease() call('HSET', KEYS[1], 'lease_request', '', 'lease_until_us', '0') end
 local function finish_turn(finish)
   local n = call('HGET', KEYS[1], 'running')
@@ -37,7 +42,7 @@ local function whole_log()
   for n = 0, number('turns') - 1 do
     local t = 't' .. n .. ':'
     turns[n + 1] = call('HMGET', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'e', t .. 'm',
-                        t .. 'a', t .. 'f')
+                        t .. 'a', t .. 'f', t .. 'b', t .. 'n')
   end
   return {'OK', whole(now()), info(KEYS[1]), call('GET', KEYS[2]) or '',
           call('GET', KEYS[3]) or '', turns}
@@ -111,7 +116,8 @@ local epoch = number('epoch')
 if epoch ~= tonumber(ARGV[4]) then return {'CHANGED'} end
 for n = 0, number('turns') - 1 do
   local t = 't' .. n .. ':'
-  call('HDEL', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'e', t .. 'm', t .. 'a', t .. 'f')
+  call('HDEL', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'e', t .. 'm', t .. 'a', t .. 'f',
+       t .. 'b', t .. 'n')
 end
 call('HDEL', KEYS[1], 'running')
 call('DEL', KEYS[2], KEYS[3])
@@ -122,11 +128,23 @@ call('ZADD', KEYS[4], call('HGET', KEYS[1], 'update_us'), ARGV[1])
 return {'OK', whole(now()), info(KEYS[1])}
 )";
 
-// KEYS: session, log, text. ARGV: '=' and the principal, request_id, the lease in microseconds.
+// KEYS: session, log, text. ARGV: '=' and the principal, request_id, the lease in microseconds, the
+// body's digest.
 constexpr char kBegin[] = R"(
 if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[1]) then return {'NONE'} end
 local holder = call('HGET', KEYS[1], 'lease_request')
 if leased() and holder ~= ARGV[2] then return {'BUSY', holder} end
+local function another(field)
+  local known = tied(field, ARGV[2])
+  return known ~= '' and ARGV[4] ~= '' and known ~= ARGV[4]
+end
+if leased() and another('lease_body') then return {'ANOTHER'} end
+for i = 0, number('turns') - 1 do
+  if call('HGET', KEYS[1], 't' .. i .. ':r') == ARGV[2] then
+    if another('t' .. i .. ':b') then return {'ANOTHER'} end
+    break
+  end
+end
 local n = number('turns') - 1
 local t = 't' .. n .. ':'
 if call('HGET', KEYS[1], t .. 'r') ~= ARGV[2] then
@@ -136,7 +154,8 @@ elseif number(t .. 'f') == 4 and number(t .. 'e') == number('tokens') then
   call('HSET', KEYS[1], t .. 'a', '', t .. 'f', '0', 'running', whole(n))
 end
 call('HSET', KEYS[1], 'epoch', whole(number('epoch') + 1), 'lease_request', ARGV[2],
-     'lease_until_us', whole(now() + tonumber(ARGV[3])), 'append', '0')
+     'lease_until_us', whole(now() + tonumber(ARGV[3])), 'append', '0',
+     'lease_body', ARGV[4] .. '\n' .. ARGV[2])
 return whole_log()
 )";
 
@@ -157,30 +176,36 @@ return {'OK'}
 )";
 
 // KEYS: session, log, text, updated. ARGV: id, epoch, expected length, the append's number, output
-// tokens, output text, finish, and of a turn's first append: request_id, kind, kept, input tokens,
-// messages.
+// tokens, output text, finish, numerics_id ('': as it was), and of a turn's first append: request_id,
+// kind, kept, input tokens, messages, the body's digest.
 constexpr char kAppend[] = R"(
 if call('HGET', KEYS[1], 'epoch') ~= ARGV[2] then return {'LOST'} end
 if number('append') >= tonumber(ARGV[4]) then return {'OK'} end
 local tokens = number('tokens')
-local kept = tonumber(ARGV[10] or '0')
+local kept = tonumber(ARGV[11] or '0')
 if tokens ~= tonumber(ARGV[3]) or kept > tokens then return {'LENGTH', whole(tokens)} end
 -- A server without memory refuses a script's first write only, and only one that takes memory.
 call('HSET', KEYS[1], 'append', ARGV[4])
-if ARGV[8] then
+if ARGV[9] then
   local n = number('turns')
   if kept == 0 then
     call('DEL', KEYS[2])
   elseif kept < tokens then
     call('SET', KEYS[2], call('GETRANGE', KEYS[2], 0, kept * 4 - 1))
   end
-  if ARGV[11] ~= '' then call('APPEND', KEYS[2], ARGV[11]) end
-  tokens = kept + #ARGV[11] / 4
+  if ARGV[12] ~= '' then call('APPEND', KEYS[2], ARGV[12]) end
+  tokens = kept + #ARGV[12] / 4
   local t = 't' .. n .. ':'
-  call('HSET', KEYS[1], 'kind', ARGV[9], 'turns', whole(n + 1), 'running', whole(n),
-       t .. 'r', ARGV[8], t .. 's', whole(kept), t .. 'o', whole(tokens), t .. 'e', '0',
-       t .. 'm', ARGV[12], t .. 'a', '', t .. 'f', '0')
+  call('HSET', KEYS[1], 'kind', ARGV[10], 'turns', whole(n + 1), 'running', whole(n),
+       t .. 'r', ARGV[9], t .. 's', whole(kept), t .. 'o', whole(tokens), t .. 'e', '0',
+       t .. 'm', ARGV[13], t .. 'a', '', t .. 'f', '0',
+       t .. 'b', ARGV[14] .. '\n' .. ARGV[9])
   call('DEL', KEYS[3])
+end
+local running = call('HGET', KEYS[1], 'running')
+if ARGV[8] ~= '' and running then
+  local t = 't' .. running .. ':'
+  call('HSET', KEYS[1], t .. 'n', ARGV[8] .. '\n' .. call('HGET', KEYS[1], t .. 'r'))
 end
 if ARGV[5] ~= '' then call('APPEND', KEYS[2], ARGV[5]) end
 if ARGV[6] ~= '' then call('APPEND', KEYS[3], ARGV[6]) end

@@ -5,6 +5,9 @@
 // sets index sessions by creation, all and per principal, and by their last change. Times are the
 // server's own, in microseconds, so that fronts need not agree on theirs.
 //
+// A field that older programs neither write nor delete is tied to the request_id that it belongs
+// to, which stands behind it in a line of its own: what they left of another turn counts as nothing.
+//
 // Every script answers an array whose first element is a word: OK, or why nothing was written.
 // A script that was sent twice because its first answer was lost changes nothing the second time
 // and answers OK: appends carry a number that rises within an epoch, others that write a mark of

@@ -33,8 +33,10 @@ std::string Number(int64_t number) { return absl::StrCat(number); }
 
 std::string Owner(absl::string_view principal) { return absl::StrCat("=", principal); }
 
-// What a script's word means for session `session_id`; OK when it says so.
-absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_view session_id) {
+// What a script's word means for session `session_id`, and a turn of `request_id`; OK when it says
+// so.
+absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_view session_id,
+                      absl::string_view request_id = "") {
   if (!answer.ok()) return answer.status();
   const absl::string_view word = (*answer)[0].text();
   if (word == "OK") return absl::OkStatus();
@@ -42,6 +44,7 @@ absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_vie
   if (word == "EXISTS") return SessionIdTaken(session_id);
   if (word == "BUSY") return SessionBusy(session_id, (*answer)[1].text());
   if (word == "CHANGED") return SessionChanged(session_id);
+  if (word == "ANOTHER") return AnotherRequest(request_id);
   if (word == "LOST") return LeaseLost(session_id);
   if (word == "QUOTA") return TooManySessions((*answer)[1].integer());
   return absl::InternalError("session store: a Redis script answered something unknown");
@@ -385,8 +388,9 @@ void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> fault
 }
 
 void RedisSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
-  auto deliver = [id = turn.session_id, done = std::move(done)](absl::StatusOr<RedisValue> answer) {
-    if (absl::Status status = ToStatus(answer, id); !status.ok()) {
+  auto deliver = [id = turn.session_id, request_id = turn.request_id,
+                  done = std::move(done)](absl::StatusOr<RedisValue> answer) {
+    if (absl::Status status = ToStatus(answer, id, request_id); !status.ok()) {
       return done(std::move(status));
     }
     absl::StatusOr<SessionLogData> log = DecodeLog(*answer);
@@ -395,7 +399,8 @@ void RedisSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
     done(OpenTurn{.epoch = epoch, .log = *std::move(log)});
   };
   Enqueue(RedisScript::kBegin, LogKeys(turn.session_id),
-          {Owner(turn.principal), turn.request_id, Micros(turn.lease)}, std::move(deliver));
+          {Owner(turn.principal), turn.request_id, Micros(turn.lease), turn.body_digest},
+          std::move(deliver));
 }
 
 void RedisSessionStore::RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
@@ -420,12 +425,13 @@ void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
                                         "",
                                         PackTokens(append.output_ids),
                                         append.output_text,
-                                        Number(static_cast<int>(append.finish))};
+                                        Number(static_cast<int>(append.finish)),
+                                        append.numerics_id};
   if (append.begin.has_value()) {
     const TurnStart& begin = *append.begin;
     arguments.insert(arguments.end(),
                      {begin.request_id, Number(static_cast<int>(begin.kind)), Number(begin.kept),
-                      PackTokens(begin.input_ids), MessagesToJson(begin.messages)});
+                      PackTokens(begin.input_ids), MessagesToJson(begin.messages), begin.body_digest});
   }
   auto deliver = [id, expected = append.expected_length,
                   done = std::move(done)](absl::StatusOr<RedisValue> answer) {

@@ -78,14 +78,22 @@ absl::Status TakeName(const Json& object, const char* key, const char* const (&n
   return absl::OkStatus();
 }
 
+// Of a key that turns of older programs do not have.
+absl::Status TakeIfThere(const Json& object, const char* key, std::string* value) {
+  return object.contains(key) ? Take(object, key, value) : absl::OkStatus();
+}
+
 Json ToJson(const StoredTurn& turn) {
-  return {{"request_id", turn.request_id},
-          {"start", turn.start},
-          {"output_start", turn.output_start},
-          {"end", turn.end},
-          {"finish", kFinishes[static_cast<size_t>(turn.finish)]},
-          {"messages", Json::parse(MessagesToJson(turn.messages), nullptr, false)},
-          {"answer", turn.answer}};
+  Json json = {{"request_id", turn.request_id},
+               {"start", turn.start},
+               {"output_start", turn.output_start},
+               {"end", turn.end},
+               {"finish", kFinishes[static_cast<size_t>(turn.finish)]},
+               {"messages", Json::parse(MessagesToJson(turn.messages), nullptr, false)},
+               {"answer", turn.answer}};
+  if (!turn.body_digest.empty()) json["body_digest"] = turn.body_digest;
+  if (!turn.numerics_id.empty()) json["numerics_id"] = turn.numerics_id;
+  return json;
 }
 
 absl::StatusOr<StoredTurn> TurnFromJson(const Json& json) {
@@ -97,6 +105,8 @@ absl::StatusOr<StoredTurn> TurnFromJson(const Json& json) {
   RETURN_IF_ERROR(Take(json, "end", &turn.end));
   RETURN_IF_ERROR(TakeName(json, "finish", kFinishes, &turn.finish));
   RETURN_IF_ERROR(Take(json, "answer", &turn.answer));
+  RETURN_IF_ERROR(TakeIfThere(json, "body_digest", &turn.body_digest));
+  RETURN_IF_ERROR(TakeIfThere(json, "numerics_id", &turn.numerics_id));
   const auto messages = json.find("messages");
   if (messages == json.end()) return Wrong("messages", "an array");
   absl::StatusOr<std::vector<StoredMessage>> read = MessagesFromJson(Dump(*messages));

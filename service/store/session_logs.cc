@@ -50,6 +50,8 @@ absl::Status SessionTables::ReadLog(const Row& row, SessionLogData* log) {
     }
     turn.messages = *std::move(messages);
     turn.answer = std::string(read_turns_.Text(5));
+    turn.body_digest = std::string(read_turns_.Text(7));
+    turn.numerics_id = std::string(read_turns_.Text(8));
     if (turn.finish == TurnFinish::kRunning) {
       absl::StatusOr<std::string> so_far = OutputText(row.key, turn.output_start);
       if (!so_far.ok()) {
@@ -110,6 +112,19 @@ absl::Status SessionTables::FinishRunningTurn(int64_t key, int64_t end, TurnFini
   return finish_turn_.Run();
 }
 
+absl::Status SessionTables::CheckBody(const Row& row, const TurnRequest& turn) {
+  const auto differs = [&turn](absl::string_view known) {
+    return !known.empty() && !turn.body_digest.empty() && known != turn.body_digest;
+  };
+  const bool leased = row.info.busy && row.lease_request == turn.request_id;
+  if (leased && differs(row.lease_body)) return AnotherRequest(turn.request_id);
+  body_of_turn_.Bind(1, row.key).Bind(2, turn.request_id);
+  ASSIGN_OR_RETURN(const bool logged, body_of_turn_.Step());
+  const bool another = logged && differs(body_of_turn_.Text(0));
+  if (logged) body_of_turn_.Reset();
+  return another ? AnotherRequest(turn.request_id) : absl::OkStatus();
+}
+
 absl::StatusOr<bool> SessionTables::ReopenTurn(const Row& row, absl::string_view request_id) {
   const int64_t number = int64_t{row.info.turn_count} - 1;
   ASSIGN_OR_RETURN(const bool found, last_turn_.Bind(1, row.key).Bind(2, number).Step());
@@ -140,7 +155,9 @@ absl::Status SessionTables::InsertTurn(int64_t key, int64_t number, const Stored
       .Bind(6, messages)
       .Bind(7, turn.end)
       .Bind(8, turn.answer)
-      .Bind(9, static_cast<int64_t>(turn.finish));
+      .Bind(9, static_cast<int64_t>(turn.finish))
+      .Bind(10, turn.body_digest)
+      .Bind(11, turn.numerics_id);
   return insert_turn_.Run();
 }
 
@@ -154,7 +171,8 @@ absl::Status SessionTables::StartTurn(const TurnStart& begin, Row* row) {
                              {.request_id = begin.request_id,
                               .start = begin.kept,
                               .output_start = output_start,
-                              .messages = begin.messages}));
+                              .messages = begin.messages,
+                              .body_digest = begin.body_digest}));
   row->info.kind = begin.kind;
   row->info.turn_count += 1;
   row->info.token_count = output_start;
@@ -177,6 +195,9 @@ absl::Status SessionTables::Append(const AppendRequest& append, const StoreTime&
     RETURN_IF_ERROR(
         InsertChunk(row.key, row.info.token_count, append.output_ids, append.output_text));
     row.info.token_count += static_cast<int64_t>(append.output_ids.size());
+  }
+  if (!append.numerics_id.empty()) {
+    RETURN_IF_ERROR(set_numerics_.Bind(1, row.key).Bind(2, append.numerics_id).Run());
   }
   if (append.finish != TurnFinish::kRunning) {
     RETURN_IF_ERROR(FinishRunningTurn(row.key, row.info.token_count, append.finish));

@@ -54,8 +54,15 @@ CREATE TABLE chunks (
 // Sessions that expire are found by their last change.
 constexpr char kVersion2[] = "CREATE INDEX sessions_by_update ON sessions (update_us);";
 
+// What tells a request that comes again from another one, and the workers that made an answer.
+constexpr char kVersion3[] = R"(
+ALTER TABLE sessions ADD COLUMN lease_body TEXT NOT NULL DEFAULT '';
+ALTER TABLE turns ADD COLUMN body TEXT NOT NULL DEFAULT '';
+ALTER TABLE turns ADD COLUMN numerics_id TEXT NOT NULL DEFAULT '';
+)";
+
 // Step i leads from version i to i + 1.
-constexpr const char* kSteps[] = {kVersion1, kVersion2};
+constexpr const char* kSteps[] = {kVersion1, kVersion2, kVersion3};
 static_assert(std::size(kSteps) == kSessionSchemaVersion);
 
 // Requires: a transaction is open.

@@ -13,7 +13,7 @@
 namespace tidepool::service {
 
 // The layout that this code writes; PRAGMA user_version of the file.
-inline constexpr int64_t kSessionSchemaVersion = 2;
+inline constexpr int64_t kSessionSchemaVersion = 3;
 
 // Makes the tables in a new file, and brings those of an older version up to date in one
 // transaction. FAILED_PRECONDITION: the file is another program's, or of a newer version of this

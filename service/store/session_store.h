@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace tidepool::service {
@@ -53,6 +54,9 @@ struct SessionInfo {
   int64_t epoch = 0;  // of the last lease; Replace raises it too
 };
 
+// The numerics_id of a turn that workers of different ones have made.
+inline constexpr absl::string_view kSeveralNumerics = "several";
+
 struct StoredTurn {
   std::string request_id;
   int64_t start = 0;         // of the turn's input in the log
@@ -61,6 +65,9 @@ struct StoredTurn {
   std::vector<StoredMessage> messages;  // CHAT: its input
   std::string answer;                   // the text of its output
   TurnFinish finish = TurnFinish::kRunning;
+  // As TurnStart's and AppendRequest's; empty: not known, for an older program wrote it.
+  std::string body_digest;
+  std::string numerics_id;
 
   friend bool operator==(const StoredTurn&, const StoredTurn&) = default;
 };
@@ -95,6 +102,7 @@ struct TurnRequest {
   std::string principal;
   std::string request_id;
   absl::Duration lease = absl::Seconds(10);
+  std::string body_digest;  // as TurnStart's; empty: not compared
 };
 
 struct OpenTurn {
@@ -111,6 +119,9 @@ struct TurnStart {
   int64_t kept = 0;
   std::vector<int32_t> input_ids;       // behind what was kept
   std::vector<StoredMessage> messages;  // CHAT
+  // Of all in the request that its turn's answer follows from: what has another one is another
+  // request.
+  std::string body_digest;
 };
 
 struct AppendRequest {
@@ -122,6 +133,8 @@ struct AppendRequest {
   std::string output_text;
   // Anything but kRunning ends the turn and gives the lease back.
   TurnFinish finish = TurnFinish::kRunning;
+  // Of the workers that made the turn's output up to here; empty: as it was.
+  std::string numerics_id;
 };
 
 struct SessionPage {
@@ -168,8 +181,9 @@ class SessionStore {
   // principal's; ABORTED: a turn holds the lease, or began since info.epoch was read.
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
-  // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it. The
-  // same request_id takes it over. The log's last turn goes on, without a `begin`, if it is of this
+  // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it;
+  // ALREADY_EXISTS: this request_id's turn, in the log or holding the lease, has another body_digest,
+  // and goes on as it was. The same request takes the lease over. The log's last turn goes on, without a `begin`, if it is of this
   // request_id and still runs or was cancelled at the end of the log; else, if it runs, it is
   // cancelled.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;

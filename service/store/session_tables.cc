@@ -18,7 +18,7 @@ constexpr int64_t kChunkTokens = 1024;
 
 constexpr char kSessionColumns[] =
     "SELECT key, session_id, principal, model, model_digest, kind, create_us, update_us, "
-    "token_count, turn_count, epoch, lease_request, lease_until_us FROM sessions ";
+    "token_count, turn_count, epoch, lease_request, lease_until_us, lease_body FROM sessions ";
 
 SessionInfo ReadInfo(const SqliteStatement& row, const StoreTime& now) {
   SessionInfo info;
@@ -78,8 +78,8 @@ absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
               {&count_sessions_, "SELECT count(*) FROM sessions"},
               {&delete_session_, "DELETE FROM sessions WHERE key = ?1"},
               {&take_lease_,
-               "UPDATE sessions SET epoch = epoch + 1, lease_request = ?2, lease_until_us = ?3 "
-               "WHERE key = ?1"},
+               "UPDATE sessions SET epoch = epoch + 1, lease_request = ?2, lease_until_us = ?3, "
+               "lease_body = ?4 WHERE key = ?1"},
               {&renew_lease_, "UPDATE sessions SET lease_until_us = ?2 WHERE key = ?1"},
               {&drop_lease_,
                "UPDATE sessions SET lease_request = '', lease_until_us = 0 WHERE key = ?1"},
@@ -100,8 +100,10 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&delete_turns_, "DELETE FROM turns WHERE session = ?1"},
           {&delete_chunks_, "DELETE FROM chunks WHERE session = ?1"},
           {&read_turns_,
-           "SELECT request_id, start, output_start, end, messages, answer, finish FROM turns "
-           "WHERE session = ?1 ORDER BY turn"},
+           "SELECT request_id, start, output_start, end, messages, answer, finish, body, "
+           "numerics_id FROM turns WHERE session = ?1 ORDER BY turn"},
+          {&body_of_turn_,
+           "SELECT body FROM turns WHERE session = ?1 AND request_id = ?2 ORDER BY turn LIMIT 1"},
           {&read_chunks_, "SELECT tokens, start FROM chunks WHERE session = ?1 ORDER BY start"},
           {&read_text_,
            "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
@@ -111,7 +113,10 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&cut_chunks_, "DELETE FROM chunks WHERE session = ?1 AND start >= ?2"},
           {&insert_turn_,
            "INSERT INTO turns (session, turn, request_id, start, output_start, messages, end, "
-           "answer, finish) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"},
+           "answer, finish, body, numerics_id) "
+           "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"},
+          {&set_numerics_,
+           "UPDATE turns SET numerics_id = ?2 WHERE session = ?1 AND finish = 0"},
           {&running_turn_,
            "SELECT turn, output_start FROM turns WHERE session = ?1 AND finish = 0"},
           {&finish_turn_,
@@ -140,6 +145,7 @@ absl::StatusOr<SessionTables::Row> SessionTables::Find(absl::string_view session
   row.key = find_session_.Int(0);
   row.info = ReadInfo(find_session_, now);
   row.lease_request = std::string(find_session_.Text(11));
+  row.lease_body = std::string(find_session_.Text(13));
   find_session_.Reset();
   return row;
 }
@@ -302,6 +308,7 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, const
   if (row.info.busy && row.lease_request != turn.request_id) {
     return SessionBusy(turn.session_id, row.lease_request);
   }
+  RETURN_IF_ERROR(CheckBody(row, turn));
   ASSIGN_OR_RETURN(const bool goes_on, ReopenTurn(row, turn.request_id));
   if (!goes_on) {
     // Of a front that lost the lease in the middle of its turn.
@@ -309,7 +316,8 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, const
   }
   take_lease_.Bind(1, row.key)
       .Bind(2, turn.request_id)
-      .Bind(3, absl::ToInt64Microseconds(now.monotonic + turn.lease));
+      .Bind(3, absl::ToInt64Microseconds(now.monotonic + turn.lease))
+      .Bind(4, turn.body_digest);
   RETURN_IF_ERROR(take_lease_.Run());
   OpenTurn open;
   open.epoch = ++row.info.epoch;

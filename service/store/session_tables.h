@@ -59,6 +59,7 @@ class SessionTables {
   struct Row {
     int64_t key = 0;
     std::string lease_request;
+    std::string lease_body;
     SessionInfo info;
   };
   SessionTables() = default;
@@ -78,6 +79,8 @@ class SessionTables {
   absl::Status InsertTurn(int64_t key, int64_t number, const StoredTurn& turn);
   absl::Status InsertLog(int64_t key, const SessionLogData& session);
   absl::Status StartTurn(const TurnStart& begin, Row* row);
+  // ALREADY_EXISTS: what the log or the lease has under this request_id is of another body.
+  absl::Status CheckBody(const Row& row, const TurnRequest& turn);
   // Whether the last turn is of this request and goes on.
   absl::StatusOr<bool> ReopenTurn(const Row& row, absl::string_view request_id);
   absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
@@ -86,7 +89,7 @@ class SessionTables {
       count_owned_;
   SqliteStatement delete_session_, delete_turns_, delete_chunks_;
   SqliteStatement take_lease_, renew_lease_, drop_lease_;
-  SqliteStatement read_turns_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
+  SqliteStatement read_turns_, body_of_turn_, set_numerics_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
   SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_,
       raise_epoch_;
   SqliteStatement last_turn_, clear_text_, reopen_turn_;

@@ -33,6 +33,13 @@ inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view 
       absl::Seconds(1));
 }
 
+// The caller gave this request_id to something else.
+inline absl::Status AnotherRequest(absl::string_view request_id) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("request_id '", request_id,
+                   "' was given to another request; send the same one again, or take another id"));
+}
+
 inline absl::Status LeaseLost(absl::string_view session_id) {
   return absl::AbortedError(
       absl::StrCat("session '", session_id, "': another turn took it over; retry"));

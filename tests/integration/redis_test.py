@@ -51,6 +51,42 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(second.generate(session="shared", chat=[("user", "So")],
                                          max_tokens=3).usage.completion_tokens, 3)
 
+    def test_another_request_of_the_same_id_at_another_front(self):
+        redis = self.redis()
+        worker, _ = self.started(harness.worker())
+        _, first = self.started(harness.front([worker], store=redis.url))
+        _, second = self.started(harness.front([worker], store=redis.url))
+        for name in ("undisturbed", "disturbed"):
+            first.create_session(name)
+
+        def request(name, **sampling):
+            one = harness.make_request(session=name, text="A long story", max_tokens=600,
+                                       **sampling)
+            one.request_id = f"turn-of-{name}"
+            return one
+
+        def check_refused():
+            code, message = failure(lambda: second.inference.Generate(
+                request("disturbed", temperature=0.7), timeout=60))
+            self.assertEqual(code, "ALREADY_EXISTS", message)
+            self.assertIn("turn-of-disturbed", message)
+
+        wanted, received = Received(), Received()
+        for message in first.inference.Generate(request("undisturbed"), timeout=60):
+            wanted.take(message)
+        stream = first.inference.Generate(request("disturbed"), timeout=60)
+        harness.take_tokens(stream, received, 1)
+        check_refused()
+        for message in stream:
+            received.take(message)
+        self.assertEqual((received.ids, received.text), (wanted.ids, wanted.text))
+        check_refused()
+        # The same request gets the answer there, too.
+        again = Received()
+        for message in second.inference.Generate(request("disturbed"), timeout=60):
+            again.take(message)
+        self.assertEqual(again.ids, wanted.ids)
+
     def test_a_front_dies_and_its_client_goes_on_at_another(self):
         redis = self.redis()
         worker, _ = self.started(harness.worker())

@@ -413,6 +413,63 @@ TEST_F(LoggedTurnTest, AFinishedTurnIsGivenAgainFromItsLog) {
   EXPECT_EQ(Log().turns.size(), 1);
 }
 
+// A client's mistake at one front is no harm to the stream at another.
+TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
+  FrontCore other(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
+  PuppetLink* worker = AddWorker("a");
+  const v1::GenerateRequest request = Named(SessionTurn());
+  v1::GenerateRequest hotter = request;
+  hotter.mutable_sampling()->set_temperature(0.5);
+  v1::GenerateRequest stopping = request;
+  stopping.mutable_stopping()->add_stop("t11");
+  v1::GenerateRequest longer = request;
+  longer.set_text("hello there");
+  const auto expect_refused = [&](const char* when) {
+    for (const auto& wrong : {hotter, stopping, longer}) {
+      Client client;
+      client.generation = other.Generate({.request = wrong}, &client);
+      loop_.RunUntil([&] { return client.status.has_value(); });
+      EXPECT_EQ(client.status->code(), StatusCode::kAlreadyExists) << when << *client.status;
+    }
+  };
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  expect_refused("before a token is made");
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10});
+  loop_.RunUntil([&] { return client.writing; });
+  expect_refused("in the middle");
+  LastRun(worker).Say({11}, v1::STOP);
+  while (!client.status.has_value()) {
+    loop_.RunUntil([&] { return client.writing || client.status.has_value(); });
+    if (client.writing) client.Take();
+  }
+  EXPECT_TRUE(client.status->ok()) << *client.status;
+  EXPECT_EQ(client.tokens, (Tokens{10, 11}));
+  expect_refused("after its end");
+  EXPECT_EQ(Log().turns.size(), 1);
+}
+
+// What the log does not keep may be asked for or not.
+TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
+  PuppetLink* first = AddWorker("a");
+  v1::GenerateRequest request = Named(SessionTurn());
+  request.set_logprobs(true);
+  Client gone;
+  Begin(&gone, request);
+  loop_.RunUntil([&] { return !first->prepares.empty(); });
+  first->AnswerPrepare({1, 2});
+  LastRun(first).Say({10, 11});
+  loop_.RunUntil([&] { return Log().info.token_count == 4; });
+  StartAnotherFront();
+  request.clear_logprobs();
+  Client client;
+  PuppetLink* worker = Return(&client, request);
+  ASSERT_EQ(worker->runs.size(), 1);
+  EXPECT_EQ(client.tokens, (Tokens{10, 11}));
+}
+
 TEST_F(LoggedTurnTest, AnotherPromptIsNotItsTurn) {
   const v1::GenerateRequest request = Leave(v1::STOP);
   Client client;

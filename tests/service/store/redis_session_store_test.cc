@@ -265,6 +265,30 @@ TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
   EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 1);
 }
 
+// An older front knows no bodies: it neither writes nor deletes their fields.
+TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
+  RedisServer server;
+  auto store = Open(server);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto first = Begin(*store, "s", "r1", "one");
+  AppendRequest append = FirstAppend(first->epoch);
+  append.begin->body_digest = "one";
+  append.numerics_id = "avx2";
+  append.finish = TurnFinish::kStop;
+  ASSERT_TRUE(Append(*store, append).ok());
+  // Its turns in the place of this one: the first of another request, then one without a body.
+  server.Ask({"HSET", "tidepool:session:s", "t0:r", "r2"});
+  EXPECT_EQ(Get(*store, "s")->turns[0].body_digest, "");
+  EXPECT_EQ(Get(*store, "s")->turns[0].numerics_id, "");
+  const auto other = Begin(*store, "s", "r2", "two");
+  EXPECT_TRUE(other.ok()) << other.status();
+  ASSERT_TRUE(Release(*store, "s", other->epoch).ok());
+  server.Ask({"HSET", "tidepool:session:s", "t0:r", "r1"});
+  EXPECT_EQ(Begin(*store, "s", "r1", "two").status().code(), StatusCode::kAlreadyExists);
+  server.Ask({"HDEL", "tidepool:session:s", "t0:b", "t0:n"});
+  EXPECT_TRUE(Begin(*store, "s", "r1", "two").ok());
+}
+
 TEST(RedisSessionStoreTest, ForgottenScriptsAreLoadedAgain) {
   RedisServer server;
   auto store = Open(server);

@@ -33,7 +33,9 @@ SessionLogData Chat() {
                 .end = 6,
                 .messages = {{.role = "user", .content = "\xC3\xA4\n\"", .name = "ann"}},
                 .answer = "yes",
-                .finish = TurnFinish::kStop},
+                .finish = TurnFinish::kStop,
+                .body_digest = "0a",
+                .numerics_id = "avx2"},
                {.request_id = "r2",
                 .start = 4,
                 .output_start = 5,
@@ -64,6 +66,9 @@ TEST(SessionJsonTest, ASessionComesBackAsItWas) {
   EXPECT_EQ(read->info.principal, "ann");
   EXPECT_EQ(read->info.kind, SessionKind::kChat);
   EXPECT_EQ(SessionToJson(*read), line);
+  // The second turn is as an older program wrote it.
+  EXPECT_EQ(read->turns[1].body_digest, "");
+  EXPECT_EQ(line.find("body_digest"), line.rfind("body_digest"));
 }
 
 TEST(SessionJsonTest, ReadsAnExportLineByLine) {
@@ -106,6 +111,8 @@ TEST(SessionJsonTest, RefusesWhatIsNoSession) {
       {"\"create_time\":\"2023", "\"create_time\":\"2024"},
       {"\"create_time\":\"2023", "\"create_time\":\"infinite-"},
       {"\"role\":\"user\"", "\"rule\":\"user\""},
+      {"\"body_digest\":\"0a\"", "\"body_digest\":10"},
+      {"\"numerics_id\":\"avx2\"", "\"numerics_id\":null"},
       {"\"messages\":[{\"content\":\"\"", "\"messages\":[[[[[[]]]]]],\"x\":[{\"content\":\"\""},
   };
   for (const auto& [from, to] : changes) {

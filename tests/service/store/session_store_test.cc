@@ -16,20 +16,6 @@ namespace {
 
 using absl::StatusCode;
 
-class SessionStoreTest : public testing::TestWithParam<StoreKind> {
- protected:
-  void SetUp() override { place_ = GetParam().make(); }
-
-  // On the same data each time.
-  std::unique_ptr<SessionStore> Open(int64_t max_sessions = 0) {
-    auto store = place_->Open(max_sessions);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
-  }
-
-  std::unique_ptr<StorePlace> place_;
-};
-
 INSTANTIATE_TEST_SUITE_P(Stores, SessionStoreTest, testing::ValuesIn(StoresUnderTest()),
                          [](const auto& kind) { return kind.param.name; });
 

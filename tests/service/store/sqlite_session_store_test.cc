@@ -126,7 +126,7 @@ TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
   Open().reset();
   {
     auto db = SqliteDb::Open(path_);
-    ASSERT_TRUE(db->Execute("PRAGMA user_version = 3").ok());
+    ASSERT_TRUE(db->Execute(absl::StrCat("PRAGMA user_version = ", kSessionSchemaVersion + 1).c_str()).ok());
   }
   const auto newer = SqliteSessionStore::Open({.path = path_});
   EXPECT_EQ(newer.status().code(), StatusCode::kFailedPrecondition);
@@ -141,28 +141,81 @@ TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
   EXPECT_TRUE(absl::StrContains(foreign.status().message(), "another program")) << foreign.status();
 }
 
-// A file as version 1 of the layout wrote it.
+// The layout of version 1, as files have it that were written then, and a session in it.
+constexpr char kVersion1[] = R"(
+CREATE TABLE sessions (
+  key INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL, model TEXT NOT NULL, model_digest TEXT NOT NULL,
+  kind INTEGER NOT NULL DEFAULT 0, create_us INTEGER NOT NULL, update_us INTEGER NOT NULL,
+  token_count INTEGER NOT NULL DEFAULT 0, turn_count INTEGER NOT NULL DEFAULT 0,
+  epoch INTEGER NOT NULL DEFAULT 0, lease_request TEXT NOT NULL DEFAULT '',
+  lease_until_us INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX sessions_by_principal ON sessions (principal, key);
+CREATE TABLE turns (
+  session INTEGER NOT NULL, turn INTEGER NOT NULL, request_id TEXT NOT NULL,
+  start INTEGER NOT NULL, output_start INTEGER NOT NULL, end INTEGER NOT NULL DEFAULT 0,
+  messages TEXT NOT NULL, answer TEXT NOT NULL DEFAULT '', finish INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (session, turn)) WITHOUT ROWID;
+CREATE INDEX running_turns ON turns (session) WHERE finish = 0;
+CREATE TABLE chunks (
+  session INTEGER NOT NULL, start INTEGER NOT NULL, tokens BLOB NOT NULL, text TEXT NOT NULL,
+  PRIMARY KEY (session, start)) WITHOUT ROWID;
+INSERT INTO sessions (session_id, principal, model, model_digest, create_us, update_us, kind,
+                      token_count, turn_count) VALUES ('old', 'ann', 'm', 'd', 1, 2, 1, 2, 1);
+INSERT INTO turns (session, turn, request_id, start, output_start, end, messages, answer, finish)
+  VALUES (1, 0, 'r', 0, 1, 2, '[]', 'x', 1);
+INSERT INTO chunks VALUES (1, 0, x'0700000008000000', 'x');
+PRAGMA application_id = 0x54504c31;
+PRAGMA user_version = 1;
+)";
+constexpr char kToVersion2[] =
+    "CREATE INDEX sessions_by_update ON sessions (update_us); PRAGMA user_version = 2;";
+
 TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
-  Open().reset();
-  {
+  for (const int version : {1, 2}) {
+    std::filesystem::remove(path_);
+    {
+      auto db = SqliteDb::Open(path_);
+      ASSERT_TRUE(db->Execute(kVersion1).ok());
+      if (version == 2) {
+        ASSERT_TRUE(db->Execute(kToVersion2).ok());
+      }
+    }
+    auto store = Open();
+    ASSERT_NE(store, nullptr) << version;
+    const auto old = Get(*store, "old");
+    ASSERT_TRUE(old.ok()) << old.status();
+    EXPECT_EQ(old->token_ids, (std::vector<int32_t>{7, 8}));
+    EXPECT_EQ(old->turns, (std::vector<StoredTurn>{{.request_id = "r",
+                                                    .start = 0,
+                                                    .output_start = 1,
+                                                    .end = 2,
+                                                    .answer = "x",
+                                                    .finish = TurnFinish::kStop}}));
+    // Its turn is known by the request_id alone, and new ones by all.
+    const auto again = Begin(*store, "old", "r", "one");
+    ASSERT_TRUE(again.ok()) << again.status();
+    ASSERT_TRUE(Release(*store, "old", again->epoch).ok());
+    const auto next = Begin(*store, "old", "r2", "one");
+    AppendRequest append = FirstAppend(next->epoch);
+    append.session_id = "old";
+    append.expected_length = append.begin->kept = 2;
+    append.begin->request_id = "r2";
+    append.begin->body_digest = "one";
+    append.numerics_id = "avx2";
+    ASSERT_TRUE(Append(*store, append).ok());
+    EXPECT_EQ(Begin(*store, "old", "r2", "two").status().code(), StatusCode::kAlreadyExists);
+    EXPECT_TRUE(Verify(*store)->empty());
+    store.reset();
+    store = Open();
+    EXPECT_EQ(Get(*store, "old")->turns.back().body_digest, "one");
+    EXPECT_EQ(Get(*store, "old")->turns.back().numerics_id, "avx2");
+    store.reset();
     auto db = SqliteDb::Open(path_);
-    ASSERT_TRUE(db->Execute("DROP INDEX sessions_by_update; PRAGMA user_version = 1;"
-                            "INSERT INTO sessions (session_id, principal, model, model_digest, "
-                            "create_us, update_us, kind, token_count, turn_count) "
-                            "VALUES ('old', 'ann', 'm', 'd', 1, 2, 1, 2, 1);"
-                            "INSERT INTO turns (session, turn, request_id, start, output_start, "
-                            "end, messages, finish) VALUES (1, 0, 'r', 0, 1, 2, '[]', 1);"
-                            "INSERT INTO chunks VALUES (1, 0, x'0700000008000000', 'x');")
-                    .ok());
+    EXPECT_EQ(*db->QueryInt("PRAGMA user_version"), kSessionSchemaVersion);
+    EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name = 'sessions_by_update'"),
+              1);
   }
-  auto store = Open();
-  ASSERT_NE(store, nullptr);
-  EXPECT_EQ(Get(*store, "old")->token_ids, (std::vector<int32_t>{7, 8}));
-  store.reset();
-  auto db = SqliteDb::Open(path_);
-  EXPECT_EQ(*db->QueryInt("PRAGMA user_version"), kSessionSchemaVersion);
-  EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name = 'sessions_by_update'"),
-            1);
 }
 
 // A step that fails half-way leaves the file as it was.

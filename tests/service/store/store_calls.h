@@ -96,9 +96,11 @@ inline absl::StatusOr<SessionInfo> Replace(SessionStore& store, SessionLogData l
 }
 
 inline absl::StatusOr<OpenTurn> Begin(SessionStore& store, const std::string& id,
-                                      const std::string& request) {
+                                      const std::string& request, const std::string& body = "") {
   Answer<OpenTurn> answer;
-  store.BeginTurn({.session_id = id, .principal = "ann", .request_id = request}, answer.Taker());
+  store.BeginTurn(
+      {.session_id = id, .principal = "ann", .request_id = request, .body_digest = body},
+      answer.Taker());
   return answer.Get();
 }
 

@@ -2,10 +2,13 @@
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +30,21 @@ struct StoreKind {
 };
 
 std::vector<StoreKind> StoresUnderTest();
+
+// A test over each of them.
+class SessionStoreTest : public testing::TestWithParam<StoreKind> {
+ protected:
+  void SetUp() override { place_ = GetParam().make(); }
+
+  // On the same data each time.
+  std::unique_ptr<SessionStore> Open(int64_t max_sessions = 0) {
+    auto store = place_->Open(max_sessions);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  std::unique_ptr<StorePlace> place_;
+};
 
 }  // namespace tidepool::service
 
