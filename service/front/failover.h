@@ -28,6 +28,7 @@ struct Failover {
   std::minstd_rand random{std::random_device{}()};
   int64_t moved_total = 0;     // streams that went on at another worker than the one that failed
   int64_t migrated_total = 0;  // streams that left a worker because it drains
+  int64_t numerics_changed_total = 0;  // streams that went on at a worker of another numerics_id
 };
 
 }  // namespace tidepool::service

@@ -340,6 +340,7 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
   front->set_requests_failed_total(requests_failed_total_);
   front->set_failovers_total(failover_.moved_total);
   front->set_migrations_total(failover_.migrated_total);
+  front->set_numerics_changed_total(failover_.numerics_changed_total);
   front->set_failovers_waiting(failover_.resubmissions.waiting());
   front->set_poisoned_prompts_refused_total(failover_.poisoned.refused_total());
   gathering->done = std::move(done);

@@ -64,6 +64,10 @@ void Generation::OnTurn(absl::StatusOr<OpenTurn> turn) {
   if (!logged.ok()) return End(logged.status());
   logged_turn_ = *std::move(logged);
   turn_begun_ = logged_turn_.has_value() && logged_turn_->goes_on;
+  if (logged_turn_.has_value()) {
+    numerics_changed_ = numerics_logged_ = logged_turn_->turn.numerics_id == kSeveralNumerics;
+    if (!numerics_changed_) numerics_id_ = logged_turn_->turn.numerics_id;
+  }
   KeepLease();
   FindModel();
 }
@@ -210,9 +214,7 @@ void Generation::Run() {
   worker_ = *std::move(worker);
   if (!lost_worker_.empty() && worker_.name != lost_worker_) ++context_.failover->moved_total;
   lost_worker_.clear();
-  if (numerics_id_.empty()) numerics_id_ = worker_.numerics_id;
-  numerics_changed_ =
-      numerics_changed_ || (!output_ids_.empty() && worker_.numerics_id != numerics_id_);
+  NoteNumerics();
   run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
   granted_ = std::max(CreditLimit(), static_cast<int64_t>(output_ids_.size()));
   // One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
@@ -228,6 +230,13 @@ void Generation::Run() {
     self->OnRunEnd(attempt, std::move(status), by);
   };
   call_ = worker_.link->Run(MakeStart(), input_.deadline, std::move(events));
+}
+
+void Generation::NoteNumerics() {
+  if (numerics_id_.empty() || output_ids_.empty()) numerics_id_ = worker_.numerics_id;
+  if (numerics_changed_ || worker_.numerics_id == numerics_id_) return;
+  numerics_changed_ = true;
+  ++context_.failover->numerics_changed_total;
 }
 
 worker::v1::Start Generation::MakeStart() const {
@@ -285,7 +294,11 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
       append.begin->messages.push_back(FromProto(message));
     }
     append.begin->body_digest = input_.body_digest;
+    append.numerics_id = numerics_id_;
     sent_length_ = prepared_.token_ids_size();
+  }
+  if (numerics_changed_ && !std::exchange(numerics_logged_, true)) {
+    append.numerics_id = std::string(kSeveralNumerics);
   }
   append.output_ids.assign(response.token_ids().begin(), response.token_ids().end());
   append.output_text = response.text();

@@ -120,6 +120,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   absl::Status LimitSession();
   PickRequest MakePick() const;
   void Run();
+  // worker_ makes the tokens that come now.
+  void NoteNumerics();
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
   void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
@@ -199,8 +201,9 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   std::unique_ptr<RunCall> call_;
   std::vector<std::string> failed_workers_;
   std::string lost_worker_;  // of them, the one that this has left last, and gone on nowhere since
-  std::string numerics_id_;  // of the first attempt
+  std::string numerics_id_;  // of the worker that made the first tokens
   bool numerics_changed_ = false;
+  bool numerics_logged_ = false;  // the log has it that they changed
 
   int64_t granted_ = 0;  // output tokens
   std::vector<int32_t> output_ids_;

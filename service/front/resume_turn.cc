@@ -61,6 +61,7 @@ void Generation::Resume(const std::string& received_text) {
     response.set_finish_reason(ToProto(logged.turn.finish));
     response.mutable_usage()->set_prompt_tokens(prepared_.token_ids_size());
     response.mutable_usage()->set_completion_tokens(logged.output_size());
+    response.mutable_usage()->set_numerics_changed(numerics_changed_);
     finish_received_ = true;
   }
   untaken_tokens_ = response.token_ids_size();

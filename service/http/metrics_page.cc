@@ -83,6 +83,9 @@ void AddFront(const v1::FrontStats& front, Page* page) {
                 {}, static_cast<double>(front.failovers_total()));
   page->Counter("migrations_total", "Streams that left a worker because it drains.", {},
                 static_cast<double>(front.migrations_total()));
+  page->Counter("numerics_changed_total",
+                "Streams that went on at a worker whose arithmetic may differ in the last bits.", {},
+                static_cast<double>(front.numerics_changed_total()));
   page->Gauge("failovers_waiting", "Streams that lost their worker and wait for their turn.", {},
               static_cast<double>(front.failovers_waiting()));
   page->Counter("poisoned_prompts_refused_total", "Requests whose prompt crashed workers before.",

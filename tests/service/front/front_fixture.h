@@ -93,7 +93,9 @@ class PuppetLink final : public WorkerLink {
     }
     done(std::move(response));
   }
-  void GetStats(absl::Duration, Done<v1::GetStatsResponse>) override {}
+  void GetStats(absl::Duration, Done<v1::GetStatsResponse> done) override {
+    done(v1::GetStatsResponse());
+  }
   void SetOffload(v1::SetOffloadRequest, absl::Duration, Done<v1::SetOffloadResponse>) override {}
   void RefreshExperts(v1::RefreshExpertsRequest, absl::Duration,
                       Done<v1::RefreshExpertsResponse>) override {}

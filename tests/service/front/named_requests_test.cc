@@ -470,6 +470,65 @@ TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
   EXPECT_EQ(client.tokens, (Tokens{10, 11}));
 }
 
+TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsArithmeticIs) {
+  const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  EXPECT_EQ(Log().turns[0].numerics_id, "n");
+  PuppetLink* idle = AddWorker("b");
+  idle->numerics = "other";
+  idle->SayState();
+  PuppetLink* equal = AddWorker("c");
+  equal->sequences = 5;
+  equal->SayState();
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !idle->prepares.empty() || !equal->prepares.empty(); });
+  ASSERT_EQ(equal->prepares.size(), 1);
+  equal->AnswerPrepare({1, 2});
+  loop_.RunAll();
+  ASSERT_EQ(equal->runs.size(), 1);
+  LastRun(equal).Say({13}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 6; });
+  TakeAll(&client);
+  EXPECT_FALSE(client.messages.back().usage().numerics_changed());
+  EXPECT_EQ(Log().turns[0].numerics_id, "n");
+}
+
+TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
+  const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  const auto changes = [this] {
+    std::optional<int64_t> count;
+    core_->GetStats({}, [&count](absl::StatusOr<v1::GetStatsResponse> stats) {
+      count = stats->front().numerics_changed_total();
+    });
+    loop_.RunUntil([&] { return count.has_value(); });
+    return *count;
+  };
+  PuppetLink* worker = AddWorker("b");
+  worker->numerics = "other";
+  worker->SayState();
+  EXPECT_EQ(changes(), 0);
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2});
+  loop_.RunAll();
+  LastRun(worker).Say({13});
+  LastRun(worker).Say({14}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 7; });
+  TakeAll(&client);
+  EXPECT_TRUE(client.messages.back().usage().numerics_changed());
+  EXPECT_EQ(changes(), 1);
+  EXPECT_EQ(Log().turns[0].numerics_id, kSeveralNumerics);
+  // And so does the log, to whom it is given again.
+  StartAnotherFront();
+  Client again;
+  Return(&again, request);
+  TakeAll(&again);
+  EXPECT_EQ(again.tokens, (Tokens{10, 11, 12, 13, 14}));
+  EXPECT_TRUE(again.messages.back().usage().numerics_changed());
+  EXPECT_EQ(changes(), 0);
+}
+
 TEST_F(LoggedTurnTest, AnotherPromptIsNotItsTurn) {
   const v1::GenerateRequest request = Leave(v1::STOP);
   Client client;

@@ -125,6 +125,7 @@ v1::GetStatsResponse Stats() {
   v1::GetStatsResponse stats;
   stats.mutable_front()->set_requests_total(9);
   stats.mutable_front()->set_migrations_total(6);
+  stats.mutable_front()->set_numerics_changed_total(3);
   stats.mutable_front()->set_failovers_waiting(4);
   stats.mutable_front()->set_poisoned_prompts_refused_total(2);
   v1::WorkerStats* worker = stats.add_workers();
@@ -158,6 +159,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
        {std::string("# TYPE tidepool:requests_total counter\n"),
         std::string("tidepool:requests_total 9\n"),
         std::string("tidepool:migrations_total 6\n"),
+        std::string("tidepool:numerics_changed_total 3\n"),
         std::string("tidepool:failovers_waiting 4\n"),
         std::string("tidepool:poisoned_prompts_refused_total 2\n"),
         "tidepool:deadline_refusals_total" + worker + "6\n",
