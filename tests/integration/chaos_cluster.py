@@ -119,6 +119,14 @@ class Cluster:
         self.clients[index].close()
         self.start_front(index)
 
+    def stop_front(self, index):
+        self.fronts[index].signal(signal.SIGSTOP)
+        return lambda: self.fronts[index].signal(signal.SIGCONT)
+
     def kill_redis(self, _):
         self.redis.kill()
         return self.redis.start
+
+    def stop_redis(self, _):
+        self.redis.process.send_signal(signal.SIGSTOP)
+        return lambda: self.redis.process.send_signal(signal.SIGCONT)
