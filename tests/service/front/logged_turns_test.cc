@@ -1,0 +1,251 @@
+// Turns of sessions whose front is gone: what their logs give to clients that come back.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "service/front/logged_turn.h"
+#include "tests/service/front/named_requests_fixture.h"
+
+namespace tidepool::service {
+namespace {
+
+using absl::StatusCode;
+using Tokens = std::vector<int32_t>;
+
+// Another front, or this one after it died: the session's log is all that is left.
+class LoggedTurnTest : public NamedRequestsTest {
+ protected:
+  void StartAnotherFront() {
+    core_ = nullptr;
+    core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                        [](LogLevel, absl::string_view) {});
+  }
+
+  // A turn of which {10, 11, 12} and perhaps an end are in the log.
+  v1::GenerateRequest Leave(v1::FinishReason finish) {
+    PuppetLink* worker = AddWorker("a");
+    worker->lead = lead_;
+    const v1::GenerateRequest request = Named(SessionTurn());
+    Client client;
+    Begin(&client, request);
+    loop_.RunUntil([&] { return !worker->prepares.empty(); });
+    worker->AnswerPrepare({1, 2});
+    LastRun(worker).Say({10, 11});
+    LastRun(worker).Say({12}, finish);
+    loop_.RunUntil([&] { return !client.messages.empty(); });
+    loop_.RunUntil([&] { return Log().info.token_count == 5; });
+    StartAnotherFront();
+    return request;
+  }
+
+  PuppetLink* Return(Client* client, const v1::GenerateRequest& request, Tokens prompt = {1, 2}) {
+    PuppetLink* worker = AddWorker("b");
+    worker->lead = lead_;
+    Begin(client, request);
+    loop_.RunUntil([&] { return !worker->prepares.empty() || client->status.has_value(); });
+    if (client->status.has_value()) return worker;
+    worker->AnswerPrepare(std::move(prompt));
+    loop_.RunAll();
+    return worker;
+  }
+
+  std::string lead_;
+};
+
+// A space where the answer begins belongs to its first token: whoever has none gets it.
+TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
+  lead_ = " ";
+  const v1::GenerateRequest request = Leave(v1::STOP);
+  const std::vector<std::string> texts = {" t10 t11 t12 ", "t11 t12 ", "t12 ", ""};
+  for (uint64_t received = 0; received < texts.size(); ++received) {
+    StartAnotherFront();
+    Client client;
+    Return(&client, Named(request, received));
+    TakeAll(&client);
+    ASSERT_TRUE(client.status.has_value());
+    EXPECT_TRUE(client.status->ok()) << *client.status;
+    EXPECT_EQ(TextOf(client), texts[received]) << received;
+    loop_.RunUntil([&] { return !Log().info.busy; });
+  }
+}
+
+TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsLogEnds) {
+  const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  Client client;
+  PuppetLink* worker = Return(&client, Named(request, 1));
+  EXPECT_EQ(worker->prepares[0].first.session().token_ids_size(), 0);
+  ASSERT_EQ(worker->runs.size(), 1);
+  EXPECT_EQ(LastRun(worker).start.output_token_ids_size(), 3);
+  EXPECT_EQ(client.tokens, (Tokens{11, 12}));
+  EXPECT_EQ(client.messages[0].position(), 1);
+  EXPECT_EQ(client.messages[0].text(), "t11 t12 ");
+  LastRun(worker).Say({13}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 6; });
+  TakeAll(&client);
+  EXPECT_EQ(client.tokens, (Tokens{11, 12, 13}));
+  const SessionLogData log = Log();
+  EXPECT_EQ(log.token_ids, (Tokens{1, 2, 10, 11, 12, 13}));
+  ASSERT_EQ(log.turns.size(), 1);
+  EXPECT_EQ(log.turns[0].finish, TurnFinish::kStop);
+  EXPECT_EQ(log.turns[0].answer, "t10 t11 t12 t13 ");
+  EXPECT_FALSE(log.info.busy);
+}
+
+TEST_F(LoggedTurnTest, AFinishedTurnIsGivenAgainFromItsLog) {
+  const v1::GenerateRequest request = Leave(v1::STOP);
+  Client client;
+  PuppetLink* worker = Return(&client, Named(request, 2));
+  TakeAll(&client);
+  EXPECT_TRUE(worker->runs.empty());
+  EXPECT_EQ(client.tokens, Tokens{12});
+  EXPECT_EQ(TextOf(client), "t12 ");
+  EXPECT_EQ(client.messages.back().finish_reason(), v1::STOP);
+  EXPECT_EQ(client.messages.back().usage().completion_tokens(), 3);
+  ASSERT_TRUE(client.status.has_value());
+  EXPECT_TRUE(client.status->ok()) << *client.status;
+  loop_.RunUntil([&] { return !Log().info.busy; });
+  EXPECT_EQ(Log().turns.size(), 1);
+}
+
+// A client's mistake at one front is no harm to the stream at another.
+TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
+  FrontCore other(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
+  PuppetLink* worker = AddWorker("a");
+  const v1::GenerateRequest request = Named(SessionTurn());
+  v1::GenerateRequest hotter = request;
+  hotter.mutable_sampling()->set_temperature(0.5);
+  v1::GenerateRequest stopping = request;
+  stopping.mutable_stopping()->add_stop("t11");
+  v1::GenerateRequest longer = request;
+  longer.set_text("hello there");
+  const auto expect_refused = [&](const char* when) {
+    for (const auto& wrong : {hotter, stopping, longer}) {
+      Client client;
+      client.generation = other.Generate({.request = wrong}, &client);
+      loop_.RunUntil([&] { return client.status.has_value(); });
+      EXPECT_EQ(client.status->code(), StatusCode::kAlreadyExists) << when << *client.status;
+    }
+  };
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  expect_refused("before a token is made");
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10});
+  loop_.RunUntil([&] { return client.writing; });
+  expect_refused("in the middle");
+  LastRun(worker).Say({11}, v1::STOP);
+  while (!client.status.has_value()) {
+    loop_.RunUntil([&] { return client.writing || client.status.has_value(); });
+    if (client.writing) client.Take();
+  }
+  EXPECT_TRUE(client.status->ok()) << *client.status;
+  EXPECT_EQ(client.tokens, (Tokens{10, 11}));
+  expect_refused("after its end");
+  EXPECT_EQ(Log().turns.size(), 1);
+}
+
+// What the log does not keep may be asked for or not.
+TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
+  PuppetLink* first = AddWorker("a");
+  v1::GenerateRequest request = Named(SessionTurn());
+  request.set_logprobs(true);
+  Client gone;
+  Begin(&gone, request);
+  loop_.RunUntil([&] { return !first->prepares.empty(); });
+  first->AnswerPrepare({1, 2});
+  LastRun(first).Say({10, 11});
+  loop_.RunUntil([&] { return Log().info.token_count == 4; });
+  StartAnotherFront();
+  request.clear_logprobs();
+  Client client;
+  PuppetLink* worker = Return(&client, request);
+  ASSERT_EQ(worker->runs.size(), 1);
+  EXPECT_EQ(client.tokens, (Tokens{10, 11}));
+}
+
+TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsArithmeticIs) {
+  const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  EXPECT_EQ(Log().turns[0].numerics_id, "n");
+  PuppetLink* idle = AddWorker("b");
+  idle->numerics = "other";
+  idle->SayState();
+  PuppetLink* equal = AddWorker("c");
+  equal->sequences = 5;
+  equal->SayState();
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !idle->prepares.empty() || !equal->prepares.empty(); });
+  ASSERT_EQ(equal->prepares.size(), 1);
+  equal->AnswerPrepare({1, 2});
+  loop_.RunAll();
+  ASSERT_EQ(equal->runs.size(), 1);
+  LastRun(equal).Say({13}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 6; });
+  TakeAll(&client);
+  EXPECT_FALSE(client.messages.back().usage().numerics_changed());
+  EXPECT_EQ(Log().turns[0].numerics_id, "n");
+}
+
+TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
+  const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  const auto changes = [this] {
+    std::optional<int64_t> count;
+    core_->GetStats({}, [&count](absl::StatusOr<v1::GetStatsResponse> stats) {
+      count = stats->front().numerics_changed_total();
+    });
+    loop_.RunUntil([&] { return count.has_value(); });
+    return *count;
+  };
+  PuppetLink* worker = AddWorker("b");
+  worker->numerics = "other";
+  worker->SayState();
+  EXPECT_EQ(changes(), 0);
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2});
+  loop_.RunAll();
+  LastRun(worker).Say({13});
+  LastRun(worker).Say({14}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 7; });
+  TakeAll(&client);
+  EXPECT_TRUE(client.messages.back().usage().numerics_changed());
+  EXPECT_EQ(changes(), 1);
+  EXPECT_EQ(Log().turns[0].numerics_id, kSeveralNumerics);
+  // And so does the log, to whom it is given again.
+  StartAnotherFront();
+  Client again;
+  Return(&again, request);
+  TakeAll(&again);
+  EXPECT_EQ(again.tokens, (Tokens{10, 11, 12, 13, 14}));
+  EXPECT_TRUE(again.messages.back().usage().numerics_changed());
+  EXPECT_EQ(changes(), 0);
+}
+
+TEST_F(LoggedTurnTest, AnotherPromptIsNotItsTurn) {
+  const v1::GenerateRequest request = Leave(v1::STOP);
+  Client client;
+  Return(&client, request, {1, 3});
+  EXPECT_EQ(client.status->code(), StatusCode::kAlreadyExists) << *client.status;
+}
+
+TEST_F(LoggedTurnTest, ATurnThatWasCutShortUnderOthersIsNotGivenAgain) {
+  v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
+  clock_.Advance(absl::Seconds(11));  // past its lease
+  v1::GenerateRequest next = request;
+  next.set_request_id("next");
+  Client other;
+  PuppetLink* worker = Return(&other, next, {1, 2, 10, 11, 12, 3});
+  LastRun(worker).Say({14}, v1::STOP);
+  loop_.RunUntil([&] { return Log().turns.size() == 2; });
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return client.status.has_value(); });
+  EXPECT_EQ(client.status->code(), StatusCode::kFailedPrecondition) << *client.status;
+}
+
+}  // namespace
+}  // namespace tidepool::service
