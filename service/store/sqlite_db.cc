@@ -30,6 +30,25 @@ const char* FullDisk(int system_errno) {
   }
 }
 
+// The errno of the latest call to the system that failed on one of the connection's files: of the
+// database (SQLITE_FCNTL_FILE_POINTER) or of its log (SQLITE_FCNTL_JOURNAL_POINTER).
+int LastErrno(sqlite3* db, int which) {
+  sqlite3_file* file = nullptr;
+  int last = 0;
+  const bool open = sqlite3_file_control(db, "main", which, &file) == SQLITE_OK &&
+                    file != nullptr && file->pMethods != nullptr;
+  if (open) file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &last);
+  return last;
+}
+
+// Why there was no room for what could not be written; null: there was, or it is not known.
+const char* NoRoom(sqlite3* db, int extended_code) {
+  if (extended_code != SQLITE_IOERR_WRITE && extended_code != SQLITE_IOERR_FSYNC) return nullptr;
+  // sqlite3_system_errno says nothing of a commit.
+  const char* log = FullDisk(LastErrno(db, SQLITE_FCNTL_JOURNAL_POINTER));
+  return log != nullptr ? log : FullDisk(LastErrno(db, SQLITE_FCNTL_FILE_POINTER));
+}
+
 }  // namespace
 
 absl::Status SqliteError(sqlite3* db, int code) {
@@ -39,7 +58,7 @@ absl::Status SqliteError(sqlite3* db, int code) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(absl::StrCat(reason, ": ", FullDisk(ENOSPC)));
     case SQLITE_IOERR:
-      if (const char* full = FullDisk(sqlite3_system_errno(db)); full != nullptr) {
+      if (const char* full = NoRoom(db, sqlite3_extended_errcode(db)); full != nullptr) {
         return absl::ResourceExhaustedError(absl::StrCat(reason, ": ", full));
       }
       return absl::InternalError(reason);

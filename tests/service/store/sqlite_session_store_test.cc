@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -247,6 +248,32 @@ TEST_F(SqliteSessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
                               .output_ids = {11},
                               .finish = TurnFinish::kCancelled})
                   .ok());
+}
+
+// SQLite calls it an I/O error. A limit of a file's size stands for a quota, which a test has not.
+TEST_F(SqliteSessionStoreTest, AFileThatMayNotGrowIsAFullDisk) {
+  struct sigaction ignore = {}, before = {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGXFSZ, &ignore, &before);
+  rlimit usual = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto turn = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
+  AppendRequest large = {.session_id = "s", .epoch = turn->epoch, .expected_length = 4};
+  large.output_ids.assign(100'000, 5);
+  const rlimit small = {.rlim_cur = 128 << 10, .rlim_max = usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status full = Append(*store, large);
+  const auto read = Get(*store, "s");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full;
+  EXPECT_TRUE(absl::StrContains(full.message(), "may not get larger")) << full;
+  EXPECT_EQ(read->info.token_count, 4);
+  EXPECT_TRUE(Append(*store, large).ok());
+  EXPECT_TRUE(Verify(*store)->empty());
+  sigaction(SIGXFSZ, &before, nullptr);
 }
 
 // A child appends one token after another and says so for each that was acknowledged; it is killed
