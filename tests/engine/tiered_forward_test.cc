@@ -1,0 +1,299 @@
+// Whole models whose experts are read as a test says, against the same with everything in memory.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/logits.h"
+#include "engine/model/contiguous_kv.h"
+#include "engine/model_bundle.h"
+#include "engine/tiered_model.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "moe/tiered_experts.h"
+#include "tests/moe/puppet_reader.h"
+#include "tools/synthetic/checkpoint.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::engine {
+namespace {
+
+using moe::PolicyKind;
+using moe::Prefetch;
+
+constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
+                                    PolicyKind::kStatic};
+
+std::vector<int32_t> Ids(int64_t count, int seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % 290);
+  return ids;
+}
+
+bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> Logits(TransformerModel* model, const std::vector<int32_t>& ids,
+                          const LogitsOptions& options) {
+  std::vector<float> all;
+  CHECK_OK(ComputeLogits(model, ids, options, [&](int64_t, absl::Span<const float> logits) {
+    all.insert(all.end(), logits.begin(), logits.end());
+    return absl::OkStatus();
+  }));
+  return all;
+}
+
+// A model over a PuppetReader, with what it stands on.
+struct PuppetModel {
+  std::unique_ptr<WeightStore> store;
+  std::unique_ptr<kernels::KernelBackend> backend;
+  moe::PuppetReader* puppet = nullptr;
+  moe::TieredExperts* tiered = nullptr;
+  std::unique_ptr<TransformerModel> model;
+};
+
+// One sequence on its way through batches.
+struct Walker {
+  std::vector<int32_t> ids;
+  std::vector<float> expected;  // [ids.size(), vocabulary]
+  int64_t done = 0;
+};
+
+class TieredForwardTest : public testing::Test {
+ protected:
+  TieredForwardTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+  ~TieredForwardTest() override { std::filesystem::remove_all(folder_); }
+
+  void WriteModel(const tools::Shape& shape, GgmlType type) const {
+    CHECK_OK(tools::WriteSynthetic(shape, model_, {.type = type, .seed = 9}).status());
+  }
+
+  std::unique_ptr<ModelBundle> MustLoad(const ExpertOptions& experts) const {
+    auto bundle = LoadModel(model_, {.threads = 2, .experts = experts});
+    CHECK_OK(bundle.status());
+    return *std::move(bundle);
+  }
+
+  // Packs on first use. The experts' records are read from memory.
+  PuppetModel MakePuppetModel(moe::TieredOptions options, int threads, int seed) {
+    PuppetModel made;
+    made.store = *WeightStore::Create(*GgufFile::Open(model_), {.threads = threads});
+    made.backend = *kernels::MakeCpuBackend({.threads = threads});
+    const ModelConfig config = *ModelConfig::Parse(made.store->file());
+    auto records = OpenPack(config, {.store = made.store.get(), .path = pack_});
+    CHECK_OK(records.status());
+    if (bytes_.empty()) {
+      std::ifstream file(pack_, std::ios::binary);
+      bytes_.resize(std::filesystem::file_size(pack_));
+      file.read(reinterpret_cast<char*>(bytes_.data()), static_cast<int64_t>(bytes_.size()));
+    }
+    auto reader = std::make_unique<moe::PuppetReader>(&bytes_, seed);
+    made.puppet = reader.get();
+    options.top_k = config.moe.experts_used;
+    options.layer_numbers.resize(config.moe_layers());
+    std::iota(options.layer_numbers.begin(), options.layer_numbers.end(), 0);
+    auto tiered =
+        moe::TieredExperts::Create(*std::move(records), std::move(reader), std::move(options));
+    CHECK_OK(tiered.status());
+    made.tiered = tiered->get();
+    auto model = TransformerModel::Create(config, made.store.get(), made.backend.get(),
+                                          {.experts = *std::move(tiered)});
+    CHECK_OK(model.status());
+    made.model = *std::move(model);
+    return made;
+  }
+
+  const std::string folder_ = testing::TempDir() + "/tiered_forward_test";
+  const std::string model_ = folder_ + "/model.gguf";
+  const std::string pack_ = model_ + ".tidepack";
+  std::vector<std::byte> bytes_;  // of the pack
+};
+
+constexpr int64_t kExperts = 3 * 16;  // of tiny-moe
+constexpr int64_t kTopK = 4;
+
+using Parts = std::vector<std::pair<Walker*, int64_t>>;  // rows of sequences
+
+// A random part of some of the sequences that are not at their end.
+Parts DrawParts(std::vector<Walker>* walkers, std::mt19937* random) {
+  Parts parts;
+  for (Walker& walker : *walkers) {
+    const int64_t rest = static_cast<int64_t>(walker.ids.size()) - walker.done;
+    if (rest == 0 || (*random)() % 3 == 0) continue;
+    const int64_t rows = (*random)() % 3 == 0 ? 1 + (*random)() % 25 : 1;
+    parts.emplace_back(&walker, std::min(rest, rows));
+  }
+  return parts;
+}
+
+Batch BatchOf(const Parts& parts, const Walker* first, const ContiguousKv& kv) {
+  Batch batch;
+  for (const auto& [walker, rows] : parts) {
+    Span& span = batch.spans.emplace_back();
+    const auto begin = walker->ids.begin() + walker->done;
+    span.first_slot = walker->done;
+    span.token_ids.assign(begin, begin + rows);
+    span.request = walker - first;
+    span.phase = rows > 1 ? moe::Phase::kPrefill : moe::Phase::kDecode;
+    span.logit_rows.resize(rows);
+    std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
+    span.blocks = kv.blocks(static_cast<int>(span.request));
+  }
+  return batch;
+}
+
+moe::OffloadChange RandomChange(int staging, int64_t record, std::mt19937* random) {
+  const auto draw = [&](uint32_t below) { return static_cast<int64_t>((*random)() % below); };
+  moe::OffloadChange change;
+  if (draw(2) == 0) change.policy = kPolicies[draw(4)];
+  if (draw(2) == 0) change.refresh_interval = 1 + draw(5);
+  if (draw(2) == 0) change.expert_memory_bytes = (staging + kTopK + draw(kExperts)) * record;
+  if (draw(2) == 0) change.prefetch = draw(2) == 0 ? Prefetch::kOn : Prefetch::kOff;
+  return change;
+}
+
+moe::TieredOptions RandomOptions(PolicyKind kind, std::mt19937* random) {
+  const auto draw = [&](uint32_t below) { return static_cast<int64_t>((*random)() % below); };
+  moe::TieredOptions options = {.slots = kTopK + draw(kExperts - kTopK + 1),
+                                .staging = 1 + static_cast<int>(draw(8)),
+                                .policy = {.kind = kind, .refresh_interval = 1 + draw(3)},
+                                .prefetch = draw(4) == 0 ? Prefetch::kOff : Prefetch::kOn};
+  for (int64_t i = 0; i < kExperts; ++i) options.policy.profile.push_back(draw(100));
+  return options;
+}
+
+// Any budget, policy and prefetch, from cold or warm, changed in between, with sequences that go on
+// in any company, and reads that end in any order after any time.
+TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
+  WriteModel(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
+  std::vector<Walker> fresh(5);
+  {
+    const auto resident = MustLoad({});
+    for (size_t i = 0; i < fresh.size(); ++i) {
+      fresh[i].ids = Ids(12 + 17 * static_cast<int64_t>(i), static_cast<int>(i));
+      fresh[i].expected = Logits(resident->model.get(), fresh[i].ids, {.rows = LogitRows::kAll});
+    }
+  }
+  moe::OffloadStats sum;
+  for (int seed = 0; seed < 24; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::mt19937 delays(seed);  // the reader's thread has it
+    const moe::TieredOptions options = RandomOptions(kPolicies[seed % 4], &random);
+    PuppetModel puppet = MakePuppetModel(options, 1 + seed % 2, seed);
+    puppet.puppet->set_fate([&delays](const moe::RecordRead&) {
+      if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
+      return absl::OkStatus();
+    });
+    if (random() % 2 == 0) puppet.tiered->LoadResidents({});
+    const int64_t vocabulary = puppet.model->vocab_size();
+    const ContiguousKv kv(puppet.model->kv_specs(), static_cast<int>(fresh.size()), 128);
+    kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}));
+    std::vector<Walker> walkers = fresh;
+    const auto ended = [](const Walker& w) { return w.done == static_cast<int64_t>(w.ids.size()); };
+    while (!std::all_of(walkers.begin(), walkers.end(), ended)) {
+      const Parts parts = DrawParts(&walkers, &random);
+      if (parts.empty()) continue;
+      const auto step =
+          puppet.model->Forward(BatchOf(parts, walkers.data(), kv), kv.view(), &workspace);
+      ASSERT_TRUE(step.ok()) << step.status();
+      const float* row = step->logits.data;
+      for (const auto& [walker, rows] : parts) {
+        const auto expected = absl::MakeConstSpan(walker->expected)
+                                  .subspan(walker->done * vocabulary, rows * vocabulary);
+        ASSERT_TRUE(SameBits(absl::MakeConstSpan(row, expected.size()), expected))
+            << "sequence " << walker - walkers.data() << " from " << walker->done << " on";
+        row += expected.size();
+        walker->done += rows;
+      }
+      if (random() % 6 == 0) {
+        const int64_t record = puppet.tiered->Settings().record_bytes;
+        const absl::Status changed =
+            puppet.tiered->Change(RandomChange(options.staging, record, &random));
+        ASSERT_TRUE(changed.ok()) << changed;
+      }
+    }
+    const moe::OffloadStats stats = *puppet.tiered->Stats();
+    EXPECT_EQ(stats.failed_reads, 0);
+    sum.placement += stats.placement;
+    sum.prefetch_used_bytes += stats.prefetch_used_bytes;
+    sum.prefetch_wasted_bytes += stats.prefetch_wasted_bytes;
+  }
+  // All that could have changed some has happened.
+  EXPECT_GT(sum.placement.hits, 1000);
+  EXPECT_GT(sum.placement.promotions, 1000);
+  EXPECT_GT(sum.placement.pass_throughs, 1000);
+  EXPECT_GT(sum.prefetch_used_bytes, 0);
+  EXPECT_GT(sum.prefetch_wasted_bytes, 0);
+}
+
+// A prompt as long as a pass, which needs all experts and whose outputs do not fit into the
+// workspace, reads each missing expert once. Those are what is not resident when the pass begins,
+// but where a layer's misses take the places of experts whose layer comes later in the pass: so lru
+// does, and adaptive as long as it has seen nothing.
+TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
+  constexpr tools::Shape kWide = {.name = "wide",
+                                  .architecture = "qwen3moe",
+                                  .layers = 2,
+                                  .hidden = 1024,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .head_dim = 64,
+                                  .ffn_width = 64,
+                                  .experts = 64,
+                                  .experts_used = 8,
+                                  .expert_width = 64,
+                                  .vocabulary = 512,
+                                  .context = 4096,
+                                  .rope_base = 1e6f,
+                                  .norm_eps = 1e-6f,
+                                  .qk_norm = true};
+  constexpr int64_t kAll = 2 * 64;
+  WriteModel(kWide, GgmlType::kQ4_0);
+  const std::vector<int32_t> ids = Ids(2048, 1);
+  const LogitsOptions one_pass = {.chunk_rows = 2048};
+  const std::vector<float> expected = Logits(MustLoad({})->model.get(), ids, one_pass);
+  for (const double share : {0.15, 0.4, 0.8}) {
+    for (const PolicyKind policy : kPolicies) {
+      SCOPED_TRACE(absl::StrCat(moe::PolicyName(policy), " ", share));
+      const auto bundle = MustLoad({.memory = {.kind = ExpertMemoryKind::kShare, .share = share},
+                                    .policy = {.kind = policy}});
+      EXPECT_EQ(bundle->prefill_rows(), 2048);
+      moe::OffloadStats before = *bundle->tiered->Stats();
+      for (int pass = 0; pass < 2; ++pass) {
+        EXPECT_TRUE(SameBits(Logits(bundle->model.get(), ids, one_pass), expected));
+        const moe::OffloadStats stats = *bundle->tiered->Stats();
+        ASSERT_EQ(stats.placement.lookups() - before.placement.lookups(), kAll);
+        const int64_t misses = stats.placement.misses() - before.placement.misses();
+        const int64_t read =
+            stats.demand_bytes + stats.prefetch_bytes - before.demand_bytes - before.prefetch_bytes;
+        EXPECT_LE(read * 100, misses * stats.record_bytes * 105);
+        const bool learns = policy == PolicyKind::kAdaptive && pass == 0;
+        if (policy != PolicyKind::kLru && !learns) {
+          EXPECT_LE(read * 100, (kAll - stats.slots) * stats.record_bytes * 105);
+        }
+        before = stats;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::engine
