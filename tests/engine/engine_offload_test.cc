@@ -19,6 +19,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "moe/replay/replay.h"
+#include "moe/replay/trace.h"
 #include "tests/engine/engine_fixture.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
@@ -72,8 +74,8 @@ class EngineOffloadTest : public testing::Test {
   ~EngineOffloadTest() override { std::filesystem::remove_all(folder_); }
 
   // share 0: everything in memory, without tiers.
-  Served Serve(double share) const {
-    LoadOptions load = {.threads = 2};
+  Served Serve(double share, ExpertOptions experts = {}) const {
+    LoadOptions load = {.threads = 2, .experts = std::move(experts)};
     if (share > 0) {
       load.experts.memory = {.kind = ExpertMemoryKind::kShare, .share = share};
     }
@@ -230,6 +232,56 @@ TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
   int64_t uses = 0;
   for (const int64_t count : placement->map.uses) uses += count;
   EXPECT_EQ(uses, stats.offload->placement.lookups());
+}
+
+// Whether a layer's tokens are of several requests, of which some read their prompt and some
+// answer.
+bool IsMixed(const moe::TraceEntry& entry) {
+  const auto differ = [](const auto& of_tokens) {
+    return std::any_of(of_tokens.begin(), of_tokens.end(),
+                       [&](const auto& one) { return one != of_tokens.front(); });
+  };
+  return differ(entry.requests) && differ(entry.phases);
+}
+
+// What an engine counts of many requests at once is what its own trace gives when it is replayed.
+TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
+  const std::string profile = folder_ + "/lru.jsonl.zst";  // that of the first run
+  for (const moe::PolicyKind kind : {moe::PolicyKind::kLru, moe::PolicyKind::kTide,
+                                     moe::PolicyKind::kAdaptive, moe::PolicyKind::kStatic}) {
+    const std::string name(moe::PolicyName(kind));
+    SCOPED_TRACE(name);
+    ExpertOptions options = {.policy = {.kind = kind, .refresh_interval = 3},
+                             .prefetch = moe::Prefetch::kOff,
+                             .trace_path = folder_ + "/" + name + ".jsonl.zst"};
+    moe::PolicyOptions policy = options.policy;
+    if (kind == moe::PolicyKind::kStatic) {
+      options.profile_path = profile;
+      policy.profile = *moe::ReadProfile(profile, 3, 16);
+    }
+    Served served = Serve(0.8, options);
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (const GenerationRequest& request : Requests(9)) {
+      streams.push_back(*served.engine->Submit(request));
+    }
+    for (const auto& stream : streams) ASSERT_TRUE(ReadAll(stream.get()).status.ok());
+    const EngineStats stats = served.engine->Stats();
+    served.engine.reset();
+    ASSERT_TRUE(served.bundle->model->Finish().ok());
+    const auto trace = moe::ReadTrace(options.trace_path);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    EXPECT_TRUE(std::any_of(trace->entries.begin(), trace->entries.end(), IsMixed));
+    const auto placement = moe::MakePlacement(*trace, stats.offload->slots, {name, policy});
+    ASSERT_TRUE(placement.ok()) << placement.status();
+    const moe::ReplayResult replayed = moe::Replay(*trace, {}, placement->get());
+    EXPECT_EQ(replayed.counters.hits, stats.offload->placement.hits);
+    EXPECT_TRUE(replayed.counters == stats.offload->placement);
+    EXPECT_EQ(replayed.counters.hits, stats.expert_hits);
+    EXPECT_EQ(replayed.counters.misses(), stats.expert_misses);
+    EXPECT_EQ(replayed.bytes_moved, stats.offload->demand_bytes);
+    EXPECT_GT(replayed.counters.hits, 100);
+    EXPECT_GT(replayed.counters.misses(), 100);
+  }
 }
 
 // What is left when the step thread ends goes to it to be told so, and nothing comes behind.
