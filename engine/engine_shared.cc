@@ -13,6 +13,7 @@ namespace {
 
 // That wait for a step to end.
 constexpr size_t kMaxTasks = 64;
+constexpr absl::Duration kTasksWait = absl::Seconds(1);  // until who came too many may come back
 
 // Until a good part of a full queue has gone, if it goes on as it did: whoever comes back then
 // finds room, and those who were refused meanwhile do, too.
@@ -65,8 +66,10 @@ absl::Status EngineShared::Post(Task task) {
   base::MutexLock lock(&mutex_);
   if (stop_) return absl::UnavailableError("the engine has stopped");
   if (incoming_.tasks.size() >= kMaxTasks) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        incoming_.tasks.size(), " calls wait for the step in progress to end; retry later"));
+    return base::WithRetryAfter(
+        absl::ResourceExhaustedError(absl::StrCat(
+            incoming_.tasks.size(), " calls wait for the step in progress to end; retry later")),
+        kTasksWait);
   }
   incoming_.tasks.push_back(std::move(task));
   work_.NotifyAll();

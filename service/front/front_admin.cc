@@ -6,12 +6,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 
 namespace tidepool::service {
 namespace {
 
 // A step can take long where experts are read for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
+// Until who came to workers with too many calls may come back.
+constexpr absl::Duration kBusyWait = absl::Seconds(1);
 
 // A worker that did not answer within our own limit does not answer, whatever the caller's deadline
 // is.
@@ -33,9 +36,10 @@ absl::Status FailureOfAll(const Response& response) {
   const std::string name = absl::StrCat(
       "worker '", first.worker_id().empty() ? first.address() : first.worker_id(), "'");
   const std::string& message = first.status_message();
-  return absl::Status(
+  const absl::Status failure(
       static_cast<absl::StatusCode>(first.status_code()),
       absl::StrContains(message, name) ? message : absl::StrCat(name, ": ", message));
+  return absl::IsResourceExhausted(failure) ? base::WithRetryAfter(failure, kBusyWait) : failure;
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kMinute = absl::Minutes(1);
+// Nobody knows when one of a principal's own generations ends.
+constexpr absl::Duration kBusyWait = absl::Seconds(1);
 
 }  // namespace
 
@@ -19,9 +21,11 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
   std::shared_ptr<Usage>& usage = usages_[principal];
   if (usage == nullptr) usage = std::make_shared<Usage>();
   if (limits.at_once > 0 && usage->running >= limits.at_once) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("'", principal, "' has ", usage->running,
-                     " generations running, as many as its concurrency allows; wait for one"));
+    return base::WithRetryAfter(
+        absl::ResourceExhaustedError(
+            absl::StrCat("'", principal, "' has ", usage->running,
+                         " generations running, as many as its concurrency allows; wait for one")),
+        kBusyWait);
   }
   if (limits.per_minute > 0) {
     const absl::Duration now = clock_->Monotonic();

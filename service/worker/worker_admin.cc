@@ -1,6 +1,9 @@
 #include "service/worker/worker_admin.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "kernels/base/retry_after.h"
 #include "service/convert.h"
 
 namespace tidepool::service {
@@ -23,7 +26,9 @@ absl::Status WorkerAdmin::NoSuchWorker(const std::string& asked) const {
 }
 
 absl::Status WorkerAdmin::Named(const absl::Status& status) const {
-  return absl::Status(status.code(), absl::StrCat("worker '", name_, "': ", status.message()));
+  const absl::Status named(status.code(), absl::StrCat("worker '", name_, "': ", status.message()));
+  const std::optional<absl::Duration> wait = base::RetryAfterOf(status);
+  return wait.has_value() ? base::WithRetryAfter(named, *wait) : named;
 }
 
 void WorkerAdmin::SetOffload(const v1::SetOffloadRequest& request,

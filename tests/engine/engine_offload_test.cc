@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/base/retry_after.h"
 #include "moe/replay/replay.h"
 #include "moe/replay/trace.h"
 #include "tests/engine/engine_fixture.h"
@@ -282,6 +283,17 @@ TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
     EXPECT_GT(replayed.counters.hits, 100);
     EXPECT_GT(replayed.counters.misses(), 100);
   }
+}
+
+TEST(EngineSharedTest, TooManyCallsAreToldWhenToComeBack) {
+  EngineShared shared(4);
+  absl::Status posted;
+  int taken = 0;
+  while ((posted = shared.Post([](const absl::Status&) {})).ok() && taken < 1000) ++taken;
+  EXPECT_EQ(taken, 64);
+  EXPECT_TRUE(absl::IsResourceExhausted(posted)) << posted;
+  EXPECT_EQ(base::RetryAfterOf(posted), absl::Seconds(1));
+  shared.Stop();
 }
 
 // What is left when the step thread ends goes to it to be told so, and nothing comes behind.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/retry_after.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace tidepool::service {
@@ -123,6 +124,13 @@ TEST_F(FrontAdminTest, AsksEveryWorkerAndWaitsForTheLast) {
   EXPECT_EQ(response.workers(0).worker_id(), "a");
   EXPECT_EQ(response.workers(0).address(), "a:1");
   EXPECT_EQ(response.workers(1).settings().policy(), "lru");
+}
+
+TEST_F(FrontAdminTest, BusyWorkersAreToldWithAHintWhenToComeBack) {
+  Set();
+  for (AdminLink* link : links_) link->sets[0].second(absl::ResourceExhaustedError("64 calls wait"));
+  EXPECT_TRUE(absl::IsResourceExhausted(answer_->status()));
+  EXPECT_EQ(base::RetryAfterOf(answer_->status()), absl::Seconds(1));
 }
 
 TEST_F(FrontAdminTest, AsksTheOneThatIsNamed) {

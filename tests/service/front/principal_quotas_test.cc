@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/retry_after.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace tidepool::service {
@@ -36,6 +37,7 @@ TEST_F(PrincipalQuotasTest, ConcurrencyCountsWhatRuns) {
   const absl::Status refused = quotas_.Acquire("a", two).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("'a' has 2 generations running"));
+  EXPECT_EQ(base::RetryAfterOf(refused), absl::Seconds(1));
   EXPECT_TRUE(quotas_.Acquire("b", two).ok());
   first.reset();
   EXPECT_TRUE(quotas_.Acquire("a", two).ok());
