@@ -25,6 +25,7 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
            .created = absl::ToUnixSeconds(absl::Now())};
   for (size_t i = 0; i < request_.choices.size(); ++i) {
     renderers_.emplace_back(head_, i, request_.echo.empty() ? "" : request_.echo[i]);
+    whole_bytes_ += static_cast<int64_t>(renderers_.back().settled_bytes());
   }
 }
 
@@ -135,6 +136,7 @@ void GenerationCall::CancelAll(const absl::Status& status) {
 void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& message) {
   if (failed_) return;
   ChoiceRenderer& renderer = renderers_[index];
+  const size_t before = renderer.settled_bytes();
   renderer.Take(message);
   if (message.has_usage()) {
     if (index % request_.n == 0) {
@@ -145,11 +147,23 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
     usage_.expert_hits += message.usage().expert_hits();
     usage_.expert_misses += message.usage().expert_misses();
   }
-  if (!request_.stream) return Acknowledge(index);
+  if (!request_.stream) {
+    renderer.Settle();
+    whole_bytes_ += static_cast<int64_t>(renderer.settled_bytes() - before);
+    CheckWhole();
+    return Acknowledge(index);
+  }
   std::optional<Json> delta = renderer.TakeDelta();
   if (!delta.has_value()) return Acknowledge(index);
   WriteEvent(ChunkJson(head_, *std::move(delta)),
              [self = shared_from_this(), index] { self->Acknowledge(index); });
+}
+
+void GenerationCall::CheckWhole() {
+  if (whole_bytes_ <= kMostWholeBytes) return;
+  Fail(FieldError("stream", absl::StrCat("is needed: the answer is past ", kMostWholeBytes >> 20,
+                                         " MiB, the most that is sent as one; set it to true, or "
+                                         "ask for fewer tokens, choices or logprobs")));
 }
 
 void GenerationCall::Acknowledge(int64_t index) {
@@ -216,10 +230,10 @@ void GenerationCall::Complete() {
     exchange_->Write(kSseDone, nullptr);
     return exchange_->EndStream();
   }
-  Json choices = Json::array();
+  std::vector<std::string> choices;
   for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
   HttpResponse response = HeadOf(200, "application/json");
-  response.body = DumpJson(AnswerJson(head_, std::move(choices), usage_));
+  response.body = AnswerText(head_, std::move(choices), usage_);
   exchange_->Answer(std::move(response));
 }
 

@@ -37,6 +37,9 @@ struct HttpAsker {
 // messages, of which each generation has one on its way.
 class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
  public:
+  // Of an answer that is no stream, as JSON; up to three times as much is held while it is sent.
+  static constexpr int64_t kMostWholeBytes = int64_t{32} << 20;
+
   // On the exchange's executor.
   static void Start(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                     std::shared_ptr<HttpExchange> exchange);
@@ -77,6 +80,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void WriteEvent(Json chunk, std::function<void()> taken);
   void Fail(const absl::Status& status);
   void Complete();
+  // An answer that is no stream has grown.
+  void CheckWhole();
   HttpResponse HeadOf(int status, std::string content_type) const;
 
   const HttpFront front_;
@@ -95,6 +100,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // The exchange's executor only.
   AnswerHead head_;
   std::vector<ChoiceRenderer> renderers_;
+  int64_t whole_bytes_ = 0;  // of an answer that is no stream
   AnswerUsage usage_;
   int64_t left_ = 0;
   bool stream_begun_ = false;

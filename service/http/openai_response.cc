@@ -53,6 +53,26 @@ int64_t Characters(const std::string& text) {
                        [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
 
+Json LegacyTop(const v1::TokenLogprob& token) {
+  Json top = Json::object();
+  for (const v1::TopLogprob& other : token.top()) {
+    top[LegacyName(other.token())] = Finite(other.logprob());
+  }
+  return top;
+}
+
+// Appends `json` to the elements of a list.
+void AppendElement(const Json& json, std::string* list) {
+  absl::StrAppend(list, list->empty() ? "" : ",", DumpJson(json));
+}
+
+// `object` with one member more.
+std::string WithMember(std::string object, absl::string_view name, absl::string_view value) {
+  object.pop_back();
+  absl::StrAppend(&object, ",\"", name, "\":", value, "}");
+  return object;
+}
+
 Json LegacyLogprobs(const std::vector<v1::TokenLogprob>& logprobs, int64_t* offset) {
   Json tokens = Json::array(), values = Json::array(), tops = Json::array();
   Json offsets = Json::array();
@@ -60,10 +80,7 @@ Json LegacyLogprobs(const std::vector<v1::TokenLogprob>& logprobs, int64_t* offs
   for (const v1::TokenLogprob& token : logprobs) {
     tokens.push_back(LegacyName(token.token()));
     values.push_back(Finite(token.logprob()));
-    Json top = Json::object();
-    for (const v1::TopLogprob& other : token.top()) {
-      top[LegacyName(other.token())] = Finite(other.logprob());
-    }
+    Json top = LegacyTop(token);
     any_top = any_top || !top.empty();
     tops.push_back(std::move(top));
     offsets.push_back(*offset);
@@ -101,11 +118,16 @@ Json UsageJson(const AnswerUsage& usage) {
   return json;
 }
 
-Json AnswerJson(const AnswerHead& head, Json choices, const AnswerUsage& usage) {
-  Json answer = HeadJson(head, /*chunk=*/false);
-  answer["choices"] = std::move(choices);
-  answer["usage"] = UsageJson(usage);
-  return answer;
+std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
+                       const AnswerUsage& usage) {
+  std::string list = "[";
+  for (std::string& choice : choices) {
+    absl::StrAppend(&list, list.size() > 1 ? "," : "", choice);
+    choice = std::string();
+  }
+  list += "]";
+  std::string text = WithMember(DumpJson(HeadJson(head, /*chunk=*/false)), "choices", list);
+  return WithMember(std::move(text), "usage", DumpJson(UsageJson(usage)));
 }
 
 Json ChunkJson(const AnswerHead& head, Json choice) {
@@ -194,7 +216,41 @@ std::optional<Json> ChoiceRenderer::TakeDelta() {
   return choice;
 }
 
-Json ChoiceRenderer::TakeWhole() {
+void ChoiceRenderer::Settle() {
+  for (const v1::TokenLogprob& token : std::exchange(logprobs_, {})) {
+    if (endpoint_ == OpenAiEndpoint::kChat) {
+      AppendElement(ChatLogprob(token), &settled_.tokens);
+      continue;
+    }
+    AppendElement(LegacyName(token.token()), &settled_.tokens);
+    AppendElement(Finite(token.logprob()), &settled_.values);
+    AppendElement(LegacyTop(token), &settled_.tops);
+    AppendElement(offset_, &settled_.offsets);
+    offset_ += Characters(token.token());
+    settled_.any_top = settled_.any_top || token.top_size() > 0;
+  }
+}
+
+size_t ChoiceRenderer::settled_bytes() const {
+  size_t bytes = text_.size() + settled_.tokens.size() + settled_.values.size() +
+                 settled_.tops.size() + settled_.offsets.size();
+  for (const ToolCall& call : calls_) bytes += call.name.size() + call.arguments.size();
+  return bytes;
+}
+
+std::string ChoiceRenderer::SettledLogprobs() {
+  if (!asked_logprobs_) return "null";
+  const LogprobTexts texts = std::exchange(settled_, {});
+  if (endpoint_ == OpenAiEndpoint::kChat) {
+    return absl::StrCat("{\"content\":[", texts.tokens, "],\"refusal\":null}");
+  }
+  return absl::StrCat("{\"text_offset\":[", texts.offsets, "],\"token_logprobs\":[", texts.values,
+                      "],\"tokens\":[", texts.tokens, "],\"top_logprobs\":",
+                      texts.any_top ? absl::StrCat("[", texts.tops, "]") : "null", "}");
+}
+
+std::string ChoiceRenderer::TakeWhole() {
+  Settle();
   Json choice = {{"index", index_}};
   if (endpoint_ == OpenAiEndpoint::kCompletions) {
     choice["text"] = std::exchange(text_, "");
@@ -206,9 +262,8 @@ Json ChoiceRenderer::TakeWhole() {
     if (!calls_.empty()) message["tool_calls"] = TakeCalls(/*numbered=*/false);
     choice["message"] = std::move(message);
   }
-  choice["logprobs"] = LogprobsJson();
-  choice["finish_reason"] = FinishJson();
-  return choice;
+  std::string text = WithMember(DumpJson(choice), "logprobs", SettledLogprobs());
+  return WithMember(std::move(text), "finish_reason", DumpJson(FinishJson()));
 }
 
 }  // namespace tidepool::service

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,8 +35,9 @@ struct AnswerUsage {
 // With expert_hits and expert_misses, which OpenAI's does not have, where experts were needed.
 Json UsageJson(const AnswerUsage& usage);
 
-// Of a whole answer.
-Json AnswerJson(const AnswerHead& head, Json choices, const AnswerUsage& usage);
+// A whole answer, of choices that TakeWhole gave, which it consumes.
+std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
+                       const AnswerUsage& usage);
 // Of one event of a stream; `choice` null: none, as in the last one, which carries the usage.
 Json ChunkJson(const AnswerHead& head, Json choice);
 
@@ -55,14 +57,27 @@ class ChoiceRenderer {
 
   // What came since the last time, for a stream; nullopt: nothing worth an event.
   std::optional<Json> TakeDelta();
-  // Everything, for a whole answer. Once.
-  Json TakeWhole();
+
+  // For a whole answer: keeps what was taken as the JSON that it becomes, an order of magnitude
+  // smaller. After each Take, instead of TakeDelta.
+  void Settle();
+  // About as many bytes as the choice's JSON has so far, of what was settled.
+  size_t settled_bytes() const;
+  // Settles, and gives everything as JSON. Once.
+  std::string TakeWhole();
 
  private:
+  // Elements of JSON's lists, with commas between them.
+  struct LogprobTexts {
+    std::string tokens;  // the only list of a chat: with all about each
+    std::string values, tops, offsets;
+    bool any_top = false;
+  };
+
   void TakeText(const std::string& text, bool last);
-  void TakeLogprobs(const v1::GenerateResponse& message);
   Json TakeCalls(bool numbered);
   Json LogprobsJson();
+  std::string SettledLogprobs();
   Json FinishJson() const;
 
   const OpenAiEndpoint endpoint_;
@@ -74,6 +89,7 @@ class ChoiceRenderer {
   std::string text_;
   std::vector<ToolCall> calls_;
   std::vector<v1::TokenLogprob> logprobs_;
+  LogprobTexts settled_;
 
   bool asked_logprobs_ = false;
   bool role_sent_ = false;

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import socket
 import unittest
 
@@ -31,6 +32,12 @@ def open_client(server):
     return openai.OpenAI(base_url=f"http://{server.http_address}/v1", api_key="unused",
                          max_retries=0, timeout=120,
                          http_client=openai.DefaultHttpxClient(trust_env=False))
+
+
+def most_resident_bytes(process):
+    """As much memory as it ever had."""
+    with open(f"/proc/{process.pid}/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
 def raw(server, data, timeout=60):
@@ -142,6 +149,20 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(len(legacy.tokens), 5)
         self.assertEqual([len(top) for top in legacy.top_logprobs], [2] * 5)
         self.assertEqual(legacy.text_offset[0], 0)
+
+    def test_an_answer_that_is_too_long_to_be_sent_at_once(self):
+        self.chat(n=32, max_tokens=1500)  # so that the server has the memory of so many sequences
+        before = most_resident_bytes(self.server)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(n=32, max_tokens=1500, temperature=1, logprobs=True, top_logprobs=20)
+        grown = most_resident_bytes(self.server) - before
+        print(f"refused with at most {grown / 2**20:.1f} MiB more")
+        self.assertEqual(caught.exception.body["param"], "stream")
+        self.assertIn("past 32 MiB", str(caught.exception))
+        if "TIDEPOOL_SANITIZER" not in os.environ:  # which keeps what is freed for a while
+            self.assertLess(grown, 96 << 20)
+        self.grpc.wait_idle()
+        self.assertEqual(self.chat(max_tokens=3).usage.completion_tokens, 3)
 
     def test_errors(self):
         with self.assertRaises(openai.NotFoundError) as missing:

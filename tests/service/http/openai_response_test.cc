@@ -37,9 +37,8 @@ TEST(ResponseTest, WholeChat) {
   ChoiceRenderer choice(head, 0, "");
   choice.Take(Message("Hel"));
   choice.Take(Message("lo", v1::STOP_STRING));
-  const Json answer = AnswerJson(head, Json::array({choice.TakeWhole()}), {7, 4, 2});
   EXPECT_EQ(
-      DumpJson(answer),
+      AnswerText(head, {choice.TakeWhole()}, {7, 4, 2}),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,)"
       R"("message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,)"
       R"("finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,)"
@@ -60,7 +59,7 @@ TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, "");
   choice.Take(Message("a", static_cast<v1::FinishReason>(99)));
-  EXPECT_EQ(choice.TakeWhole()["finish_reason"], "stop");
+  EXPECT_EQ(Json::parse(choice.TakeWhole())["finish_reason"], "stop");
 }
 
 TEST(ResponseTest, WholeCompletionWithLogprobs) {
@@ -71,11 +70,42 @@ TEST(ResponseTest, WholeCompletionWithLogprobs) {
   AddLogprob("\xC3", -1, &message);
   AddLogprob("\xA9", -2, &message);
   choice.Take(message);
-  EXPECT_EQ(DumpJson(choice.TakeWhole()),
+  EXPECT_EQ(choice.TakeWhole(),
             "{\"index\":3,\"text\":\"Echo h\xC3\xA9\",\"logprobs\":{\"text_offset\":[0,1,2],"
             R"("token_logprobs":[-0.5,-1.0,-2.0],"tokens":["h","bytes:\\xc3","bytes:\\xa9"],)"
             R"("top_logprobs":[{"bytes:\\xff":-9999.0},{"bytes:\\xff":-9999.0},)"
             R"({"bytes:\\xff":-9999.0}]},"finish_reason":"length"})");
+}
+
+TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
+  for (const OpenAiEndpoint endpoint : {kChat, kCompletions}) {
+    const AnswerHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
+    const std::vector<std::string> tokens = {"a", "\xC3", "\xA9", "\"", "\n"};
+    v1::GenerateResponse whole = Message("a\xC3\xA9\"\n", v1::LENGTH);
+    for (const std::string& token : tokens) AddLogprob(token, -0.5f, &whole);
+    ChoiceRenderer at_once(head, 0, "");
+    at_once.Take(whole);
+
+    ChoiceRenderer settled(head, 0, "");
+    size_t bytes = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool last = i + 1 == tokens.size();
+      // Half a character has no text yet.
+      v1::GenerateResponse part = Message(i == 1 ? "" : i == 2 ? "\xC3\xA9" : tokens[i],
+                                          last ? v1::LENGTH : v1::FINISH_REASON_UNSPECIFIED);
+      AddLogprob(tokens[i], -0.5f, &part);
+      settled.Take(part);
+      settled.Settle();
+      EXPECT_GE(settled.settled_bytes(), bytes + 20) << i;
+      bytes = settled.settled_bytes();
+    }
+    const std::string text = settled.TakeWhole();
+    EXPECT_EQ(text, at_once.TakeWhole());
+    EXPECT_LT(bytes, text.size());
+    EXPECT_GT(bytes * 3, text.size());
+    EXPECT_EQ(AnswerText(head, {text, text}, {}),
+              DumpJson(Json::parse(AnswerText(head, {text, text}, {}))));
+  }
 }
 
 TEST(ResponseTest, StreamOfChat) {
@@ -108,7 +138,7 @@ TEST(ResponseTest, CallsOfTools) {
   ChoiceRenderer whole(head, 0, "");
   whole.LookForCalls(v1::TOOL_CALL_TAGS);
   whole.Take(Message(text, v1::STOP));
-  EXPECT_EQ(DumpJson(whole.TakeWhole()),
+  EXPECT_EQ(whole.TakeWhole(),
             R"({"index":0,"message":{"role":"assistant","content":null,"refusal":null,)"
             R"("tool_calls":[{"id":"call_c_0_0","type":"function","function":{"name":"f",)"
             R"("arguments":"{\"x\":[1,\"}\"]}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
