@@ -22,6 +22,13 @@ worker::v1::Caller CallerOf(const GenerationInput& input) {
   return caller;
 }
 
+// How long a token of its answer may be, its text and alternatives in all languages, before the
+// first one tells.
+int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
+  constexpr int64_t kEach = 96;
+  return request.logprobs() ? kEach * (1 + request.top_logprobs()) : kEach;
+}
+
 // Appends `next` to a message that has no finish yet.
 void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_text()->append(next.text());
@@ -267,6 +274,10 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   OnTokensMade(response.token_ids_size());
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
   untaken_tokens_ += response.token_ids_size();
+  if (const int64_t count = response.token_ids_size(); count > 0) {
+    const int64_t each = static_cast<int64_t>(response.ByteSizeLong()) / count;
+    token_bytes_ = std::max(token_bytes_, each);
+  }
   Outgoing out = {.response = ToGenerateResponse(std::move(response))};
   out.response.set_request_id(input_.request.request_id());
   if (out.response.has_usage())
@@ -372,9 +383,14 @@ void Generation::OnWritten() {
   SendNext();
 }
 
+int64_t Generation::WindowTokens() const {
+  const int64_t each = token_bytes_ > 0 ? token_bytes_ : ExpectedTokenBytes(input_.request);
+  return std::clamp(kWindowBytes / each, int64_t{1}, kWindowTokens);
+}
+
 int64_t Generation::CreditLimit() const {
   const int64_t made = static_cast<int64_t>(output_ids_.size());
-  const int64_t limit = made - untaken_tokens_ + kWindowTokens;
+  const int64_t limit = made - untaken_tokens_ + WindowTokens();
   const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
   return made < resumed ? std::min(limit, resumed) : limit;
 }

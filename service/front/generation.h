@@ -76,10 +76,12 @@ struct GenerationInput {
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is
-// bounded: a worker makes at most kWindowTokens beyond what the sink has taken.
+// bounded: a worker makes at most kWindowTokens beyond what the sink has taken, and fewer where so
+// many would be longer than kWindowBytes, as far as the tokens before them tell.
 class Generation final : public AnswerStream, public std::enable_shared_from_this<Generation> {
  public:
   static constexpr int64_t kWindowTokens = 256;
+  static constexpr int64_t kWindowBytes = 256 << 10;
 
   // `on_end` is called once, before the sink's Finish.
   Generation(const GenerationContext& context, GenerationInput input, GenerationSink* sink,
@@ -160,6 +162,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void OnLogged(absl::Status status, int64_t length);
   void CloseTurn();
   void SendNext();
+  // Of this answer, beyond what the sink has taken.
+  int64_t WindowTokens() const;
   // Output tokens that the worker may make, all in all.
   int64_t CreditLimit() const;
   void GrantCredit();
@@ -210,6 +214,7 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   bool finish_received_ = false;
   std::deque<Outgoing> queue_;
   int64_t untaken_tokens_ = 0;  // received, and not yet taken by the client
+  int64_t token_bytes_ = 0;     // of a token in the message whose tokens were the longest
   bool writing_ = false;
   int64_t writing_tokens_ = 0;
   bool writing_last_ = false;
