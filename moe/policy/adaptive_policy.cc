@@ -17,6 +17,9 @@ constexpr float kNotResident = std::numeric_limits<float>::infinity();
 constexpr float kPriceStep = 0.1f;
 // More than what a bound and the worth that it bounds lose by rounding.
 constexpr float kRounding = 1e-4f;
+// Where all experts have slots, nothing is to be decided, and learning would cost a token some 3 %
+// of its time. Slots may become fewer: one forward in so many is learned from.
+constexpr uint8_t kIdleForwards = 8;
 
 }  // namespace
 
@@ -25,7 +28,8 @@ AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       worth_(shape.all_experts(), 0.0f),
       bounds_(shape.layers),
-      bounds_now_(shape.layers) {}
+      bounds_now_(shape.layers),
+      idle_forwards_(shape.layers, 0) {}
 
 std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
   return FillEvenly(residency.shape());
@@ -101,10 +105,15 @@ std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residenc
   return least.Take();
 }
 
+bool AdaptivePolicy::IsIdle(const Residency& residency) {
+  if (residency.shape().slots < residency.shape().all_experts()) return false;
+  return ++idle_forwards_[last_layer_] % kIdleForwards != 0;
+}
+
 void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
-  predictor_.Update(needs, residency, price_);
   last_layer_ = needs.routing.layer;
+  if (!IsIdle(residency)) predictor_.Update(needs, residency, price_);
   bounds_[last_layer_].is_known = false;
   const absl::Span<const float> worth = worth_;
   CollectMissing(needs, residency, worth, &missing_);

@@ -54,14 +54,18 @@ class AdaptivePolicy final : public PlacementPolicy {
   // do not tell that it would be in vain.
   std::vector<Ranked<float>> FindVictims(const Residency& residency, int64_t count);
 
+  // Whether this forward of last_layer_ is not worth learning from.
+  bool IsIdle(const Residency& residency);
+
   // From whom the last Decide has turned away: victims and what passes through.
   void LearnPrice(const Residency& residency, absl::Span<const Swap> swaps);
 
   NextUsePredictor predictor_;
-  float price_;                    // of a slot, in hits per forward
-  std::vector<float> worth_;       // [layers, experts]: as of each layer's last appraisal
-  std::vector<Bound> bounds_;      // [layers]
-  std::vector<float> bounds_now_;  // [layers]
+  float price_;                         // of a slot, in hits per forward
+  std::vector<float> worth_;            // [layers, experts]: as of each layer's last appraisal
+  std::vector<Bound> bounds_;           // [layers]
+  std::vector<float> bounds_now_;       // [layers]
+  std::vector<uint8_t> idle_forwards_;  // [layers]: while all experts had slots
   int last_layer_ = 0;
   std::vector<Ranked<float>> missing_;
 };

@@ -187,6 +187,20 @@ TEST(AdaptiveTest, FollowsWhatIsUsed) {
   EXPECT_THAT(Of(*adaptive, 1), ElementsAre(0, 2, 4));
 }
 
+// Where all have slots, only some forwards are learned from; they tell who stays when slots go.
+TEST(AdaptiveTest, LearnsWhileNobodyHasToLeave) {
+  PoolShape shape = kShape;
+  shape.top_k = 3;
+  shape.slots = shape.all_experts();
+  auto adaptive = Make(shape, {});
+  for (int step = 0; step < 80; ++step) {
+    for (int layer = 0; layer < 2; ++layer) Step(adaptive.get(), step, layer, {1, 3, 5});
+  }
+  ASSERT_TRUE(adaptive->Resize(6).ok());
+  EXPECT_THAT(Of(*adaptive, 0), ElementsAre(1, 3, 5));
+  EXPECT_THAT(Of(*adaptive, 1), ElementsAre(1, 3, 5));
+}
+
 // A layer whose uses never repeat leaves its slots to one whose do.
 TEST(AdaptiveTest, GivesSlotsToTheLayerThatGainsByThem) {
   const PoolShape shape{.layers = 2, .experts = 8, .top_k = 1, .slots = 4};
