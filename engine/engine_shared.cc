@@ -13,14 +13,12 @@ namespace {
 
 // That wait for a step to end.
 constexpr size_t kMaxTasks = 64;
-constexpr absl::Duration kTasksWait = absl::Seconds(1);  // until who came too many may come back
 
 // Until a good part of a full queue has gone, if it goes on as it did: whoever comes back then
 // finds room, and those who were refused meanwhile do, too.
 absl::Duration RetryWait(const EngineStats& stats, int64_t capacity) {
   constexpr double kPart = 1.0 / 8;
-  constexpr absl::Duration kUnknown = absl::Seconds(1);
-  if (stats.admissions_per_second <= 0) return kUnknown;
+  if (stats.admissions_per_second <= 0) return base::kUsualRetryAfter;
   const double seconds = kPart * static_cast<double>(capacity) / stats.admissions_per_second;
   return std::clamp(absl::Seconds(seconds), absl::Milliseconds(100), absl::Minutes(1));
 }
@@ -69,7 +67,7 @@ absl::Status EngineShared::Post(Task task) {
     return base::WithRetryAfter(
         absl::ResourceExhaustedError(absl::StrCat(
             incoming_.tasks.size(), " calls wait for the step in progress to end; retry later")),
-        kTasksWait);
+        base::kUsualRetryAfter);
   }
   incoming_.tasks.push_back(std::move(task));
   work_.NotifyAll();

@@ -12,6 +12,9 @@ namespace tidepool::base {
 // No hint is longer: whoever says more knows nothing.
 inline constexpr absl::Duration kLongestRetryAfter = absl::Hours(1);
 
+// Where nothing tells when it will be worth while: a look each second costs little.
+inline constexpr absl::Duration kUsualRetryAfter = absl::Seconds(1);
+
 // `status` with the hint, in whole milliseconds, brought to [0, kLongestRetryAfter]. Requires: it
 // is an error.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);

@@ -13,8 +13,6 @@ namespace {
 
 // A step can take long where experts are read for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
-// Until who came to workers with too many calls may come back.
-constexpr absl::Duration kBusyWait = absl::Seconds(1);
 
 // A worker that did not answer within our own limit does not answer, whatever the caller's deadline
 // is.
@@ -39,7 +37,8 @@ absl::Status FailureOfAll(const Response& response) {
   const absl::Status failure(
       static_cast<absl::StatusCode>(first.status_code()),
       absl::StrContains(message, name) ? message : absl::StrCat(name, ": ", message));
-  return absl::IsResourceExhausted(failure) ? base::WithRetryAfter(failure, kBusyWait) : failure;
+  if (!absl::IsResourceExhausted(failure)) return failure;
+  return base::WithRetryAfter(failure, base::kUsualRetryAfter);
 }
 
 }  // namespace

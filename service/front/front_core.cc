@@ -24,8 +24,6 @@ constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
 // Tokenize and Detokenize calls that run and wait: each is up to a message long, and none of a
 // principal's limits counts it.
 constexpr int64_t kMostTexts = 64;
-// Until who found no room here may come back.
-constexpr absl::Duration kFullWait = absl::Seconds(1);
 
 // Collects a generation into one answer. Deletes itself at the end.
 class Collector final : public GenerationSink {
@@ -144,7 +142,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
 absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& input) {
   Place place;
   absl::StatusOr<engine::PlaceShares::Place> here = places_.Take(input.principal);
-  if (!here.ok()) return base::WithRetryAfter(here.status(), kFullWait);
+  if (!here.ok()) return base::WithRetryAfter(here.status(), base::kUsualRetryAfter);
   place.here = *std::move(here);
   ASSIGN_OR_RETURN(place.among_own, quotas_.Acquire(input.principal, input.limits));
   return place;
@@ -184,12 +182,12 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
   };
   auto measured = std::make_shared<MeasuredSink>(sink, clock_, &request_metrics_, model_name);
   GenerationSink* measuring = measured.get();
-  auto generation = std::make_shared<Generation>(context, std::move(input), measuring,
-                                                 [this, key, measured, place = std::move(place)](
-                                                     const absl::Status& end) mutable {
-                                                   place = {};
-                                                   OnEnd(key, *measured, end);
-                                                 });
+  auto generation = std::make_shared<Generation>(
+      context, std::move(input), measuring,
+      [this, key, measured, place = std::move(place)](const absl::Status& end) mutable {
+        place = {};
+        OnEnd(key, *measured, end);
+      });
   running_[key] = generation;
   // Once the caller has it: the start can already be the end.
   loop_->Post([generation] { generation->Start(); });
@@ -235,12 +233,10 @@ void FrontCore::AskAboutText(Request request, const TextAsker& asker, Done<Respo
   const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
   if (!worker.ok()) return done(worker.status());
   absl::StatusOr<engine::PlaceShares::Place> place = text_places_.Take(asker.principal);
-  if (!place.ok()) return done(base::WithRetryAfter(place.status(), kFullWait));
-  (worker->link->*call)(
-      std::move(request), asker.deadline,
-      [place = *std::move(place), done = std::move(done)](absl::StatusOr<Response> response) {
-        done(std::move(response));
-      });
+  if (!place.ok()) return done(base::WithRetryAfter(place.status(), base::kUsualRetryAfter));
+  (worker->link->*call)(std::move(request), asker.deadline,
+                        [place = *std::move(place), done = std::move(done)](
+                            absl::StatusOr<Response> response) { done(std::move(response)); });
 }
 
 void FrontCore::Tokenize(v1::TokenizeRequest request, const TextAsker& asker,

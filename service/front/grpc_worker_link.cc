@@ -360,8 +360,7 @@ class GrpcWorkerLink final : public WorkerLink {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
-                                                 const std::string& name,
-                                                 int64_t max_message_bytes,
+                                                 const std::string& name, int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -371,7 +370,8 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   // Whatever its name says, no back-off: the least time that an attempt has, TLS's handshake
   // included (MIN_CONNECT_TIMEOUT of gRPC's doc/connection-backoff.md). Without it an attempt would
   // have 20 s, and a worker that vanished under way would be missed for as long.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(kWorkerConnectTimeout)));
   // A worker that comes back can have a new address under its name; the default is 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 5000);
   // The stream of states keeps the connection busy; pings find a peer that vanished without a word.

@@ -26,10 +26,10 @@ std::string BodyDigest(v1::GenerateRequest request) {
 
 absl::Status TooManyReaders(const std::string& request_id) {
   return base::WithRetryAfter(
-      absl::ResourceExhaustedError(
-          absl::StrCat("request_id '", request_id, "' is read by ", NamedRequests::kMostReaders,
-                       " calls already; end one, or wait until one ends")),
-      absl::Seconds(1));
+      absl::ResourceExhaustedError(absl::StrCat("request_id '", request_id, "' is read by ",
+                                                NamedRequests::kMostReaders,
+                                                " calls already; end one, or wait until one ends")),
+      base::kUsualRetryAfter);
 }
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kMinute = absl::Minutes(1);
-// Nobody knows when one of a principal's own generations ends.
-constexpr absl::Duration kBusyWait = absl::Seconds(1);
 
 }  // namespace
 
@@ -25,7 +23,7 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
         absl::ResourceExhaustedError(
             absl::StrCat("'", principal, "' has ", usage->running,
                          " generations running, as many as its concurrency allows; wait for one")),
-        kBusyWait);
+        base::kUsualRetryAfter);
   }
   if (limits.per_minute > 0) {
     const absl::Duration now = clock_->Monotonic();

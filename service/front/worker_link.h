@@ -43,6 +43,9 @@ EndedBy UnaryEndedBy(const absl::Status& status);
 // `status`, for which UnaryEndedBy tells kCrash.
 absl::Status EndedByCrash(absl::Status status);
 
+// What an attempt to connect to a worker may take.
+inline constexpr absl::Duration kWorkerConnectTimeout = absl::Seconds(2);
+
 // Loop only: every function is called on the front's loop, and calls back there, never before it
 // returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary calls can come
 // after the link is gone.
@@ -75,8 +78,8 @@ class WorkerLink {
   virtual void Drain(v1::DrainRequest request, absl::Duration deadline,
                      Done<v1::DrainResponse> done) = 0;
   // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
-  // `on_state` gets each state, `on_lost` each loss of the stream. OK is no loss: the worker ended a
-  // stream of states in good order, because of its age, and the next is being opened at once.
+  // `on_state` gets each state, `on_lost` each loss of the stream. OK is no loss: the worker ended
+  // a stream of states in good order, because of its age, and the next is being opened at once.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
                      std::function<void(absl::Status)> on_lost) = 0;
 };

@@ -14,8 +14,6 @@ namespace {
 constexpr absl::Duration kSilence = absl::Seconds(1);
 // Eight are: more than a hiccup of a machine, and a client waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
-// What an attempt to connect may take (MakeWorkerChannel).
-constexpr absl::Duration kConnecting = absl::Seconds(2);
 // Of each worker; far more than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
@@ -42,8 +40,8 @@ bool WorkerSet::Retire(const WorkerLink* link) {
   if (found == members_.end()) return true;
   Member& member = **found;
   if (!std::exchange(member.retired, true)) {
-    log_(LogLevel::kInfo, absl::StrCat("worker at ", link->address(),
-                                       " is no longer named, and gets no new work"));
+    log_(LogLevel::kInfo,
+         absl::StrCat("worker at ", link->address(), " is no longer named, and gets no new work"));
     TellReadiness();
   }
   if (member.link.use_count() > 1) return false;
@@ -150,8 +148,8 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
   }
   if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // there is nobody to say so
   return base::WithRetryAfter(
-      absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", sequences,
-                                                " requests run or wait; retry later")),
+      absl::ResourceExhaustedError(
+          absl::StrCat("the queue is full: ", sequences, " requests run or wait; retry later")),
       wait);
 }
 
@@ -284,7 +282,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (status.ok()) {
     // No state can come before the next stream's connection is there.
-    member->last_state = clock_->Monotonic() + kConnecting;
+    member->last_state = clock_->Monotonic() + kWorkerConnectTimeout;
     return;
   }
   if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);

@@ -24,13 +24,12 @@ inline absl::Status SessionIdTaken(absl::string_view session_id) {
 }
 
 inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view request_id) {
-  // How long a turn takes nobody knows; a look each second costs little.
   const std::string whose =
       request_id.empty() ? "" : absl::StrCat(" (request_id '", request_id, "')");
   return base::WithRetryAfter(
       absl::AbortedError(absl::StrCat("session '", session_id, "' is busy with a turn", whose,
                                       "; retry when it has ended")),
-      absl::Seconds(1));
+      base::kUsualRetryAfter);
 }
 
 // The caller gave this request_id to something else.

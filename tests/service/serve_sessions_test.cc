@@ -52,6 +52,17 @@ class ServeSessionsTest : public ServeTest {
     return Generate(request);
   }
 
+  // A turn that is computed for eight forwards, and stands still then until the model is released.
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> BeginHeldTurn(
+      const std::string& id, grpc::ClientContext* context) {
+    engine_->model.Hold();
+    v1::GenerateRequest request = LongText();
+    request.set_session_id(id);
+    auto reader = inference_->Generate(context, request);
+    engine_->model.Allow(8);
+    return reader;
+  }
+
   static std::vector<int32_t> Prefix(const v1::Session& session, int64_t length) {
     return {session.token_ids().begin(), session.token_ids().begin() + length};
   }
@@ -146,12 +157,8 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
 TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
   Start();
   const std::string id = CreateSession();
-  engine_->model.Hold();
-  v1::GenerateRequest request = LongText();
-  request.set_session_id(id);
   grpc::ClientContext context;
-  auto reader = inference_->Generate(&context, request);
-  engine_->model.Allow(8);
+  auto reader = BeginHeldTurn(id, &context);
   v1::GenerateResponse message;
   std::vector<int32_t> received;
   while (received.size() < 5 && reader->Read(&message)) {
@@ -184,12 +191,8 @@ TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
 TEST_F(ServeSessionsTest, ABusySessionSaysWhenToComeBack) {
   Start();
   const std::string id = CreateSession();
-  engine_->model.Hold();
-  v1::GenerateRequest request = LongText();
-  request.set_session_id(id);
   grpc::ClientContext context;
-  auto reader = inference_->Generate(&context, request);
-  engine_->model.Allow(8);
+  auto reader = BeginHeldTurn(id, &context);
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   const auto expect_hint = [](const char* call, const grpc::Status& status,
@@ -355,12 +358,8 @@ TEST_F(ServeSessionsTest, AForkLeavesTheSessionAlone) {
 TEST_F(ServeSessionsTest, ABusySessionIsForkedAndNotTruncated) {
   Start();
   const std::string id = CreateSession();
-  engine_->model.Hold();
-  v1::GenerateRequest request = LongText();
-  request.set_session_id(id);
   grpc::ClientContext context;
-  auto reader = inference_->Generate(&context, request);
-  engine_->model.Allow(8);
+  auto reader = BeginHeldTurn(id, &context);
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   EXPECT_EQ(Truncate(id, 3).error_code(), StatusCode::ABORTED);
