@@ -31,10 +31,11 @@ std::vector<Sequence*> Snapshot(const SequenceQueue& queue) {
 }  // namespace
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
-                               const Decoder* decoder)
+                               const Decoder* decoder, KvRestores* restores)
     : options_(options),
       cache_(cache),
       decoder_(decoder),
+      restores_(restores),
       prefill_chunk_(options.prefill_chunk),
       mixed_rows_(options.limits.rows) {
   // A row for everybody, so that nobody who runs can be kept from running.
@@ -60,11 +61,14 @@ int64_t BatchScheduler::StepRows() const {
 
 void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
   sequence->lease = cache_->NewLease(sequence->request.cache_salt);
+  sequence->restore_tried = false;
   waiting_.Add(std::move(sequence));
 }
 
 StepPlan BatchScheduler::Plan(absl::Duration now) {
   StepPlan plan;
+  now_ = now;
+  if (restores_ != nullptr) restores_->Poll(now);
   EndDoomed(now, &plan);
   ReadCredit();
   EndHopeless(now, &plan);
@@ -158,7 +162,8 @@ absl::Status BatchScheduler::JudgeDeadline(Sequence* sequence, absl::Duration le
   }
   // The cache is asked, for which the prompt is hashed, only where it matters.
   if (queue + PromptTime(*sequence, /*cached=*/0) <= left) return absl::OkStatus();
-  const absl::Duration own = PromptTime(*sequence, sequence->lease.CachedTokens(sequence->tokens));
+  const absl::Duration own =
+      PromptTime(*sequence, sequence->lease.FindPrefix(sequence->tokens).tokens);
   if (own > left) {
     return absl::DeadlineExceededError(
         absl::StrCat("refused at once: the deadline is in ", InMilliseconds(left),
@@ -183,7 +188,8 @@ void BatchScheduler::PreemptForWaiting() {
   if (waiting_.size() == 0 || !lower_runs(*waiting_.sequences().front())) return;
   AdmissionTurns turns(&waiting_);
   for (Sequence* next = turns.Next(); next != nullptr && lower_runs(*next); next = turns.Next()) {
-    if (FindPrefixesUnderWay().Hold(next) || !AdmitInPlaceOfLower(next)) break;
+    if (FindPrefixesUnderWay().Hold(next) || IsBeingRestored(next, /*may_start=*/true)) break;
+    if (!AdmitInPlaceOfLower(next)) break;
     turns.Pass();
   }
   looks_ += turns.looks();
@@ -227,6 +233,7 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
     const int64_t rows = decodes ? 1 : std::min(prefill_chunk_, *prefill_rows);
     if (rows == 0) continue;
     while (!PlanSequence(sequence, rows, plan)) {
+      if (restores_ != nullptr && restores_->GiveBack()) continue;
       Sequence* victim = Victim(sequence);
       // The last in order gives way to those before it. Alone it has every block, and EndDoomed
       // saw to it that these are enough.
@@ -247,7 +254,9 @@ void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
   while (*prefill_rows > 0) {
     Sequence* sequence = turns.Next();
     if (sequence == nullptr) break;
-    if (!under_way.Hold(sequence)) {
+    const bool has_place = restores_ == nullptr ||
+                           running() + restores_->running() < options_.max_sequences;
+    if (!under_way.Hold(sequence) && !IsBeingRestored(sequence, has_place)) {
       if (!AdmitInPlaceOfStalled(sequence)) break;
       if (ComputesPrompt(*sequence)) under_way.Add(sequence);
       const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
@@ -257,6 +266,16 @@ void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
     turns.Pass();
   }
   looks_ += turns.looks();
+}
+
+// Whether it waits for its KV from a disk, which this begins to read where that may start.
+bool BatchScheduler::IsBeingRestored(Sequence* sequence, bool may_start) {
+  if (restores_ == nullptr) return false;
+  return restores_->Hold(
+      sequence, {.now = now_,
+                 .prompt_rows_per_second = rates_.prompt_rows_per_second,
+                 .blocks = cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk),
+                 .may_start = may_start});
 }
 
 bool BatchScheduler::AdmitInPlaceOfStalled(Sequence* sequence) {
@@ -344,6 +363,7 @@ void BatchScheduler::Preempt(Sequence* sequence) {
   std::unique_ptr<Sequence> taken = Take(sequence, &running_);
   taken->lease.Reset();
   taken->admitted = false;
+  taken->restore_tried = false;
   // That its client does not read is its principal's doing.
   if (!taken->has_credit) taken->charged = false;
   ++preemptions_;
@@ -393,7 +413,8 @@ bool BatchScheduler::HasReady() const {
 }
 
 absl::Duration BatchScheduler::NextDeadline() const {
-  absl::Duration next = absl::InfiniteDuration();
+  absl::Duration next =
+      restores_ == nullptr ? absl::InfiniteDuration() : restores_->NextDeadline();
   for (const SequenceQueue* queue : {&running_, &waiting_.sequences()}) {
     for (const auto& sequence : *queue) next = std::min(next, sequence->request.deadline);
   }

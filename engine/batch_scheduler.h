@@ -11,6 +11,7 @@
 //   computed anew: one that lacks credit, else the last in order. One that waits takes places and
 //   blocks in the same way from those of lower priority.
 // - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
+// - One whose KV is read back from a disk waits for that, and others are admitted meanwhile.
 // - What cannot have its first token before its deadline is ended before it costs anything.
 //
 // A plan costs n log n at most for the n sequences that wait, times the different lengths of
@@ -28,6 +29,7 @@
 #include "engine/admission_queue.h"
 #include "engine/decoder.h"
 #include "engine/kv_cache.h"
+#include "engine/kv_restores.h"
 #include "engine/model/batch.h"
 #include "engine/model/model.h"
 #include "engine/prefixes_under_way.h"
@@ -55,10 +57,13 @@ struct StepPlan {
   std::vector<EndedSequence> ended;  // which the scheduler no longer knows
 };
 
-// Engine thread only; starts no threads, reads no clock. The cache and decoder outlive it.
+// Engine thread only; starts no threads, reads no clock. The cache, decoder and restores outlive
+// it.
 class BatchScheduler {
  public:
-  BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder);
+  // Without `restores` no KV comes back from a disk.
+  BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder,
+                 KvRestores* restores = nullptr);
 
   // It waits from now on, with a lease of the cache instead of what it had.
   void Add(std::unique_ptr<Sequence> sequence);
@@ -100,7 +105,7 @@ class BatchScheduler {
   int64_t QueuedPromptTokens() const;
   // Whether the latest plan found a sequence that has credit.
   bool HasReady() const;
-  // Of all sequences; InfiniteDuration when there is none.
+  // Of all sequences and restores; InfiniteDuration when there is none.
   absl::Duration NextDeadline() const;
 
  private:
@@ -116,6 +121,7 @@ class BatchScheduler {
   bool FitsInPlaceOfLower(const Sequence& sequence) const;
   void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
   void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
+  bool IsBeingRestored(Sequence* sequence, bool may_start);
   bool ComputesPrompt(const Sequence& sequence) const;
   PrefixesUnderWay FindPrefixesUnderWay() const;
   int64_t StepRows() const;
@@ -131,6 +137,8 @@ class BatchScheduler {
   const SchedulerOptions options_;
   KvCache* const cache_;
   const Decoder* const decoder_;
+  KvRestores* const restores_;  // may be null
+  absl::Duration now_;          // of the current plan
   int64_t prefill_chunk_;
   int64_t mixed_rows_;
   MeasuredRates rates_;

@@ -61,6 +61,15 @@ int32_t BlockPool::Find(const BlockKey& key, absl::Span<const int32_t> tokens) c
   return absl::MakeConstSpan(blocks_[found->second].tokens) == tokens ? found->second : kNoBlock;
 }
 
+std::vector<int32_t> BlockPool::CachedBlocks() const {
+  std::vector<int32_t> blocks;
+  blocks.reserve(cached_);
+  for (int32_t block = newest_; block != kNoBlock; block = blocks_[block].older) {
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
 void BlockPool::Link(int32_t block) {
   blocks_[block].older = newest_;
   blocks_[block].newer = kNoBlock;

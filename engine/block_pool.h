@@ -52,6 +52,14 @@ class BlockPool {
   // Whether a block is indexed under this key, of whatever tokens.
   bool Knows(const BlockKey& key) const { return index_.contains(key); }
   bool IsIndexed(int32_t block) const { return blocks_[block].indexed; }
+  // What an indexed block holds.
+  const BlockKey& KeyOf(int32_t block) const { return blocks_[block].key; }
+  absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
+
+  // The cached block whose content Allocate would give up, or kNoBlock.
+  int32_t NextEvicted() const { return unused_.empty() ? oldest_ : kNoBlock; }
+  // All cached blocks, the latest released first.
+  std::vector<int32_t> CachedBlocks() const;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
   // What Allocate can give: unused and cached blocks.

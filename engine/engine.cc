@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/batch_scheduler.h"
 #include "engine/decoder.h"
+#include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
 #include "engine/engine_shared.h"
 #include "engine/kv_cache.h"
@@ -35,7 +36,7 @@ absl::Status ForwardError(const absl::Status& status) {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
-             const EngineOptions& options, std::unique_ptr<KvCache> cache);
+             const EngineOptions& options, EngineKv kv);
   ~EngineImpl() override;
 
   absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) override;
@@ -70,7 +71,6 @@ class EngineImpl final : public Engine {
 
   // Callers' threads.
   absl::Status CheckFits(const GenerationRequest& request) const;
-  std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text) const;
   template <typename T>
   void Operate(std::function<absl::StatusOr<T>()> work, Done<T> done);
 
@@ -103,6 +103,7 @@ class EngineImpl final : public Engine {
   const int vocab_size_;
   const std::shared_ptr<EngineShared> shared_;
   const std::unique_ptr<KvCache> cache_;
+  const std::unique_ptr<EngineKvDisk> kv_disk_;
   const std::unique_ptr<Decoder> decoder_;
   BatchScheduler scheduler_;
   const size_t workspace_bytes_;
@@ -118,22 +119,24 @@ class EngineImpl final : public Engine {
 };
 
 EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
-                       const EngineOptions& options, std::unique_ptr<KvCache> cache)
+                       const EngineOptions& options, EngineKv kv)
     : model_(model),
       tokenizer_(tokenizer),
       clock_(clock),
       options_(options),
       vocab_size_(std::min(model->vocab_size(), tokenizer->vocab_size())),
       shared_(std::make_shared<EngineShared>(options.max_sequences + options.max_queued)),
-      cache_(std::move(cache)),
+      cache_(std::move(kv.cache)),
+      kv_disk_(std::move(kv.disk)),
       decoder_(MakeAutoregressiveDecoder(vocab_size_)),
       scheduler_({.limits = options.limits,
                   .prefill_chunk = std::max(options.prefill_chunk, options.offload_prefill_chunk),
                   .max_sequences = options.max_sequences},
-                 cache_.get(), decoder_.get()),
+                 cache_.get(), decoder_.get(), kv_disk_->restores()),
       workspace_bytes_(model->WorkspaceBytes(options.limits)),
       workspace_(workspace_bytes_),
       offload_(model, clock) {
+  kv_disk_->OnRead([shared = shared_.get()] { shared->Wake(); });
   PublishAndDeliver();
   model_->OnLayerEnd([this] { PublishWithinPass(); });
   step_thread_ = std::thread([this] { Run(); });
@@ -154,16 +157,6 @@ absl::Status EngineImpl::CheckFits(const GenerationRequest& request) const {
       absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
                    cache_->blocks_total() * cache_->block_bytes(), " bytes: it takes ",
                    need * cache_->block_bytes(), "; raise --kv-memory or shorten the prompt"));
-}
-
-// Brings `text` to where the output tokens of earlier attempts left it, and tells if they end it.
-std::optional<FinishReason> EngineImpl::Replay(const GenerationRequest& request,
-                                               OutputText* text) const {
-  for (size_t i = request.prompt_length; i < request.token_ids.size(); ++i) {
-    const OutputText::Step step = text->Add(request.token_ids[i]);
-    if (step.finish.has_value()) return step.finish;
-  }
-  return std::nullopt;
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest request) {
@@ -229,6 +222,7 @@ void EngineImpl::Run() {
   for (auto& sequence : work.sequences) Fail(std::move(sequence), stopped);
   PublishAndDeliver();
   for (EngineShared::Task& task : work.tasks) task(stopped);
+  kv_disk_->SpillAll();
 }
 
 // How long nothing can happen unless somebody wakes the thread.
@@ -441,6 +435,7 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_total = cache_->blocks_total();
   stats_.kv_blocks_free = cache_->blocks_free();
   stats_.kv_blocks_cached = cache_->blocks_cached();
+  kv_disk_->Read(&stats_);
   stats_.prefill_tokens_per_second = pace_.prefill_rows_per_second();
   stats_.admissions_per_second = pace_.rates().admissions_per_second;
   stats_.deadline_refusals = scheduler_.deadline_refusals();
@@ -488,10 +483,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Model* model, const Token
                                                        const base::Clock* clock,
                                                        const EngineOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,
+  EngineKv kv;
+  ASSIGN_OR_RETURN(kv.cache,
                    KvCache::Create(model->kv_specs(), {.memory_bytes = options.kv_memory_bytes,
                                                        .seed = options.cache_seed}));
-  return std::make_unique<EngineImpl>(model, tokenizer, clock, options, std::move(cache));
+  ASSIGN_OR_RETURN(kv.disk, EngineKvDisk::Open(options, kv.cache.get(), clock));
+  return std::make_unique<EngineImpl>(model, tokenizer, clock, options, std::move(kv));
 }
 
 }  // namespace tidepool::engine

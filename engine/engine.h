@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/kv_disk_stats.h"
 #include "engine/model/model.h"
 #include "engine/request.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -43,6 +44,10 @@ struct EngineOptions {
   // needs once, however many rows need it. 0: as prefill_chunk.
   int64_t offload_prefill_chunk = 0;
   std::string cache_seed;  // model digest, KV type: what makes KV of equal tokens equal
+  // A file of at most so many bytes, for KV that memory has no room for and that is to outlive the
+  // process; no path: none.
+  std::string kv_disk_path;
+  int64_t kv_disk_bytes = 0;
 
   // INVALID_ARGUMENT names the field, its value and the accepted range.
   absl::Status Validate() const;
@@ -57,6 +62,8 @@ struct EngineStats {
   int64_t kv_blocks_free = 0;    // unused or holding only reusable cache
   int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix
   int64_t kv_block_tokens = kernels::kKvBlockTokens;
+  std::optional<KvDiskStats> kv_disk;    // where there is one
+  KvRestoreStats kv_restores;
   int64_t queued_prompt_tokens = 0;      // that wait, or are being computed
   double prefill_tokens_per_second = 0;  // over the latest prefills; 0: none yet
   double admissions_per_second = 0;      // to a place, while others wait; 0: not known
@@ -132,11 +139,13 @@ class Stream {
 class Engine {
  public:
   // `model`, `tokenizer` and `clock` outlive the engine. INVALID_ARGUMENT: an option, or KV memory
-  // that holds not one block.
+  // or a KV disk that holds not one block, or a file for that which cannot be made;
+  // FAILED_PRECONDITION: another process has it.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Model* model, const Tokenizer* tokenizer,
                                                         const base::Clock* clock,
                                                         const EngineOptions& options);
-  // Ends what still runs with UNAVAILABLE, after the forward pass in progress.
+  // Ends what still runs with UNAVAILABLE, after the forward pass in progress. Then cached KV goes
+  // to the disk, where there is one.
   virtual ~Engine() = default;
 
   // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),

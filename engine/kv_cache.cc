@@ -3,12 +3,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/clock.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
@@ -111,7 +113,7 @@ const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block
 
 // The blocks of the longest reusable prefix: every full group has all of them, and every window
 // group those that the next token sees.
-int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens) {
+int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
   if (tokens.empty()) return 0;
   const int64_t limit = (static_cast<int64_t>(tokens.size()) - 1) / kBlockTokens;
   std::vector<int64_t> run(tables_.size(), 0);  // cached blocks in a row, up to the current one
@@ -122,7 +124,7 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens) {
     const int64_t slots = (block + 1) * kBlockTokens;
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
-      const bool found = cache_->pool_.Find({hash, group}, own) != kNoBlock;
+      const bool found = cache_->IsThere({hash, group}, own, with_disk);
       run[group] = found ? run[group] + 1 : 0;
       const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
       if (block + 1 - run[group] <= first) continue;
@@ -137,12 +139,34 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens) {
 
 int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0) << slots_ << " slots are attached";
-  return CachedBlocks(tokens) * kBlockTokens;
+  return CachedBlocks(tokens, /*with_disk=*/false) * kBlockTokens;
+}
+
+KvPrefix KvLease::FindPrefix(absl::Span<const int32_t> tokens) {
+  KvPrefix prefix;
+  prefix.memory_tokens = prefix.tokens = CachedTokens(tokens);
+  if (cache_->disk_ == nullptr) return prefix;
+  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/true);
+  prefix.tokens = blocks * kBlockTokens;
+  if (prefix.tokens == prefix.memory_tokens) return prefix;
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int group = 0; group < cache_->groups(); ++group) {
+      if (block < cache_->FirstVisible(group, prefix.tokens) / kBlockTokens) continue;
+      const BlockKey key = {hashes_[block], group};
+      const int32_t id = cache_->pool_.Find(key, TokensOfBlock(tokens, block));
+      if (id == kNoBlock) {
+        prefix.on_disk.push_back({key, block});
+      } else {
+        prefix.in_memory.push_back(id);
+      }
+    }
+  }
+  return prefix;
 }
 
 int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0 && table_blocks() == 0) << slots_ << " slots are attached";
-  const int64_t blocks = CachedBlocks(tokens);
+  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/false);
   for (int group = 0; group < cache_->groups(); ++group) {
     const int64_t first = cache_->FirstVisible(group, blocks * kBlockTokens) / kBlockTokens;
     for (int64_t block = 0; block < blocks; ++block) {
@@ -163,7 +187,7 @@ std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
   const int64_t wanted = std::max(before, BlocksOf(slots));
   if ((wanted - before) * cache_->groups() > cache_->pool_.free()) return std::nullopt;
   for (std::vector<int32_t>& table : tables_) {
-    while (static_cast<int64_t>(table.size()) < wanted) table.push_back(cache_->pool_.Allocate());
+    while (static_cast<int64_t>(table.size()) < wanted) table.push_back(cache_->Allocate());
   }
   return KvReservation(this, before);
 }
@@ -297,6 +321,51 @@ int64_t KvCache::BlocksFor(int64_t slots, int64_t step) const {
   return blocks;
 }
 
+bool KvCache::IsThere(const BlockKey& key, absl::Span<const int32_t> tokens,
+                      bool with_disk) const {
+  if (pool_.Find(key, tokens) != kNoBlock) return true;
+  return with_disk && disk_ != nullptr && disk_->Has(key, tokens);
+}
+
+absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
+  return {memory_ + block * block_bytes_, block_bytes_};
+}
+
+// What is given up for it goes to the disk first.
+int32_t KvCache::Allocate() {
+  const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
+  if (evicted != kNoBlock) {
+    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted), {});
+  }
+  return pool_.Allocate();
+}
+
+int32_t KvCache::Put(const BlockKey& key, absl::Span<const int32_t> tokens,
+                     absl::Span<const std::byte> bytes) {
+  CHECK_EQ(bytes.size(), block_bytes_);
+  const int32_t block = Allocate();
+  if (block == kNoBlock) return kNoBlock;
+  std::memcpy(memory_ + block * block_bytes_, bytes.data(), bytes.size());
+  pool_.Index(block, key, tokens);
+  return block;
+}
+
+void KvCache::SpillCached(absl::Duration patience) {
+  CHECK(disk_ != nullptr);
+  const base::Clock& clock = disk_->clock();
+  const absl::Duration end = clock.Monotonic() + patience;
+  const std::vector<int32_t> blocks = pool_.CachedBlocks();
+  // None of them is to give way to an older one.
+  const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
+  for (int64_t i = 0; i < most; ++i) {
+    const absl::Duration left = end - clock.Monotonic();
+    if (left <= absl::ZeroDuration()) return;
+    disk_->Write(pool_.KeyOf(blocks[i]), pool_.TokensOf(blocks[i]), BytesOf(blocks[i]),
+                 {.patience = left, .newer = i});
+  }
+  disk_->Flush(end - clock.Monotonic());
+}
+
 void KvCache::NoteReleased(const BlockHash& last) {
   const auto found = std::find(recent_.begin(), recent_.end(), last);
   if (found != recent_.end()) recent_.erase(found);
@@ -308,7 +377,8 @@ std::vector<uint64_t> KvCache::RecentPrefixes(size_t limit) const {
   std::vector<uint64_t> digests;
   for (const BlockHash& hash : recent_) {
     if (digests.size() >= limit) break;
-    if (pool_.Knows({hash, 0})) digests.push_back(hash.low);
+    const BlockKey key = {hash, 0};
+    if (pool_.Knows(key) || (disk_ != nullptr && disk_->Knows(key))) digests.push_back(hash.low);
   }
   return digests;
 }

@@ -23,9 +23,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/block_hash.h"
 #include "engine/block_pool.h"
+#include "engine/kv_disk.h"
 #include "engine/model/kv_spec.h"
 
 namespace tidepool::engine {
@@ -50,6 +52,18 @@ class KvReservation {
   int64_t blocks_;  // that the lease's tables had before
 };
 
+// A prefix whose KV is there, in memory or on the disk beneath it.
+struct KvPrefix {
+  int64_t memory_tokens = 0;  // what AttachPrefix would return now
+  int64_t tokens = 0;         // and once `on_disk` is in memory too
+  struct Block {
+    BlockKey key;
+    int64_t index = 0;  // in the sequence
+  };
+  std::vector<Block> on_disk;      // in ascending order; none where that makes no prefix longer
+  std::vector<int32_t> in_memory;  // the other blocks that it takes
+};
+
 // The blocks of one sequence; gives them back on destruction. All calls are of the sequence's own
 // tokens, which may only change behind what a Truncate left, so that each block of them is hashed
 // once, also over several stays in the cache. Engine thread only; must not outlive its cache, nor
@@ -72,6 +86,9 @@ class KvLease {
 
   // What AttachPrefix would return. Requires: slots() is 0.
   int64_t CachedTokens(absl::Span<const int32_t> tokens);
+
+  // The same, with what lies on the disk. Requires: slots() is 0.
+  KvPrefix FindPrefix(absl::Span<const int32_t> tokens);
 
   // The hash of this block of `tokens`. Requires: they fill it.
   const BlockHash& HashOf(absl::Span<const int32_t> tokens, int64_t block);
@@ -103,7 +120,7 @@ class KvLease {
   int64_t table_blocks() const { return tables_.empty() ? 0 : tables_[0].size(); }
   void ShrinkTables(int64_t blocks);
   void FreeBlocksOutOfReach();
-  int64_t CachedBlocks(absl::Span<const int32_t> tokens);
+  int64_t CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk);
 
   KvCache* cache_ = nullptr;
   BlockHash root_;
@@ -134,6 +151,22 @@ class KvCache {
   const KvView& view() const { return view_; }
   KvLease NewLease(absl::string_view salt);
 
+  // Blocks that are given up go there from now on, and prefixes are looked for there too. It
+  // outlives the cache, or is taken away with nullptr before.
+  void SetDisk(KvDisk* disk) { disk_ = disk; }
+  // A block from the disk: held once, with this content, which may be found from now on. kNoBlock:
+  // no block is free. Requires: block_bytes() bytes.
+  int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,
+              absl::Span<const std::byte> bytes);
+  // One holder more, and one less, of a block beside its leases.
+  void Hold(int32_t block) { pool_.AddHolder(block); }
+  void Release(int32_t block) { pool_.Release(block); }
+  // Tells that this prefix is reusable, as the release of a lease does.
+  void NoteReleased(const BlockHash& last);
+  // Writes cached blocks to the disk, the latest released first, until all are there or `patience`
+  // has passed. Requires: a disk.
+  void SpillCached(absl::Duration patience);
+
   int64_t blocks_total() const { return pool_.total(); }
   int64_t blocks_free() const { return pool_.free(); }
   int64_t blocks_cached() const { return pool_.cached(); }
@@ -149,7 +182,7 @@ class KvCache {
   int64_t blocks_hashed() const { return blocks_hashed_; }
 
   // The last block's digest of each of the most recently released prefixes that are still cached,
-  // the latest first, at most `limit` (and at most kRecentPrefixes).
+  // or on the disk, the latest first, at most `limit` (and at most kRecentPrefixes).
   static constexpr size_t kRecentPrefixes = 256;
   std::vector<uint64_t> RecentPrefixes(size_t limit) const;
 
@@ -158,13 +191,16 @@ class KvCache {
   KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
   // Slots that a row at `slot` may see in this group begin here.
   int64_t FirstVisible(int group, int64_t slot) const;
-  void NoteReleased(const BlockHash& last);
+  bool IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const;
+  int32_t Allocate();
+  absl::Span<const std::byte> BytesOf(int32_t block) const;
 
   std::vector<KvSpec> specs_;  // by group
   KvView view_;
   size_t block_bytes_;
   std::string seed_;
   BlockPool pool_;
+  KvDisk* disk_ = nullptr;
   std::deque<BlockHash> recent_;  // latest first, without repeats
   int64_t blocks_hashed_ = 0;
   std::byte* memory_ = nullptr;  // mapped

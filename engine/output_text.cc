@@ -40,4 +40,12 @@ OutputText::Step OutputText::Add(int32_t token) {
   return step;
 }
 
+std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text) {
+  for (size_t i = request.prompt_length; i < request.token_ids.size(); ++i) {
+    const OutputText::Step step = text->Add(request.token_ids[i]);
+    if (step.finish.has_value()) return step.finish;
+  }
+  return std::nullopt;
+}
+
 }  // namespace tidepool::engine

@@ -38,6 +38,9 @@ class OutputText {
   StopMatcher matcher_;
 };
 
+// Brings `text` to where the output tokens of earlier attempts left it, and tells if they end it.
+std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text);
+
 }  // namespace tidepool::engine
 
 #endif  // TIDEPOOL_ENGINE_OUTPUT_TEXT_H_

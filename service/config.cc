@@ -310,6 +310,15 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
   return absl::OkStatus();
 }
 
+// The folder of ours beneath one that a variable names, or else beneath `fallback` in HOME; by the
+// XDG rules a relative path in the variable counts as unset.
+absl::StatusOr<std::string> OurFolder(const Environment& environment, const std::string& variable,
+                                      absl::string_view fallback, absl::string_view without_home) {
+  if (!variable.empty() && variable[0] == '/') return absl::StrCat(variable, "/tidepool");
+  RETURN_IF_ERROR(Need(!environment.home.empty(), without_home));
+  return absl::StrCat(environment.home, "/", fallback, "/tidepool");
+}
+
 // Defaults that depend on other fields or on the environment.
 absl::Status FillDefaults(const Environment& environment, Config* config) {
   const bool operates = config->command == Command::kStats || config->command == Command::kOffload;
@@ -326,14 +335,19 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
                               config->command == Command::kFront ||
                               config->command == Command::kSessions;
   if (keeps_sessions && config->store.empty()) {
-    std::string state = environment.xdg_state_home;
-    // The XDG rules: a relative path there counts as unset.
-    if (state.empty() || state[0] != '/') {
-      RETURN_IF_ERROR(
-          Need(!environment.home.empty(), "no HOME to keep sessions in; name a file with --store"));
-      state = absl::StrCat(environment.home, "/.local/state");
+    ASSIGN_OR_RETURN(const std::string folder,
+                     OurFolder(environment, environment.xdg_state_home, ".local/state",
+                               "no HOME to keep sessions in; name a file with --store"));
+    config->store = absl::StrCat(folder, "/sessions.db");
+  }
+  if (config->kv_disk_bytes > 0) {
+    // Not beside the model, as pack files are: it is what people wrote, not what the model is.
+    config->kv_disk_folder = config->experts.cache_dir;
+    if (config->kv_disk_folder.empty()) {
+      ASSIGN_OR_RETURN(config->kv_disk_folder,
+                       OurFolder(environment, environment.xdg_cache_home, ".cache",
+                                 "no HOME to keep KV in; name a folder with --cache-dir"));
     }
-    config->store = absl::StrCat(state, "/tidepool/sessions.db");
   }
   return absl::OkStatus();
 }

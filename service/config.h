@@ -153,6 +153,8 @@ struct Config {
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
   int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
   size_t kv_memory_bytes = size_t{1} << 30;
+  int64_t kv_disk_bytes = 0;              // 0: no KV on a disk
+  std::string kv_disk_folder;             // of its file; set where kv_disk_bytes is
   std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
@@ -229,6 +231,7 @@ struct Config {
 struct Environment {
   std::string home;            // $HOME
   std::string xdg_state_home;  // $XDG_STATE_HOME
+  std::string xdg_cache_home;  // $XDG_CACHE_HOME
 };
 
 // Values of flags by name, as texts.

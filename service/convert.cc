@@ -202,6 +202,22 @@ void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenize
   ToProto(chunk.usage, out->mutable_usage());
 }
 
+void ToProto(const engine::KvDiskStats& disk, const engine::KvRestoreStats& restores,
+             v1::KvDiskStats* out) {
+  out->set_limit_bytes(disk.limit_bytes);
+  out->set_used_bytes(disk.bytes);
+  out->set_blocks(disk.blocks);
+  out->set_written_blocks_total(disk.written_blocks);
+  out->set_read_blocks_total(disk.read_blocks);
+  out->set_dropped_blocks_total(disk.dropped_blocks);
+  out->set_damaged_blocks_total(disk.damaged_blocks);
+  out->set_failed_reads_total(disk.failed_reads);
+  out->set_failed_writes_total(disk.failed_writes);
+  out->set_restores_total(restores.restores);
+  out->set_restored_tokens_total(restores.tokens);
+  out->set_restores_given_up_total(restores.given_up);
+}
+
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   if (stats.offload.has_value()) {
     ToProto(stats, out->mutable_offload());
@@ -212,6 +228,7 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   out->set_kv_blocks_free(stats.kv_blocks_free);
   out->set_kv_blocks_cached(stats.kv_blocks_cached);
   out->set_kv_block_tokens(stats.kv_block_tokens);
+  if (stats.kv_disk.has_value()) ToProto(*stats.kv_disk, stats.kv_restores, out->mutable_kv_disk());
   out->set_prompt_tokens_total(stats.prompt_tokens);
   out->set_cached_prompt_tokens_total(stats.cached_prompt_tokens);
   out->set_generated_tokens_total(stats.generated_tokens);

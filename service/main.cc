@@ -75,7 +75,8 @@ int Main(const std::vector<std::string>& args) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const Environment environment = {.home = Variable("HOME"),
-                                   .xdg_state_home = Variable("XDG_STATE_HOME")};
+                                   .xdg_state_home = Variable("XDG_STATE_HOME"),
+                                   .xdg_cache_home = Variable("XDG_CACHE_HOME")};
   const ConfigReader read = [&] { return ParseConfig(args, environment); };
   const absl::StatusOr<ParsedConfig> parsed = read();
   if (!parsed.ok()) return Fail(parsed.status(), 2, &console);

@@ -106,7 +106,7 @@ constexpr CommandSpec kCommands[] = {
 };
 
 constexpr absl::string_view kFutureFlags[] = {
-    "kv-disk", "max-experts-per-layer", "rank", "ranks", "rendezvous",
+    "max-experts-per-layer", "rank", "ranks", "rendezvous",
 };
 
 }  // namespace

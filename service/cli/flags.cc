@@ -120,6 +120,12 @@ absl::Status SetKvMemory(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetKvDisk(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
+  config->kv_disk_bytes = static_cast<int64_t>(bytes);
+  return bytes > 0 ? absl::OkStatus() : absl::InvalidArgumentError("leave it out for none");
+}
+
 absl::Status SetKvType(absl::string_view value, Config* config) {
   const std::pair<absl::string_view, DType> types[] = {
       {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0}};
@@ -268,6 +274,11 @@ constexpr FlagSpec kFlags[] = {
      SetInteger<&Config::context, 4, (int64_t{1} << 31)>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB", "memory for the KV cache of all sequences", kEngine,
      kValue, SetKvMemory},
+    {"kv-disk", 0, kModel, "SIZE", "none",
+     "disk space for KV that memory has no room for any more, or that is to outlive a stop; read "
+     "back where that is faster than computing it; a file in --cache-dir, or else in "
+     "$XDG_CACHE_HOME/tidepool or ~/.cache/tidepool",
+     Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetKvDisk},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
      "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
     {"exact", 0, kModel, "", "off", "float32 activations, accumulation and KV: the slow truth",
@@ -300,7 +311,8 @@ constexpr FlagSpec kFlags[] = {
      "write which experts each layer of each step chose, for replay; .zst compresses", kRunning,
      kValue, SetTraceExperts},
     {"cache-dir", 0, kExperts, "DIR", "beside the model",
-     "folder of pack files, which hold a model's experts as they are read on demand",
+     "folder of pack files, which hold a model's experts as they are read on demand, and of "
+     "--kv-disk",
      kRunning | Bit(Command::kPack), kValue, SetCacheDir},
 
     {"profile", 0, kExperts, "FILE", "",

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "engine/kv_disk.h"
 #include "kernels/backend.h"
 #include "service/cli/machine.h"
 
@@ -27,14 +28,16 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Of the KV cache that the command keeps beside the weights; the others' is small.
+// Of the KV cache that the command keeps beside the weights, and of what goes between it and a
+// disk; the others' is small.
 int64_t KvBytes(const Config& config) {
   switch (config.command) {
     case Command::kServe:
     case Command::kWorker:
     case Command::kGenerate:
     case Command::kChat:
-      return static_cast<int64_t>(config.kv_memory_bytes);
+      return static_cast<int64_t>(config.kv_memory_bytes) +
+             (config.kv_disk_bytes > 0 ? engine::KvDisk::kStagingBytes : 0);
     default:
       return 0;
   }

@@ -128,6 +128,10 @@ class LocalServerImpl : public LocalServer {
         std::max({options.prefill_chunk, options.offload_prefill_chunk, config.max_sequences});
     options.limits.logit_rows = config.max_sequences;
     options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
+    if (config.kv_disk_bytes > 0) {
+      options.kv_disk_path = absl::StrCat(config.kv_disk_folder, "/", bundle_->digest, ".kv");
+      options.kv_disk_bytes = config.kv_disk_bytes;
+    }
     FillModel(options);
     ASSIGN_OR_RETURN(model_.default_sampling,
                      ReadDefaultSampling(bundle_->weights->file(), bundle_->config.vocab_size));

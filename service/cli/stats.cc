@@ -106,6 +106,23 @@ std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   return layers;
 }
 
+// How full it is, and what it has spared.
+std::string KvDiskText(const Json& disk) {
+  const auto number = [&](const char* key) { return disk[key].get<int64_t>(); };
+  std::string text = absl::StrFormat(
+      "  KV disk     %s of %s in %d blocks; %d tokens read back, %d blocks dropped\n",
+      FormatBytes(disk["used_bytes"].get<double>()), FormatBytes(disk["limit_bytes"].get<double>()),
+      number("blocks"), number("restored_tokens_total"), number("dropped_blocks_total"));
+  const int64_t failed = number("failed_reads_total") + number("failed_writes_total");
+  const int64_t damaged = number("damaged_blocks_total");
+  if (failed + damaged > 0) {
+    absl::StrAppendFormat(&text,
+                          "              %d reads and writes failed, %d blocks were damaged\n",
+                          failed, damaged);
+  }
+  return text;
+}
+
 bool IsOffloaded(const Json& worker) {
   return worker.contains("offload") && !worker["offload"].is_null();
 }
@@ -149,6 +166,9 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   absl::StrAppendFormat(&text, "  KV blocks   %d of %d free, %d cached, %d tokens each\n",
                         number("kv_blocks_free"), number("kv_blocks_total"),
                         number("kv_blocks_cached"), number("kv_block_tokens"));
+  if (worker.contains("kv_disk") && !worker["kv_disk"].is_null()) {
+    absl::StrAppend(&text, KvDiskText(worker["kv_disk"]));
+  }
   const int64_t lookups = number("expert_hits_total") + number("expert_misses_total");
   if (lookups > 0) {
     absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",

@@ -175,6 +175,29 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
           static_cast<int64_t>(worker.progress()));
 }
 
+void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
+  const auto counter = [&](const char* key, const char* help, int64_t value) {
+    page->Counter(key, help, labels, static_cast<double>(value));
+  };
+  page->Gauge("kv_disk_limit_bytes", "--kv-disk.", labels, static_cast<double>(disk.limit_bytes()));
+  page->Gauge("kv_disk_used_bytes", "Of it, in use.", labels,
+              static_cast<double>(disk.used_bytes()));
+  counter("kv_disk_written_blocks_total", "KV blocks written to the disk.",
+          disk.written_blocks_total());
+  counter("kv_disk_read_blocks_total", "KV blocks read back.", disk.read_blocks_total());
+  counter("kv_disk_dropped_blocks_total", "KV blocks that came faster than the disk takes them.",
+          disk.dropped_blocks_total());
+  counter("kv_disk_damaged_blocks_total", "KV blocks that were not what had been written.",
+          disk.damaged_blocks_total());
+  counter("kv_disk_failed_reads_total", "Errors of the file system.", disk.failed_reads_total());
+  counter("kv_disk_failed_writes_total", "Errors of the file system.", disk.failed_writes_total());
+  counter("kv_disk_restores_total", "Prompts whose KV was read back.", disk.restores_total());
+  counter("kv_disk_restored_tokens_total", "Tokens that needed no computing for that.",
+          disk.restored_tokens_total());
+  counter("kv_disk_restores_given_up_total", "Restores that were cut short.",
+          disk.restores_given_up_total());
+}
+
 // Hits and misses, by layer where the worker tells; the one fast tier is its memory.
 void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
@@ -214,6 +237,7 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
   AddWork(worker, labels, page);
   AddExpertUse(worker, labels, page);
   if (worker.has_offload()) AddExperts(worker, labels, page);
+  if (worker.has_kv_disk()) AddKvDisk(worker.kv_disk(), labels, page);
 }
 
 }  // namespace

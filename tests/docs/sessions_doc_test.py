@@ -39,6 +39,8 @@ class SessionsPageTest(unittest.TestCase):
             for line in block.splitlines():
                 words = self.localise(line)
                 if words[1] == "serve":
+                    if self.server is not None:
+                        self.assertEqual(self.server.stop(), 0)
                     self.server = harness.Server(*words[1:])
                     continue
                 if words[1] == "sessions" and self.server is not None:
@@ -48,7 +50,9 @@ class SessionsPageTest(unittest.TestCase):
                                         env=harness.clean_environment())
                 self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
                 results[line] = result.stdout
-        self.assertEqual(len(results), 12)
+        self.assertEqual(len(results), 14)
+        shown = next(text for line, text in results.items() if " stats " in line)
+        self.assertRegex(shown, r"KV disk .* of 1[.0]* GiB")
         last = json.loads(list(results.values())[-1])
         self.assertEqual((last["sessions"], last["faults"]), (2, 0))
         self.assertGreater(last["tokens"], 48)

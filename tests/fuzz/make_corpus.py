@@ -180,6 +180,9 @@ def main():
             ["protoc", "-Iproto", f"--encode={message}", "proto/tidepool/worker/v1/worker.proto",
              "proto/tidepool/v1/inference.proto"], input=text.encode(), stdout=subprocess.PIPE, check=True, cwd=ROOT)
         (folder("request_fuzz") / name).write_bytes(letter.encode() + encoded.stdout)
+    # As kv_disk_fuzz.cc takes them: the keys of three entries, and flags.
+    (folder("kv_disk_fuzz") / "distinct").write_bytes(bytes(range(50)) + b"\x07\x00")
+    (folder("kv_disk_fuzz") / "equal").write_bytes(bytes(52))
     kinds = gguf.GGMLQuantizationType
     write_model(folder("gguf_fuzz") / "llama_q8_0", 0, kinds.Q8_0)
     write_model(folder("gguf_fuzz") / "llama_q4_0", 0, kinds.Q4_0)

@@ -44,7 +44,7 @@ class CommandLineTest(CommandTest):
 
     def test_what_does_not_exist_yet_says_so(self):
         for arguments in (["serve", *MODEL, "--max-experts-per-layer", "2"],
-                          ["serve", *MODEL, "--kv-disk", "1GiB"], ["serve", *MODEL, "--ranks", "2"]):
+                          ["serve", *MODEL, "--ranks", "2"]):
             self.refuse(*arguments, named="not available yet")
 
     def test_bad_values(self):
@@ -94,7 +94,7 @@ class CommandLineTest(CommandTest):
                             ("\nmax-tokens = -9\n", ("line 2", "max-tokens", "-9")),
                             ("[server]\nlisten = 1\n", ("server",)),
                             ("max-tokens = \n", ("line 1", "TOML")),
-                            ('kv-disk = "1GiB"\n', ("kv-disk", "not available yet"))):
+                            ('ranks = 2\n', ("ranks", "not available yet"))):
             self.refuse("generate", *MODEL, "--prompt", "a", *write(text),
                         named=(str(config), *named))
         self.refuse("generate", "--config", folder / "none.toml", named="none.toml")

@@ -72,6 +72,24 @@ TEST(ParseConfigTest, StoreFollowsXdg) {
   EXPECT_THAT(ParseConfig(args, {}).status().message(), HasSubstr("--store"));
 }
 
+TEST(ParseConfigTest, KvDiskLiesInTheCache) {
+  const auto folder = [](std::vector<std::string> more, const Environment& environment) {
+    std::vector<std::string> args = {"worker", "--model=m", "--kv-disk", "2GiB"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Config config = ParseConfig(args, environment)->config;
+    EXPECT_EQ(config.kv_disk_bytes, int64_t{2} << 30);
+    return config.kv_disk_folder;
+  };
+  EXPECT_EQ(folder({}, kHome), "/home/u/.cache/tidepool");
+  EXPECT_EQ(folder({}, {.home = "/home/u", .xdg_cache_home = "/c"}), "/c/tidepool");
+  EXPECT_EQ(folder({"--cache-dir=/packs"}, {}), "/packs");
+  EXPECT_THAT(ParseConfig({"worker", "--model=m", "--kv-disk=1GiB"}, {}).status().message(),
+              HasSubstr("--cache-dir"));
+  EXPECT_EQ(Good({"worker", "--model=m"}).kv_disk_folder, "");
+  EXPECT_THAT(Complaint({"worker", "--model=m", "--kv-disk=0B"}), HasSubstr("--kv-disk"));
+  EXPECT_THAT(Complaint({"front", "--worker=a:1", "--kv-disk=1GiB"}), HasSubstr("--kv-disk"));
+}
+
 TEST(ParseConfigTest, ValuesHaveUnits) {
   const Config config =
       Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout", "1500ms", "--kv-type",
@@ -274,7 +292,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(
       complaint("model = \"m\"\n\nmodle = \"m\"\n"),
       AllOf(HasSubstr(".toml: line 3: unknown key modle"), HasSubstr("did you mean model?")));
-  EXPECT_THAT(complaint("kv-disk = \"1GiB\"\n"), HasSubstr("kv-disk is not available yet"));
+  EXPECT_THAT(complaint("ranks = 2\n"), HasSubstr("ranks is not available yet"));
   EXPECT_THAT(complaint("threads = \"many\"\n"),
               HasSubstr("line 1: threads: \"many\" is not a whole number"));
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));

@@ -142,6 +142,8 @@ v1::GetStatsResponse Stats() {
   layer->set_hits(5);
   layer->set_misses(2);
   worker->mutable_offload()->mutable_total()->set_stall_seconds(1.5);
+  worker->mutable_kv_disk()->set_used_bytes(4096);
+  worker->mutable_kv_disk()->set_restored_tokens_total(64);
   v1::WorkerStats* gone = stats.add_workers();
   gone->set_worker_id("w2");
   gone->set_status_code(14);
@@ -170,6 +172,8 @@ TEST(MetricsPageTest, NamesAndLabels) {
         "tidepool:expert_hits_total" + layer + "5\n",
         "tidepool:expert_misses_total" + layer + "2\n",
         "tidepool:expert_stall_seconds_total" + worker + "1.5\n",
+        "tidepool:kv_disk_used_bytes" + worker + "4096\n",
+        "tidepool:kv_disk_restored_tokens_total" + worker + "64\n",
         std::string("tidepool:worker_up{worker=\"w2\"} 0\n"),
         std::string(
             "tidepool:request_success_total{model_name=\"m\",finished_reason=\"stop\"} 3\n"),

@@ -1,0 +1,375 @@
+#include "engine/kv_disk.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+// After a write failed, as on a full disk: so long the file does not grow.
+constexpr absl::Duration kGrowAgain = absl::Seconds(10);
+// Of the newest read in the measured rate.
+constexpr double kNewShare = 0.2;
+
+// Room for the stamps of a last spill above all others.
+constexpr uint64_t kLastStamps = uint64_t{1} << 32;
+
+// Half of them for each direction.
+int StagingBuffers(int64_t slot_bytes) {
+  return static_cast<int>(std::clamp<int64_t>(KvDisk::kStagingBytes / slot_bytes, 4, 128) / 2 * 2);
+}
+
+}  // namespace
+
+KvDisk::Read::Read(Read&& other) noexcept
+    : disk_(std::exchange(other.disk_, nullptr)),
+      buffer_(other.buffer_),
+      ticket_(other.ticket_),
+      key_(other.key_),
+      ok_(other.ok_),
+      bytes_(other.bytes_) {}
+
+KvDisk::Read::~Read() {
+  if (disk_ == nullptr) return;
+  base::MutexLock lock(&disk_->mutex_);
+  disk_->read_buffers_.push_back(buffer_);
+  disk_->work_.NotifyOne();
+}
+
+absl::StatusOr<std::unique_ptr<KvDisk>> KvDisk::Open(std::unique_ptr<KvDiskFile> file,
+                                                     const KvDiskOptions& options,
+                                                     const base::Clock* clock) {
+  ASSIGN_OR_RETURN(const KvDiskLayout layout, PlanKvDisk(options.limit_bytes, options.block_bytes));
+  const int buffers = StagingBuffers(layout.slot_bytes());
+  ASSIGN_OR_RETURN(moe::MappedMemory staging,
+                   moe::MappedMemory::Create(buffers * layout.slot_bytes()));
+  std::unique_ptr<KvDisk> disk(
+      new KvDisk(std::move(file), layout, clock, std::move(staging), buffers));
+  disk->stats_.limit_bytes = options.limit_bytes;
+  RETURN_IF_ERROR(disk->Load(options.identity));
+  disk->thread_ = std::thread([disk = disk.get()] { disk->Run(); });
+  return disk;
+}
+
+KvDisk::KvDisk(std::unique_ptr<KvDiskFile> file, const KvDiskLayout& layout,
+               const base::Clock* clock, moe::MappedMemory staging, int buffers)
+    : file_(std::move(file)), layout_(layout), clock_(clock), staging_(std::move(staging)) {
+  slots_.resize(layout.slots);
+  for (int buffer = 0; buffer < buffers; ++buffer) {
+    (buffer < buffers / 2 ? write_buffers_ : read_buffers_).push_back(buffer);
+  }
+  grow_from_ = -absl::InfiniteDuration();
+}
+
+KvDisk::~KvDisk() {
+  {
+    base::MutexLock lock(&mutex_);
+    stop_ = true;
+    work_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status KvDisk::Load(const std::string& identity) {
+  std::vector<std::pair<uint64_t, int32_t>> stamped;
+  ASSIGN_OR_RETURN(const std::string header, file_->ReadSmall(0, kKvDiskPage));
+  if (!IsKvDiskHeader(header, layout_, identity)) {
+    RETURN_IF_ERROR(file_->Clear());
+    RETURN_IF_ERROR(file_->WriteSmall(0, EncodeKvDiskHeader(layout_, identity)));
+    Restock({});
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string table,
+                   file_->ReadSmall(layout_.entry_offset(0), layout_.table_bytes()));
+  for (int64_t slot = 0; slot < layout_.slots; ++slot) {
+    const size_t begin = std::min<size_t>(slot * kKvDiskEntryBytes, table.size());
+    const std::optional<KvDiskEntry> entry =
+        ParseKvDiskEntry(absl::string_view(table).substr(begin, kKvDiskEntryBytes), slot);
+    if (!entry.has_value()) continue;
+    slots_[slot].used = true;
+    slots_[slot].entry = *entry;
+    stamped.push_back({entry->stamp, static_cast<int32_t>(slot)});
+  }
+  Restock(std::move(stamped));
+  return absl::OkStatus();
+}
+
+// Takes over what the file held, by (stamp, slot).
+void KvDisk::Restock(std::vector<std::pair<uint64_t, int32_t>> stamped) {
+  base::MutexLock lock(&mutex_);
+  std::sort(stamped.begin(), stamped.end());
+  for (const auto& [stamp, slot] : stamped) {
+    // Two slots with one content are the work of no version of ours, but it may be read so.
+    if (!index_.emplace(slots_[slot].entry.key, slot).second) continue;
+    StoreLocked(slot);
+    stamp_ = stamp;
+  }
+  // The file grows from its front.
+  for (auto slot = static_cast<int32_t>(layout_.slots - 1); slot >= 0; --slot) {
+    if (slots_[slot].state == State::kFree) free_.push_back(slot);
+  }
+}
+
+absl::Span<std::byte> KvDisk::Buffer(int buffer) const {
+  const auto bytes = static_cast<size_t>(layout_.slot_bytes());
+  return {staging_.data() + buffer * bytes, bytes};
+}
+
+int32_t KvDisk::FindLocked(const BlockKey& key, absl::Span<const int32_t> tokens) const {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return kNoBlock;
+  return absl::MakeConstSpan(slots_[found->second].entry.tokens) == tokens ? found->second
+                                                                           : kNoBlock;
+}
+
+bool KvDisk::Has(const BlockKey& key, absl::Span<const int32_t> tokens) const {
+  base::MutexLock lock(&mutex_);
+  return FindLocked(key, tokens) != kNoBlock;
+}
+
+bool KvDisk::Knows(const BlockKey& key) const {
+  base::MutexLock lock(&mutex_);
+  return index_.contains(key);
+}
+
+// As what was used last.
+void KvDisk::StoreLocked(int32_t slot) {
+  slots_[slot].state = State::kStored;
+  recent_.push_front(slot);
+  slots_[slot].place = recent_.begin();
+  ++stats_.blocks;
+}
+
+void KvDisk::ForgetLocked(int32_t slot) {
+  index_.erase(slots_[slot].entry.key);
+  if (slots_[slot].state == State::kStored) {
+    recent_.erase(slots_[slot].place);
+    --stats_.blocks;
+  }
+  slots_[slot].state = State::kFree;
+}
+
+// Once nobody reads it, a forgotten slot can be taken again.
+void KvDisk::FreeLocked(int32_t slot) {
+  if (slots_[slot].state == State::kFree && slots_[slot].readers == 0) free_.push_back(slot);
+}
+
+// A free one, else that of the least recently used block which nobody reads; kNoBlock: none.
+int32_t KvDisk::TakeSlotLocked() {
+  if (!free_.empty() && clock_->Monotonic() >= grow_from_) {
+    const int32_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  for (auto it = recent_.rbegin(); it != recent_.rend(); ++it) {
+    const int32_t slot = *it;
+    if (slots_[slot].readers > 0) continue;
+    ForgetLocked(slot);
+    return slot;
+  }
+  return kNoBlock;
+}
+
+bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
+                   absl::Span<const std::byte> bytes, const WriteTerms& terms) {
+  CHECK_EQ(static_cast<int64_t>(bytes.size()), layout_.block_bytes);
+  const absl::Duration end = clock_->Monotonic() + terms.patience;
+  WriteJob job;
+  {
+    base::MutexLock lock(&mutex_);
+    if (index_.contains(key)) {
+      const int32_t slot = FindLocked(key, tokens);
+      if (slot == kNoBlock) return false;  // other tokens have this hash
+      if (slots_[slot].state == State::kStored) {
+        recent_.splice(recent_.begin(), recent_, slots_[slot].place);
+      }
+      return true;
+    }
+    while (write_buffers_.empty() && clock_->Monotonic() < end) {
+      written_.WaitFor(&mutex_, end - clock_->Monotonic());
+    }
+    job.slot = write_buffers_.empty() ? kNoBlock : TakeSlotLocked();
+    if (job.slot == kNoBlock) {
+      ++stats_.dropped_blocks;
+      return false;
+    }
+    job.buffer = write_buffers_.back();
+    write_buffers_.pop_back();
+    Slot& slot = slots_[job.slot];
+    slot.state = State::kWriting;
+    slot.entry.key = key;
+    std::copy(tokens.begin(), tokens.end(), slot.entry.tokens.begin());
+    slot.entry.stamp = terms.newer < 0 ? ++stamp_ : stamp_ + kLastStamps - terms.newer;
+    index_.emplace(key, job.slot);
+  }
+  std::memcpy(Buffer(job.buffer).data(), bytes.data(), bytes.size());
+  base::MutexLock lock(&mutex_);
+  writes_.push_back(job);
+  work_.NotifyOne();
+  return true;
+}
+
+bool KvDisk::Flush(absl::Duration patience) {
+  const absl::Duration end = clock_->Monotonic() + patience;
+  base::MutexLock lock(&mutex_);
+  while (writing_ || !writes_.empty()) {
+    const absl::Duration left = end - clock_->Monotonic();
+    if (left <= absl::ZeroDuration()) return false;
+    written_.WaitFor(&mutex_, left);
+  }
+  return true;
+}
+
+bool KvDisk::StartRead(const BlockKey& key, absl::Span<const int32_t> tokens, uint64_t ticket) {
+  base::MutexLock lock(&mutex_);
+  const int32_t slot = FindLocked(key, tokens);
+  if (slot == kNoBlock) return false;
+  ++slots_[slot].readers;
+  if (slots_[slot].state == State::kStored) {
+    recent_.splice(recent_.begin(), recent_, slots_[slot].place);
+  }
+  reads_.push_back({slot, ticket});
+  work_.NotifyOne();
+  return true;
+}
+
+void KvDisk::Withdraw(uint64_t ticket) {
+  base::MutexLock lock(&mutex_);
+  std::erase_if(reads_, [&](const ReadJob& job) {
+    if (job.ticket != ticket) return false;
+    --slots_[job.slot].readers;
+    FreeLocked(job.slot);
+    return true;
+  });
+}
+
+std::vector<KvDisk::Read> KvDisk::TakeReads() {
+  base::MutexLock lock(&mutex_);
+  return std::exchange(done_, {});
+}
+
+KvDiskStats KvDisk::stats() const {
+  base::MutexLock lock(&mutex_);
+  KvDiskStats stats = stats_;
+  stats.bytes = stats.blocks * layout_.slot_bytes();
+  return stats;
+}
+
+double KvDisk::read_bytes_per_second() const {
+  base::MutexLock lock(&mutex_);
+  return read_rate_;
+}
+
+// Of a block that is still to be written it can begin when it is.
+bool KvDisk::CanReadLocked() const {
+  return !reads_.empty() && !read_buffers_.empty() &&
+         slots_[reads_.front().slot].state != State::kWriting;
+}
+
+// Reads first: somebody waits for them.
+void KvDisk::Run() {
+  while (true) {
+    std::optional<ReadJob> read;
+    WriteJob write;
+    int buffer = 0;
+    {
+      base::MutexLock lock(&mutex_);
+      while (!stop_ && !CanReadLocked() && writes_.empty()) work_.Wait(&mutex_);
+      if (stop_) return;
+      if (CanReadLocked()) {
+        read = reads_.front();
+        reads_.pop_front();
+        buffer = read_buffers_.back();
+        read_buffers_.pop_back();
+      } else {
+        write = writes_.front();
+        writes_.pop_front();
+        writing_ = true;
+      }
+    }
+    if (read.has_value()) {
+      ReadBlock(*read, buffer);
+      if (on_read_) on_read_();
+    } else {
+      WriteBlock(write);
+    }
+  }
+}
+
+void KvDisk::WriteBlock(const WriteJob& job) {
+  KvDiskEntry entry;
+  bool used = false;
+  {
+    base::MutexLock lock(&mutex_);
+    entry = slots_[job.slot].entry;
+    used = slots_[job.slot].used;
+  }
+  entry.checksum = KvDiskChecksum(Buffer(job.buffer).first(layout_.block_bytes));
+  const absl::Status status = WriteSlot(job.slot, entry, used, job.buffer);
+  base::MutexLock lock(&mutex_);
+  slots_[job.slot].entry.checksum = entry.checksum;
+  if (status.ok()) {
+    slots_[job.slot].used = true;
+    StoreLocked(job.slot);
+    ++stats_.written_blocks;
+  } else {
+    ForgetLocked(job.slot);
+    FreeLocked(job.slot);
+    grow_from_ = clock_->Monotonic() + kGrowAgain;
+    ++stats_.failed_writes;
+  }
+  write_buffers_.push_back(job.buffer);
+  writing_ = false;
+  written_.NotifyAll();
+}
+
+// An old entry goes before its block does: after a kill in between the slot is empty.
+absl::Status KvDisk::WriteSlot(int32_t slot, const KvDiskEntry& entry, bool used, int buffer) {
+  const int64_t at = layout_.entry_offset(slot);
+  if (used) RETURN_IF_ERROR(file_->WriteSmall(at, std::string(kKvDiskEntryBytes, '\0')));
+  RETURN_IF_ERROR(file_->Write(layout_.slot_offset(slot), Buffer(buffer)));
+  return file_->WriteSmall(at, EncodeKvDiskEntry(entry, slot));
+}
+
+void KvDisk::ReadBlock(const ReadJob& job, int buffer) {
+  KvDiskEntry entry;
+  bool stored = false;  // else its write failed, or another reader found it damaged
+  {
+    base::MutexLock lock(&mutex_);
+    entry = slots_[job.slot].entry;  // a reader keeps it as it is
+    stored = slots_[job.slot].state == State::kStored;
+  }
+  const absl::Duration start = clock_->Monotonic();
+  const absl::Status status = stored ? file_->Read(layout_.slot_offset(job.slot), Buffer(buffer))
+                                     : absl::NotFoundError("it is not there any more");
+  const absl::Span<const std::byte> block = Buffer(buffer).first(layout_.block_bytes);
+  const bool whole = status.ok() && KvDiskChecksum(block) == entry.checksum;
+  const absl::Duration took = clock_->Monotonic() - start;
+
+  Read read(this, buffer);
+  read.ticket_ = job.ticket;
+  read.key_ = entry.key;
+  read.ok_ = whole;
+  read.bytes_ = block;
+  base::MutexLock lock(&mutex_);
+  --slots_[job.slot].readers;
+  if (whole) {
+    ++stats_.read_blocks;
+    if (took > absl::ZeroDuration()) {
+      const double rate = static_cast<double>(block.size()) / absl::ToDoubleSeconds(took);
+      read_rate_ = read_rate_ > 0 ? (1 - kNewShare) * read_rate_ + kNewShare * rate : rate;
+    }
+  } else {
+    if (stored) {
+      ++(status.ok() || absl::IsDataLoss(status) ? stats_.damaged_blocks : stats_.failed_reads);
+      ForgetLocked(job.slot);
+    }
+    FreeLocked(job.slot);
+  }
+  done_.push_back(std::move(read));
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,145 @@
+#include "engine/kv_restores.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
+// Where computing takes less, or how long it takes is not known.
+constexpr absl::Duration kLeastPatience = absl::Milliseconds(100);
+constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
+
+absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
+  return absl::Seconds(static_cast<double>(prefix.tokens - prefix.memory_tokens) / rows_per_second);
+}
+
+}  // namespace
+
+void KvRestores::Poll(absl::Duration now) {
+  for (const KvDisk::Read& read : disk_->TakeReads()) TakeIn(read);
+  for (size_t i = restores_.size(); i-- > 0;) {
+    if (restores_[i].give_up_at <= now) End(i);
+  }
+}
+
+// One of a restore that has ended is too late.
+void KvRestores::TakeIn(const KvDisk::Read& read) {
+  const auto found = std::find_if(restores_.begin(), restores_.end(),
+                                  [&](const auto& one) { return one.ticket == read.ticket(); });
+  if (found == restores_.end()) return;
+  Restore& restore = *found;
+  const KvPrefix::Block& block = restore.prefix.on_disk[restore.arrived];
+  const absl::Span<const int32_t> tokens =
+      absl::MakeConstSpan(restore.tokens).subspan(block.index * kBlockTokens, kBlockTokens);
+  const int32_t held = read.ok() ? cache_->Put(block.key, tokens, read.bytes()) : kNoBlock;
+  if (held != kNoBlock) {
+    restore.held.push_back(held);
+    ++restore.arrived;
+  }
+  if (held == kNoBlock || restore.arrived == restore.prefix.on_disk.size()) {
+    End(found - restores_.begin());
+  }
+}
+
+bool KvRestores::Hold(Sequence* sequence, const Terms& terms) {
+  if (IsComing(sequence)) return true;
+  if (sequence->restore_tried || !terms.may_start) return false;
+  KvPrefix prefix = sequence->lease.FindPrefix(sequence->tokens);
+  // Where there is no room for the sequence now, it is asked again when it can be admitted.
+  if (!prefix.on_disk.empty() && terms.blocks > cache_->blocks_free() - BlocksToCome())
+    return false;
+  sequence->restore_tried = true;
+  if (prefix.on_disk.empty() || !IsWorthIt(prefix, terms)) return false;
+  Start(*sequence, std::move(prefix), terms);
+  return IsComing(sequence);
+}
+
+// Whether the next block that some restore waits for is one of this sequence's, too, before the one
+// with its last token, which is computed in any case.
+bool KvRestores::IsComing(Sequence* sequence) const {
+  const int64_t usable = (static_cast<int64_t>(sequence->tokens.size()) - 1) / kBlockTokens;
+  return std::any_of(restores_.begin(), restores_.end(), [&](const Restore& restore) {
+    const KvPrefix::Block& next = restore.prefix.on_disk[restore.arrived];
+    return next.index < usable &&
+           sequence->lease.HashOf(sequence->tokens, next.index) == next.key.hash;
+  });
+}
+
+// By what the disk has to read before, too. A disk that nobody has read from yet is tried.
+bool KvRestores::IsWorthIt(const KvPrefix& prefix, const Terms& terms) const {
+  const double bytes_per_second = disk_->read_bytes_per_second();
+  if (terms.prompt_rows_per_second <= 0 || bytes_per_second <= 0) return true;
+  const auto blocks = BlocksToCome() + static_cast<int64_t>(prefix.on_disk.size());
+  const absl::Duration read = absl::Seconds(
+      static_cast<double>(blocks * static_cast<int64_t>(cache_->block_bytes())) / bytes_per_second);
+  return read < ComputeTime(prefix, terms.prompt_rows_per_second);
+}
+
+void KvRestores::Start(const Sequence& sequence, KvPrefix prefix, const Terms& terms) {
+  Restore restore;
+  restore.ticket = next_ticket_++;
+  restore.tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + prefix.tokens);
+  restore.give_up_at =
+      terms.now +
+      (terms.prompt_rows_per_second <= 0
+           ? kUnknownPatience
+           : std::max(kLeastPatience, ComputeTime(prefix, terms.prompt_rows_per_second)));
+  // What is in memory already must not give way to what comes behind it.
+  for (const int32_t block : prefix.in_memory) {
+    cache_->Hold(block);
+    restore.held.push_back(block);
+  }
+  for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
+    const KvPrefix::Block& block = prefix.on_disk[i];
+    const absl::Span<const int32_t> tokens =
+        absl::MakeConstSpan(restore.tokens).subspan(block.index * kBlockTokens, kBlockTokens);
+    if (disk_->StartRead(block.key, tokens, restore.ticket)) continue;
+    // Found damaged since: what is before it is still of use.
+    prefix.tokens = block.index * kBlockTokens;
+    prefix.on_disk.resize(i);
+  }
+  restore.prefix = std::move(prefix);
+  restores_.push_back(std::move(restore));
+  ++stats_.restores;
+  if (restores_.back().prefix.on_disk.empty()) End(restores_.size() - 1);
+}
+
+// From the back, so that a prefix's end gives way before its beginning.
+void KvRestores::End(size_t index) {
+  Restore restore = std::move(restores_[index]);
+  restores_.erase(restores_.begin() + index);
+  if (restore.arrived < restore.prefix.on_disk.size()) {
+    disk_->Withdraw(restore.ticket);
+    ++stats_.given_up;
+  } else {
+    stats_.tokens += std::max<int64_t>(0, restore.prefix.tokens - restore.prefix.memory_tokens);
+    if (restore.arrived > 0) cache_->NoteReleased(restore.prefix.on_disk.back().key.hash);
+  }
+  for (size_t i = restore.held.size(); i-- > 0;) cache_->Release(restore.held[i]);
+}
+
+bool KvRestores::GiveBack() {
+  if (restores_.empty()) return false;
+  while (!restores_.empty()) End(restores_.size() - 1);
+  return true;
+}
+
+int64_t KvRestores::BlocksToCome() const {
+  int64_t blocks = 0;
+  for (const Restore& restore : restores_) {
+    blocks += static_cast<int64_t>(restore.prefix.on_disk.size() - restore.arrived);
+  }
+  return blocks;
+}
+
+absl::Duration KvRestores::NextDeadline() const {
+  absl::Duration next = absl::InfiniteDuration();
+  for (const Restore& restore : restores_) next = std::min(next, restore.give_up_at);
+  return next;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,432 @@
+#include "engine/kv_disk.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "tests/engine/kv_disk_fixture.h"
+#include "tests/fakes/manual_clock.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kBlockBytes = 6000;  // not a whole page
+constexpr int64_t kTokens = kernels::kKvBlockTokens;
+
+BlockKey Key(int number) { return {{static_cast<uint64_t>(number) + 1, 7}, number % 2}; }
+
+std::vector<int32_t> Tokens(int number) {
+  std::vector<int32_t> tokens(kTokens);
+  std::iota(tokens.begin(), tokens.end(), number * 1000);
+  return tokens;
+}
+
+std::vector<std::byte> Bytes(int number) {
+  std::vector<std::byte> bytes(kBlockBytes);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number * 31 + i * 7);
+  return bytes;
+}
+
+class KvDiskTest : public testing::Test {
+ protected:
+  void Start(int64_t slots, const std::string& identity = "model") {
+    disk_.reset();
+    disk_ = KvDisk::Open(fake_.Open(),
+                         {.limit_bytes = LimitOf(slots, kBlockBytes),
+                          .block_bytes = kBlockBytes,
+                          .identity = identity},
+                         &clock_)
+                .value();
+    ASSERT_EQ(disk_->slots(), slots);
+  }
+
+  bool Write(int number) { return disk_->Write(Key(number), Tokens(number), Bytes(number), {}); }
+  void WriteAndWait(int number) {
+    ASSERT_TRUE(Write(number));
+    ASSERT_TRUE(Settle());
+  }
+  bool Settle() {
+    return Eventually([&] { return disk_->Flush(absl::ZeroDuration()); });
+  }
+  bool Has(int number) const { return disk_->Has(Key(number), Tokens(number)); }
+
+  // "ok", "wrong" (bytes that were not written), "failed", or "missing".
+  std::string Read(int number) {
+    if (!disk_->StartRead(Key(number), Tokens(number), /*ticket=*/number)) return "missing";
+    std::string answer;
+    EXPECT_TRUE(Eventually([&] {
+      for (const KvDisk::Read& read : disk_->TakeReads()) {
+        EXPECT_EQ(read.ticket(), static_cast<uint64_t>(number));
+        EXPECT_EQ(read.key(), Key(number));
+        const bool same = read.ok() && read.bytes() == absl::MakeConstSpan(Bytes(number));
+        answer = !read.ok() ? "failed" : same ? "ok" : "wrong";
+      }
+      return !answer.empty();
+    }));
+    return answer;
+  }
+
+  FakeDisk fake_;
+  fakes::ManualClock clock_;
+  std::unique_ptr<KvDisk> disk_;
+};
+
+TEST(KvDiskFormatTest, HoldsAsManySlotsAsTheLimitAllows) {
+  for (const int64_t block : {1, 4096, 5000, 1 << 20}) {
+    for (const int64_t limit : {int64_t{20000}, int64_t{1} << 20, int64_t{123456789}}) {
+      const absl::StatusOr<KvDiskLayout> layout = PlanKvDisk(limit, block);
+      if (!layout.ok()) {
+        EXPECT_EQ(layout.status().code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_NE(layout.status().message().find("--kv-disk"), absl::string_view::npos);
+        EXPECT_LT(limit, (KvDiskLayout{.block_bytes = block, .slots = 1}.file_bytes()));
+        continue;
+      }
+      EXPECT_LE(layout->file_bytes(), limit);
+      // A slot or two more would not fit.
+      EXPECT_GT((KvDiskLayout{.block_bytes = block, .slots = layout->slots + 2}.file_bytes()),
+                limit);
+      EXPECT_GE(layout->slot_offset(0), layout->entry_offset(layout->slots));
+      EXPECT_EQ(layout->slot_offset(1) % kKvDiskPage, 0);
+    }
+  }
+}
+
+TEST(KvDiskFormatTest, EntriesComeBackAndNothingElseIsOne) {
+  KvDiskEntry entry = {.key = {{0x0123456789abcdef, 0xfedcba9876543210}, 3},
+                       .stamp = 77,
+                       .checksum = 0xdeadbeefcafef00d};
+  for (int i = 0; i < kTokens; ++i) entry.tokens[i] = i * 100000 - 5;
+  const std::string bytes = EncodeKvDiskEntry(entry, 9);
+  ASSERT_EQ(bytes.size(), static_cast<size_t>(kKvDiskEntryBytes));
+  const auto parsed = ParseKvDiskEntry(bytes, 9);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(parsed->key, entry.key);
+  EXPECT_EQ(parsed->tokens, entry.tokens);
+  EXPECT_EQ(parsed->stamp, entry.stamp);
+  EXPECT_EQ(parsed->checksum, entry.checksum);
+  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // another slot's
+  EXPECT_FALSE(ParseKvDiskEntry(bytes.substr(0, 255), 9).has_value());
+  EXPECT_FALSE(ParseKvDiskEntry(std::string(kKvDiskEntryBytes, '\0'), 0).has_value());
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_FALSE(ParseKvDiskEntry(flipped, 9).has_value()) << bit;
+  }
+}
+
+TEST_F(KvDiskTest, GivesBackWhatWasWritten) {
+  Start(8);
+  EXPECT_FALSE(Has(0));
+  EXPECT_EQ(Read(0), "missing");
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(Write(i));
+  ASSERT_TRUE(Settle());
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_TRUE(Has(i));
+    EXPECT_EQ(Read(i), "ok");
+  }
+  // A hash of other tokens, and the same prefix of another group of layers, are other blocks.
+  EXPECT_FALSE(disk_->Has(Key(0), Tokens(1)));
+  EXPECT_FALSE(disk_->Write(Key(0), Tokens(1), Bytes(1), {}));
+  EXPECT_FALSE(disk_->Knows({Key(0).hash, 1}));
+  EXPECT_EQ(Read(0), "ok");
+  const KvDiskStats stats = disk_->stats();
+  EXPECT_EQ(stats.blocks, 8);
+  EXPECT_EQ(stats.bytes, 8 * 8192);
+  EXPECT_EQ(stats.written_blocks, 8);
+  EXPECT_EQ(stats.read_blocks, 9);
+  EXPECT_EQ(stats.dropped_blocks + stats.damaged_blocks + stats.failed_writes, 0);
+}
+
+TEST_F(KvDiskTest, LeastRecentlyUsedGivesWay) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) WriteAndWait(i);
+  EXPECT_EQ(Read(0), "ok");  // used since
+  WriteAndWait(1);           // it is there already, and used again
+  EXPECT_EQ(disk_->stats().written_blocks, 4);
+  WriteAndWait(4);
+  WriteAndWait(5);
+  EXPECT_TRUE(Has(0) && Has(1) && Has(4) && Has(5));
+  EXPECT_FALSE(Has(2) || Has(3));
+  EXPECT_EQ(Read(4), "ok");
+}
+
+TEST_F(KvDiskTest, OutlivesItsProcess) {
+  Start(4);
+  for (int i = 0; i < 6; ++i) WriteAndWait(i);
+  Start(4);
+  EXPECT_EQ(disk_->stats().blocks, 4);
+  for (int i = 2; i < 6; ++i) EXPECT_EQ(Read(i), "ok") << i;
+  // The order is known still.
+  Start(4);
+  WriteAndWait(6);
+  EXPECT_FALSE(Has(2));
+  EXPECT_TRUE(Has(3));
+}
+
+TEST_F(KvDiskTest, BeginsAnewForAnotherModelOrSize) {
+  Start(4);
+  WriteAndWait(0);
+  Start(4, "another model");
+  EXPECT_EQ(disk_->stats().blocks, 0);
+  WriteAndWait(1);
+  Start(5, "another model");
+  EXPECT_EQ(disk_->stats().blocks, 0);
+  WriteAndWait(2);
+  Start(5, "another model");
+  EXPECT_EQ(Read(2), "ok");
+}
+
+TEST_F(KvDiskTest, DamagedBlocksAreNotThere) {
+  Start(6);
+  for (int i = 0; i < 6; ++i) WriteAndWait(i);
+  const KvDiskLayout layout = {.block_bytes = kBlockBytes, .slots = 6};
+  fake_.Flip(layout.slot_offset(0) + kBlockBytes - 1);
+  EXPECT_EQ(Read(0), "failed");
+  EXPECT_FALSE(Has(0));
+  EXPECT_EQ(Read(1), "ok");
+  EXPECT_EQ(disk_->stats().damaged_blocks, 1);
+  WriteAndWait(0);  // its slot is of use again
+  EXPECT_EQ(Read(0), "ok");
+  // Damaged while nobody had it open: block, entry, and what a shorter file lacks.
+  disk_.reset();
+  fake_.Flip(layout.slot_offset(1));
+  fake_.Flip(layout.entry_offset(2) + 40);
+  fake_.Cut(layout.slot_offset(5) + 100);
+  Start(6);
+  EXPECT_EQ(Read(0), "ok");
+  EXPECT_EQ(Read(1), "failed");
+  EXPECT_EQ(Read(2), "missing");
+  EXPECT_EQ(Read(3), "ok");
+  EXPECT_EQ(Read(5), "failed");
+  EXPECT_EQ(Read(5), "missing");
+}
+
+// After each number of writes that reached the disk: a block is either whole or not there.
+TEST_F(KvDiskTest, AKillLeavesWholeBlocks) {
+  for (int writes = 0; writes < 16; ++writes) {
+    fake_.KillAfter(1 << 30);
+    Start(3, "of an earlier run");  // so that each run begins anew
+    Start(3);
+    fake_.KillAfter(writes);
+    for (int i = 0; i < 5; ++i) WriteAndWait(i);
+    disk_.reset();
+    fake_.KillAfter(1 << 30);
+    Start(3);
+    int whole = 0;
+    for (int i = 0; i < 5; ++i) {
+      if (!Has(i)) continue;
+      EXPECT_EQ(Read(i), "ok") << i << " after " << writes;
+      ++whole;
+    }
+    // Two writes a block, and one more where another block lay.
+    EXPECT_EQ(whole, std::vector<int>({0, 0, 1, 1, 2, 2, 3, 2, 2, 3, 2, 2, 3, 3, 3, 3})[writes])
+        << writes;
+  }
+}
+
+TEST_F(KvDiskTest, DropsWhatComesFasterThanTheDiskTakesIt) {
+  Start(300);
+  fake_.Hold();
+  int taken = 0;
+  for (int i = 0; i < 200; ++i) taken += Write(i) ? 1 : 0;
+  EXPECT_EQ(taken, 64);  // the staging memory for writing
+  EXPECT_EQ(disk_->stats().dropped_blocks, 136);
+  EXPECT_FALSE(disk_->Flush(absl::ZeroDuration()));
+  fake_.Release();
+  ASSERT_TRUE(Settle());
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(Read(i), i < 64 ? "ok" : "missing") << i;
+}
+
+TEST_F(KvDiskTest, GoesOnWhereTheDiskIsFull) {
+  Start(4);
+  WriteAndWait(0);
+  WriteAndWait(1);
+  fake_.FailWrites(absl::ResourceExhaustedError("no space left"));
+  WriteAndWait(2);
+  EXPECT_FALSE(Has(2));
+  EXPECT_EQ(disk_->stats().failed_writes, 1);
+  fake_.FailWrites(absl::OkStatus());
+  // For some seconds nothing new is tried, and what is there serves.
+  WriteAndWait(3);
+  EXPECT_FALSE(Has(0));
+  EXPECT_TRUE(Has(1) && Has(3));
+  clock_.Advance(absl::Seconds(11));
+  WriteAndWait(4);
+  EXPECT_TRUE(Has(1) && Has(3) && Has(4));
+  EXPECT_EQ(Read(4), "ok");
+}
+
+TEST_F(KvDiskTest, FailedReadsAreTold) {
+  Start(4);
+  WriteAndWait(0);
+  fake_.FailReads(absl::UnavailableError("the cable is out"));
+  EXPECT_EQ(Read(0), "failed");
+  EXPECT_EQ(disk_->stats().failed_reads, 1);
+  EXPECT_EQ(disk_->stats().damaged_blocks, 0);
+}
+
+// One that is still to be written is read when it is; or not at all, if that fails.
+TEST_F(KvDiskTest, ReadsFollowTheirWrites) {
+  for (const bool fails : {false, true}) {
+    Start(3, fails ? "fails" : "works");
+    fake_.Hold();
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(Write(i));
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(Has(i));
+      ASSERT_TRUE(disk_->StartRead(Key(i), Tokens(i), i));
+    }
+    if (fails) fake_.FailWrites(absl::ResourceExhaustedError("no space left"));
+    fake_.Release();
+    int seen = 0;
+    EXPECT_TRUE(Eventually([&] {
+      for (const KvDisk::Read& read : disk_->TakeReads()) {
+        EXPECT_EQ(read.ok(), !fails);
+        EXPECT_TRUE(fails || read.bytes() == absl::MakeConstSpan(Bytes(seen)));
+        ++seen;
+      }
+      return seen == 3;
+    }));
+    fake_.FailWrites(absl::OkStatus());
+    clock_.Advance(absl::Seconds(11));
+    WriteAndWait(3);
+    EXPECT_EQ(Read(3), "ok");
+    EXPECT_EQ(disk_->stats().blocks, fails ? 1 : 3);
+  }
+}
+
+TEST_F(KvDiskTest, ReadersKeepABlock) {
+  Start(2);
+  WriteAndWait(0);
+  WriteAndWait(1);
+  fake_.Hold();
+  ASSERT_TRUE(disk_->StartRead(Key(0), Tokens(0), 5));
+  ASSERT_TRUE(disk_->StartRead(Key(1), Tokens(1), 6));
+  EXPECT_FALSE(Write(2));  // both slots are read
+  disk_->Withdraw(6);
+  EXPECT_TRUE(Write(2));  // but this is not any more
+  fake_.Release();
+  ASSERT_TRUE(Settle());
+  EXPECT_TRUE(Eventually([&] {
+    for (const KvDisk::Read& read : disk_->TakeReads()) {
+      EXPECT_EQ(read.ticket(), 5u);
+      EXPECT_EQ(read.bytes(), absl::MakeConstSpan(Bytes(0)));
+      return true;
+    }
+    return false;
+  }));
+  EXPECT_TRUE(Has(0) && Has(2));
+}
+
+// The newest of a last spill are the last to give way, though they are written first.
+TEST_F(KvDiskTest, ALastSpillKeepsTheOrderOfUse) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(disk_->Write(Key(i), Tokens(i), Bytes(i), {.newer = i}));
+  }
+  ASSERT_TRUE(Settle());
+  Start(4);
+  WriteAndWait(10);
+  WriteAndWait(11);
+  EXPECT_TRUE(Has(0) && Has(1));
+  EXPECT_FALSE(Has(2) || Has(3));
+}
+
+// Against a map, through everything that can happen: what is read is what was written last, and
+// never something else.
+TEST_F(KvDiskTest, RandomUse) {
+  std::mt19937 random(1);
+  Start(10);
+  for (int i = 0; i < 3000; ++i) {
+    const int number = static_cast<int>(random() % 25);
+    switch (random() % 8) {
+      case 0:
+      case 1:
+      case 2:
+        Write(number);
+        break;
+      case 3:
+        ASSERT_TRUE(Settle());
+        ASSERT_LE(disk_->stats().blocks, 10);
+        break;
+      case 4:
+        if (random() % 40 == 0) Start(10);
+        break;
+      default: {
+        const std::string answer = Read(number);
+        ASSERT_TRUE(answer == "ok" || answer == "missing") << answer;
+      }
+    }
+  }
+  EXPECT_EQ(disk_->stats().damaged_blocks, 0);
+}
+
+class KvDiskFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / "kv_disk_file_test";
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(KvDiskFileTest, IsMadeForItsOwnerAndLocked) {
+  const std::string path = folder_ / "made" / "model.kv";
+  auto file = KvDiskFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  struct stat status = {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  const auto again = KvDiskFile::Open(path);
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(again.status().message().find("--cache-dir"), absl::string_view::npos);
+  file->reset();
+  EXPECT_TRUE(KvDiskFile::Open(path).ok());
+}
+
+TEST_F(KvDiskFileTest, WhatCannotBeMadeIsTold) {
+  std::filesystem::create_directories(folder_ / "a.kv");
+  std::filesystem::create_symlink("elsewhere", folder_ / "link.kv");
+  ASSERT_EQ(mkfifo((folder_ / "pipe.kv").c_str(), 0600), 0);
+  for (const char* name : {"a.kv", "link.kv", "pipe.kv"}) {
+    const auto opened = KvDiskFile::Open(folder_ / name);
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_NE(opened.status().message().find(name), absl::string_view::npos) << opened.status();
+  }
+  const auto inside_file = KvDiskFile::Open("/dev/null/model.kv");
+  EXPECT_EQ(inside_file.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(KvDiskFileTest, KeepsBlocksOnARealDisk) {
+  const std::string path = folder_ / "model.kv";
+  const KvDiskOptions options = {
+      .limit_bytes = LimitOf(5, kBlockBytes), .block_bytes = kBlockBytes, .identity = "m"};
+  for (const bool second : {false, true}) {
+    auto disk = KvDisk::Open(KvDiskFile::Open(path).value(), options, &base::Clock::Real());
+    ASSERT_TRUE(disk.ok()) << disk.status();
+    EXPECT_EQ((*disk)->stats().blocks, second ? 5 : 0);
+    for (int i = 0; i < 5; ++i) (*disk)->Write(Key(i), Tokens(i), Bytes(i), {});
+    ASSERT_TRUE((*disk)->Flush(absl::Seconds(60)));
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE((*disk)->StartRead(Key(i), Tokens(i), i));
+    int seen = 0;
+    EXPECT_TRUE(Eventually([&] {
+      for (const KvDisk::Read& read : (*disk)->TakeReads()) {
+        EXPECT_TRUE(read.ok());
+        EXPECT_EQ(read.bytes(), absl::MakeConstSpan(Bytes(static_cast<int>(read.ticket()))));
+        ++seen;
+      }
+      return seen == 5;
+    }));
+    EXPECT_GT((*disk)->read_bytes_per_second(), 0);
+  }
+  EXPECT_LE(std::filesystem::file_size(path), static_cast<uint64_t>(options.limit_bytes));
+}
+
+}  // namespace
+}  // namespace tidepool::engine

@@ -1,0 +1,341 @@
+// KV that goes to a disk and comes back: the cache's end, the restores, and the scheduler's plans.
+#include "engine/kv_restores.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/kv_disk_fixture.h"
+#include "tests/engine/scheduler_fixture.h"
+#include "tests/fakes/manual_clock.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kWindow = 40;
+
+KvSpec Layer(int64_t window) {
+  KvSpec spec = {.kv_heads = 1, .k_dim = 2, .v_dim = 2, .dtype = kernels::DType::kF32};
+  if (window > 0) {
+    spec.kind = KvKind::kWindow;
+    spec.window = window;
+  }
+  return spec;
+}
+
+// Tokens that no other `name` begins with.
+std::vector<int32_t> Tokens(int64_t count, int32_t name) {
+  std::vector<int32_t> tokens(count);
+  for (int64_t i = 0; i < count; ++i) tokens[i] = static_cast<int32_t>(name * 10000 + i);
+  return tokens;
+}
+
+class KvRestoresTest : public SchedulerTest {
+ protected:
+  // A scheduler as SchedulerTest's, over a cache of so many blocks with a disk.
+  void StartWithDisk(int64_t blocks, std::vector<KvSpec> layers = {Layer(0)},
+                     int64_t disk_blocks = 100) {
+    Stop();
+    auto probe = KvCache::Create(layers, {.memory_bytes = 1 << 20}).value();
+    const auto bytes = static_cast<int64_t>(probe->block_bytes());
+    probe.reset();
+    cache_ = KvCache::Create(layers, {.memory_bytes = static_cast<size_t>(blocks * bytes)}).value();
+    disk_ =
+        KvDisk::Open(fake_.Open(),
+                     {.limit_bytes = LimitOf(disk_blocks, bytes), .block_bytes = bytes}, &clock_)
+            .value();
+    disk_->OnRead([this] { reads_.fetch_add(1); });
+    cache_->SetDisk(disk_.get());
+    restores_ = std::make_unique<KvRestores>(cache_.get(), disk_.get());
+    scheduler_ = std::make_unique<BatchScheduler>(
+        SchedulerOptions{
+            .limits = {.rows = 64, .logit_rows = 8}, .prefill_chunk = 40, .max_sequences = 4},
+        cache_.get(), decoder_.get(), restores_.get());
+  }
+
+  void Stop() {
+    plan_.reset();
+    scheduler_.reset();
+    restores_.reset();
+    if (cache_ != nullptr) cache_->SetDisk(nullptr);
+    cache_.reset();
+    disk_.reset();
+  }
+  void TearDown() override {
+    fake_.Release();
+    Stop();
+    SchedulerTest::TearDown();
+  }
+
+  // Computes these tokens as a sequence would, with bytes that tell what they are.
+  void Compute(const std::vector<int32_t>& tokens) {
+    KvLease lease = cache_->NewLease("");
+    const int64_t cached = lease.AttachPrefix(tokens);
+    auto space = lease.Reserve(tokens.size());
+    ASSERT_TRUE(space.has_value());
+    space->Keep();
+    const auto tables = lease.Tables(tokens.size());
+    for (size_t group = 0; group < tables.size(); ++group) {
+      for (size_t block = cached / kTokens; block < tables[group].size(); ++block) {
+        Stamp(tables[group][block], tokens[block * kTokens], static_cast<int>(group));
+      }
+    }
+    lease.Commit(tokens);
+  }
+
+  std::byte* BlockMemory(int32_t block) const {
+    return const_cast<std::byte*>(cache_->view().layers[0].arena) + block * cache_->block_bytes();
+  }
+  void Stamp(int32_t block, int32_t token, int group) const {
+    const int32_t stamp[2] = {token, group};
+    std::memcpy(BlockMemory(block), stamp, sizeof(stamp));
+  }
+  // Whether what a lease finds of these tokens is what was computed for them. Returns its slots.
+  int64_t Check(const std::vector<int32_t>& tokens) {
+    KvLease lease = cache_->NewLease("");
+    const int64_t slots = lease.AttachPrefix(tokens);
+    const auto tables = lease.Tables(slots);
+    for (size_t group = 0; group < tables.size(); ++group) {
+      for (size_t block = 0; block < tables[group].size(); ++block) {
+        if (tables[group][block] == kNoBlock) continue;
+        int32_t stamp[2];
+        std::memcpy(stamp, BlockMemory(tables[group][block]), sizeof(stamp));
+        EXPECT_EQ(stamp[0], tokens[block * kTokens]);
+        EXPECT_EQ(stamp[1], static_cast<int32_t>(group));
+      }
+    }
+    return slots;
+  }
+
+  bool Settle() {
+    return Eventually([&] { return disk_->Flush(absl::ZeroDuration()); });
+  }
+  // Has so many blocks read, and lets the plans know.
+  void LetRead(int blocks) {
+    const int before = reads_.load();
+    fake_.Allow(blocks);
+    ASSERT_TRUE(Eventually([&] { return reads_.load() >= before + blocks; }));
+  }
+
+  FakeDisk fake_;
+  fakes::ManualClock clock_;
+  std::atomic<int> reads_{0};
+  std::unique_ptr<KvDisk> disk_;
+  std::unique_ptr<KvRestores> restores_;
+};
+
+TEST_F(KvRestoresTest, WhatMemoryGivesUpIsFoundOnTheDisk) {
+  for (const int64_t window : {int64_t{0}, kWindow}) {
+    StartWithDisk(window > 0 ? 20 : 10,
+                  window > 0 ? std::vector{Layer(0), Layer(window)} : std::vector{Layer(0)});
+    const std::vector<int32_t> first = Tokens(8 * kTokens + 3, 1);
+    Compute(first);
+    EXPECT_EQ(cache_->NewLease("").FindPrefix(first).tokens, 8 * kTokens);
+    EXPECT_TRUE(cache_->NewLease("").FindPrefix(first).on_disk.empty());
+    for (int32_t other = 2; other < 5; ++other) {
+      Compute(Tokens(9 * kTokens, other));
+      ASSERT_TRUE(Settle());
+    }
+    EXPECT_EQ(cache_->NewLease("").CachedTokens(first), 0);
+    KvLease lease = cache_->NewLease("");
+    const KvPrefix prefix = lease.FindPrefix(first);
+    EXPECT_EQ(prefix.memory_tokens, 0);
+    EXPECT_EQ(prefix.tokens, 8 * kTokens) << window;
+    // Of a window's blocks only those that the next token sees.
+    EXPECT_EQ(prefix.on_disk.size(), window > 0 ? 8u + 2u : 8u);
+    // Another salt's prefix is another one.
+    EXPECT_EQ(cache_->NewLease("salt").FindPrefix(first).tokens, 0);
+    Stop();
+    fake_.Cut(0);
+  }
+}
+
+TEST_F(KvRestoresTest, ASequenceWaitsForItsKvAndOthersGoOn) {
+  StartWithDisk(12);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(12 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  EXPECT_EQ(Check(shared), 0);
+  fake_.Hold();
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  Add({.name = "B", .prompt = 5});
+  EXPECT_EQ(Step(), "B 0+5*");  // A's blocks are being read
+  EXPECT_EQ(restores_->running(), 1);
+  EXPECT_EQ(Step(), "B 5+1*");
+  LetRead(3);
+  EXPECT_EQ(Step(), "B 6+1*");
+  LetRead(1);
+  EXPECT_EQ(Step(), "B 7+1*, A 128+8*");
+  EXPECT_EQ(restores_->running(), 0);
+  EXPECT_EQ(sequences_["A"]->cached_at_admission, 4 * kTokens);
+  EXPECT_EQ(restores_->stats().tokens, 4 * kTokens);
+  EXPECT_EQ(restores_->stats().given_up, 0);
+  EXPECT_EQ(Check(shared), 4 * kTokens - kTokens);  // short of its last token
+  EXPECT_EQ(Step(), "A 136+1*, B 8+1*");
+}
+
+TEST_F(KvRestoresTest, OneReadServesAllWhoShareThePrefix) {
+  StartWithDisk(16);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(16 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  fake_.Hold();
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  Add({.name = "B", .prompt = 8, .shared = shared});
+  // One that ends within the prefix waits for its own part of it alone.
+  Add({.name = "C", .prompt = 2, .shared = Tokens(2 * kTokens, 1)});
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(restores_->running(), 1);
+  LetRead(2);
+  EXPECT_EQ(Step(), "C 64+2*");
+  LetRead(2);
+  EXPECT_EQ(Step(), "C 66+1*, A 128+8*, B 128+8*");
+  EXPECT_EQ(disk_->stats().read_blocks, 4);
+}
+
+TEST_F(KvRestoresTest, WhatIsCheaperToComputeIsComputed) {
+  StartWithDisk(12);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(12 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  // How fast the disk is is known from one read, which takes ten seconds here.
+  fake_.Hold();
+  ASSERT_TRUE(disk_->StartRead(cache_->NewLease("").FindPrefix(shared).on_disk[0].key,
+                               absl::MakeConstSpan(shared).first(kTokens), 99));
+  // The thread has begun it when it waits at the disk.
+  absl::SleepFor(absl::Milliseconds(50));
+  clock_.Advance(absl::Seconds(10));
+  LetRead(1);
+  EXPECT_GT(disk_->read_bytes_per_second(), 0);
+  scheduler_->SetRates({.prompt_rows_per_second = 1000});
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  EXPECT_EQ(Step(), "A 0+40");
+  EXPECT_EQ(restores_->stats().restores, 0);
+}
+
+TEST_F(KvRestoresTest, ADiskThatDoesNotAnswerIsNotWaitedFor) {
+  StartWithDisk(12);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(12 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  fake_.Hold();
+  scheduler_->SetRates({.prompt_rows_per_second = 128});
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  EXPECT_EQ(Plan(), "");
+  Commit();
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(1));  // what computing takes
+  LetRead(2);
+  EXPECT_EQ(Plan(absl::Milliseconds(999)), "");
+  Commit();
+  // What has come is used.
+  EXPECT_EQ(Plan(absl::Seconds(1)), "A 64+40");
+  Commit();
+  EXPECT_EQ(restores_->stats().given_up, 1);
+  // It is not asked a second time.
+  EXPECT_EQ(Plan(absl::Seconds(2)), "A 104+32*");
+  Commit();
+  fake_.Release();
+}
+
+TEST_F(KvRestoresTest, ADamagedBlockIsComputed) {
+  StartWithDisk(12);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(12 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  // Blocks are given up from a prefix's end on: the third is the second that was written.
+  const KvDiskLayout layout = {.block_bytes = static_cast<int64_t>(cache_->block_bytes()),
+                               .slots = disk_->slots()};
+  fake_.Flip(layout.slot_offset(1));
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  EXPECT_EQ(Step(), "");
+  ASSERT_TRUE(Eventually([&] {
+    const std::string plan = Step();
+    EXPECT_TRUE(plan.empty() || plan == "A 64+40") << plan;
+    return !plan.empty();
+  }));
+  EXPECT_EQ(disk_->stats().damaged_blocks, 1);
+  EXPECT_EQ(restores_->stats().given_up, 1);
+}
+
+TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
+  StartWithDisk(8);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(8 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  Add({.name = "B", .prompt = kTokens - 1});
+  EXPECT_EQ(Step(), absl::StrCat("B 0+", kTokens - 1, "*"));
+  fake_.Hold();
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  EXPECT_EQ(Step(), "B 31+1*");
+  LetRead(3);
+  Step();
+  EXPECT_EQ(restores_->running(), 1);
+  // B grows into every block that there is; the restore gives back what it holds.
+  while (restores_->running() > 0 && sequences_["B"]->tokens.size() < 8 * kTokens) {
+    ASSERT_EQ(Step().substr(0, 1), "B");
+  }
+  EXPECT_EQ(restores_->running(), 0);
+  EXPECT_GE(sequences_["B"]->tokens.size(), 5u * kTokens);
+  EXPECT_EQ(scheduler_->preemptions(), 0);
+}
+
+TEST_F(KvRestoresTest, ADeadlineCountsWhatTheDiskHas) {
+  StartWithDisk(12);
+  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
+  Compute(shared);
+  Compute(Tokens(12 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  scheduler_->SetRates({.prompt_rows_per_second = 64});
+  // Computed, either would take at least a second.
+  Add({.name = "A", .prompt = 8, .shared = shared, .deadline = absl::Milliseconds(900)});
+  Add({.name = "B", .prompt = 136, .deadline = absl::Milliseconds(900)});
+  EXPECT_EQ(Plan(), "B! DEADLINE_EXCEEDED");
+  Commit();
+}
+
+TEST_F(KvRestoresTest, AllThatIsCachedOutlivesTheEnd) {
+  StartWithDisk(12);
+  const std::vector<int32_t> first = Tokens(4 * kTokens + 1, 1);
+  const std::vector<int32_t> second = Tokens(5 * kTokens + 1, 2);
+  Compute(first);
+  Compute(second);
+  cache_->SpillCached(absl::Seconds(60));
+  EXPECT_EQ(disk_->stats().written_blocks, 9);
+  StartWithDisk(12);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(first).on_disk.size(), 4u);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(second).on_disk.size(), 5u);
+}
+
+TEST_F(KvRestoresTest, ASmallDiskKeepsTheLatest) {
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  Compute(Tokens(4 * kTokens + 1, 1));
+  Compute(Tokens(5 * kTokens + 1, 2));
+  cache_->SpillCached(absl::Seconds(60));
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(Tokens(5 * kTokens + 1, 2)).tokens, 5 * kTokens);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(Tokens(4 * kTokens + 1, 1)).tokens, kTokens);
+}
+
+TEST_F(KvRestoresTest, RecentPrefixesTellOfTheDiskToo) {
+  StartWithDisk(8);
+  const std::vector<int32_t> first = Tokens(4 * kTokens + 1, 1);
+  Compute(first);
+  Compute(Tokens(8 * kTokens, 2));
+  ASSERT_TRUE(Settle());
+  EXPECT_EQ(cache_->NewLease("").CachedTokens(first), 0);
+  const std::vector<uint64_t> digests = BlockDigests(first, "", "");
+  const std::vector<uint64_t> recent = cache_->RecentPrefixes(10);
+  EXPECT_EQ(std::count(recent.begin(), recent.end(), digests.back()), 1);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
