@@ -113,6 +113,16 @@ class KvRestoresTest : public SchedulerTest {
   bool Settle() {
     return Eventually([&] { return disk_->Flush(absl::ZeroDuration()); });
   }
+  // A cache of so many blocks, and a prefix of four that has left it for the disk.
+  std::vector<int32_t> StartWithPrefixOnDisk(int64_t blocks) {
+    StartWithDisk(blocks);
+    const std::vector<int32_t> prefix = Tokens(4 * kTokens, 1);
+    Compute(prefix);
+    Compute(Tokens(blocks * kTokens, 2));
+    EXPECT_TRUE(Settle());
+    EXPECT_EQ(Check(prefix), 0);
+    return prefix;
+  }
   // Has so many blocks read, and lets the plans know.
   void LetRead(int blocks) {
     const int before = reads_.load();
@@ -154,12 +164,7 @@ TEST_F(KvRestoresTest, WhatMemoryGivesUpIsFoundOnTheDisk) {
 }
 
 TEST_F(KvRestoresTest, ASequenceWaitsForItsKvAndOthersGoOn) {
-  StartWithDisk(12);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(12 * kTokens, 2));
-  ASSERT_TRUE(Settle());
-  EXPECT_EQ(Check(shared), 0);
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
   Add({.name = "A", .prompt = 8, .shared = shared});
   Add({.name = "B", .prompt = 5});
@@ -179,11 +184,7 @@ TEST_F(KvRestoresTest, ASequenceWaitsForItsKvAndOthersGoOn) {
 }
 
 TEST_F(KvRestoresTest, OneReadServesAllWhoShareThePrefix) {
-  StartWithDisk(16);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(16 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(16);
   fake_.Hold();
   Add({.name = "A", .prompt = 8, .shared = shared});
   Add({.name = "B", .prompt = 8, .shared = shared});
@@ -199,11 +200,7 @@ TEST_F(KvRestoresTest, OneReadServesAllWhoShareThePrefix) {
 }
 
 TEST_F(KvRestoresTest, WhatIsCheaperToComputeIsComputed) {
-  StartWithDisk(12);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(12 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   // How fast the disk is is known from one read, which takes ten seconds here.
   fake_.Hold();
   ASSERT_TRUE(disk_->StartRead(cache_->NewLease("").FindPrefix(shared).on_disk[0].key,
@@ -220,11 +217,7 @@ TEST_F(KvRestoresTest, WhatIsCheaperToComputeIsComputed) {
 }
 
 TEST_F(KvRestoresTest, ADiskThatDoesNotAnswerIsNotWaitedFor) {
-  StartWithDisk(12);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(12 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
   scheduler_->SetRates({.prompt_rows_per_second = 128});
   Add({.name = "A", .prompt = 8, .shared = shared});
@@ -245,11 +238,7 @@ TEST_F(KvRestoresTest, ADiskThatDoesNotAnswerIsNotWaitedFor) {
 }
 
 TEST_F(KvRestoresTest, ADamagedBlockIsComputed) {
-  StartWithDisk(12);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(12 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   // Blocks are given up from a prefix's end on: the third is the second that was written.
   const KvDiskLayout layout = {.block_bytes = static_cast<int64_t>(cache_->block_bytes()),
                                .slots = disk_->slots()};
@@ -266,11 +255,7 @@ TEST_F(KvRestoresTest, ADamagedBlockIsComputed) {
 }
 
 TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
-  StartWithDisk(8);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(8 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(8);
   Add({.name = "B", .prompt = kTokens - 1});
   EXPECT_EQ(Step(), absl::StrCat("B 0+", kTokens - 1, "*"));
   fake_.Hold();
@@ -289,11 +274,7 @@ TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
 }
 
 TEST_F(KvRestoresTest, ADeadlineCountsWhatTheDiskHas) {
-  StartWithDisk(12);
-  const std::vector<int32_t> shared = Tokens(4 * kTokens, 1);
-  Compute(shared);
-  Compute(Tokens(12 * kTokens, 2));
-  ASSERT_TRUE(Settle());
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   scheduler_->SetRates({.prompt_rows_per_second = 64});
   // Computed, either would take at least a second.
   Add({.name = "A", .prompt = 8, .shared = shared, .deadline = absl::Milliseconds(900)});
