@@ -14,6 +14,8 @@ constexpr absl::Duration kGrowAgain = absl::Seconds(10);
 // Of the newest read in the measured rate.
 constexpr double kNewShare = 0.2;
 
+// Entries of the file's table.
+constexpr int64_t kLoadedAtOnce = 4096;
 // Room for the stamps of a last spill above all others.
 constexpr uint64_t kLastStamps = uint64_t{1} << 32;
 
@@ -82,10 +84,14 @@ absl::Status KvDisk::Load(const std::string& identity) {
     Restock({});
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::string table,
-                   file_->ReadSmall(layout_.entry_offset(0), layout_.table_bytes()));
+  std::string table;  // a piece of it
   for (int64_t slot = 0; slot < layout_.slots; ++slot) {
-    const size_t begin = std::min<size_t>(slot * kKvDiskEntryBytes, table.size());
+    const int64_t in_piece = slot % kLoadedAtOnce;
+    if (in_piece == 0) {
+      ASSIGN_OR_RETURN(
+          table, file_->ReadSmall(layout_.entry_offset(slot), kLoadedAtOnce * kKvDiskEntryBytes));
+    }
+    const size_t begin = std::min<size_t>(in_piece * kKvDiskEntryBytes, table.size());
     const std::optional<KvDiskEntry> entry =
         ParseKvDiskEntry(absl::string_view(table).substr(begin, kKvDiskEntryBytes), slot);
     if (!entry.has_value()) continue;

@@ -57,7 +57,7 @@ absl::StatusOr<KvDiskLayout> PlanKvDisk(int64_t limit_bytes, int64_t block_bytes
   }
   // The table's last page can be one too many.
   layout.slots = (limit_bytes - 2 * kKvDiskPage) / (layout.slot_bytes() + kKvDiskEntryBytes);
-  layout.slots = std::clamp<int64_t>(layout.slots, 1, int64_t{1} << 30);
+  layout.slots = std::clamp<int64_t>(layout.slots, 1, kMostKvDiskSlots);
   return layout;
 }
 

@@ -29,6 +29,8 @@ inline constexpr uint32_t kKvDiskVersion = 1;
 // Of everything that is read and written past the page cache.
 inline constexpr int64_t kKvDiskPage = 4096;
 inline constexpr int64_t kKvDiskEntryBytes = 256;
+// Whatever the limit: what is known of each takes some 300 bytes of memory.
+inline constexpr int64_t kMostKvDiskSlots = int64_t{1} << 20;
 
 // Where what lies in a file of so many slots.
 struct KvDiskLayout {
@@ -42,7 +44,8 @@ struct KvDiskLayout {
   int64_t file_bytes() const { return slot_offset(slots); }
 };
 
-// As many slots as `limit_bytes` of disk hold, table and header included. INVALID_ARGUMENT names
+// As many slots as `limit_bytes` of disk hold, table and header included, up to kMostKvDiskSlots.
+// INVALID_ARGUMENT names
 // --kv-disk when that is none. Requires: block_bytes > 0.
 absl::StatusOr<KvDiskLayout> PlanKvDisk(int64_t limit_bytes, int64_t block_bytes);
 
