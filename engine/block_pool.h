@@ -46,8 +46,9 @@ class BlockPool {
   // Makes a held block findable, whose tokens these are. Does nothing when another block already
   // holds this content.
   void Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens);
-  // The block with this content, or kNoBlock. The tokens are compared: a hash that two contents
-  // share gives nobody the other's KV, whether it came by chance or was sought.
+  // The block with this content, or kNoBlock. The block's own tokens are compared: a hash that two
+  // blocks share gives nobody the other's KV, whether it came by chance or was sought. For those
+  // before it, whoever walks the prefix asks in turn.
   int32_t Find(const BlockKey& key, absl::Span<const int32_t> tokens) const;
   // Whether a block is indexed under this key, of whatever tokens.
   bool Knows(const BlockKey& key) const { return index_.contains(key); }

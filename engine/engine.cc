@@ -302,7 +302,8 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
     step.read_time = pass.stall_time + pass.hidden_time;
     step.stall_time = pass.stall_time;
   }
-  pace_.AddStep(step);
+  // One that failed computed less than that, and may have waited for what did not come.
+  if (output.ok()) pace_.AddStep(step);
   const int64_t rows = batch.rows();
   int64_t row = 0;
   for (size_t i = 0; i < items.size(); ++i) {

@@ -125,6 +125,8 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) 
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = cache_->IsThere({hash, group}, own, with_disk);
+      // Of other tokens: so may be what follows, whose own tokens alone are compared.
+      if (!found && cache_->pool_.Knows({hash, group})) return best;
       run[group] = found ? run[group] + 1 : 0;
       const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
       if (block + 1 - run[group] <= first) continue;

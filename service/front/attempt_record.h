@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "service/front/worker_link.h"
 
 namespace tidepool::service {
@@ -20,7 +21,8 @@ namespace tidepool::service {
 struct WorkerSighting {
   const WorkerLink* link = nullptr;  // tells workers apart, which may be gone
   uint64_t process_id = 0;           // 0: not known
-  int64_t watches = 0;               // streams of states that it had begun
+  int64_t watches = 0;               // streams of states that it had begun behind broken ones
+  absl::Duration at;                 // of the front's monotonic clock
 };
 
 // Plain data.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,9 +25,10 @@ absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
       ": a step in progress takes longer; a change may still be made when it ends; retry later"));
 }
 
-// Of a call that no worker carried out: the first one's error, with its name.
+// Of a call that no worker carried out: the first one's error, with its name, and with a hint when
+// to come back only where that worker gave one.
 template <typename Response>
-absl::Status FailureOfAll(const Response& response) {
+absl::Status FailureOfAll(const Response& response, std::optional<absl::Duration> hint) {
   for (const v1::WorkerOffload& worker : response.workers()) {
     if (worker.status_code() == 0) return absl::OkStatus();
   }
@@ -37,8 +39,7 @@ absl::Status FailureOfAll(const Response& response) {
   const absl::Status failure(
       static_cast<absl::StatusCode>(first.status_code()),
       absl::StrContains(message, name) ? message : absl::StrCat(name, ": ", message));
-  if (!absl::IsResourceExhausted(failure)) return failure;
-  return base::WithRetryAfter(failure, base::kUsualRetryAfter);
+  return hint.has_value() ? base::WithRetryAfter(failure, *hint) : failure;
 }
 
 }  // namespace
@@ -50,6 +51,7 @@ void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, 
   struct Gathering {
     Response response;
     size_t open = 0;
+    std::optional<absl::Duration> hint;  // of the first worker's error
     Done<Response> done;
   };
   const auto asked = AskedWorkers(*workers_, request);
@@ -68,8 +70,11 @@ void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, 
         request, until,
         [gathering, worker, finish, until, deadline](absl::StatusOr<Response> answer) {
           TakeAnswer(answer, OfWorker(answer.status(), until, deadline), worker);
+          if (worker == &gathering->response.workers(0)) {
+            gathering->hint = base::RetryAfterOf(answer.status());
+          }
           if (--gathering->open > 0) return;
-          const absl::Status status = finish(gathering->response);
+          const absl::Status status = finish(gathering->response, gathering->hint);
           if (!status.ok()) return gathering->done(status);
           gathering->done(std::move(gathering->response));
         });
@@ -94,14 +99,14 @@ void FrontAdmin::GetPlacement(v1::GetPlacementRequest request, absl::Duration de
                               Done<v1::GetPlacementResponse> done) {
   AskAll<v1::GetPlacementRequest, v1::GetPlacementResponse>(
       std::move(request), deadline, &WorkerLink::GetPlacement,
-      [](const v1::GetPlacementResponse&) { return absl::OkStatus(); }, std::move(done));
+      [](const v1::GetPlacementResponse&, auto) { return absl::OkStatus(); }, std::move(done));
 }
 
 void FrontAdmin::Drain(v1::DrainRequest request, absl::Duration deadline,
                        Done<v1::DrainResponse> done) {
   AskAll<v1::DrainRequest, v1::DrainResponse>(
       std::move(request), deadline, &WorkerLink::Drain,
-      [](const v1::DrainResponse&) { return absl::OkStatus(); }, std::move(done));
+      [](const v1::DrainResponse&, auto) { return absl::OkStatus(); }, std::move(done));
 }
 
 }  // namespace tidepool::service

@@ -130,7 +130,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   absl::Status status =
       input.checked.has_value() ? *input.checked : CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(input, std::move(status), sink);
-  if (input.request.has_session_id()) input.body_digest = TurnDigest(input.request);
+  if (!input.digests.has_value()) input.digests = DigestsOf(input.request);
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);
@@ -151,13 +151,13 @@ absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& inp
 std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
                                                        GenerationSink* sink) {
   const NamedRequests::Name name = {input.principal, input.request.request_id()};
-  absl::StatusOr<std::shared_ptr<NamedRequest>> found = named_.Find(name, input.request);
+  absl::StatusOr<std::shared_ptr<NamedRequest>> found = named_.Find(name, input.request, input.digests->body);
   if (!found.ok()) return Refuse(input, found.status(), sink);
   const int64_t after = static_cast<int64_t>(input.request.resume_after());
   if (*found != nullptr) return (*found)->Read(after, sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);
-  const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request);
+  const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request, input.digests->body);
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));

@@ -43,6 +43,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
                            .deadline = DeadlineOf(context)};
   RETURN_IF_ERROR(ParseBytes(bytes, &input.request));
   input.checked = CheckGenerateRequest(input.request);
+  input.digests = DigestsOf(input.request);
   return input;
 }
 

@@ -52,7 +52,7 @@ void Generation::BeginTurn() {
                              .principal = input_.principal,
                              .request_id = input_.request.request_id(),
                              .lease = kLease,
-                             .body_digest = input_.body_digest},
+                             .body_digest = input_.digests->turn},
                             [self = shared_from_this()](absl::StatusOr<OpenTurn> turn) {
                               self->context_.loop->Post([self, turn = std::move(turn)]() mutable {
                                 self->OnTurn(std::move(turn));
@@ -304,7 +304,7 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
     for (const v1::ChatMessage& message : input_.request.chat().messages()) {
       append.begin->messages.push_back(FromProto(message));
     }
-    append.begin->body_digest = input_.body_digest;
+    append.begin->body_digest = input_.digests->turn;
     append.numerics_id = numerics_id_;
     sent_length_ = prepared_.token_ids_size();
   }

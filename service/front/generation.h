@@ -19,6 +19,7 @@
 #include "service/front/attempt_record.h"
 #include "service/front/failover.h"
 #include "service/front/logged_turn.h"
+#include "service/front/request_digests.h"
 #include "service/front/worker_set.h"
 #include "service/store/session_store.h"
 #include "service/trace_context.h"
@@ -72,7 +73,8 @@ struct GenerationInput {
   // What CheckGenerateRequest says of the request, which takes as long as that is long: for whoever
   // has another thread than the front's loop. None: it is asked there.
   std::optional<absl::Status> checked = {};
-  std::string body_digest = {};  // a session's turn: TurnDigest of what the client sent
+  // The same of DigestsOf what the client sent.
+  std::optional<RequestDigests> digests = {};
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is

@@ -173,6 +173,7 @@ void Generation::Judge(const absl::Status& status, absl::Duration until,
   const auto again = [weak = weak_from_this(), wait = ++waits_, status, until, step] {
     const auto self = weak.lock();
     if (self == nullptr || self->sink_ == nullptr || self->waits_ != wait) return;
+    ++self->waits_;  // whichever of the two comes later finds it judged
     self->Judge(status, until, step);
   };
   context_.workers->WhenChanged(again);

@@ -30,6 +30,10 @@ NamedRequest::NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t be
 
 int64_t NamedRequest::end() const { return messages_.empty() ? 0 : EndOf(messages_.back()); }
 
+int64_t NamedRequest::kept_from() const {
+  return dropped_ == 0 || messages_.empty() ? 0 : messages_.front().position();
+}
+
 bool NamedRequest::Holds(int64_t after) const {
   if (after == begin_ && dropped_ == 0) return true;
   if (!messages_.empty() && after == end()) return true;
@@ -116,8 +120,7 @@ void NamedRequest::Reader::Advance() {
   if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
   if (writing_) return;
   if (next_ < request_->dropped_) {
-    const int64_t kept_from = request_->messages_.front().position();
-    if (kept_from > std::max(after_, position_)) return End(FellBehind());
+    if (request_->kept_from() > std::max(after_, position_)) return End(FellBehind());
     next_ = request_->dropped_;
   }
   while (next_ < request_->made()) {

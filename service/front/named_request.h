@@ -39,6 +39,8 @@ class NamedRequest final : public GenerationSink,
   // Whether what lies behind the first `after` output tokens can be read: text belongs to whole
   // messages, so a message ends there.
   bool Holds(int64_t after) const;
+  // The first output token of the messages that are kept; 0 while there are none.
+  int64_t kept_from() const;
   // Requires: Holds(after). What comes back is the client's to keep. The sink's first message comes
   // later, from the loop. INVALID_ARGUMENT ends it when the answer turns out to be shorter than
   // `after`; ABORTED when another reader is so far ahead that what comes next is kept no more.

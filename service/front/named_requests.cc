@@ -4,25 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
-#include "service/front/message_bytes.h"
 #include "service/store/store_errors.h"
 #include "xxhash.h"
 
 namespace tidepool::service {
 namespace {
-
-std::string Digest(const std::string& bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
-                      absl::Hex(hash.low64, absl::kZeroPad16));
-}
-
-// Of all that makes the answer.
-std::string BodyDigest(v1::GenerateRequest request) {
-  request.clear_request_id();
-  request.clear_resume_after();
-  return Digest(MessageBytes(request));
-}
 
 absl::Status TooManyReaders(const std::string& request_id) {
   return base::WithRetryAfter(
@@ -30,6 +16,14 @@ absl::Status TooManyReaders(const std::string& request_id) {
                                                 NamedRequests::kMostReaders,
                                                 " calls already; end one, or wait until one ends")),
       base::kUsualRetryAfter);
+}
+
+// Begun anew it would end the answer of who reads it further on, who would then do the same.
+absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("another call reads the answer of request_id '", request_id,
+                   "', and of it what lies behind ", request.kept_from(),
+                   " tokens is kept; resume_after from there on, or come back when that has ended"));
 }
 
 }  // namespace
@@ -43,13 +37,15 @@ void NamedRequests::SetTtls(absl::Duration ttl, absl::Duration orphan_ttl) {
 }
 
 absl::StatusOr<std::shared_ptr<NamedRequest>> NamedRequests::Find(
-    const Name& name, const v1::GenerateRequest& request) {
+    const Name& name, const v1::GenerateRequest& request, const std::string& digest) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return nullptr;
-  if (found->second.body != BodyDigest(request)) return AnotherRequest(name.second);
+  if (found->second.body != digest) return AnotherRequest(name.second);
   const std::shared_ptr<NamedRequest> named = found->second.request;
   if (named->readers() >= kMostReaders) return TooManyReaders(name.second);
-  if (named->Holds(static_cast<int64_t>(request.resume_after()))) return named;
+  const auto after = static_cast<int64_t>(request.resume_after());
+  if (named->Holds(after)) return named;
+  if (named->readers() > 0 && after < named->kept_from()) return KeptNoMore(name.second, *named);
   // Its messages were cut elsewhere, for a client that another front served meanwhile.
   const int64_t number = found->second.number;
   named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));
@@ -58,9 +54,10 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> NamedRequests::Find(
 }
 
 std::shared_ptr<NamedRequest> NamedRequests::Add(const Name& name,
-                                                 const v1::GenerateRequest& request) {
+                                                 const v1::GenerateRequest& request,
+                                                 const std::string& digest) {
   Entry& entry = entries_[name];
-  entry = {.body = BodyDigest(request),
+  entry = {.body = digest,
            .request = std::make_shared<NamedRequest>(loop_, orphan_ttl_,
                                                      static_cast<int64_t>(request.resume_after())),
            .number = next_number_++,
@@ -98,13 +95,6 @@ void NamedRequests::Forget(const Name& name, int64_t number) {
   entries_.erase(found);
   const auto place = std::find(kept_.begin(), kept_.end(), std::make_pair(name, number));
   if (place != kept_.end()) kept_.erase(place);
-}
-
-std::string TurnDigest(v1::GenerateRequest request) {
-  request.clear_session_id();
-  request.clear_logprobs();
-  request.clear_top_logprobs();
-  return BodyDigest(std::move(request));
 }
 
 uint64_t SeedOf(const NamedRequests::Name& name) {

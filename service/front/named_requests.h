@@ -40,11 +40,14 @@ class NamedRequests {
 
   // The one of this name, if its answer can be read from resume_after on; one that cannot is
   // forgotten, and cancelled if it runs. Null: there is none. ALREADY_EXISTS: it has another body.
-  // RESOURCE_EXHAUSTED: as many read it as may.
+  // RESOURCE_EXHAUSTED: as many read it as may. FAILED_PRECONDITION: what comes behind resume_after
+  // is kept no more, and another one reads it further on. `digest`: RequestDigests::body.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
-                                                     const v1::GenerateRequest& request);
+                                                     const v1::GenerateRequest& request,
+                                                     const std::string& digest);
   // Requires: Find gave null.
-  std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request);
+  std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,
+                                    const std::string& digest);
   // Its generation has ended, which it is told next. A failed one is forgotten: the same request
   // may do better. Gives what must live until then.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
@@ -70,11 +73,6 @@ class NamedRequests {
   int64_t next_number_ = 1;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
-
-// Of all in a session's turn that its answer follows from, for its log: what a client may change when
-// it comes back is left out (logprobs, which the log does not keep), and so is the session, for a
-// fork has its turns too.
-std::string TurnDigest(v1::GenerateRequest request);
 
 // A seed for a request that gives none: it follows from the name, so that any front gives the same
 // answer to the same request.

@@ -14,6 +14,8 @@ namespace {
 constexpr absl::Duration kSilence = absl::Seconds(1);
 // Eight are: more than a hiccup of a machine, and a client waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
+// What a stream that breaks can still bring of before comes sooner.
+constexpr absl::Duration kOnItsWay = absl::Seconds(1);
 // Of each worker; far more than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
@@ -233,7 +235,10 @@ void WorkerSet::NoteDraining(const WorkerLink* link) {
 WorkerSighting WorkerSet::Sight(const WorkerLink* link) const {
   const Member* member = Find(link);
   if (member == nullptr) return {.link = link};
-  return {.link = link, .process_id = member->process_id, .watches = member->watches};
+  return {.link = link,
+          .process_id = member->process_id,
+          .watches = member->watches,
+          .at = clock_->Monotonic()};
 }
 
 AttemptRecord::Fate WorkerSet::FateOf(const WorkerSighting& seen) const {
@@ -242,7 +247,8 @@ AttemptRecord::Fate WorkerSet::FateOf(const WorkerSighting& seen) const {
   if (member == nullptr || seen.process_id == 0 || member->process_id != seen.process_id) {
     return Fate::kGone;
   }
-  return member->watches > seen.watches ? Fate::kLives : Fate::kOpen;
+  const bool says_on = member->connected && member->heard_at >= seen.at + kOnItsWay;
+  return member->watches > seen.watches || says_on ? Fate::kLives : Fate::kOpen;
 }
 
 void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) {
@@ -272,6 +278,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->failed = false;
   member->told = absl::StatusCode::kOk;
   member->last_state = clock_->Monotonic();
+  member->heard_at = member->last_state;
   member->sent.clear();
   member->sent_tokens = 0;
   member->ended = 0;

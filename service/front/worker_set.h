@@ -83,7 +83,8 @@ class WorkerSet {
   void NoteDraining(const WorkerLink* link);
 
   // The worker's process, now that a call to it has ended as by a crash, and what became of it. It
-  // lives on when it says its state on another stream: the one that broke can still bring old ones.
+  // lives on when it says its state on another stream, or for long enough on the same one: one that
+  // breaks can still bring states of before.
   WorkerSighting Sight(const WorkerLink* link) const;
   AttemptRecord::Fate FateOf(const WorkerSighting& seen) const;
 
@@ -107,7 +108,8 @@ class WorkerSet {
     bool heard = false;                             // of the model at least
     bool connected = false;                         // its stream of states is up
     uint64_t process_id = 0;                        // as it last said; 0: not known
-    int64_t watches = 0;                            // streams of states that have begun
+    int64_t watches = 0;                            // streams of states, behind broken ones
+    absl::Duration heard_at;                        // when its latest state came
     bool failed = false;                            // since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
     absl::Duration last_state;         // in the future while its next stream is being opened

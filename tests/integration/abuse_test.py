@@ -5,7 +5,6 @@ Usage: abuse_test.py [CONNECTIONS [CALLERS]], 500 and 3,000 if left out. Figures
 
 import contextlib
 import json
-import os
 import random
 import resource
 import socket
@@ -26,8 +25,8 @@ CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
 # Of gRPC's memory quota and what lies around it: what a flood takes is kept for later connections.
 # On an idle machine that is half as much; where it has no time, gRPC frees memory late.
 GRPC_MEMORY = 2048 << 20
-# A sanitizer keeps up to 256 MiB of what is freed for a while, and pads what is not.
-KEPT_FREED = (512 << 20) if "TIDEPOOL_SANITIZER" in os.environ else 0
+# By a sanitizer, which also pads what is not freed.
+KEPT_FREED = (512 << 20) if harness.SANITIZED else 0
 PATIENCE = 10  # seconds for a normal request, whatever else goes on
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
 GENERATE = "/tidepool.v1.Inference/Generate"

@@ -94,7 +94,8 @@ class BackPressureTest(unittest.TestCase):
         print(f"with{'' if logprobs else 'out'} logprobs: stopped after {for_each} of {TOKENS} "
               f"tokens; {grown / 2**20:.1f} MiB for each")
         self.assertLess(for_each, MOST_TOKENS[logprobs])
-        self.assertLess(grown, MOST_BYTES)
+        if not harness.SANITIZED:
+            self.assertLess(grown, MOST_BYTES)
 
         begun = time.monotonic()
         other = watcher.generate(text="Somebody else", max_tokens=200)

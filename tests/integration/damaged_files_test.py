@@ -31,7 +31,6 @@ ADDRESS_BYTES = 4 << 30
 HANG_SECONDS = 120  # of a machine that may be busy
 SCRATCH = harness.scratch_folder()
 # Sanitizers slow programs down and reserve terabytes.
-SANITIZED = "TIDEPOOL_SANITIZER" in os.environ
 
 
 class Outcome:
@@ -90,7 +89,7 @@ def complaints(outcome, wanted, folder):
         yield "control characters reach the terminal"
     if len(outcome.err) > 2000:
         yield f"{len(outcome.err)} characters on stderr"
-    if not SANITIZED:
+    if not harness.SANITIZED:
         if outcome.cpu_seconds > CPU_SECONDS:
             yield f"{outcome.cpu_seconds:.1f} s of processor time"
         if outcome.peak_bytes > PEAK_BYTES:
@@ -160,7 +159,7 @@ class DamagedFilesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not SANITIZED:
+    if not harness.SANITIZED:
         # What a file makes a command ask for ends that command, not this machine.
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
     unittest.main(verbosity=2)

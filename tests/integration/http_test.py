@@ -159,7 +159,7 @@ class OpenAiTest(unittest.TestCase):
         print(f"refused with at most {grown / 2**20:.1f} MiB more")
         self.assertEqual(caught.exception.body["param"], "stream")
         self.assertIn("past 32 MiB", str(caught.exception))
-        if "TIDEPOOL_SANITIZER" not in os.environ:  # which keeps what is freed for a while
+        if not harness.SANITIZED:
             self.assertLess(grown, 96 << 20)
         self.grpc.wait_idle()
         self.assertEqual(self.chat(max_tokens=3).usage.completion_tokens, 3)

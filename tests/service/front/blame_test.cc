@@ -79,8 +79,7 @@ TEST_F(BlameTest, APoisonedPromptLeavesTheThirdWorkerAlone) {
   }
   EXPECT_EQ(crashes, 2);
   ASSERT_TRUE(client.status.has_value());
-  EXPECT_EQ(*client.status,
-            absl::InternalError(kPoisoned));
+  EXPECT_EQ(*client.status, absl::InternalError(kPoisoned));
   // Nobody computes it for the next ten minutes, whoever asks; others are served.
   const size_t prepared = preparing()->prepares.size();
   Client again, other;
@@ -134,6 +133,12 @@ TEST_F(BlameTest, TheSecondOneHasAMomentToAnswerAgain) {
   Wait();
   EXPECT_FALSE(client.status.has_value()) << *client.status;
   ASSERT_NE(Running(), nullptr);
+  // It goes on, and nothing begins it again when the time for a sign of life is over.
+  PuppetLink* running = Running();
+  const size_t runs = running->runs.size();
+  loop_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Running(), running);
+  EXPECT_EQ(running->runs.size(), runs);
   // Cuts are failures all the same, of which there are three.
   PuppetLink* third = Break();
   third->SayState();
@@ -145,6 +150,26 @@ TEST_F(BlameTest, TheSecondOneHasAMomentToAnswerAgain) {
   Begin(&again, Text());
   EXPECT_FALSE(again.status.has_value()) << "the prompt is not refused";
   again.generation->Cancel(absl::CancelledError("end of the test"));
+}
+
+// As behind a proxy that ends streams which say nothing for long, and no others.
+TEST_F(BlameTest, WhoSaysItsStateOnHasNotCrashed) {
+  Client client;
+  BeginRun(&client);
+  for (int broken = 0; broken < 2; ++broken) {
+    PuppetLink* worker = Running();
+    ASSERT_NE(worker, nullptr);
+    worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+    for (int i = 0; i < 10; ++i) {
+      loop_.Advance(absl::Milliseconds(250));
+      for (PuppetLink* other : workers_) other->SayState();
+    }
+  }
+  EXPECT_FALSE(client.status.has_value()) << *client.status;
+  ASSERT_NE(Running(), nullptr);
+  Running()->runs.back()->Say({7}, v1::LENGTH);
+  client.Take();
+  EXPECT_TRUE(client.status->ok());
 }
 
 TEST_F(BlameTest, ProcessesThatWereReplacedHaveCrashed) {

@@ -128,9 +128,21 @@ TEST_F(FrontAdminTest, AsksEveryWorkerAndWaitsForTheLast) {
 
 TEST_F(FrontAdminTest, BusyWorkersAreToldWithAHintWhenToComeBack) {
   Set();
-  for (AdminLink* link : links_) link->sets[0].second(absl::ResourceExhaustedError("64 calls wait"));
+  for (AdminLink* link : links_) {
+    link->sets[0].second(base::WithRetryAfter(absl::ResourceExhaustedError("64 calls wait"),
+                                              absl::Seconds(2)));
+  }
   EXPECT_TRUE(absl::IsResourceExhausted(answer_->status()));
-  EXPECT_EQ(base::RetryAfterOf(answer_->status()), absl::Seconds(1));
+  EXPECT_EQ(base::RetryAfterOf(answer_->status()), absl::Seconds(2));
+}
+
+TEST_F(FrontAdminTest, WhatNoRetryHelpsComesWithoutAHint) {
+  Set();
+  for (AdminLink* link : links_) {
+    link->sets[0].second(absl::ResourceExhaustedError("needs 1 GiB more; accepted: up to 2 GiB"));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(answer_->status()));
+  EXPECT_EQ(base::RetryAfterOf(answer_->status()), std::nullopt);
 }
 
 TEST_F(FrontAdminTest, AsksTheOneThatIsNamed) {

@@ -258,10 +258,17 @@ TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
   EXPECT_EQ(back.tokens.back(), kMessages - 1);
   EXPECT_EQ(worker->prepares.size(), 1);
 
-  // Who wants more gets the answer made once more, up to where a message ends here.
+  // Who wants more would take the answer from those who read on.
+  Client early;
+  Begin(&early, Named(Text(), kMessages - kKept - 1));
+  ASSERT_TRUE(early.status.has_value());
+  EXPECT_EQ(early.status->code(), StatusCode::kFailedPrecondition) << *early.status;
+  EXPECT_FALSE(reader.status.has_value()) << *reader.status;
+  EXPECT_EQ(worker->prepares.size(), 1);
+  // When nobody does it is made once more, up to where a message ends here.
+  for (Client* gone : {&reader, &back}) gone->generation->Cancel(absl::CancelledError("gone"));
   Client late;
   Begin(&late, Named(Text(), kMessages - kKept - 1));
-  EXPECT_EQ(reader.status->code(), StatusCode::kAborted) << *reader.status;
   ASSERT_EQ(worker->prepares.size(), 2);
   worker->AnswerPrepare({1, 2});
   EXPECT_EQ(LastRun(worker).credit, kMessages - kKept - 1);
