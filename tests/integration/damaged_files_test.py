@@ -27,10 +27,9 @@ ARGUMENTS = {
 # Of a file of at most two MiB.
 CPU_SECONDS = 10
 PEAK_BYTES = 1 << 30
-ADDRESS_BYTES = 4 << 30
+ADDRESS_BYTES = 4 << 30  # sanitizers reserve terabytes
 HANG_SECONDS = 120  # of a machine that may be busy
 SCRATCH = harness.scratch_folder()
-# Sanitizers slow programs down and reserve terabytes.
 
 
 class Outcome:
