@@ -114,12 +114,9 @@ void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
   last_layer_ = needs.routing.layer;
   if (!IsIdle(residency)) predictor_.Update(needs, residency, price_);
-  bounds_[last_layer_].is_known = false;
-  const absl::Span<const float> worth = worth_;
-  CollectMissing(needs, residency, worth, &missing_);
-  if (missing_.empty()) return;
   AppraiseLayer(residency, last_layer_);
-  CollectMissing(needs, residency, worth, &missing_);
+  CollectMissing(needs, residency, absl::Span<const float>(worth_), &missing_);
+  if (missing_.empty()) return;
   const auto find = [&](int64_t count) { return FindVictims(residency, count); };
   SwapByWorth(residency, &missing_, find, swaps);
   LearnPrice(residency, *swaps);
