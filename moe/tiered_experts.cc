@@ -41,6 +41,7 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       placement_(std::move(placement)),
       entries_(placement_->shape().all_experts()),
       uses_(placement_->shape().all_experts(), 0),
+      waste_(pool_.buffer_bytes()),
       reader_(std::move(reader)) {
   stats_.reader = reader_->Description();
   for (const ExpertRef ref : placement_->residents()) {
@@ -167,6 +168,7 @@ void TieredExperts::AskFor(absl::Span<const int32_t> experts) {
     if (entry.speculative) {
       DropSpeculative(index);
       stats_.prefetch_used_bytes += RecordOf(index).layout.bytes();
+      waste_.AddUsed(RecordOf(index).layout.bytes());
     }
     if (entry.state == State::kReady) ready_.push_back(index);
     // Each request of a batch may come back for it alone: they must not wait in turn.
@@ -188,6 +190,7 @@ void TieredExperts::BeginWaiting() {
     waiting_.pop_back();
     ++stats_.demand_reads;
     stats_.demand_bytes += RecordOf(index).layout.bytes();
+    waste_.AddUsed(RecordOf(index).layout.bytes());
     BeginRead(index, buffer, ReadPriority::kDemand);
   }
 }
@@ -198,8 +201,7 @@ int32_t TieredExperts::TakeBuffer() {
   if (buffer >= 0) return buffer;
   for (const int64_t index : speculative_) {
     if (entries_[index].state != State::kReady) continue;
-    stats_.prefetch_wasted_bytes += RecordOf(index).layout.bytes();
-    DropSpeculative(index);
+    DropWasted(index);
     GiveBackIfIdle(index);
     return pool_.Take();
   }
@@ -350,10 +352,7 @@ void TieredExperts::Arrived(const Arrival& arrival) {
     if (entry.resident) placement_->Forget(placement_->residency().At(index));
     entry.resident = false;
     entry.wanted = false;
-    if (entry.speculative) {
-      stats_.prefetch_wasted_bytes += arrival.read.bytes;
-      DropSpeculative(index);
-    }
+    if (entry.speculative) DropWasted(index);
   }
   GiveBackIfIdle(index);
 }
@@ -396,10 +395,15 @@ void TieredExperts::DropDisappointments() {
   for (size_t i = speculative_.size(); i-- > 0;) {
     const int64_t index = speculative_[i];
     if (placement_->residency().At(index).layer != layer_) continue;
-    stats_.prefetch_wasted_bytes += RecordOf(index).layout.bytes();
-    DropSpeculative(index);
+    DropWasted(index);
     GiveBackIfIdle(index);
   }
+}
+
+void TieredExperts::DropWasted(int64_t index) {
+  stats_.prefetch_wasted_bytes += RecordOf(index).layout.bytes();
+  waste_.AddWasted(RecordOf(index).layout.bytes());
+  DropSpeculative(index);
 }
 
 // Expectations whose reads have not begun; what they were for is known better now.
@@ -422,9 +426,7 @@ bool TieredExperts::WantsExpectations() const {
   // A buffer is one expert's: they are all there.
   if (pool_.in_use() >= placement_->shape().all_experts()) return false;
   // Where expectations come true too seldom, reading ahead takes bandwidth from what is needed.
-  constexpr int64_t kWastedPercent = 8;
-  const int64_t all = stats_.demand_bytes + stats_.prefetch_bytes;
-  return stats_.prefetch_wasted_bytes * 100 <= all * kWastedPercent;
+  return !waste_.IsTooMuch();
 }
 
 void TieredExperts::Expect(int moe_layer, absl::Span<const int32_t> experts) {

@@ -32,6 +32,7 @@
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 #include "moe/policy/placement.h"
+#include "moe/recent_waste.h"
 #include "moe/record_reader.h"
 
 namespace tidepool::moe {
@@ -136,6 +137,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void WithdrawSpeculative();
   void DropSpeculative(int64_t index);
   void DropDisappointments();
+  void DropWasted(int64_t index);
   void GiveBackIfIdle(int64_t index);
   absl::Status Abandon();
   // What a change asks for, checked.
@@ -164,6 +166,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   int64_t late_ = 0;                  // how many entries are late
   bool silent_ = false;               // the last wait was in vain, and no read has ended since
   OffloadStats stats_;
+  RecentWaste waste_;
 
   // Shared with the reader's threads.
   mutable base::Mutex mutex_;

@@ -1,6 +1,7 @@
 // What expectations do to the reads of TieredExperts.
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -17,34 +18,52 @@ enum class Guess : uint8_t { kNone, kRight, kWrong };
 constexpr int kSteps = 200;
 constexpr int64_t kSlots = 12;
 
-// Steps of one token through all layers; the layer after is foretold as `guess` says, and its reads
-// have ended before it is asked for.
-OffloadStats RunWith(const Master& master, Guess guess) {
-  Rig rig(master, PolicyKind::kLru, kSlots, 1);
-  rig.experts->LoadResidents({});
-  std::mt19937 random(3);
-  std::vector<int32_t> all(kExperts);
-  for (int e = 0; e < kExperts; ++e) all[e] = e;
-  std::vector<int32_t> next = all;  // whose first kTopK the next layer chooses
-  std::shuffle(next.begin(), next.end(), random);
-  for (int step = 0; step < kSteps; ++step) {
-    for (int layer = 0; layer < kLayers; ++layer) {
-      const std::vector<int32_t> ids(next.begin(), next.begin() + kTopK);
-      std::vector<int32_t> distinct = ids;
-      std::sort(distinct.begin(), distinct.end());
-      rig.experts->Request({.step = step, .layer = layer, .tokens = 1, .ids = ids}, distinct);
-      EXPECT_TRUE(Drain(master, layer, distinct, rig.experts.get()).ok());
-      next = all;
-      std::shuffle(next.begin(), next.end(), random);
-      if (guess == Guess::kRight) {
-        rig.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next).first(kTopK));
-      } else if (guess == Guess::kWrong) {
-        rig.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next).subspan(kTopK));
-      }
-      rig.puppet->WaitIdle();
-    }
+// Runs steps of one token through all layers; the layer after is foretold as it is said, and its
+// reads have ended before it is asked for.
+class Runner {
+ public:
+  explicit Runner(const Master& master)
+      : master_(master), rig_(master, PolicyKind::kLru, kSlots, 1) {
+    rig_.experts->LoadResidents({});
+    std::iota(next_.begin(), next_.end(), 0);
+    std::shuffle(next_.begin(), next_.end(), random_);
   }
-  return *rig.experts->Stats();
+
+  // Totals since the start.
+  OffloadStats Run(int steps, Guess guess) {
+    for (int step = 0; step < steps; ++step) {
+      for (int layer = 0; layer < kLayers; ++layer) RunLayer(layer, guess);
+    }
+    return *rig_.experts->Stats();
+  }
+
+ private:
+  void RunLayer(int layer, Guess guess) {
+    const std::vector<int32_t> ids(next_.begin(), next_.begin() + kTopK);
+    std::vector<int32_t> distinct = ids;
+    std::sort(distinct.begin(), distinct.end());
+    rig_.experts->Request({.step = step_++ / kLayers, .layer = layer, .tokens = 1, .ids = ids},
+                          distinct);
+    EXPECT_TRUE(Drain(master_, layer, distinct, rig_.experts.get()).ok());
+    std::shuffle(next_.begin(), next_.end(), random_);
+    if (guess == Guess::kRight) {
+      rig_.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next_).first(kTopK));
+    } else if (guess == Guess::kWrong) {
+      rig_.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next_).subspan(kTopK));
+    }
+    rig_.puppet->WaitIdle();
+  }
+
+  const Master& master_;
+  Rig rig_;
+  std::mt19937 random_{3};
+  std::vector<int32_t> next_ =
+      std::vector<int32_t>(kExperts);  // the next layer needs the first few
+  int64_t step_ = 0;                   // layers so far
+};
+
+OffloadStats RunWith(const Master& master, Guess guess) {
+  return Runner(master).Run(kSteps, guess);
 }
 
 TEST(PrefetchTest, RightGuessesAreReadAheadInsteadOfOnDemand) {
@@ -73,6 +92,21 @@ TEST(PrefetchTest, WrongGuessesEndReadingAhead) {
             (with.demand_bytes + with.prefetch_bytes) * 8);
   EXPECT_EQ(with.prefetch_used_bytes, 0);
   EXPECT_EQ(with.demand_bytes, without.demand_bytes);
+}
+
+// That all guesses were right for long does not let as many be wrong.
+TEST(PrefetchTest, GuessesThatGoWrongLateEndReadingAhead) {
+  const Master master;
+  Runner runner(master);
+  const OffloadStats good = runner.Run(4000, Guess::kRight);
+  EXPECT_EQ(good.prefetch_wasted_bytes, 0);
+  const OffloadStats bad = Difference(runner.Run(2500, Guess::kWrong), good);
+  EXPECT_GT(bad.prefetch_wasted_bytes, 0);
+  EXPECT_LE(bad.prefetch_wasted_bytes * 10, bad.demand_bytes + bad.prefetch_bytes);
+  // And after as many wrong ones they are read ahead again.
+  const OffloadStats before = runner.Run(0, Guess::kNone);
+  const OffloadStats again = Difference(runner.Run(kSteps, Guess::kRight), before);
+  EXPECT_GT(again.prefetch_used_bytes, kSteps * kLayers / 2 * master.records().largest_bytes());
 }
 
 TEST(PrefetchTest, NothingIsExpectedWhereItIsOfNoUse) {

@@ -1,0 +1,113 @@
+// Reading ahead as RecentWaste allows it, by guesses that are right now and wrong then.
+#include "moe/recent_waste.h"
+
+#include <cstdint>
+#include <deque>
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace tidepool::moe {
+namespace {
+
+constexpr int64_t kRecord = 4096;
+constexpr int64_t kWindow = RecentWaste::kWindowRecords;
+constexpr int kGuesses = 4;  // that may be on their way at a time
+
+struct Counts {
+  int64_t read = 0;  // records
+  int64_t wasted = 0;
+  int64_t layers = 0;
+  int64_t guessed = 0;  // layers for which something was read ahead
+
+  double waste() const { return static_cast<double>(wasted) / static_cast<double>(read); }
+};
+
+class Disk {
+ public:
+  explicit Disk(uint32_t seed) : random_(seed) {}
+
+  // Layers that each need six records, of which up to four are read ahead where that is allowed,
+  // each with this chance to be one of the six; until so many records have been read.
+  Counts Read(int64_t records, double right) {
+    Counts counts;
+    while (counts.read < records) Layer(right, &counts);
+    return counts;
+  }
+
+ private:
+  void Layer(double right, Counts* counts) {
+    ++counts->layers;
+    int needed = 6;
+    if (!waste_.IsTooMuch()) {
+      ++counts->guessed;
+      for (int guess = 0; guess < kGuesses; ++guess, ++counts->read) {
+        if (std::uniform_real_distribution<double>()(random_) < right) {
+          waste_.AddUsed(kRecord);
+          --needed;
+        } else {
+          waste_.AddWasted(kRecord);
+          ++counts->wasted;
+        }
+      }
+    }
+    for (; needed > 0; --needed, ++counts->read) waste_.AddUsed(kRecord);
+  }
+
+  std::mt19937 random_;
+  RecentWaste waste_{kRecord};
+};
+
+// However long all went well before: totals since the start would let four of ten be in vain.
+TEST(RecentWasteTest, GuessesThatGoWrongLateAreNoticed) {
+  Disk disk(1);
+  const Counts good = disk.Read(1000 * kWindow, 1);
+  EXPECT_EQ(good.guessed, good.layers);
+  const Counts bad = disk.Read(16 * kWindow, 0);
+  EXPECT_GT(bad.wasted, 0);
+  EXPECT_LE(bad.waste(), 0.1);
+}
+
+TEST(RecentWasteTest, GuessesThatComeRightAreReadAgain) {
+  Disk disk(2);
+  const Counts bad = disk.Read(1000 * kWindow, 0);
+  EXPECT_LE(bad.waste(), 0.085);
+  EXPECT_LT(bad.guessed * 4, bad.layers);
+  const Counts good = disk.Read(4 * kWindow, 1);
+  EXPECT_GE(good.guessed * 100, good.layers * 95);
+}
+
+// Where 6 % are in vain on average.
+TEST(RecentWasteTest, ChanceEndsNothing) {
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    const Counts counts = Disk(seed).Read(200 * kWindow, 0.905);
+    EXPECT_NEAR(counts.waste(), 0.06, 0.004);
+    EXPECT_GE(counts.guessed * 100, counts.layers * 99) << "seed " << seed;
+  }
+}
+
+// Any sixteen windows on end, while guesses become better and worse.
+TEST(RecentWasteTest, NoStretchPassesATenth) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    Disk disk(seed);
+    std::deque<Counts> parts;
+    Counts sum;
+    for (int part = 0; part < 400; ++part) {
+      const double right = random() % 2 == 0 ? 1.0 : static_cast<double>(random() % 100) / 100;
+      parts.push_back(disk.Read(kWindow * (1 + random() % 8) / 4, right));
+      sum.read += parts.back().read;
+      sum.wasted += parts.back().wasted;
+      while (sum.read - parts.front().read >= 16 * kWindow) {
+        sum.read -= parts.front().read;
+        sum.wasted -= parts.front().wasted;
+        parts.pop_front();
+      }
+      if (sum.read < 16 * kWindow) continue;
+      ASSERT_LE(sum.waste(), 0.1) << "seed " << seed << ", part " << part;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::moe
