@@ -48,8 +48,7 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
   } else {
     budget = memory.kind == ExpertMemoryKind::kBytes
                  ? memory.bytes
-                 : static_cast<int64_t>(memory.share * static_cast<double>(sizes.experts) *
-                                        static_cast<double>(sizes.record_bytes));
+                 : static_cast<int64_t>(memory.share * static_cast<double>(sizes.total_bytes));
     if (budget < least) {
       return absl::InvalidArgumentError(
           absl::StrCat("--expert-memory is ", Mib(budget), ", and ", why));

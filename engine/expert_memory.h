@@ -44,10 +44,10 @@ struct ExpertSizes {
 };
 
 // Slots for experts; 0: no tiers, all experts are packed into memory as the other weights are.
-// Explicit memory always has slots, of all experts where it is enough; the staging records are
-// beyond a share of 1. INVALID_ARGUMENT (explicit
-// memory) or RESOURCE_EXHAUSTED (kAuto) names the least that is needed: the staging records and the
-// experts of one token's layer.
+// A slot takes record_bytes, whichever expert lies in it. Explicit memory always has slots, of all
+// experts where it is enough; the staging records are beyond a share of 1, as is what slots take
+// more than smaller experts. INVALID_ARGUMENT (explicit memory) or RESOURCE_EXHAUSTED (kAuto) names
+// the least that is needed: the staging records and the experts of one token's layer.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
 

@@ -19,8 +19,8 @@ struct OffloadChange {
   // kStatic without a profile from the start takes what was counted since then.
   std::optional<PolicyKind> policy;
   std::optional<int64_t> refresh_interval;  // of kTide
-  // Of slots and staging records together; the share is one of all experts' records. At most one
-  // of the two.
+  // Of slots and staging records together; the share is one of all experts' bytes. At most one of
+  // the two.
   std::optional<int64_t> expert_memory_bytes;
   std::optional<double> expert_memory_share;
   std::optional<Prefetch> prefetch;

@@ -41,9 +41,8 @@ absl::StatusOr<int64_t> TieredExperts::SlotsAfter(const OffloadChange& change) c
           absl::StrCat("expert_memory_share is ", share, "; accepted: above 0, to 1"));
     }
     // As at the start: all of them is every expert in a slot, and staging beside.
-    budget = share == 1
-                 ? (shape.all_experts() + options_.staging) * record
-                 : static_cast<int64_t>(share * static_cast<double>(shape.all_experts() * record));
+    budget = share == 1 ? (shape.all_experts() + options_.staging) * record
+                        : static_cast<int64_t>(share * static_cast<double>(records_.total_bytes()));
     given = absl::StrCat("expert_memory_share is ", share, ", which is ", budget, " bytes");
   }
   const int64_t least = std::min<int64_t>(shape.top_k, shape.all_experts());

@@ -290,9 +290,9 @@ constexpr FlagSpec kFlags[] = {
      SetDevice},
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",
-     "memory for routed experts: a size, a percentage of all experts (100%: every expert stays in "
-     "memory), or auto: all if they fit into what is free, else as many as do; models without "
-     "experts need none",
+     "memory for routed experts: a size, a percentage of all experts' bytes (100%: every expert "
+     "stays in memory; room is counted in records of the largest expert), or auto: all if they fit "
+     "into what is free, else as many as do; models without experts need none",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",
      "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},
@@ -319,8 +319,9 @@ constexpr FlagSpec kFlags[] = {
      "a trace, as --trace-experts writes it, whose most used experts the policy static keeps; "
      "without one it spreads its slots evenly",
      kRunning, kValue, SetExpertProfile},
-    {"expert-memory", 0, kExperts, "SIZE", "as it is", "a size, or a percentage of all experts",
-     Bit(Command::kOffload), kValue, ChangeExpertMemory},
+    {"expert-memory", 0, kExperts, "SIZE", "as it is",
+     "a size, or a percentage of all experts' bytes", Bit(Command::kOffload), kValue,
+     ChangeExpertMemory},
     {"offload-policy", 0, kExperts, "POLICY", "as it is", "adaptive, tide, lru, static",
      Bit(Command::kOffload), kValue, ChangeOffloadPolicy},
     {"refresh-interval", 0, kExperts, "N", "as it is", "steps between refreshes of tide",

@@ -322,5 +322,18 @@ TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
   EXPECT_FALSE(share(0.11).ok());
 }
 
+// Slots hold any expert, and a share is one of bytes: it has room for fewer slots than experts.
+TEST(PlanExpertSlotsTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
+  ExpertSizes sizes = kSizes;
+  sizes.total_bytes = 150 * kMib;
+  const auto share = [&](double part) {
+    return PlanExpertSlots({.kind = ExpertMemoryKind::kShare, .share = part}, {}, sizes);
+  };
+  EXPECT_EQ(*share(0.5), 75 / 2 - 8);
+  EXPECT_EQ(*share(1), 100);
+  EXPECT_EQ(*share(0.16), 4);
+  EXPECT_FALSE(share(0.159).ok());
+}
+
 }  // namespace
 }  // namespace tidepool::engine

@@ -124,6 +124,25 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
   EXPECT_EQ(control->Settings().slots, kAll);
 }
 
+// A slot of the pool holds any expert, so each is as large as the largest.
+TEST(TieredControlTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
+  const Master master(4 * kRows);
+  Rig rig(master, PolicyKind::kLru, 9, 1);
+  const int64_t record = rig.experts->Settings().record_bytes;
+  const int64_t bytes = master.records().total_bytes();
+  ASSERT_LT(bytes, kAll * record * 2 / 3);
+  ASSERT_TRUE(rig.experts->Change({.expert_memory_share = 0.5}).ok());
+  EXPECT_EQ(rig.experts->Settings().slots, bytes / 2 / record - kStaging);
+  EXPECT_LE(rig.experts->Settings().expert_memory_bytes, bytes / 2);
+  rig.experts->LoadResidents({});
+  Routings routings(8);
+  for (int step = 0; step < 30; ++step) {
+    ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
+  }
+  ASSERT_TRUE(rig.experts->Change({.expert_memory_share = 1}).ok());
+  EXPECT_EQ(rig.experts->Settings().slots, kAll);
+}
+
 TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
   const Master master;
   Rig rig(master, PolicyKind::kTide, 9, 1);

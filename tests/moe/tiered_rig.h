@@ -31,18 +31,22 @@ inline constexpr int64_t kAll = kLayers * kExperts;
 // Records of random bytes, laid one behind the other.
 class Master {
  public:
-  Master() {
-    const kernels::PackedMatrix matrix = {kernels::DType::kF32, kRows, kRows, nullptr};
-    const ExpertLayout layout({matrix, matrix, matrix});
+  Master() : Master(kRows) {}
+  // Experts of the last layer have so many rows.
+  explicit Master(int64_t last_rows) {
     std::mt19937 random(5);
-    bytes_.resize(kAll * layout.bytes());
-    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
     records_.path = "model.tidepack";
     int64_t offset = 0;
     for (int layer = 0; layer < kLayers; ++layer) {
+      const int64_t rows = layer + 1 < kLayers ? kRows : last_rows;
+      const kernels::PackedMatrix matrix = {kernels::DType::kF32, rows, kRows, nullptr};
+      const ExpertLayout layout({matrix, matrix, matrix});
       auto& row = records_.layers.emplace_back();
+      bytes_.resize(offset + kExperts * layout.bytes());
       for (int expert = 0; expert < kExperts; ++expert, offset += layout.bytes()) {
-        row.push_back({layout, offset, RecordHash(bytes_.data() + offset, layout.bytes())});
+        std::byte* const record = bytes_.data() + offset;
+        std::generate_n(record, layout.bytes(), [&] { return static_cast<std::byte>(random()); });
+        row.push_back({layout, offset, RecordHash(record, layout.bytes())});
       }
     }
   }
@@ -53,7 +57,7 @@ class Master {
   bool Matches(int layer, const ReadyExpert& ready) const {
     const ExpertRecord& record = records_.layers[layer][ready.expert];
     const kernels::FfnWeights expected = record.layout.At(bytes_.data() + record.offset);
-    const size_t bytes = PackedBytes(kernels::DType::kF32, kRows, kRows);
+    const size_t bytes = PackedBytes(kernels::DType::kF32, expected.gate.rows, kRows);
     return std::memcmp(ready.weights->gate.data, expected.gate.data, bytes) == 0 &&
            std::memcmp(ready.weights->up.data, expected.up.data, bytes) == 0 &&
            std::memcmp(ready.weights->down.data, expected.down.data, bytes) == 0;
