@@ -44,6 +44,8 @@ void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
   float* worth = worth_.data() + begin;
   const int32_t* resident = residency.resident().data() + begin;
   const float wait = WaitFor(layer);
+  // Only layers to come are computed in this forward.
+  const float surplus = layer > last_layer_ ? predictor_.surplus() : 0.0f;
   const int32_t at_least = layer == last_layer_ ? 0 : 1;
   Vec4 least = Vec4{} + kNotResident;
   Vec4 longest = Vec4{};
@@ -52,16 +54,20 @@ void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
     Int4 is_resident;
     std::memcpy(&is_resident, resident + e, sizeof is_resident);
     const Vec4 held = Load4(forwards + e);
-    const Vec4 gain = Load4(chance + e) - price_ * (held + wait);
-    const Vec4 worths = is_resident >= at_least ? gain : Vec4{} + kNotResident;
-    least = Min4(least, worths);
+    const Vec4 used = Load4(chance + e);
+    const Vec4 gain = used - price_ * (held + wait);
+    const Vec4 wide_gain = gain + surplus * (1.0f - used + price_ * held);
+    least = Min4(least, is_resident >= at_least ? gain : Vec4{} + kNotResident);
     longest = Max4(longest, held);
-    Store4(worths, worth + e);
+    Store4(is_resident >= at_least ? wide_gain : Vec4{} + kNotResident, worth + e);
   }
   for (; e < experts; ++e) {
-    worth[e] = resident[e] >= at_least ? chance[e] - price_ * (forwards[e] + wait) : kNotResident;
-    least[0] = std::min(least[0], worth[e]);
+    worth[e] = kNotResident;
     longest[0] = std::max(longest[0], forwards[e]);
+    if (resident[e] < at_least) continue;
+    const float gain = chance[e] - price_ * (forwards[e] + wait);
+    least[0] = std::min(least[0], gain);
+    worth[e] = gain + surplus * (1 - chance[e] + price_ * forwards[e]);
   }
   const auto of = [](Vec4 v, auto pick) { return pick(pick(v[0], v[1]), pick(v[2], v[3])); };
   // What the layer at hand keeps will be known when it has swapped.

@@ -17,7 +17,8 @@ namespace tidepool::moe {
 // of restless bandits. Layers that run sooner are nearer: a layer's next forward is counted from
 // the layer at hand. A miss stays where it is worth more than the resident that is worth least;
 // otherwise it passes through, so that a long prefill does not empty the pool of what decoding
-// needs.
+// needs. Nor does it take from layers to come what it is about to need of them: where a layer needs
+// more experts than was expected, so will they, and their residents are worth more.
 //
 // The price is learned by dual ascent: where experts that have to go are worth something, more
 // slots are wanted than there are, and it rises; where they are worth less than nothing, it falls.
@@ -35,7 +36,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   // What a layer's worths were when they were computed last.
   struct Bound {
     bool is_known = false;
-    float worth = 0;     // of the resident that was worth least
+    float worth = 0;     // of the resident that was worth least, in a forward as wide as expected
     float forwards = 0;  // the most for which a slot would be held
     float price = 0;
     float wait = 0;
@@ -47,7 +48,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   // worth_ of a layer, seen from last_layer_.
   void AppraiseLayer(const Residency& residency, int layer);
 
-  // No resident of the layer is worth less.
+  // No resident of the layer is worth less, however wide this forward is.
   float BoundOf(int layer) const;
 
   // As FindLeastWorthy, of worths as they are now; layers are appraised only as far as the bounds

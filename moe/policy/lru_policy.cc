@@ -1,5 +1,7 @@
 #include "moe/policy/lru_policy.h"
 
+#include <algorithm>
+
 namespace tidepool::moe {
 
 std::vector<ExpertRef> LruPolicy::Fill(const Residency& residency) {
@@ -9,12 +11,17 @@ std::vector<ExpertRef> LruPolicy::Fill(const Residency& residency) {
 void LruPolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                        std::vector<Swap>* swaps) {
   ++now_;
+  const int layer = needs.routing.layer;
+  if (!has_run_[layer]) {
+    has_run_[layer] = true;
+    std::fill_n(last_use_.begin() + residency.IndexOf({layer, 0}), residency.shape().experts, 0);
+  }
   for (const ExpertNeed& need : needs.experts) {
-    last_use_[residency.IndexOf({needs.routing.layer, need.expert})] = now_;
+    last_use_[residency.IndexOf({layer, need.expert})] = now_;
   }
   const absl::Span<const int64_t> worth = last_use_;
   CollectMissing(needs, residency, worth, &missing_);
-  SwapByWorth(residency, worth, needs.routing.layer, &missing_, swaps);
+  SwapByWorth(residency, worth, layer, &missing_, swaps);
 }
 
 std::vector<ExpertRef> LruPolicy::Shed(const Residency& residency, int64_t slots) {

@@ -30,6 +30,7 @@ std::vector<double> FirstWeights() {
 
 NextUsePredictor::NextUsePredictor(const PoolShape& shape)
     : experts_(shape.experts),
+      top_k_(shape.top_k),
       stride_(ExpertStride(shape.experts)),
       all_(shape.experts),
       tables_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
@@ -56,6 +57,7 @@ void NextUsePredictor::Update(const LayerNeeds& needs, const Residency& residenc
   const int index = needs.routing.layer;
   Layer& layer = layers_[index];
   use_.Set(needs);
+  SetSurplus(layer, needs.experts.size());
   if (!layer.chances.empty()) Learn(&layer);
   layer.history.Add(use_);
   layer.history.AddRows(needs.routing, &tables_);
@@ -66,6 +68,18 @@ void NextUsePredictor::Update(const LayerNeeds& needs, const Residency& residenc
   }
   layer.history.Sort(kept_);
   LookAhead(index, layer, slot_price);
+}
+
+// Every forward needs as many as one token; where a layer has not run, no more is expected.
+void NextUsePredictor::SetSurplus(const Layer& layer, size_t needed) {
+  auto expected = static_cast<float>(top_k_);
+  if (!layer.chances.empty()) {
+    const auto begin = layer.chances.begin();
+    expected = std::max(expected, std::accumulate(begin, begin + experts_, 0.0f));
+  }
+  const float others = static_cast<float>(experts_) - expected;
+  const float more = static_cast<float>(needed) - expected;
+  surplus_ = more > 0 && others > 0 ? std::min(more / others, 1.0f) : 0.0f;
 }
 
 void NextUsePredictor::Learn(Layer* layer) {

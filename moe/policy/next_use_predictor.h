@@ -38,6 +38,11 @@ class NextUsePredictor {
 
   const Outlook& outlook() const { return outlook_; }
 
+  // How much wider the forward at hand is than was expected, as the last layer shows: the share of
+  // the experts which it would have done without that it needs all the same; 0 to 1. All layers of
+  // a forward compute the same tokens, so that it holds of those to come, too.
+  float surplus() const { return surplus_; }
+
  private:
   struct Layer {
     UsageHistory history;
@@ -46,6 +51,7 @@ class NextUsePredictor {
     std::vector<float> chances;  // and what was predicted; empty: nothing yet
   };
 
+  void SetSurplus(const Layer& layer, size_t needed);
   void Learn(Layer* layer);
   void PredictNext(Layer* layer);
   void PredictDue(const UsageHistory& history);
@@ -53,6 +59,7 @@ class NextUsePredictor {
   void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
 
   const int experts_;
+  const int top_k_;
   const int stride_;
   std::vector<int32_t> all_;  // experts of a layer
   std::vector<Layer> layers_;
@@ -60,6 +67,7 @@ class NextUsePredictor {
   std::vector<Silence> horizons_;
   LogisticModel model_;
   Outlook outlook_;
+  float surplus_ = 0;
   int64_t updates_ = 0;
   // Of the update at hand.
   LayerUse use_;

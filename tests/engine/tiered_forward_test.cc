@@ -244,14 +244,14 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
   EXPECT_GT(sum.prefetch_wasted_bytes, 0);
 }
 
-// A prompt as long as a pass, which needs all experts and whose outputs do not fit into the
-// workspace, reads each missing expert once. Those are what is not resident when the pass begins,
-// but where a layer's misses take the places of experts whose layer comes later in the pass: so lru
-// does, and adaptive as long as it has seen nothing.
+// A prompt as long as a pass, which needs nearly all experts and whose outputs do not fit into the
+// workspace, reads each missing expert once, cold or warm. Those are what is not resident when the
+// pass begins, but where a layer's misses take the places of experts whose layer comes later in the
+// pass: so does lru, which goes by the pass before.
 TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
   constexpr tools::Shape kWide = {.name = "wide",
                                   .architecture = "qwen3moe",
-                                  .layers = 2,
+                                  .layers = 4,
                                   .hidden = 1024,
                                   .heads = 2,
                                   .kv_heads = 1,
@@ -265,7 +265,7 @@ TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
                                   .rope_base = 1e6f,
                                   .norm_eps = 1e-6f,
                                   .qk_norm = true};
-  constexpr int64_t kAll = 2 * 64;
+  constexpr int64_t kAll = 4 * 64;
   WriteModel(kWide, GgmlType::kQ4_0);
   const std::vector<int32_t> ids = Ids(2048, 1);
   const LogitsOptions one_pass = {.chunk_rows = 2048};
@@ -280,13 +280,12 @@ TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
       for (int pass = 0; pass < 2; ++pass) {
         EXPECT_TRUE(SameBits(Logits(bundle->model.get(), ids, one_pass), expected));
         const moe::OffloadStats stats = *bundle->tiered->Stats();
-        ASSERT_EQ(stats.placement.lookups() - before.placement.lookups(), kAll);
+        ASSERT_GT((stats.placement.lookups() - before.placement.lookups()) * 8, kAll * 7);
         const int64_t misses = stats.placement.misses() - before.placement.misses();
         const int64_t read =
             stats.demand_bytes + stats.prefetch_bytes - before.demand_bytes - before.prefetch_bytes;
         EXPECT_LE(read * 100, misses * stats.record_bytes * 105);
-        const bool learns = policy == PolicyKind::kAdaptive && pass == 0;
-        if (policy != PolicyKind::kLru && !learns) {
+        if (policy != PolicyKind::kLru || pass == 0) {
           EXPECT_LE(read * 100, (kAll - stats.slots) * stats.record_bytes * 105);
         }
         before = stats;

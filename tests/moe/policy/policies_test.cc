@@ -1,6 +1,7 @@
 // Each policy against literal snapshots.
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -118,18 +119,30 @@ TEST(LruTest, WhatARoutingNeedsDoesNotLeaveInIt) {
   PoolShape shape = kShape;
   shape.slots = 3;
   auto lru = Make(shape, {.kind = PolicyKind::kLru});
-  Step(lru.get(), 0, 0, {0, 1, 2, 3, 4, 5});
+  Step(lru.get(), 0, 1, {0, 1});
+  Step(lru.get(), 1, 0, {0, 1, 2, 3, 4, 5});
   EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1, 2));
   EXPECT_EQ(lru->Total(),
-            (PlacementCounters{.hits = 2, .promotions = 1, .pass_throughs = 3, .evictions = 1}));
+            (PlacementCounters{.hits = 3, .promotions = 1, .pass_throughs = 4, .evictions = 1}));
+}
+
+TEST(LruTest, WhatALayerBeginsWithStaysUntilItHasRun) {
+  auto lru = Make(kShape, {.kind = PolicyKind::kLru});
+  Step(lru.get(), 0, 0, {0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(0, 1, 2));
+  Step(lru.get(), 0, 1, {2, 3});
+  EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2, 3));
 }
 
 TEST(LruTest, TheFloorOfOtherLayersHolds) {
   PoolShape shape = kShape;
   shape.floor = 2;
   auto lru = Make(shape, {.kind = PolicyKind::kLru});
-  Step(lru.get(), 0, 0, {0, 1, 2, 3});
-  Step(lru.get(), 1, 0, {4, 5});
+  Step(lru.get(), 0, 1, {1, 2});
+  Step(lru.get(), 1, 0, {0, 1, 2, 3});
+  Step(lru.get(), 2, 0, {4, 5});
   EXPECT_THAT(Of(*lru, 0), ElementsAre(2, 3, 4, 5));
   EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2));
 }
@@ -185,6 +198,24 @@ TEST(AdaptiveTest, FollowsWhatIsUsed) {
   }
   EXPECT_THAT(Of(*adaptive, 0), ElementsAre(0, 2, 4));
   EXPECT_THAT(Of(*adaptive, 1), ElementsAre(0, 2, 4));
+}
+
+// A prompt will need the second layer's experts before the first's again, on a cold start as well
+// as when few have been used.
+TEST(AdaptiveTest, AWidePassLeavesLayersToComeWhatTheyHave) {
+  const PoolShape shape{.layers = 2, .experts = 16, .top_k = 2, .slots = 16};
+  std::vector<int32_t> all(shape.experts);
+  std::iota(all.begin(), all.end(), 0);
+  for (const int decoded : {0, 1, 30}) {
+    SCOPED_TRACE(decoded);
+    auto adaptive = Make(shape, {});
+    for (int step = 0; step < decoded; ++step) {
+      for (int layer = 0; layer < 2; ++layer) Step(adaptive.get(), step, layer, {5, 6 + step % 10});
+    }
+    const std::vector<int> before = Of(*adaptive, 1);
+    Step(adaptive.get(), decoded, 0, all);
+    EXPECT_EQ(Of(*adaptive, 1), before);
+  }
 }
 
 // Where all have slots, only some forwards are learned from; they tell who stays when slots go.

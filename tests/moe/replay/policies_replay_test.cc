@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
 #include "moe/policy/placement.h"
@@ -151,6 +152,56 @@ TEST_P(EveryPolicy, IsNoBetterThanTheOracle) {
     ASSERT_TRUE(oracle.ok() && placement.ok());
     const int64_t most = Replay(trace, {}, oracle->get()).counters.hits;
     EXPECT_LE(Replay(trace, {}, placement->get()).counters.hits, most);
+  }
+}
+
+// Bounds the misses of the last forward of the trace by what is not resident when it begins.
+void CheckLastPass(const Trace& trace, int64_t slots, const char* policy) {
+  const auto placement = MakePlacement(trace, slots, {policy, {}});
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  const int64_t last = trace.entries.back().step;
+  PlacementCounters before;
+  int64_t absent = 0;
+  for (const TraceEntry& entry : trace.entries) {
+    if (entry.step == last && entry.layer == 0) {
+      before = (*placement)->Total();
+      absent = trace.header.all_experts() - (*placement)->residency().residents();
+    }
+    (*placement)->Decide(entry.routing(trace.header.top_k));
+  }
+  const PlacementCounters after = (*placement)->Total();
+  const int64_t misses = after.misses() - before.misses();
+  if (after.lookups() - before.lookups() == trace.header.all_experts()) {
+    EXPECT_EQ(misses, absent);
+  }
+  EXPECT_LE(misses * 100, absent * 105);
+}
+
+// A prompt reads what was not resident when it came, once: no layer takes from those to come what
+// they are about to need. It holds of lru from a cold start alone, for lru goes by the last
+// forward.
+TEST_P(EveryPolicy, APassMissesOnlyWhatWasNotThere) {
+  const std::string policy = GetParam();
+  for (const int layers : {2, 12}) {
+    for (const int before : {0, 1, 30}) {  // forwards, of which the first is a prompt
+      if (policy == "lru" && before > 0) continue;
+      for (const int tokens : {100, 2048}) {
+        for (const double skew : {0.0, 1.0}) {
+          const Trace trace = MakeTrace({.layers = layers,
+                                         .experts = 48,
+                                         .top_k = 6,
+                                         .forwards = before + 1,
+                                         .skew = skew,
+                                         .prefill_every = std::max(before, 1),
+                                         .prefill_tokens = tokens});
+          for (const int percent : {10, 25, 50, 80}) {
+            SCOPED_TRACE(absl::StrCat(layers, " layers, ", before, " forwards before, ", tokens,
+                                      " tokens, skew ", skew, ", ", percent, " %"));
+            CheckLastPass(trace, trace.header.all_experts() * percent / 100, GetParam());
+          }
+        }
+      }
+    }
   }
 }
 
