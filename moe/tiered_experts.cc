@@ -135,6 +135,8 @@ void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_
   WithdrawSpeculative();
   layer_ = routing.layer;
   AskFor(experts);
+  // A layer that will not run takes nobody's place.
+  if (!error_.ok()) return;
   // While the disk is at work.
   const absl::Span<const Lookup> lookups = placement_->Decide(routing);
   CHECK_EQ(lookups.size(), experts.size());

@@ -18,15 +18,15 @@ namespace tidepool::moe {
 // Layers in turn take experts 0, 1, 2 ... until the slots are full.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
 
-// Whether any of four is less than `bound`.
+// Whether any of four is `bound` at most.
 template <typename T>
-bool AnyLess4(const T* values, T bound) {
-  return values[0] < bound || values[1] < bound || values[2] < bound || values[3] < bound;
+bool AnyAtMost4(const T* values, T bound) {
+  return values[0] <= bound || values[1] <= bound || values[2] <= bound || values[3] <= bound;
 }
-inline bool AnyLess4(const float* values, float bound) {
-  const Int4 less = Load4(values) < bound;
+inline bool AnyAtMost4(const float* values, float bound) {
+  const Int4 at_most = Load4(values) <= bound;
   int64_t halves[2];
-  std::memcpy(halves, &less, sizeof less);
+  std::memcpy(halves, &at_most, sizeof at_most);
   return (halves[0] | halves[1]) != 0;
 }
 
@@ -60,8 +60,8 @@ class LeastWorthy {
     const bool was_full = full();
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
-      // Most are passed over, four at a time. Of equals the first stays.
-      if (was_full && index + 4 <= end && !AnyLess4(&worth[index], worst().worth)) {
+      // Most are passed over, four at a time. Equals are told apart by their index.
+      if (was_full && index + 4 <= end && !AnyAtMost4(&worth[index], worst().worth)) {
         index += 3;
         continue;
       }

@@ -121,6 +121,29 @@ TEST(LateReadsTest, WhoNeedsTheExpertIsToldAndTheOthersAreServed) {
   EXPECT_EQ(rig.experts->Stats()->failed_reads, 0);
 }
 
+// What is resident stays so, for those that can be served.
+TEST(LateReadsTest, WhoCannotBeServedThrowsNobodyOut) {
+  const Master master;
+  HangRig rig(master, PolicyKind::kLru, 12);
+  constexpr int64_t kHung = kExperts + 5;
+  rig.puppet->set_held([](const RecordRead& read) { return read.ticket == kHung; });
+  EXPECT_TRUE(absl::IsUnavailable(Ask(master, 1, {4, 5, 6, 7}, rig.experts)));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    ASSERT_TRUE(Ask(master, layer, {0, 1, 2, 3}, rig.experts).ok());
+  }
+  const int64_t reads = rig.puppet->reads();
+  // Each of these would want the places of three others.
+  for (int32_t first = 8; first + 3 < kExperts; ++first) {
+    EXPECT_TRUE(
+        absl::IsUnavailable(Ask(master, 1, {5, first, first + 1, first + 2}, rig.experts)));
+  }
+  for (int layer = 0; layer < kLayers; ++layer) {
+    EXPECT_TRUE(Ask(master, layer, {0, 1, 2, 3}, rig.experts).ok());
+  }
+  EXPECT_EQ(rig.puppet->reads(), reads);
+  rig.HoldNone();
+}
+
 // Each request may need experts that were not asked for before: they do not wait as long one after
 // the other, and not at all where no memory is left to read into.
 TEST(LateReadsTest, ADiskThatIsSilentIsNotWaitedForAgainAndAgain) {
