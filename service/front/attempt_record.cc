@@ -11,11 +11,10 @@ void AttemptRecord::OnTokens(int64_t count) {
   crashes_.clear();
 }
 
-AttemptRecord::Verdict AttemptRecord::OnFailure(EndedBy by, const WorkerSighting& worker) {
+void AttemptRecord::OnFailure(EndedBy by, const WorkerSighting& worker) {
   ++failures_;
   if (by == EndedBy::kCrash && !proven()) crashes_.push_back(worker);
   tokens_ = 0;
-  return Now();
 }
 
 AttemptRecord::Verdict AttemptRecord::Review(const Look& look) {

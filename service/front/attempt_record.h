@@ -40,15 +40,15 @@ class AttemptRecord {
 
   // The attempt that runs made so many tokens more.
   void OnTokens(int64_t count);
-  // It failed at this worker; the next one begins unless the verdict forbids it. Requires: the
-  // worker had taken it.
-  Verdict OnFailure(EndedBy by, const WorkerSighting& worker);
+  // It failed at this worker; the next one begins unless Review forbids it. Requires: the worker
+  // had taken it.
+  void OnFailure(EndedBy by, const WorkerSighting& worker);
   // What became of the process that was seen, once its call ended as by a crash.
   enum class Fate : uint8_t { kLives, kOpen, kGone };
   using Look = std::function<Fate(const WorkerSighting&)>;
-  // Takes those crashes back whose process lives on; they stay failures. OnFailure's verdict now.
+  // Takes those crashes back whose process lives on; they stay failures.
   Verdict Review(const Look& look);
-  // Whether that verdict is kPoisoned and may not stay so.
+  // Whether the verdict is kPoisoned and may not stay so.
   bool open(const Look& look) const;
   // It ended without having failed, and the next one begins.
   void OnMoved() { tokens_ = 0; }

@@ -20,36 +20,40 @@ namespace {
 using Verdict = AttemptRecord::Verdict;
 using Kind = Resubmissions::Kind;
 
-constexpr WorkerSighting kWorker = {.process_id = 1};
+// What follows from a failure more, of a worker that nothing is heard of any more if it crashed.
+Verdict AfterFailure(EndedBy by, AttemptRecord* record) {
+  record->OnFailure(by, {.process_id = 1});
+  return record->Review([](const WorkerSighting&) { return AttemptRecord::Fate::kGone; });
+}
 
 TEST(AttemptRecordTest, TheSecondCrashIsThePrompts) {
   AttemptRecord record;
   EXPECT_FALSE(record.suspect());
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
   EXPECT_TRUE(record.suspect());
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kPoisoned);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
 }
 
 TEST(AttemptRecordTest, ThreeFailuresAreEnoughWhoeverIsToBlame) {
   AttemptRecord record;
-  EXPECT_EQ(record.OnFailure(EndedBy::kSilent, kWorker), Verdict::kTryAgain);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
-  EXPECT_EQ(record.OnFailure(EndedBy::kWorker, kWorker), Verdict::kGiveUp);
+  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
+  EXPECT_EQ(AfterFailure(EndedBy::kWorker, &record), Verdict::kGiveUp);
 }
 
 TEST(AttemptRecordTest, AnAttemptThatMadeTokensClearsThePrompt) {
   AttemptRecord record;
   for (int worker = 0; worker < 10; ++worker) {
     record.OnTokens(AttemptRecord::kProvenTokens);
-    EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain) << worker;
+    EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain) << worker;
     EXPECT_FALSE(record.suspect());
     EXPECT_EQ(record.failures(), 1);
   }
   // A few are not enough: a prompt can be what crashes a worker at its second token.
   record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kTryAgain);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
   record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(record.OnFailure(EndedBy::kCrash, kWorker), Verdict::kPoisoned);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
 }
 
 TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
