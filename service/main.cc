@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "service/cli/commands.h"
 #include "service/cli/console.h"
 #include "service/config.h"
@@ -67,6 +68,12 @@ int Fail(const absl::Status& status, int code, Console* console) {
 }
 
 int Main(const std::vector<std::string>& args) {
+#ifdef NDEBUG
+  // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG: each lock and unlock
+  // would search a graph of all that were ever taken together, under one lock of the process, and
+  // abort at a cycle. That is for builds that look for defects.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+#endif
   // A reader that goes away is an error of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   // And so is a file that may not get larger.
