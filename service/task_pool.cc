@@ -17,21 +17,35 @@ TaskPool::~TaskPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void TaskPool::Post(std::function<void()> task) {
+void TaskPool::Post(const std::string& line, std::function<void()> task) {
   base::MutexLock lock(&mutex_);
-  tasks_.push_back(std::move(task));
+  std::deque<Task>& tasks = lines_[line];
+  if (tasks.empty()) turns_.push_back(line);
+  tasks.push_back(std::move(task));
   changed_.NotifyOne();
+}
+
+TaskPool::Task TaskPool::TakeNext() {
+  const auto line = lines_.find(turns_.front());
+  turns_.pop_front();
+  Task task = std::move(line->second.front());
+  line->second.pop_front();
+  if (line->second.empty()) {
+    lines_.erase(line);
+  } else {
+    turns_.push_back(line->first);
+  }
+  return task;
 }
 
 void TaskPool::Run() {
   while (true) {
-    std::function<void()> task;
+    Task task;
     {
       base::MutexLock lock(&mutex_);
-      while (tasks_.empty() && !stopping_) changed_.Wait(&mutex_);
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      while (turns_.empty() && !stopping_) changed_.Wait(&mutex_);
+      if (turns_.empty()) return;
+      task = TakeNext();
     }
     task();
   }

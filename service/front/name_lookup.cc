@@ -30,7 +30,7 @@ class SystemLookup final : public NameLookup {
   explicit SystemLookup(Executor* loop) : loop_(loop) {}
 
   void Lookup(const std::string& host, Done done) override {
-    pool_.Post([loop = loop_, host, done = std::move(done)] {
+    pool_.Post(host, [loop = loop_, host, done = std::move(done)] {
       loop->Post([done, addresses = AddressesOf(host)] { done(addresses); });
     });
   }

@@ -24,6 +24,9 @@ constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
 // Texts wait for each other, and no prompt waits for them.
 constexpr int kTextThreads = 1;
+// Lines of the pools that are no principal's: none has a space in its name.
+constexpr char kTextLine[] = "calls about text";  // those do not tell whose they are
+constexpr char kAdminLine[] = "calls of Admin";
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -186,10 +189,11 @@ absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
   return response;
 }
 
-// Where a unary call's work runs.
+// Where a unary call's work runs, and in which line it waits.
 struct WorkPlace {
   WorkerCore* core;
   TaskPool* pool;
+  std::string line;
 };
 
 // Runs `work` there, if this caller may ask for it and still waits by then; gRPC keeps request and
@@ -206,7 +210,7 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
   reactor->StartSendInitialMetadata();
   WorkerCore* core = place.core;
   core->unary_calls()->Enter().IgnoreError();  // that door is never closed
-  place.pool->Post([core, context, reactor, response, work = std::move(work)] {
+  place.pool->Post(place.line, [core, context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
         context->IsCancelled() ? absl::CancelledError("nobody waits for it any more") : work();
     if (result.ok()) *response = *std::move(result);
@@ -221,7 +225,7 @@ template <typename Response>
 std::function<void(absl::StatusOr<Response>)> OnPool(
     WorkerCore* core, std::function<void(absl::StatusOr<Response>)> done) {
   return [core, done = std::move(done)](absl::StatusOr<Response> result) {
-    core->pool()->Post([done, result = std::move(result)] { done(result); });
+    core->pool()->Post(kAdminLine, [done, result = std::move(result)] { done(result); });
   };
 }
 
@@ -340,12 +344,13 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
                                                  const worker::v1::PrepareRequest* request,
                                                  worker::v1::PrepareResponse* response) {
   context->AddInitialMetadata(kTakenByWorker, "1");
-  return OnPool({core_, core_->pool()}, gate_, context, response, [core = core_, request] {
-    return service::Prepare(*request, {.model = &core->model(),
-                                       .now = base::Clock::Real().Now(),
-                                       .drawn_seed = DrawSeed(),
-                                       .salt = request->caller().principal()});
-  });
+  return OnPool({core_, core_->pool(), request->caller().principal()}, gate_, context, response,
+                [core = core_, request] {
+                  return service::Prepare(*request, {.model = &core->model(),
+                                                     .now = base::Clock::Real().Now(),
+                                                     .drawn_seed = DrawSeed(),
+                                                     .salt = request->caller().principal()});
+                });
 }
 
 grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>* WorkerService::Run(
@@ -361,14 +366,14 @@ grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
 grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
                                                   const v1::TokenizeRequest* request,
                                                   v1::TokenizeResponse* response) {
-  return OnPool({core_, core_->text_pool()}, gate_, context, response,
+  return OnPool({core_, core_->text_pool(), kTextLine}, gate_, context, response,
                 [core = core_, request] { return DoTokenize(core->model(), *request); });
 }
 
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
                                                     const v1::DetokenizeRequest* request,
                                                     v1::DetokenizeResponse* response) {
-  return OnPool({core_, core_->text_pool()}, gate_, context, response,
+  return OnPool({core_, core_->text_pool(), kTextLine}, gate_, context, response,
                 [core = core_, request] { return DoDetokenize(core->model(), *request); });
 }
 
