@@ -28,6 +28,7 @@
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
+#include "service/whole_answers.h"
 #include "service/store/session_store.h"
 #include "tidepool/v1/admin.pb.h"
 #include "tidepool/v1/inference.pb.h"
@@ -51,6 +52,7 @@ class FrontCore {
   // For what begins from now on.
   void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
+  const WholeAnswers& whole_answers() const { return whole_answers_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then. A request_id that the client
   // gave before, with the same request, leads to the answer that was begun then.
@@ -138,6 +140,7 @@ class FrontCore {
   bool expiring_ = false;  // ExpireSessions comes again
   engine::PlaceShares places_;
   engine::PlaceShares text_places_;  // of calls about text
+  const WholeAnswers whole_answers_;
   PrincipalQuotas quotas_;
   WorkerSet workers_;
   FrontAdmin admin_;

@@ -11,6 +11,8 @@ namespace tidepool::service {
 struct FrontLimits {
   // Running and waiting, of all principals; each holds its own prompt.
   int64_t max_requests = 4096;
+  // Of the answers that are collected to be sent as one, all together; see WholeAnswers.
+  int64_t max_whole_bytes = int64_t{512} << 20;
   absl::Duration session_ttl = absl::InfiniteDuration();  // since a session's last change
   int64_t max_session_tokens = 0;                         // of its log; 0: the model's context
   // Of answers to requests with a request_id: how long they are kept once they are whole, and how

@@ -25,7 +25,6 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
            .created = absl::ToUnixSeconds(absl::Now())};
   for (size_t i = 0; i < request_.choices.size(); ++i) {
     renderers_.emplace_back(head_, i, request_.echo.empty() ? "" : request_.echo[i]);
-    whole_bytes_ += static_cast<int64_t>(renderers_.back().settled_bytes());
   }
 }
 
@@ -47,6 +46,13 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
     live->front_.core->loop()->Post(
         [live] { live->CancelAll(absl::CancelledError("the client left")); });
   });
+  if (!call->request_.stream) {
+    call->whole_ = std::make_shared<WholeAnswer>(front.core->whole_answers().Begin());
+    size_t echoed = 0;
+    for (const ChoiceRenderer& renderer : call->renderers_) echoed += renderer.settled_bytes();
+    call->GrowWhole(echoed);
+    if (call->failed_) return;
+  }
   front.core->loop()->Post([call] { call->Begin(); });
 }
 
@@ -149,8 +155,7 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
   }
   if (!request_.stream) {
     renderer.Settle();
-    whole_bytes_ += static_cast<int64_t>(renderer.settled_bytes() - before);
-    CheckWhole();
+    GrowWhole(renderer.settled_bytes() - before);
     return Acknowledge(index);
   }
   std::optional<Json> delta = renderer.TakeDelta();
@@ -159,11 +164,16 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
              [self = shared_from_this(), index] { self->Acknowledge(index); });
 }
 
-void GenerationCall::CheckWhole() {
-  if (whole_bytes_ <= kMostWholeBytes) return;
-  Fail(FieldError("stream", absl::StrCat("is needed: the answer is past ", kMostWholeBytes >> 20,
-                                         " MiB, the most that is sent as one; set it to true, or "
-                                         "ask for fewer tokens, choices or logprobs")));
+void GenerationCall::GrowWhole(size_t bytes) {
+  const absl::Status room = whole_->Grow(static_cast<int64_t>(bytes));
+  if (whole_->IsTooLong()) {
+    Fail(FieldError("stream",
+                    absl::StrCat("is needed: the answer is past ", WholeAnswer::kMostBytes >> 20,
+                                 " MiB, the most that is sent as one; set it to true, or ask for "
+                                 "fewer tokens, choices or logprobs")));
+  } else if (!room.ok()) {
+    Fail(room);
+  }
 }
 
 void GenerationCall::Acknowledge(int64_t index) {
@@ -234,6 +244,7 @@ void GenerationCall::Complete() {
   for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
   HttpResponse response = HeadOf(200, "application/json");
   response.body = AnswerText(head_, std::move(choices), usage_);
+  response.held = whole_;
   exchange_->Answer(std::move(response));
 }
 

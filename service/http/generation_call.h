@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 #define TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "service/http/openai_request.h"
 #include "service/http/openai_response.h"
 #include "service/trace_context.h"
+#include "service/whole_answers.h"
 
 namespace tidepool::service {
 
@@ -37,9 +39,6 @@ struct HttpAsker {
 // messages, of which each generation has one on its way.
 class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
  public:
-  // Of an answer that is no stream, as JSON; up to three times as much is held while it is sent.
-  static constexpr int64_t kMostWholeBytes = int64_t{32} << 20;
-
   // On the exchange's executor.
   static void Start(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                     std::shared_ptr<HttpExchange> exchange);
@@ -80,8 +79,9 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void WriteEvent(Json chunk, std::function<void()> taken);
   void Fail(const absl::Status& status);
   void Complete();
-  // An answer that is no stream has grown.
-  void CheckWhole();
+  // An answer that is no stream has so many bytes of JSON more; up to three times as many as it has
+  // are held for the moment in which they become one text.
+  void GrowWhole(size_t bytes);
   HttpResponse HeadOf(int status, std::string content_type) const;
 
   const HttpFront front_;
@@ -100,7 +100,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // The exchange's executor only.
   AnswerHead head_;
   std::vector<ChoiceRenderer> renderers_;
-  int64_t whole_bytes_ = 0;  // of an answer that is no stream
+  std::shared_ptr<WholeAnswer> whole_;  // null: it is a stream
   AnswerUsage usage_;
   int64_t left_ = 0;
   bool stream_begun_ = false;

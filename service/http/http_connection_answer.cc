@@ -58,6 +58,7 @@ void HttpConnection::Answer(HttpResponse response) {
   const bool no_content = response.status == 204;
   pending_ = HeadText(response, no_content ? -1 : static_cast<int64_t>(response.body.size()));
   if (!is_head_) pending_ += response.body;
+  pending_taken_.push_back([held = std::move(response.held)] {});
   answer_complete_ = true;
   StartWrite();
 }

@@ -35,6 +35,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;  // beside type, length, connection
+  std::shared_ptr<const void> held = {};  // goes when the client's socket has the body, or it left
 };
 
 // {"error": ...} with this status's HTTP code and, where it has one, Retry-After.

@@ -38,6 +38,7 @@ class ServeTest : public testing::Test {
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
                              {.listen = "127.0.0.1:0",
                               .http = "127.0.0.1:0",
+                              .live = {.front_limits = front_limits_},
                               .authenticator = authenticator_,
                               .stall_timeout = stall_timeout_,
                               .log = log_});
@@ -107,6 +108,7 @@ class ServeTest : public testing::Test {
   void WaitIdle() { ASSERT_TRUE(engine_->engine->WaitIdle(absl::Seconds(20))); }
 
   const Authenticator* authenticator_ = nullptr;
+  FrontLimits front_limits_;
   absl::Duration stall_timeout_ = absl::Minutes(1);
   LogSink log_;
   std::unique_ptr<TestEngine> engine_;

@@ -174,6 +174,21 @@ TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
   }
 }
 
+TEST_F(HttpServeTest, WhereNoLongAnswerHasRoomShortOnesAndStreamsGoOn) {
+  front_limits_.max_whole_bytes = 0;
+  Start();
+  // 2,000 tokens of a hundred bytes of JSON and more.
+  const std::string tokens = R"({"prompt":"Hello","ignore_eos":true,"max_tokens":2000)";
+  const RawAnswer refused = Post("/v1/completions", tokens + R"(,"logprobs":2})");
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_TRUE(absl::StrContains(refused.head, "Retry-After: ")) << refused.head;
+  EXPECT_EQ(Parsed(refused)["error"]["code"], "rate_limit_exceeded");
+  EXPECT_TRUE(absl::StrContains(refused.body, "ask for a stream")) << refused.body;
+  EXPECT_EQ(Post("/v1/completions", tokens + "}").status, 200);
+  EXPECT_FALSE(
+      Events(Post("/v1/completions", tokens + R"(,"logprobs":2,"stream":true})")).empty());
+}
+
 TEST_F(HttpServeTest, AFullQueueIs429) {
   Start({.max_queued = 0});
   engine_->model.Hold();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <optional>
@@ -104,6 +105,28 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(client->ReadAnswer().body, absl::StrCat("POST /", i, " xy"));
   }
+}
+
+TEST_F(HttpServerTest, WhatAnAnswerHoldsGoesWhenItIsSent) {
+  Start();
+  constexpr size_t kBytes = size_t{32} << 20;  // more than sockets take
+  const auto client = Connect();
+  client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+  const std::shared_ptr<HttpExchange> exchange = handler_.TakeHeld();
+  std::promise<void> sent;
+  std::future<void> is_sent = sent.get_future();
+  std::promise<void> begun;
+  exchange->Post([&] {
+    HttpResponse response;
+    response.body = std::string(kBytes, 'x');
+    response.held = std::shared_ptr<const void>(&sent, [&sent](const void*) { sent.set_value(); });
+    exchange->Answer(std::move(response));
+    exchange->Post([&begun] { begun.set_value(); });
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(is_sent.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  EXPECT_EQ(client->ReadAnswer().body.size(), kBytes);
+  is_sent.wait();
 }
 
 TEST_F(HttpServerTest, ExpectContinue) {

@@ -1,0 +1,58 @@
+#include "service/whole_answers.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <utility>
+
+#include "kernels/base/retry_after.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr int64_t kLong = WholeAnswer::kSmallBytes * 4;
+
+TEST(WholeAnswersTest, AreBoundedTogether) {
+  const WholeAnswers answers(kLong * 2);
+  std::optional<WholeAnswer> first = answers.Begin();
+  WholeAnswer second = answers.Begin();
+  EXPECT_TRUE(first->Grow(kLong).ok());
+  EXPECT_TRUE(second.Grow(kLong).ok());
+  WholeAnswer third = answers.Begin();
+  // Those that are short go on.
+  EXPECT_TRUE(third.Grow(WholeAnswer::kSmallBytes).ok());
+  const absl::Status refused = third.Grow(1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
+  EXPECT_NE(refused.message().find("ask for a stream"), std::string::npos) << refused;
+  // What was refused is counted until it goes, and so is what was taken.
+  EXPECT_EQ(answers.bytes(), kLong * 2 + WholeAnswer::kSmallBytes + 1);
+  third.Clear();
+  EXPECT_EQ(answers.bytes(), kLong * 2);
+  first.reset();
+  EXPECT_TRUE(third.Grow(kLong).ok());
+}
+
+TEST(WholeAnswersTest, OneIsCountedOnceWhereverItIsMoved) {
+  std::optional<WholeAnswer> moved;
+  {
+    const WholeAnswers answers(kLong);
+    WholeAnswer answer = answers.Begin();
+    EXPECT_TRUE(answer.Grow(kLong).ok());
+    moved.emplace(std::move(answer));
+    EXPECT_EQ(answers.bytes(), kLong);
+  }
+  EXPECT_FALSE(moved->Grow(1).ok());
+}
+
+TEST(WholeAnswersTest, OneIsTooLongPastItsLimitAndNotAtIt) {
+  const WholeAnswers answers(WholeAnswer::kMostBytes * 2);
+  WholeAnswer answer = answers.Begin();
+  EXPECT_TRUE(answer.Grow(WholeAnswer::kMostBytes).ok());
+  EXPECT_FALSE(answer.IsTooLong());
+  EXPECT_TRUE(answer.Grow(1).ok());
+  EXPECT_TRUE(answer.IsTooLong());
+}
+
+}  // namespace
+}  // namespace tidepool::service
