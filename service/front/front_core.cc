@@ -25,17 +25,25 @@ constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
 // principal's limits counts it.
 constexpr int64_t kMostTexts = 64;
 
+// About as much memory as this adds to an answer.
+int64_t KeptBytes(const v1::GenerateResponse& response) {
+  size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
+  for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
+  return static_cast<int64_t>(bytes);
+}
+
 // Collects a generation into one answer. Deletes itself at the end.
 class Collector final : public GenerationSink {
  public:
-  Collector(Executor* loop, FrontCore::Done<v1::CompleteResponse> done)
-      : loop_(loop), done_(std::move(done)) {
+  Collector(Executor* loop, WholeAnswer* whole, FrontCore::Done<v1::CompleteResponse> done)
+      : loop_(loop), whole_(whole), done_(std::move(done)) {
     answer_.add_completions();
   }
 
   void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
 
   void Write(v1::GenerateResponse response) override {
+    if (absl::Status room = Grow(KeptBytes(response)); !room.ok()) return Stop(std::move(room));
     v1::Completion* completion = answer_.mutable_completions(0);
     answer_.set_request_id(response.request_id());
     completion->mutable_text()->append(response.text());
@@ -58,7 +66,27 @@ class Collector final : public GenerationSink {
   }
 
  private:
+  absl::Status Grow(int64_t bytes) {
+    absl::Status room = whole_->Grow(bytes);
+    if (!whole_->IsTooLong()) return room;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the answer is past ", WholeAnswer::kMostBytes >> 20,
+                     " MiB, the most that is sent as one; ask with Generate, which streams, or for "
+                     "fewer tokens or logprobs"));
+  }
+
+  // Ends with this status.
+  void Stop(absl::Status status) {
+    v1::CompleteResponse().Swap(&answer_);
+    whole_->Clear();
+    // Not from within its call.
+    loop_->Post([weak = stream_, status = std::move(status)] {
+      if (const auto stream = weak.lock()) stream->Cancel(status);
+    });
+  }
+
   Executor* loop_;
+  WholeAnswer* whole_;
   FrontCore::Done<v1::CompleteResponse> done_;
   std::weak_ptr<AnswerStream> stream_;
   v1::CompleteResponse answer_;
@@ -214,9 +242,10 @@ void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measur
   loop_->Post([ended = named_.OnEnd(key, end)] {});
 }
 
-void FrontCore::Complete(GenerationInput input, Done<v1::CompleteResponse> done,
+void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
+                         Done<v1::CompleteResponse> done,
                          std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
-  auto* collector = new Collector(loop_, std::move(done));
+  auto* collector = new Collector(loop_, answer, std::move(done));
   const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;
   collector->Attach(stream);

@@ -57,7 +57,10 @@ class FrontCore {
   // Null when the request was refused; the sink has been told then. A request_id that the client
   // gave before, with the same request, leads to the answer that was begun then.
   std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
-  void Complete(GenerationInput input, Done<v1::CompleteResponse> done,
+  // Generate, in one answer. INVALID_ARGUMENT: that is past WholeAnswer::kMostBytes in memory;
+  // RESOURCE_EXHAUSTED with a hint: there is no room for it among the answers that are collected.
+  // `answer` counts it, and outlives `done`.
+  void Complete(GenerationInput input, WholeAnswer* answer, Done<v1::CompleteResponse> done,
                 std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
   // Who asks about a text, and until when on the monotonic clock.

@@ -111,7 +111,7 @@ class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
                   CallbackServerContext* context)
-      : deps_(deps) {
+      : deps_(deps), whole_(deps.core->whole_answers().Begin()) {
     absl::StatusOr<GenerationInput> input = ReadGeneration(deps, bytes, *context);
     absl::Status status = input.status();
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
@@ -121,7 +121,7 @@ class CompleteReactor final : public ServerUnaryReactor {
     }
     loop()->Post([this, answer, context, input = *std::move(input)]() mutable {
       deps_.core->Complete(
-          std::move(input),
+          std::move(input), &whole_,
           [this, answer, context](absl::StatusOr<v1::CompleteResponse> response) {
             if (response.ok()) *answer = ToBytes(*response);
             AddRetryPushback(response.status(), context);
@@ -148,6 +148,7 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
+  WholeAnswer whole_;                         // loop only, until it is sent
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 

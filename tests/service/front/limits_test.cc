@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,6 +112,94 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   ends.clear();
   ask("greedy");
   EXPECT_TRUE(ends.empty());
+}
+
+// Complete, of which a worker tells so much text.
+class WholeAnswerTest : public FrontTest {
+ protected:
+  struct Call {
+    WholeAnswer whole;
+    std::optional<absl::StatusOr<v1::CompleteResponse>> end = {};
+    PuppetLink::Run_* run = nullptr;
+  };
+
+  std::unique_ptr<Call> Complete(PuppetLink* worker) {
+    auto call = std::make_unique<Call>(Call{.whole = core_->whole_answers().Begin()});
+    core_->Complete({.request = Text()}, &call->whole,
+                    [call = call.get()](absl::StatusOr<v1::CompleteResponse> response) {
+                      call->end = std::move(response);
+                    },
+                    [](const std::shared_ptr<AnswerStream>&) {});
+    loop_.RunAll();
+    worker->AnswerPrepare({1, 2, 3});
+    call->run = worker->runs.back().get();
+    return call;
+  }
+  void Say(int64_t bytes, Call* call) {
+    call->run->SayLong(10, static_cast<size_t>(bytes));
+    loop_.RunAll();
+  }
+  void End(Call* call) {
+    call->run->Say({11}, v1::STOP);
+    call->run->events.on_end(absl::OkStatus(), EndedBy::kWorker);
+    loop_.RunAll();
+  }
+};
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+TEST_F(WholeAnswerTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
+  PuppetLink* worker = AddWorker("a");
+  const auto call = Complete(worker);
+  for (int i = 0; i < 31; ++i) Say(kMiB, call.get());
+  EXPECT_FALSE(call->end.has_value());
+  EXPECT_GE(core_->whole_answers().bytes(), 31 * kMiB);
+  Say(kMiB, call.get());
+  ASSERT_TRUE(call->end.has_value());
+  EXPECT_EQ(call->end->status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(call->end->status().message(),
+            "the answer is past 32 MiB, the most that is sent as one; ask with Generate, which "
+            "streams, or for fewer tokens or logprobs");
+  EXPECT_TRUE(call->run->gone);
+  EXPECT_EQ(core_->whole_answers().bytes(), 0);
+}
+
+TEST_F(WholeAnswerTest, CountsLogprobsAsTheMemoryThatTheyTake) {
+  PuppetLink* worker = AddWorker("a");
+  const auto call = Complete(worker);
+  worker::v1::RunResponse response;
+  response.set_attempt(call->run->start.attempt());
+  response.add_token_ids(10);
+  v1::TokenLogprob* logprob = response.add_logprobs();
+  for (int i = 0; i < 20; ++i) logprob->add_top()->set_token("x");
+  call->run->position = 1;
+  call->run->events.on_response(response);
+  loop_.RunAll();
+  EXPECT_GE(core_->whole_answers().bytes(), 20 * static_cast<int64_t>(sizeof(v1::TopLogprob)));
+  End(call.get());
+  ASSERT_TRUE(call->end.has_value());
+  EXPECT_TRUE(call->end->ok()) << call->end->status();
+}
+
+TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
+  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                      [](LogLevel, absl::string_view) {},
+                                      FrontLimits{.max_whole_bytes = 4 * kMiB});
+  PuppetLink* worker = AddWorker("a");
+  const auto first = Complete(worker), second = Complete(worker), brief = Complete(worker);
+  for (int i = 0; i < 3; ++i) Say(kMiB, first.get());
+  Say(2 * kMiB, second.get());
+  ASSERT_TRUE(second->end.has_value());
+  EXPECT_EQ(second->end->status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(base::RetryAfterOf(second->end->status()).has_value());
+  // It gave its room back.
+  Say(kMiB / 2, first.get());
+  for (Call* call : {first.get(), brief.get()}) {
+    EXPECT_FALSE(call->end.has_value());
+    End(call);
+    ASSERT_TRUE(call->end.has_value());
+    EXPECT_TRUE(call->end->ok()) << call->end->status();
+  }
 }
 
 using WorkerLimitsTest = FrontTest;
