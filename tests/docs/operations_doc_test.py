@@ -81,8 +81,8 @@ class OperationsPageTest(unittest.TestCase):
                            lambda: self.server.stderr)
 
     def test_metrics_that_the_page_names_are_there(self):
-        server = harness.serve("--expert-memory", "75%", "--cache-dir", self.folder,
-                               model=harness.MOE)
+        server = harness.serve("--expert-memory", "75%", "--kv-disk", "1MiB",
+                               "--cache-dir", self.folder, model=harness.MOE)
         self.addCleanup(server.kill)
         client = harness.Client(server)
         self.addCleanup(client.close)
