@@ -50,8 +50,7 @@ absl::StatusOr<std::unique_ptr<KvDisk>> KvDisk::Open(std::unique_ptr<KvDiskFile>
                    moe::MappedMemory::Create(buffers * layout.slot_bytes()));
   std::unique_ptr<KvDisk> disk(
       new KvDisk(std::move(file), layout, clock, std::move(staging), buffers));
-  disk->stats_.limit_bytes = options.limit_bytes;
-  RETURN_IF_ERROR(disk->Load(options.identity));
+  RETURN_IF_ERROR(disk->Load(options));
   disk->thread_ = std::thread([disk = disk.get()] { disk->Run(); });
   return disk;
 }
@@ -75,13 +74,15 @@ KvDisk::~KvDisk() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status KvDisk::Load(const std::string& identity) {
+absl::Status KvDisk::Load(const KvDiskOptions& options) {
+  base::MutexLock lock(&mutex_);
+  stats_.limit_bytes = options.limit_bytes;
   std::vector<std::pair<uint64_t, int32_t>> stamped;
   ASSIGN_OR_RETURN(const std::string header, file_->ReadSmall(0, kKvDiskPage));
-  if (!IsKvDiskHeader(header, layout_, identity)) {
+  if (!IsKvDiskHeader(header, layout_, options.identity)) {
     RETURN_IF_ERROR(file_->Clear());
-    RETURN_IF_ERROR(file_->WriteSmall(0, EncodeKvDiskHeader(layout_, identity)));
-    Restock({});
+    RETURN_IF_ERROR(file_->WriteSmall(0, EncodeKvDiskHeader(layout_, options.identity)));
+    RestockLocked({});
     return absl::OkStatus();
   }
   std::string table;  // a piece of it
@@ -99,13 +100,12 @@ absl::Status KvDisk::Load(const std::string& identity) {
     slots_[slot].entry = *entry;
     stamped.push_back({entry->stamp, static_cast<int32_t>(slot)});
   }
-  Restock(std::move(stamped));
+  RestockLocked(std::move(stamped));
   return absl::OkStatus();
 }
 
 // Takes over what the file held, by (stamp, slot).
-void KvDisk::Restock(std::vector<std::pair<uint64_t, int32_t>> stamped) {
-  base::MutexLock lock(&mutex_);
+void KvDisk::RestockLocked(std::vector<std::pair<uint64_t, int32_t>> stamped) {
   std::sort(stamped.begin(), stamped.end());
   for (const auto& [stamp, slot] : stamped) {
     // Two slots with one content are the work of no version of ours, but it may be read so.
@@ -244,12 +244,16 @@ bool KvDisk::StartRead(const BlockKey& key, absl::Span<const int32_t> tokens, ui
 
 void KvDisk::Withdraw(uint64_t ticket) {
   base::MutexLock lock(&mutex_);
-  std::erase_if(reads_, [&](const ReadJob& job) {
-    if (job.ticket != ticket) return false;
+  std::deque<ReadJob> others;
+  for (const ReadJob& job : reads_) {
+    if (job.ticket != ticket) {
+      others.push_back(job);
+      continue;
+    }
     --slots_[job.slot].readers;
     FreeLocked(job.slot);
-    return true;
-  });
+  }
+  reads_.swap(others);
 }
 
 std::vector<KvDisk::Read> KvDisk::TakeReads() {

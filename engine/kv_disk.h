@@ -138,8 +138,8 @@ class KvDisk {
   KvDisk(std::unique_ptr<KvDiskFile> file, const KvDiskLayout& layout, const base::Clock* clock,
          moe::MappedMemory staging, int buffers);
 
-  absl::Status Load(const std::string& identity);
-  void Restock(std::vector<std::pair<uint64_t, int32_t>> stamped);
+  absl::Status Load(const KvDiskOptions& options);
+  void RestockLocked(std::vector<std::pair<uint64_t, int32_t>> stamped) TIDEPOOL_REQUIRES(mutex_);
   absl::Span<std::byte> Buffer(int buffer) const;
   int32_t FindLocked(const BlockKey& key, absl::Span<const int32_t> tokens) const
       TIDEPOOL_REQUIRES(mutex_);
