@@ -55,9 +55,11 @@ absl::StatusOr<KvDiskLayout> PlanKvDisk(int64_t limit_bytes, int64_t block_bytes
         "--kv-disk of ", limit_bytes, " bytes holds no KV block; this model needs at least ", least,
         " bytes for ", kBlockTokens, " tokens"));
   }
-  // The table's last page can be one too many.
+  const auto fit = [&] { return layout.file_bytes() <= limit_bytes; };
+  // But for the table's last page, which is not always needed.
   layout.slots = (limit_bytes - 2 * kKvDiskPage) / (layout.slot_bytes() + kKvDiskEntryBytes);
-  layout.slots = std::clamp<int64_t>(layout.slots, 1, kMostKvDiskSlots);
+  layout.slots = std::clamp<int64_t>(layout.slots, 1, kMostKvDiskSlots - 1) + 1;
+  if (!fit()) --layout.slots;
   return layout;
 }
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -136,10 +135,7 @@ inline std::unique_ptr<KvDiskFile> FakeDisk::Open() { return std::make_unique<Fi
 
 // The smallest limit with so many slots for blocks of this size.
 inline int64_t LimitOf(int64_t slots, int64_t block_bytes) {
-  const KvDiskLayout layout = {.block_bytes = block_bytes, .slots = slots};
-  // Planned with a page to spare for the table's last one.
-  return std::max(layout.file_bytes(),
-                  2 * kKvDiskPage + slots * (layout.slot_bytes() + kKvDiskEntryBytes));
+  return KvDiskLayout{.block_bytes = block_bytes, .slots = slots}.file_bytes();
 }
 
 // Waits for what the disk's thread does; false when it never comes.

@@ -88,8 +88,7 @@ TEST(KvDiskFormatTest, HoldsAsManySlotsAsTheLimitAllows) {
         continue;
       }
       EXPECT_LE(layout->file_bytes(), limit);
-      // A slot or two more would not fit.
-      EXPECT_GT((KvDiskLayout{.block_bytes = block, .slots = layout->slots + 2}.file_bytes()),
+      EXPECT_GT((KvDiskLayout{.block_bytes = block, .slots = layout->slots + 1}.file_bytes()),
                 limit);
       EXPECT_GE(layout->slot_offset(0), layout->entry_offset(layout->slots));
       EXPECT_EQ(layout->slot_offset(1) % kKvDiskPage, 0);
