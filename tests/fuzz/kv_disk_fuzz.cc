@@ -63,6 +63,7 @@ void Use(const std::string& content) {
   CHECK(opened.ok());
   engine::KvDisk& disk = **opened;
   CHECK_EQ(disk.slots(), kSlots);
+  std::vector<engine::KvDiskEntry> entries;
   for (int64_t slot = 0; slot < kSlots; ++slot) {
     if (content.size() < static_cast<size_t>(kLayout.entry_offset(slot + 1))) break;
     const auto entry = engine::ParseKvDiskEntry(
@@ -70,7 +71,10 @@ void Use(const std::string& content) {
         slot);
     if (!entry.has_value()) continue;
     CHECK(disk.Knows(entry->key));
-    disk.StartRead(entry->key, entry->tokens, slot);
+    entries.push_back(*entry);
+  }
+  for (const engine::KvDiskEntry& entry : entries) {
+    disk.StartRead(entry.key, entry.tokens, /*ticket=*/0);
   }
   const std::vector<std::byte> block(kLayout.block_bytes, std::byte{7});
   const std::vector<int32_t> tokens(kernels::kKvBlockTokens, 1);
