@@ -22,6 +22,9 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
   return tokens.subspan(block * kBlockTokens, kBlockTokens);
 }
 
+// Of the engine, for a disk that takes a block.
+constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
+
 int64_t BlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
 
 size_t AlignUp(size_t bytes) {
@@ -126,7 +129,7 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) 
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = cache_->IsThere({hash, group}, own, with_disk);
       // Of other tokens: so may be what follows, whose own tokens alone are compared.
-      if (!found && cache_->pool_.Knows({hash, group})) return best;
+      if (!found && cache_->IsKnown({hash, group}, with_disk)) return best;
       run[group] = found ? run[group] + 1 : 0;
       const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
       if (block + 1 - run[group] <= first) continue;
@@ -329,6 +332,10 @@ bool KvCache::IsThere(const BlockKey& key, absl::Span<const int32_t> tokens,
   return with_disk && disk_ != nullptr && disk_->Has(key, tokens);
 }
 
+bool KvCache::IsKnown(const BlockKey& key, bool with_disk) const {
+  return pool_.Knows(key) || (with_disk && disk_ != nullptr && disk_->Knows(key));
+}
+
 absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
   return {memory_ + block * block_bytes_, block_bytes_};
 }
@@ -337,7 +344,10 @@ absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
 int32_t KvCache::Allocate() {
   const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
   if (evicted != kNoBlock) {
-    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted), {});
+    // A chunk of a prompt can take more blocks at once than there is staging memory for: a disk that
+    // works has written one in less time than the chunk's first row takes to compute.
+    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
+                 {.patience = kWritePatience});
   }
   return pool_.Allocate();
 }

@@ -192,6 +192,7 @@ class KvCache {
   // Slots that a row at `slot` may see in this group begin here.
   int64_t FirstVisible(int group, int64_t slot) const;
   bool IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const;
+  bool IsKnown(const BlockKey& key, bool with_disk) const;
   int32_t Allocate();
   absl::Span<const std::byte> BytesOf(int32_t block) const;
 

@@ -11,6 +11,10 @@ namespace {
 
 // After a write failed, as on a full disk: so long the file does not grow.
 constexpr absl::Duration kGrowAgain = absl::Seconds(10);
+// After a wait for staging memory that was in vain: so long nobody waits.
+constexpr absl::Duration kWaitAgain = absl::Seconds(1);
+// A rate that would have nobody read any more is forgotten.
+constexpr absl::Duration kRateHolds = absl::Seconds(30);
 // Of the newest read in the measured rate.
 constexpr double kNewShare = 0.2;
 
@@ -62,7 +66,7 @@ KvDisk::KvDisk(std::unique_ptr<KvDiskFile> file, const KvDiskLayout& layout,
   for (int buffer = 0; buffer < buffers; ++buffer) {
     (buffer < buffers / 2 ? write_buffers_ : read_buffers_).push_back(buffer);
   }
-  grow_from_ = -absl::InfiniteDuration();
+  grow_from_ = write_from_ = wait_from_ = read_at_ = -absl::InfiniteDuration();
 }
 
 KvDisk::~KvDisk() {
@@ -194,10 +198,13 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
       }
       return true;
     }
-    while (write_buffers_.empty() && clock_->Monotonic() < end) {
+    const absl::Duration begun = clock_->Monotonic();
+    while (write_buffers_.empty() && begun >= wait_from_ && clock_->Monotonic() < end) {
       written_.WaitFor(&mutex_, end - clock_->Monotonic());
     }
-    job.slot = write_buffers_.empty() ? kNoBlock : TakeSlotLocked();
+    if (write_buffers_.empty()) wait_from_ = std::max(wait_from_, begun + kWaitAgain);
+    const bool refuses = write_buffers_.empty() || begun < write_from_;
+    job.slot = refuses ? kNoBlock : TakeSlotLocked();
     if (job.slot == kNoBlock) {
       ++stats_.dropped_blocks;
       return false;
@@ -270,7 +277,7 @@ KvDiskStats KvDisk::stats() const {
 
 double KvDisk::read_bytes_per_second() const {
   base::MutexLock lock(&mutex_);
-  return read_rate_;
+  return clock_->Monotonic() - read_at_ > kRateHolds ? 0 : read_rate_;
 }
 
 // Of a block that is still to be written it can begin when it is.
@@ -329,6 +336,8 @@ void KvDisk::WriteBlock(const WriteJob& job) {
     ForgetLocked(job.slot);
     FreeLocked(job.slot);
     grow_from_ = clock_->Monotonic() + kGrowAgain;
+    // What cannot even be written in the place of another must not cost that other one.
+    if (used) write_from_ = grow_from_;
     ++stats_.failed_writes;
   }
   write_buffers_.push_back(job.buffer);
@@ -368,6 +377,7 @@ void KvDisk::ReadBlock(const ReadJob& job, int buffer) {
   --slots_[job.slot].readers;
   if (whole) {
     ++stats_.read_blocks;
+    read_at_ = start + took;
     if (took > absl::ZeroDuration()) {
       const double rate = static_cast<double>(block.size()) / absl::ToDoubleSeconds(took);
       read_rate_ = read_rate_ > 0 ? (1 - kNewShare) * read_rate_ + kNewShare * rate : rate;

@@ -111,7 +111,7 @@ class KvDisk {
   std::vector<Read> TakeReads();
 
   KvDiskStats stats() const;
-  // Of the latest reads; 0: none yet.
+  // Of the latest reads; 0: none in the latest half a minute.
   double read_bytes_per_second() const;
   int64_t block_bytes() const { return layout_.block_bytes; }
   int64_t slots() const { return layout_.slots; }
@@ -174,7 +174,10 @@ class KvDisk {
   bool writing_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   uint64_t stamp_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  absl::Duration grow_from_ TIDEPOOL_GUARDED_BY(mutex_);  // no new slots before
+  absl::Duration grow_from_ TIDEPOOL_GUARDED_BY(mutex_);   // no new slots before
+  absl::Duration write_from_ TIDEPOOL_GUARDED_BY(mutex_);  // nothing is written before
+  absl::Duration wait_from_ TIDEPOOL_GUARDED_BY(mutex_);   // nobody waits to write before
+  absl::Duration read_at_ TIDEPOOL_GUARDED_BY(mutex_);     // the latest that read_rate_ knows
   double read_rate_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   KvDiskStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
   std::thread thread_;  // last

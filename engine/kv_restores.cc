@@ -12,6 +12,9 @@ constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
 // Where computing takes less, or how long it takes is not known.
 constexpr absl::Duration kLeastPatience = absl::Milliseconds(100);
 constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
+// Without a block in so long the disk does not answer; then nothing is asked of it for a while.
+constexpr absl::Duration kSilence = absl::Seconds(5);
+constexpr absl::Duration kLetBe = absl::Seconds(30);
 
 absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
   return absl::Seconds(static_cast<double>(prefix.tokens - prefix.memory_tokens) / rows_per_second);
@@ -20,14 +23,18 @@ absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
 }  // namespace
 
 void KvRestores::Poll(absl::Duration now) {
-  for (const KvDisk::Read& read : disk_->TakeReads()) TakeIn(read);
+  for (const KvDisk::Read& read : disk_->TakeReads()) TakeIn(read, now);
   for (size_t i = restores_.size(); i-- > 0;) {
-    if (restores_[i].give_up_at <= now) End(i);
+    const bool silent = restores_[i].silent_at <= now;
+    if (silent) begin_from_ = now + kLetBe;
+    if (silent || restores_[i].give_up_at <= now) End(i);
   }
 }
 
 // One of a restore that has ended is too late.
-void KvRestores::TakeIn(const KvDisk::Read& read) {
+void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
+  // They are read one after the other.
+  for (Restore& other : restores_) other.silent_at = now + kSilence;
   const auto found = std::find_if(restores_.begin(), restores_.end(),
                                   [&](const auto& one) { return one.ticket == read.ticket(); });
   if (found == restores_.end()) return;
@@ -47,7 +54,7 @@ void KvRestores::TakeIn(const KvDisk::Read& read) {
 
 bool KvRestores::Hold(Sequence* sequence, const Terms& terms) {
   if (IsComing(sequence)) return true;
-  if (sequence->restore_tried || !terms.may_start) return false;
+  if (sequence->restore_tried || !terms.may_start || terms.now < begin_from_) return false;
   KvPrefix prefix = sequence->lease.FindPrefix(sequence->tokens);
   // Where there is no room for the sequence now, it is asked again when it can be admitted.
   if (!prefix.on_disk.empty() && terms.blocks > cache_->blocks_free() - BlocksToCome())
@@ -88,6 +95,7 @@ void KvRestores::Start(const Sequence& sequence, KvPrefix prefix, const Terms& t
       (terms.prompt_rows_per_second <= 0
            ? kUnknownPatience
            : std::max(kLeastPatience, ComputeTime(prefix, terms.prompt_rows_per_second)));
+  restore.silent_at = terms.now + kSilence;
   // What is in memory already must not give way to what comes behind it.
   for (const int32_t block : prefix.in_memory) {
     cache_->Hold(block);
@@ -138,7 +146,9 @@ int64_t KvRestores::BlocksToCome() const {
 
 absl::Duration KvRestores::NextDeadline() const {
   absl::Duration next = absl::InfiniteDuration();
-  for (const Restore& restore : restores_) next = std::min(next, restore.give_up_at);
+  for (const Restore& restore : restores_) {
+    next = std::min({next, restore.give_up_at, restore.silent_at});
+  }
   return next;
 }
 

@@ -53,12 +53,13 @@ class KvRestores {
     std::vector<int32_t> held;
     size_t arrived = 0;
     absl::Duration give_up_at;
+    absl::Duration silent_at;  // when the next block is too late
   };
 
   bool IsComing(Sequence* sequence) const;
   bool IsWorthIt(const KvPrefix& prefix, const Terms& terms) const;
   void Start(const Sequence& sequence, KvPrefix prefix, const Terms& terms);
-  void TakeIn(const KvDisk::Read& read);
+  void TakeIn(const KvDisk::Read& read, absl::Duration now);
   void End(size_t index);
   int64_t BlocksToCome() const;
 
@@ -66,6 +67,7 @@ class KvRestores {
   KvDisk* const disk_;
   std::vector<Restore> restores_;
   uint64_t next_ticket_ = 0;
+  absl::Duration begin_from_ = -absl::InfiniteDuration();  // a disk that is silent is let be
   KvRestoreStats stats_;
 };
 

@@ -261,6 +261,20 @@ TEST_F(KvDiskTest, GoesOnWhereTheDiskIsFull) {
   EXPECT_EQ(Read(4), "ok");
 }
 
+// What cannot be written in the place of another leaves all others where they are.
+TEST_F(KvDiskTest, ADiskThatTakesNothingKeepsWhatItHas) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) WriteAndWait(i);
+  fake_.FailWrites(absl::UnavailableError("read-only"));
+  WriteAndWait(4);
+  for (int i = 5; i < 20; ++i) EXPECT_FALSE(Write(i));
+  EXPECT_TRUE(Has(1) && Has(2) && Has(3));
+  fake_.FailWrites(absl::OkStatus());
+  clock_.Advance(absl::Seconds(11));
+  WriteAndWait(5);
+  EXPECT_TRUE(Has(1) && Has(2) && Has(3) && Has(5));
+}
+
 TEST_F(KvDiskTest, FailedReadsAreTold) {
   Start(4);
   WriteAndWait(0);

@@ -237,6 +237,26 @@ TEST_F(KvRestoresTest, ADiskThatDoesNotAnswerIsNotWaitedFor) {
   fake_.Release();
 }
 
+// However long computing would take; and who comes next does not wait again.
+TEST_F(KvRestoresTest, ASilentDiskIsLetBe) {
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
+  fake_.Hold();
+  scheduler_->SetRates({.prompt_rows_per_second = 1});
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  EXPECT_EQ(Plan(), "");
+  Commit();
+  LetRead(1);
+  EXPECT_EQ(Plan(absl::Seconds(4)), "");
+  Commit();
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(9));
+  EXPECT_EQ(Plan(absl::Seconds(9)), "A 32+40");
+  Commit();
+  Add({.name = "B", .prompt = 3, .shared = Tokens(2 * kTokens, 2)});
+  EXPECT_EQ(Plan(absl::Seconds(10)).substr(0, 10), "A 72+40, B");
+  Commit();
+  EXPECT_EQ(restores_->stats().restores, 1);
+}
+
 TEST_F(KvRestoresTest, ADamagedBlockIsComputed) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   // Blocks are given up from a prefix's end on: the third is the second that was written.
