@@ -199,10 +199,12 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
       return true;
     }
     const absl::Duration begun = clock_->Monotonic();
-    while (write_buffers_.empty() && begun >= wait_from_ && clock_->Monotonic() < end) {
+    // What is written before an end has no other time.
+    const bool waits = begun < end && (terms.newer >= 0 || begun >= wait_from_);
+    while (write_buffers_.empty() && waits && clock_->Monotonic() < end) {
       written_.WaitFor(&mutex_, end - clock_->Monotonic());
     }
-    if (write_buffers_.empty()) wait_from_ = std::max(wait_from_, begun + kWaitAgain);
+    if (write_buffers_.empty() && waits) wait_from_ = begun + kWaitAgain;
     const bool refuses = write_buffers_.empty() || begun < write_from_;
     job.slot = refuses ? kNoBlock : TakeSlotLocked();
     if (job.slot == kNoBlock) {

@@ -20,6 +20,11 @@ absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
   return absl::Seconds(static_cast<double>(prefix.tokens - prefix.memory_tokens) / rows_per_second);
 }
 
+// Of the sequence that begins with `tokens`.
+absl::Span<const int32_t> TokensOf(absl::Span<const int32_t> tokens, const KvPrefix::Block& block) {
+  return tokens.subspan(block.index * kBlockTokens, kBlockTokens);
+}
+
 }  // namespace
 
 void KvRestores::Poll(absl::Duration now) {
@@ -40,9 +45,8 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
   if (found == restores_.end()) return;
   Restore& restore = *found;
   const KvPrefix::Block& block = restore.prefix.on_disk[restore.arrived];
-  const absl::Span<const int32_t> tokens =
-      absl::MakeConstSpan(restore.tokens).subspan(block.index * kBlockTokens, kBlockTokens);
-  const int32_t held = read.ok() ? cache_->Put(block.key, tokens, read.bytes()) : kNoBlock;
+  const int32_t held =
+      read.ok() ? cache_->Put(block.key, TokensOf(restore.tokens, block), read.bytes()) : kNoBlock;
   if (held != kNoBlock) {
     restore.held.push_back(held);
     ++restore.arrived;
@@ -103,9 +107,7 @@ void KvRestores::Start(const Sequence& sequence, KvPrefix prefix, const Terms& t
   }
   for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
     const KvPrefix::Block& block = prefix.on_disk[i];
-    const absl::Span<const int32_t> tokens =
-        absl::MakeConstSpan(restore.tokens).subspan(block.index * kBlockTokens, kBlockTokens);
-    if (disk_->StartRead(block.key, tokens, restore.ticket)) continue;
+    if (disk_->StartRead(block.key, TokensOf(restore.tokens, block), restore.ticket)) continue;
     // Found damaged since: what is before it is still of use.
     prefix.tokens = block.index * kBlockTokens;
     prefix.on_disk.resize(i);

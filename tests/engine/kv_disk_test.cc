@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "tests/engine/kv_disk_fixture.h"
 #include "tests/fakes/manual_clock.h"
@@ -240,6 +241,26 @@ TEST_F(KvDiskTest, DropsWhatComesFasterThanTheDiskTakesIt) {
   fake_.Release();
   ASSERT_TRUE(Settle());
   for (int i = 0; i < 200; ++i) EXPECT_EQ(Read(i), i < 64 ? "ok" : "missing") << i;
+}
+
+// Who evicts waits a moment, and after one in vain not at all; a last spill has all its time.
+TEST_F(KvDiskTest, ALastSpillWaitsForTheDisk) {
+  disk_ = KvDisk::Open(fake_.Open(),
+                       {.limit_bytes = LimitOf(100, kBlockBytes), .block_bytes = kBlockBytes},
+                       &base::Clock::Real())
+              .value();
+  fake_.Hold();
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(Write(i));
+  EXPECT_FALSE(disk_->Write(Key(64), Tokens(64), Bytes(64), {.patience = absl::Milliseconds(1)}));
+  std::thread disk([this] {
+    absl::SleepFor(absl::Milliseconds(20));
+    fake_.Release();
+  });
+  EXPECT_TRUE(
+      disk_->Write(Key(65), Tokens(65), Bytes(65), {.patience = absl::Seconds(60), .newer = 0}));
+  disk.join();
+  ASSERT_TRUE(Settle());
+  EXPECT_EQ(Read(65), "ok");
 }
 
 TEST_F(KvDiskTest, GoesOnWhereTheDiskIsFull) {
