@@ -22,6 +22,13 @@ int64_t ReserveBytes(const MemoryLimits& limits) {
   return std::min(kReserve, limits.available_bytes.value() / 4);
 }
 
+int64_t DefaultKvBytes(std::optional<int64_t> available_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kLeast = int64_t{1} << 10;
+  if (!available_bytes.has_value()) return kMost;
+  return std::clamp(*available_bytes / 4, kLeast, kMost);
+}
+
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes) {
   CHECK(sizes.experts > 0 && sizes.record_bytes > 0 && sizes.top_k > 0 && sizes.staging > 0);

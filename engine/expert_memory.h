@@ -34,6 +34,10 @@ struct MemoryLimits {
 // Bytes that `limits` leave free. Requires: known reserve_bytes or available_bytes.
 int64_t ReserveBytes(const MemoryLimits& limits);
 
+// Of the KV cache where nobody says how much: 1 GiB, or a quarter of what is available where that
+// is less, and a KiB at least.
+int64_t DefaultKvBytes(std::optional<int64_t> available_bytes);
+
 struct ExpertSizes {
   int64_t experts = 0;       // of all layers
   int64_t record_bytes = 0;  // the largest expert's

@@ -152,7 +152,7 @@ struct Config {
   std::string model;
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
   int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
-  size_t kv_memory_bytes = size_t{1} << 30;
+  size_t kv_memory_bytes = 0;  // 0: engine::DefaultKvBytes
   int64_t kv_disk_bytes = 0;              // 0: no KV on a disk
   std::string kv_disk_folder;             // of its file; set where kv_disk_bytes is
   std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact

@@ -272,8 +272,8 @@ constexpr FlagSpec kFlags[] = {
      SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
     {"context", 'c', kModel, "N", "512", "tokens of one chunk", Bit(Command::kPerplexity), kValue,
      SetInteger<&Config::context, 4, (int64_t{1} << 31)>},
-    {"kv-memory", 0, kModel, "SIZE", "1GiB", "memory for the KV cache of all sequences", kEngine,
-     kValue, SetKvMemory},
+    {"kv-memory", 0, kModel, "SIZE", "1GiB, or a quarter of what is free if less",
+     "memory for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
     {"kv-disk", 0, kModel, "SIZE", "none",
      "disk space for KV that memory has no room for any more, or that is to outlive a stop; read "
      "back where that is faster than computing it; a file in --cache-dir, or else in "

@@ -13,6 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
+#include "engine/expert_memory.h"
+#include "engine/expert_options.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer_weights.h"
 #include "engine/tokenizer/chat_template.h"
@@ -36,6 +38,7 @@ struct Totals {
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
   int64_t expert_bytes = 0;  // resident
+  std::map<std::string, int64_t> expert_bytes_of;  // likewise, by layer ("blk.0")
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;
@@ -50,7 +53,11 @@ Totals Add(const GgufFile& file) {
     totals.file_bytes += static_cast<int64_t>(tensor.bytes);
     const int64_t resident = ResidentBytes(tensor);
     totals.resident_bytes += resident;
-    if (IsExpertTensor(tensor.name)) totals.expert_bytes += resident;
+    if (IsExpertTensor(tensor.name)) {
+      totals.expert_bytes += resident;
+      const std::string name(tensor.name);
+      totals.expert_bytes_of[name.substr(0, name.find('.', name.find('.') + 1))] += resident;
+    }
     Totals::OfType& type = totals.types[std::string(engine::GgmlTypeName(tensor.type))];
     ++type.tensors;
     type.bytes += static_cast<int64_t>(tensor.bytes);
@@ -104,11 +111,31 @@ Json KvBytesByType(const engine::ModelConfig& config) {
   return json;
 }
 
+// How many experts of all layers the default flags keep in memory; none: fewer than a token needs.
+// Requires: a model with experts.
+std::optional<int64_t> ExpertsInMemory(const engine::ModelConfig& config, const Totals& totals,
+                                       const engine::MemoryLimits& limits) {
+  int64_t largest_layer = 1;
+  for (const auto& [layer, bytes] : totals.expert_bytes_of) {
+    largest_layer = std::max(largest_layer, bytes);
+  }
+  const engine::ExpertSizes sizes = {
+      .experts = int64_t{config.moe_layers()} * config.moe.experts,
+      .record_bytes = (largest_layer + config.moe.experts - 1) / config.moe.experts,
+      .total_bytes = totals.expert_bytes,
+      .dense_bytes = totals.resident_bytes - totals.expert_bytes,
+      .top_k = config.moe.experts_used,
+      .staging = engine::ExpertOptions{}.staging};
+  const absl::StatusOr<int64_t> slots = engine::PlanExpertSlots({}, limits, sizes);
+  if (!slots.ok()) return std::nullopt;
+  return *slots == 0 ? sizes.experts : *slots;
+}
+
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   const std::optional<int64_t> available = AvailableMemoryBytes();
   const int64_t f16 = engine::KvBytesPerToken(config, kernels::DType::kF16);
   const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
-  const int64_t need = totals.resident_bytes + (int64_t{1} << 30);
+  const int64_t kv_bytes = engine::DefaultKvBytes(available);
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
   json["expert_bytes"] = totals.expert_bytes;
@@ -120,8 +147,16 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   json["full_context_kv_bytes_f16"] = f16 * config.context_length;
   // Null where it cannot be told.
   json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
-  // With the default --kv-memory of 1 GiB.
-  json["fits"] = available.has_value() ? Json(need <= *available) : Json(nullptr);
+  // With the default flags.
+  json["kv_bytes"] = kv_bytes;
+  json["fits"] = nullptr;
+  if (!available.has_value()) return json;
+  json["fits"] = totals.resident_bytes + kv_bytes <= *available;
+  if (experts == 0) return json;
+  const std::optional<int64_t> kept = ExpertsInMemory(
+      config, totals, {.available_bytes = available, .kv_bytes = kv_bytes});
+  json["experts"] = experts;
+  json["experts_in_memory"] = kept.has_value() ? Json(*kept) : Json(nullptr);
   return json;
 }
 
@@ -166,6 +201,18 @@ std::string Shown(const Json& json) {
 
 std::string Bytes(const Json& json) { return FormatBytes(json.get<double>()); }
 
+std::string Verdict(const Json& memory) {
+  const std::string kv = absl::StrCat(Bytes(memory["kv_bytes"]), " of KV");
+  const Json kept = memory.value("experts_in_memory", Json(nullptr));
+  if (kept.is_number() && kept < memory["experts"]) {
+    return absl::StrFormat(
+        "%d of %d experts fit beside other weights, %s and a reserve, the rest is read as needed",
+        kept.get<int64_t>(), memory["experts"].get<int64_t>(), kv);
+  }
+  const bool fits = kept.is_number() || memory["fits"].get<bool>();
+  return absl::StrCat("weights and ", kv, fits ? " fit" : " do not fit");
+}
+
 std::string MemoryText(const Json& json) {
   const Json& memory = json["memory"];
   std::string text =
@@ -185,8 +232,7 @@ std::string MemoryText(const Json& json) {
                         Bytes(memory["full_context_kv_bytes_f16"]));
   if (memory["fits"].is_null()) return text + "  available here    unknown\n";
   absl::StrAppendFormat(&text, "  available here    %s: %s\n", Bytes(memory["available_bytes"]),
-                        memory["fits"].get<bool>() ? "weights and 1 GiB of KV fit"
-                                                   : "weights and 1 GiB of KV do not fit");
+                        Verdict(memory));
   return text;
 }
 

@@ -113,8 +113,12 @@ class LocalServerImpl : public LocalServer {
     if (!ended.ok()) console_->Note(absl::StrCat("tidepool: ", OneLine(ended.message()), "\n"));
   }
 
-  absl::Status Load(const Config& config, Console* console) {
+  absl::Status Load(Config config, Console* console) {
+    if (config.kv_memory_bytes == 0) {
+      config.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
+    }
     ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console));
+    if (bundle_->tiered != nullptr) offload_ = bundle_->tiered->Settings();
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
     engine::EngineOptions options;
     options.context_length = context;
@@ -152,6 +156,7 @@ class LocalServerImpl : public LocalServer {
 
   Server& server() override { return *server_; }
   const WorkerModel& model() const override { return model_; }
+  const std::optional<moe::OffloadSettings>& offload() const override { return offload_; }
 
  private:
   void FillModel(const engine::EngineOptions& options) {
@@ -177,6 +182,7 @@ class LocalServerImpl : public LocalServer {
   // In the order in which each needs the one before.
   std::unique_ptr<engine::ModelBundle> bundle_;
   WorkerModel model_;
+  std::optional<moe::OffloadSettings> offload_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Server> server_;
 };

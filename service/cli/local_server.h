@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "moe/offload_control.h"
 #include "service/cli/console.h"
 #include "service/cli/log.h"
 #include "service/config.h"
@@ -37,6 +39,8 @@ class LocalServer {
   virtual ~LocalServer() = default;
   virtual Server& server() = 0;
   virtual const WorkerModel& model() const = 0;
+  // As at the start; none: all of the model is in memory.
+  virtual const std::optional<moe::OffloadSettings>& offload() const = 0;
 };
 
 // Loads the model, with progress on `console`'s stderr where that is a terminal, and starts

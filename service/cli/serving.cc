@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
+#include "moe/policy/placement_policy.h"
 #include "service/auth/server_security.h"
 #include "service/cli/commands.h"
 #include "service/cli/flags.h"
@@ -106,8 +107,38 @@ std::string ExampleCall(const Config& config, const std::string& address) {
       " tidepool.v1.Inference/Generate");
 }
 
-// Endpoints and a call to try. `model` is null for a front.
-void Announce(const Config& config, const Server& server, const WorkerModel* model,
+std::string ModelLines(const LocalServer& local) {
+  const WorkerModel& model = local.model();
+  std::string text =
+      absl::StrFormat("  model     %s (%s), context %d tokens, %s of weights, %s\n", model.name,
+                      model.architecture, model.context_length,
+                      FormatBytes(static_cast<double>(model.weight_bytes)), model.backend);
+  if (const auto& offload = local.offload(); offload.has_value()) {
+    absl::StrAppendFormat(
+        &text, "  experts   %d of %d in %s of memory, the others read as needed (%s)\n",
+        offload->slots, offload->experts,
+        FormatBytes(static_cast<double>(offload->expert_memory_bytes)),
+        moe::PolicyName(offload->policy));
+  }
+  return text;
+}
+
+Json ModelJson(const LocalServer& local) {
+  const WorkerModel& model = local.model();
+  Json json = {{"model", model.name},
+               {"context_length", model.context_length},
+               {"backend", model.backend}};
+  if (const auto& offload = local.offload(); offload.has_value()) {
+    json["offload"] = {{"policy", std::string(moe::PolicyName(offload->policy))},
+                       {"expert_memory_bytes", offload->expert_memory_bytes},
+                       {"slots", offload->slots},
+                       {"experts", offload->experts}};
+  }
+  return json;
+}
+
+// Endpoints and a call to try. `local` is null for a front.
+void Announce(const Config& config, const Server& server, const LocalServer* local,
               Console* console) {
   const bool own_admin = config.command == Command::kWorker && !server.admin_address().empty();
   const std::string call =
@@ -115,11 +146,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
   const std::string role(SpecOf(config.command).name);
   if (config.output == OutputFormat::kJson) {
     Json json = {{"role", role}, {"grpc", server.address()}, {"port", server.port()}};
-    if (model != nullptr) {
-      json["model"] = model->name;
-      json["context_length"] = model->context_length;
-      json["backend"] = model->backend;
-    }
+    if (local != nullptr) json.update(ModelJson(*local));
     if (!server.admin_address().empty()) json["admin"] = server.admin_address();
     if (!server.probe_address().empty()) json["probes"] = server.probe_address();
     if (!server.http_address().empty()) json["http"] = server.http_address();
@@ -144,11 +171,7 @@ void Announce(const Config& config, const Server& server, const WorkerModel* mod
                         : absl::StrCat(" (", config.http, " is taken)"),
                     "\n");
   }
-  if (model != nullptr) {
-    absl::StrAppendFormat(&text, "  model     %s (%s), context %d tokens, %s of weights, %s\n",
-                          model->name, model->architecture, model->context_length,
-                          FormatBytes(static_cast<double>(model->weight_bytes)), model->backend);
-  }
+  if (local != nullptr) absl::StrAppend(&text, ModelLines(*local));
   for (const std::string& worker : config.workers)
     absl::StrAppend(&text, "  worker    ", worker, "\n");
   for (const std::string& name : config.worker_names)
@@ -231,7 +254,7 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     server = &local->server();
   }
   requests.ServerIs(server);
-  Announce(config, *server, local == nullptr ? nullptr : &local->model(), console);
+  Announce(config, *server, local.get(), console);
   RETURN_IF_ERROR(console->out_status());
   while (requests.Next() == SignalRequests::Request::kReread) {
     Reread(read, &parsed, server, &*log);

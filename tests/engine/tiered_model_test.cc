@@ -305,6 +305,13 @@ TEST(PlanExpertSlotsTest, TheReserveIsSmallerWhereThereIsLittle) {
   EXPECT_EQ(*PlanExpertSlots({}, {320 * kMib, -1, 50 * kMib}, kSizes), (240 - 80) / 2 - 8);
 }
 
+TEST(DefaultKvBytesTest, AGibibyteOrAQuarterOfWhatIsFree) {
+  EXPECT_EQ(DefaultKvBytes(std::nullopt), 1024 * kMib);  // cannot be told
+  EXPECT_EQ(DefaultKvBytes(9000 * kMib), 1024 * kMib);
+  EXPECT_EQ(DefaultKvBytes(400 * kMib), 100 * kMib);
+  EXPECT_EQ(DefaultKvBytes(0), 1024);
+}
+
 TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
   const auto bytes = [](int64_t mib) {
     return PlanExpertSlots({.kind = ExpertMemoryKind::kBytes, .bytes = mib * kMib}, {}, kSizes);

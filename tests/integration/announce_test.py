@@ -44,6 +44,16 @@ class AnnounceTest(unittest.TestCase):
         self.assertIn('"finish_reason": "LENGTH"', self.try_it(server))
         self.assertIn("workers", json.loads(self.try_it(self.start(harness.worker))))
 
+    def test_how_many_experts_are_in_memory(self):
+        server = self.start(lambda *flags: harness.serve(*flags, model=harness.MOE),
+                            "--expert-memory", "75%", "--offload-policy", "lru")
+        client = harness.Client(server)
+        self.addCleanup(client.close)
+        offload = client.worker_stats().offload
+        self.assertLess(offload.slots, offload.experts)
+        self.assertRegex(server.stdout, rf"experts +{offload.slots} of {offload.experts} in .* "
+                                        r"of memory, the others read as needed \(lru\)")
+
     def test_with_tls_client_certificates_tokens_and_ports_of_their_own(self):
         certificates = Certificates()
         self.lay_out(certificates)

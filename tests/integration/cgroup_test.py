@@ -59,13 +59,20 @@ class CgroupTest(CommandTest):
     def test_a_server_finds_its_budget_in_half_the_model_s_size(self):
         self.make_model()
         group = self.join(self.model.stat().st_size // 2)
-        server = harness.serve("--kv-memory", "16MiB", model=self.model)
+        memory = self.run_json("inspect", "--model", self.model)["memory"]
+        foretold = memory["experts_in_memory"]
+        self.assertLess(foretold, memory["experts"])
+        self.assertLess(memory["kv_bytes"], self.model.stat().st_size // 8 + 1)
+        server = harness.serve(model=self.model)
         try:
             client = harness.Client(server)
             answer = client.generate(ids=list(range(300)), max_tokens=16)
             self.assertEqual(len(answer.ids), 16)
             offload = client.worker_stats().offload
             self.assertLess(offload.slots, offload.experts)
+            # What is free is not the same twice.
+            self.assertAlmostEqual(offload.slots / foretold, 1, delta=0.15)
+            self.assertIn(f"experts   {offload.slots} of {offload.experts} in ", server.stdout)
             client.close()
         finally:
             self.assertEqual(server.stop(), 0)

@@ -55,7 +55,7 @@ TEST(ParseConfigTest, ServeTakesDefaults) {
   EXPECT_EQ(config.model, "m.gguf");
   EXPECT_EQ(config.listen, "127.0.0.1:50051");
   EXPECT_EQ(config.store, "/home/u/.local/state/tidepool/sessions.db");
-  EXPECT_EQ(config.kv_memory_bytes, size_t{1} << 30);
+  EXPECT_EQ(config.kv_memory_bytes, 0);  // by what is free
   EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.threads, 0);
   EXPECT_EQ(config.kv_type, std::nullopt);
