@@ -25,8 +25,9 @@ Buffer::Buffer(size_t bytes) : size_(bytes) {
   void* data = std::aligned_alloc(alignment, rounded);
   CHECK(data != nullptr) << "out of memory for a buffer of " << bytes << " bytes";
 #if defined(__linux__)
-  // Advice only: without huge pages everything works, slower.
-  if (bytes >= kHugePage) (void)madvise(data, rounded, MADV_HUGEPAGE);
+  // Advice only: without huge pages everything works, slower. The rest of the last one would be
+  // memory that nobody uses, which adds up where a model has many matrices of a few MiB.
+  if (bytes >= kHugePage) (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   data_.reset(static_cast<std::byte*>(data));
 }
