@@ -213,6 +213,12 @@ class AbuseTest(unittest.TestCase):
         for connection in slow:
             self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 408"))
 
+    def test_a_connection_is_told_how_many_streams_it_may_have(self):
+        connection = connect(self.server.address)
+        self.addCleanup(connection.close)
+        connection.sendall(http2.hello())
+        self.assertEqual(http2.read_settings(connection)[http2.MAX_CONCURRENT_STREAMS], 1024)
+
     def test_garbage_at_the_grpc_port(self):
         before = resident_bytes(self.server)
         draw = random.Random(3)

@@ -159,6 +159,13 @@ class WhoGetsInTest(CommandTest):
     def test_the_operator_hears_of_a_certificate_that_has_expired(self):
         self.assertIn("expired on 2021-01-01", self.stale.stderr)
 
+    def test_the_operator_hears_of_a_certificate_seven_days_before_it_expires(self):
+        for days, told in ((6, True), (8, False)):
+            end = datetime.datetime.now(UTC) + datetime.timedelta(days=days)
+            server = serve_tls(self.ours, file=f"days{days}", not_after=end)
+            self.assertEqual("expires on" in server.stderr, told, f"{days} days: {server.stderr}")
+            server.kill()
+
 
 class WhichFrontsAWorkerTakesTest(CommandTest):
 

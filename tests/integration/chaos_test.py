@@ -70,8 +70,11 @@ BLAMING = {"kill_worker", "cut_links", "stop_worker", "stop_links"}
 PROOF = 16
 OF_WORKERS = {"kill_worker", "cut_links", "drain_worker", "stop_worker", "stop_links"}
 # Seconds that 99 of 100 streams that were hit may stand still.
-PAUSE_LIMITS = {} if REAL else {"kill_worker": 1.0, "cut_links": 3.0, "stop_worker": 3.0,
-                                "stop_links": 3.0, "stop_front": STALL + 3, "stop_redis": STALL + 3}
+PAUSE_LIMITS = {} if REAL else {
+    "kill_worker": 1.0, "kill_front": 1.0, "kill_redis": 3.0, "drain_worker": 3.0,
+    "drain_front": 3.0, "cut_links": 3.0, "stop_worker": 3.0, "stop_links": 3.0,
+    # Of what the client itself waits before it turns to another front.
+    "stop_front": STALL + 3, "stop_redis": STALL + 3}
 # What sends a client back to try again.
 PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 

@@ -5,6 +5,7 @@ import struct
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
+MAX_CONCURRENT_STREAMS = 3  # a setting
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -39,3 +40,17 @@ def call_headers(stream, path, flags=END_HEADERS, more=()):
 
 def reset(stream, code=8):
     return frame(RST_STREAM, 0, stream, struct.pack(">I", code))
+
+
+def read_settings(connection):
+    """The server's first frame, which is its settings (RFC 9113, 3.4): {number: value}."""
+    def read(count):
+        data = b""
+        while len(data) < count:
+            more = connection.recv(count - len(data))
+            assert more, f"the connection ended behind {data}"
+            data += more
+        return data
+    length, kind = struct.unpack(">I", b"\0" + read(3))[0], read(6)[0]
+    assert kind == SETTINGS, f"a frame of kind {kind} came first"
+    return dict(struct.iter_unpack(">HI", read(length)))
