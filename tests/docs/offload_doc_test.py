@@ -80,7 +80,7 @@ class OffloadPageTest(unittest.TestCase):
             result = self.run_words(words)
             self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
             ran.append(line)
-        for named in ("tidepool stats", "tidepool offload", "tidepool replay", "Admin/SetOffload",
+        for named in ("tidepool stats", "tidepool offload", "tidepool replay", "tidepool inspect", "Admin/SetOffload",
                       "Admin/GetPlacement", "Admin/WatchStats", "Admin/RefreshExperts"):
             self.assertTrue(any(named in line for line in ran), named)
 
