@@ -35,10 +35,17 @@ kernels::FfnWeights ExpertLayout::At(const std::byte* record) const {
 
 int64_t ExpertRecords::largest_bytes() const {
   int64_t largest = 0;
+  for (const int64_t bytes : layer_bytes()) largest = std::max(largest, bytes);
+  return largest;
+}
+
+std::vector<int64_t> ExpertRecords::layer_bytes() const {
+  std::vector<int64_t> bytes;
   for (const auto& layer : layers) {
+    int64_t& largest = bytes.emplace_back(0);
     for (const ExpertRecord& record : layer) largest = std::max(largest, record.layout.bytes());
   }
-  return largest;
+  return bytes;
 }
 
 int64_t ExpertRecords::total_bytes() const {

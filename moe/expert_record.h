@@ -48,6 +48,8 @@ struct ExpertRecords {
   std::vector<std::vector<ExpertRecord>> layers;
 
   int64_t largest_bytes() const;
+  // [layers]: of each layer's largest, as a trace's header has them.
+  std::vector<int64_t> layer_bytes() const;
   int64_t total_bytes() const;
 };
 

@@ -16,7 +16,8 @@ absl::StatusOr<std::unique_ptr<TieredExperts>> TieredExperts::Create(
   const PoolShape shape = {.layers = static_cast<int>(records.layers.size()),
                            .experts = static_cast<int>(records.layers.front().size()),
                            .top_k = options.top_k,
-                           .slots = options.slots};
+                           .slots = options.slots,
+                           .miss_cost = MissCosts(records.layer_bytes())};
   ASSIGN_OR_RETURN(std::unique_ptr<Placement> placement, Placement::Create(shape, options.policy));
   ASSIGN_OR_RETURN(ExpertPool pool,
                    ExpertPool::Create(records.largest_bytes(),

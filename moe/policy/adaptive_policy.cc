@@ -11,20 +11,27 @@ namespace {
 
 // More than any that may leave: these are passed over at a glance.
 constexpr float kNotResident = std::numeric_limits<float>::infinity();
-// By how much the price moves in a forward for each hit that those turned away are worth. Chosen
-// on the design half of tests/moe/replay/trace_kinds.h, whose mean moves by less than 0.001 between
-// 0.1 and 0.3.
+// By how much the price moves in a forward for each miss of cost 1 that those turned away are
+// worth. Chosen on the design half of tests/moe/replay/trace_kinds.h, whose mean moves by less than
+// 0.001 between 0.1 and 0.3.
 constexpr float kPriceStep = 0.1f;
-// More than what a bound and the worth that it bounds lose by rounding.
+// More than what a bound and the worth that it bounds lose by rounding where a miss costs 1.
 constexpr float kRounding = 1e-4f;
 // Where all experts have slots, nothing is to be decided, and learning would cost a token some 3 %
 // of its time. Slots may become fewer: one forward in so many is learned from.
 constexpr uint8_t kIdleForwards = 8;
 
+// [layers]
+std::vector<float> CostsOf(const PoolShape& shape) {
+  return shape.miss_cost.empty() ? std::vector<float>(shape.layers, 1.0f) : shape.miss_cost;
+}
+
 }  // namespace
 
 AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
     : predictor_(shape),
+      miss_cost_(CostsOf(shape)),
+      rounding_(kRounding * *std::max_element(miss_cost_.begin(), miss_cost_.end())),
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
       worth_(shape.all_experts(), 0.0f),
       bounds_(shape.layers),
@@ -44,6 +51,7 @@ void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
   float* worth = worth_.data() + begin;
   const int32_t* resident = residency.resident().data() + begin;
   const float wait = WaitFor(layer);
+  const float cost = miss_cost_[layer];
   // Only layers to come are computed in this forward.
   const float surplus = layer > last_layer_ ? predictor_.surplus() : 0.0f;
   const int32_t at_least = layer == last_layer_ ? 0 : 1;
@@ -54,9 +62,9 @@ void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
     Int4 is_resident;
     std::memcpy(&is_resident, resident + e, sizeof is_resident);
     const Vec4 held = Load4(forwards + e);
-    const Vec4 used = Load4(chance + e);
-    const Vec4 gain = used - price_ * (held + wait);
-    const Vec4 wide_gain = gain + surplus * (1.0f - used + price_ * held);
+    const Vec4 saved = cost * Load4(chance + e);
+    const Vec4 gain = saved - price_ * (held + wait);
+    const Vec4 wide_gain = gain + surplus * (cost - saved + price_ * held);
     least = Min4(least, is_resident >= at_least ? gain : Vec4{} + kNotResident);
     longest = Max4(longest, held);
     Store4(is_resident >= at_least ? wide_gain : Vec4{} + kNotResident, worth + e);
@@ -65,9 +73,10 @@ void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
     worth[e] = kNotResident;
     longest[0] = std::max(longest[0], forwards[e]);
     if (resident[e] < at_least) continue;
-    const float gain = chance[e] - price_ * (forwards[e] + wait);
+    const float saved = cost * chance[e];
+    const float gain = saved - price_ * (forwards[e] + wait);
     least[0] = std::min(least[0], gain);
-    worth[e] = gain + surplus * (1 - chance[e] + price_ * forwards[e]);
+    worth[e] = gain + surplus * (cost - saved + price_ * forwards[e]);
   }
   const auto of = [](Vec4 v, auto pick) { return pick(pick(v[0], v[1]), pick(v[2], v[3])); };
   // What the layer at hand keeps will be known when it has swapped.
@@ -91,7 +100,7 @@ float AdaptivePolicy::BoundOf(int layer) const {
   if (!bound.is_known) return -kNotResident;
   const float dearer = std::max(price_ - bound.price, 0.0f);
   const float later = price_ * WaitFor(layer) - bound.price * bound.wait;
-  return bound.worth - dearer * bound.forwards - later - kRounding;
+  return bound.worth - dearer * bound.forwards - later - rounding_;
 }
 
 std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residency, int64_t count) {
@@ -119,7 +128,9 @@ bool AdaptivePolicy::IsIdle(const Residency& residency) {
 void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
   last_layer_ = needs.routing.layer;
-  if (!IsIdle(residency)) predictor_.Update(needs, residency, price_);
+  if (!IsIdle(residency)) {
+    predictor_.Update(needs, residency, price_ / miss_cost_[last_layer_]);
+  }
   AppraiseLayer(residency, last_layer_);
   CollectMissing(needs, residency, absl::Span<const float>(worth_), &missing_);
   if (missing_.empty()) return;

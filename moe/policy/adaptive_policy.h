@@ -12,13 +12,14 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. A slot has a price per forward, the same for all, and an expert is worth the
-// hit that it is likely to bring less the price of its slot until then, as in Whittle's relaxation
-// of restless bandits. Layers that run sooner are nearer: a layer's next forward is counted from
-// the layer at hand. A miss stays where it is worth more than the resident that is worth least;
-// otherwise it passes through, so that a long prefill does not empty the pool of what decoding
-// needs. Nor does it take from layers to come what it is about to need of them: where a layer needs
-// more experts than was expected, so will they, and their residents are worth more.
+// Thread-compatible. A slot has a price per forward, the same for all, and an expert is worth what
+// the hit that it is likely to bring saves (its layer's miss_cost) less the price of its slot until
+// then, as in Whittle's relaxation of restless bandits. Layers that run sooner are nearer: a
+// layer's next forward is counted from the layer at hand. A miss stays where it is worth more than
+// the resident that is worth least; otherwise it passes through, so that a long prefill does not
+// empty the pool of what decoding needs. Nor does it take from layers to come what it is about to
+// need of them: where a layer needs more experts than was expected, so will they, and their
+// residents are worth more.
 //
 // The price is learned by dual ascent: where experts that have to go are worth something, more
 // slots are wanted than there are, and it rises; where they are worth less than nothing, it falls.
@@ -62,7 +63,9 @@ class AdaptivePolicy final : public PlacementPolicy {
   void LearnPrice(const Residency& residency, absl::Span<const Swap> swaps);
 
   NextUsePredictor predictor_;
-  float price_;                         // of a slot, in hits per forward
+  const std::vector<float> miss_cost_;  // [layers]
+  const float rounding_;                // more than what a bound and its worth lose by it
+  float price_;                         // of a slot, in misses of cost 1 per forward
   std::vector<float> worth_;            // [layers, experts]: as of each layer's last appraisal
   std::vector<Bound> bounds_;           // [layers]
   std::vector<float> bounds_now_;       // [layers]

@@ -33,7 +33,7 @@ class NextUsePredictor {
   explicit NextUsePredictor(const PoolShape& shape);
 
   // What a layer needed; the outlook of its residents and of the experts that it needed is then the
-  // one from here. slot_price: in hits per forward.
+  // one from here. slot_price: in hits of this layer per forward.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const Outlook& outlook() const { return outlook_; }

@@ -1,6 +1,8 @@
 #include "moe/policy/residency.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "kernels/base/check.h"
@@ -35,7 +37,28 @@ absl::Status PoolShape::Validate() const {
         absl::StrFormat("%d slots; %d layers of %d experts can use %d to %d", slots, layers,
                         experts, least, all_experts()));
   }
+  if (!miss_cost.empty() && static_cast<int>(miss_cost.size()) != layers) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("costs of misses for %d of %d layers", miss_cost.size(), layers));
+  }
+  for (const float cost : miss_cost) {
+    if (!std::isfinite(cost) || cost <= 0) {
+      return absl::InvalidArgumentError(absl::StrFormat("a miss that costs %g", cost));
+    }
+  }
   return absl::OkStatus();
+}
+
+std::vector<float> MissCosts(absl::Span<const int64_t> expert_bytes) {
+  const auto differs = [&](int64_t bytes) { return bytes != expert_bytes.front(); };
+  if (std::none_of(expert_bytes.begin(), expert_bytes.end(), differs)) return {};
+  const double mean = std::accumulate(expert_bytes.begin(), expert_bytes.end(), 0.0) /
+                      static_cast<double>(expert_bytes.size());
+  std::vector<float> costs;
+  for (const int64_t bytes : expert_bytes) {
+    costs.push_back(static_cast<float>(static_cast<double>(bytes) / mean));
+  }
+  return costs;
 }
 
 Residency::Residency(const PoolShape& shape)

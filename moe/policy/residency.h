@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace tidepool::moe {
 
@@ -24,6 +25,9 @@ struct PoolShape {
   int top_k = 0;
   int64_t slots = 0;
   int floor = 0;  // policies leave each layer at least so many of its residents
+  // [layers]: what a miss of the layer costs, 1 on average; empty: 1 in every layer. MissCosts
+  // makes it.
+  std::vector<float> miss_cost;
 
   // Largest values that are taken from outside.
   static constexpr int kMaxLayers = 4096;
@@ -31,8 +35,14 @@ struct PoolShape {
   static constexpr int64_t kMaxAllExperts = int64_t{1} << 20;
 
   int64_t all_experts() const { return int64_t{layers} * experts; }
+  // INVALID_ARGUMENT: sizes that no pool has.
   absl::Status Validate() const;
 };
+
+// The miss_cost of layers whose experts' records have so many bytes: a miss is one read, whether it
+// stays or passes through, so that its bytes are what it costs. Empty where all layers have as
+// many. Whoever makes a PoolShape of records has it from here, so that all decide alike.
+std::vector<float> MissCosts(absl::Span<const int64_t> expert_bytes);
 
 // Thread-compatible.
 class Residency {

@@ -1,5 +1,6 @@
 // Oracles: policies that have seen the trace they are run on. No policy without that knowledge has
-// more hits than `belady`, and none with a fixed placement more than `hindsight`.
+// more hits than `belady`, and none with a fixed placement more than `hindsight`. They count hits:
+// where layers' records differ in size, others may read fewer bytes.
 #ifndef TIDEPOOL_MOE_REPLAY_ORACLES_H_
 #define TIDEPOOL_MOE_REPLAY_ORACLES_H_
 

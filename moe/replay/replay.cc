@@ -32,7 +32,8 @@ absl::StatusOr<std::unique_ptr<Placement>> MakePlacement(const Trace& trace, int
   const PoolShape shape{.layers = trace.header.layers,
                         .experts = trace.header.experts,
                         .top_k = trace.header.top_k,
-                        .slots = slots};
+                        .slots = slots,
+                        .miss_cost = MissCosts(trace.header.expert_bytes)};
   RETURN_IF_ERROR(shape.Validate());
   if (policy.name == "belady") return std::make_unique<Placement>(shape, MakeBelady(trace));
   if (policy.name == "hindsight") return std::make_unique<Placement>(shape, MakeHindsight(trace));

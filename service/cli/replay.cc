@@ -1,6 +1,7 @@
 // replay: a routing trace through placement policies.
 #include "moe/replay/replay.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,16 +41,24 @@ Json ToJson(const moe::ReplayResult& result, const ReplayFlags& flags) {
   return json;
 }
 
+// Of one expert; layers may differ.
+std::string RecordSize(const moe::TraceHeader& header) {
+  const auto least = *std::min_element(header.expert_bytes.begin(), header.expert_bytes.end());
+  const std::string most = FormatBytes(static_cast<double>(header.slot_bytes()));
+  if (least == header.slot_bytes()) return most;
+  return absl::StrCat(FormatBytes(static_cast<double>(least)), " to ", most);
+}
+
 void PrintHeader(const moe::Trace& trace, const ReplayFlags& flags, Console* console) {
   const moe::TraceHeader& header = trace.header;
   console->Print(absl::StrFormat(
       "%s: %d layers of %d experts, top-%d, %s each; %d layer lines\n"
       "step times as if experts were read at %s/s and ran at %s/s (tidepool replay --help)\n\n"
       "%-10s %8s %10s %8s %10s %10s %10s %11s %9s\n",
-      OneLine(header.model), header.layers, header.experts, header.top_k,
-      FormatBytes(static_cast<double>(header.slot_bytes())), trace.entries.size(),
-      FormatBytes(flags.read_bytes_per_s), FormatBytes(flags.memory_bytes_per_s), "policy", "slots",
-      "lookups", "hit rate", "misses", "stayed", "passed", "read", "step ms"));
+      OneLine(header.model), header.layers, header.experts, header.top_k, RecordSize(header),
+      trace.entries.size(), FormatBytes(flags.read_bytes_per_s),
+      FormatBytes(flags.memory_bytes_per_s), "policy", "slots", "lookups", "hit rate", "misses",
+      "stayed", "passed", "read", "step ms"));
 }
 
 void PrintRow(const moe::ReplayResult& result, const Json& json, Console* console) {

@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/gguf_file_writer.h"
 #include "engine/logits.h"
 #include "engine/model_bundle.h"
 #include "gmock/gmock.h"
@@ -25,6 +28,7 @@ namespace tidepool::engine {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<int32_t> Tokens(int count) {
   std::vector<int32_t> tokens;
@@ -62,6 +66,38 @@ class TieredModelTest : public testing::Test {
                                               });
     if (!status.ok()) return status;
     return all;
+  }
+
+  // The model with its last layer's experts in a larger type, as files of mixed types have them.
+  std::string WriteMixed() const {
+    const std::string larger = folder_ + "/larger.gguf";
+    CHECK_OK(tools::WriteSynthetic(*tools::FindShape("tiny-moe"), larger,
+                                   {.type = GgmlType::kQ8_0, .seed = 9})
+                 .status());
+    const GgufFile files[] = {*GgufFile::Open(model_), *GgufFile::Open(larger)};
+    GgufMetadata metadata;
+    for (const GgufEntry& entry : files[0].metadata()) metadata.Copy(entry);
+    std::vector<const GgufTensor*> tensors;
+    std::vector<GgufTensorPlan> plans;
+    for (const GgufTensor& tensor : files[0].tensors()) {
+      const bool is_large =
+          absl::StartsWith(tensor.name, "blk.2.") && absl::StrContains(tensor.name, "_exps");
+      const GgufTensor* const taken = files[is_large ? 1 : 0].FindTensor(tensor.name);
+      tensors.push_back(taken);
+      plans.push_back({.name = std::string(taken->name),
+                       .type = taken->type,
+                       .dim_count = taken->dim_count,
+                       .dims = taken->dims});
+    }
+    const std::string mixed = folder_ + "/mixed.gguf";
+    auto writer =
+        GgufFileWriter::Create(mixed, metadata, std::move(plans), base::ExistingFile::kReplace);
+    CHECK_OK(writer.status());
+    for (const GgufTensor* tensor : tensors) {
+      CHECK_OK((*writer)->Append(absl::MakeConstSpan(tensor->data, tensor->bytes)));
+    }
+    CHECK_OK((*writer)->Finish());
+    return mixed;
   }
 
   static ExpertOptions Share(double share) {
@@ -105,33 +141,55 @@ TEST_F(TieredModelTest, SameBitsForAnyBudgetPolicyReaderAndChunk) {
   }
 }
 
-// Hits, misses and promotions of a run are those of its own trace, replayed.
+// Runs the model, and replays the run's own trace: hits, misses and promotions are the same.
+void CheckCountsAsReplay(const std::string& model, const ExpertOptions& options) {
+  const auto bundle = LoadModel(model, {.threads = 2, .experts = options});
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  for (const int chunk : {7, 1}) {
+    const LogitsOptions passes = {.chunk_rows = chunk};
+    const auto ignore = [](int64_t, absl::Span<const float>) { return absl::OkStatus(); };
+    ASSERT_TRUE(ComputeLogits((*bundle)->model.get(), Tokens(24), passes, ignore).ok());
+  }
+  const moe::OffloadStats stats = *(*bundle)->tiered->Stats();
+  ASSERT_TRUE((*bundle)->model->Finish().ok());
+  const auto trace = moe::ReadTrace(options.trace_path);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const auto placement = moe::MakePlacement(
+      *trace, stats.slots, {std::string(moe::PolicyName(options.policy.kind)), options.policy});
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  EXPECT_EQ((*placement)->shape().miss_cost, (*bundle)->tiered->placement().shape().miss_cost);
+  const moe::ReplayResult replayed = moe::Replay(*trace, {}, placement->get());
+  EXPECT_TRUE(replayed.counters == stats.placement);
+  EXPECT_GT(stats.placement.misses(), 0);
+  if (options.prefetch == moe::Prefetch::kOff) {
+    EXPECT_EQ(replayed.bytes_moved, stats.demand_bytes);
+  }
+}
+
+// For records of one size and of several.
 TEST_F(TieredModelTest, CountsAsReplayDoes) {
-  for (const moe::PolicyKind policy : {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru,
-                                       moe::PolicyKind::kTide, moe::PolicyKind::kStatic}) {
-    for (const moe::Prefetch prefetch : {moe::Prefetch::kOff, moe::Prefetch::kOn}) {
-      ExpertOptions options = Share(0.6);
-      options.policy = {.kind = policy, .refresh_interval = 2};
-      options.prefetch = prefetch;
-      options.trace_path = folder_ + "/run.jsonl.zst";
-      auto bundle = MustLoad(model_, options);
-      for (const int chunk : {7, 1}) ASSERT_TRUE(Logits(bundle.get(), chunk).ok());
-      const moe::OffloadStats stats = *bundle->tiered->Stats();
-      const moe::PolicyOptions placed = options.policy;
-      ASSERT_TRUE(bundle->model->Finish().ok());
-      const auto trace = moe::ReadTrace(options.trace_path);
-      ASSERT_TRUE(trace.ok()) << trace.status();
-      const auto placement =
-          moe::MakePlacement(*trace, stats.slots, {std::string(moe::PolicyName(policy)), placed});
-      ASSERT_TRUE(placement.ok()) << placement.status();
-      const moe::ReplayResult replayed = moe::Replay(*trace, {}, placement->get());
-      EXPECT_TRUE(replayed.counters == stats.placement) << moe::PolicyName(policy);
-      EXPECT_GT(stats.placement.misses(), 0);
-      if (prefetch == moe::Prefetch::kOff) {
-        EXPECT_EQ(replayed.bytes_moved, stats.demand_bytes);
+  for (const std::string& model : {model_, WriteMixed()}) {
+    for (const moe::PolicyKind policy : {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru,
+                                         moe::PolicyKind::kTide, moe::PolicyKind::kStatic}) {
+      for (const moe::Prefetch prefetch : {moe::Prefetch::kOff, moe::Prefetch::kOn}) {
+        SCOPED_TRACE(absl::StrCat(model, " ", moe::PolicyName(policy)));
+        ExpertOptions options = Share(0.6);
+        options.policy = {.kind = policy, .refresh_interval = 2};
+        options.prefetch = prefetch;
+        options.trace_path = folder_ + "/run.jsonl.zst";
+        CheckCountsAsReplay(model, options);
       }
     }
   }
+}
+
+// A miss costs its bytes, and those of the last layer are more.
+TEST_F(TieredModelTest, KnowsWhatAMissOfEachLayerCosts) {
+  EXPECT_THAT(MustLoad(model_, Share(0.6))->tiered->placement().shape().miss_cost, IsEmpty());
+  const auto costs = MustLoad(WriteMixed(), Share(0.6))->tiered->placement().shape().miss_cost;
+  ASSERT_EQ(costs.size(), 3u);
+  EXPECT_EQ(costs[0], costs[1]);
+  EXPECT_GT(costs[2], 1.5f * costs[0]);
 }
 
 TEST_F(TieredModelTest, ATraceThatCannotBeWrittenIsAnError) {

@@ -58,6 +58,17 @@ class ReplayTest(CommandTest):
         self.assertEqual([line.split()[0] for line in lines[4:]],
                          ["adaptive", "tide", "lru", "static", "hindsight", "belady"])
 
+    def test_records_of_several_sizes(self):
+        path = self.trace([header(expert_bytes=[4096, 4096 << 20]), *cycle(40)])
+        results = self.run_json("replay", "--trace", path, "--slots", "6", "--policy", "adaptive,lru,tide")["results"]
+        for result in results:
+            large, small = divmod(result["bytes_moved"], 4096 << 20)
+            self.assertEqual(large + small / 4096, result["misses"])
+        # A cycle of six, and room for six in all: only the dear layer's are worth a slot.
+        self.assertLess(results[0]["bytes_moved"], results[1]["bytes_moved"] / 2)
+        lines = self.run_well("replay", "--trace", path, "--slots", "6").stdout.splitlines()
+        self.assertIn("4.00 KiB to 4.00 GiB each", lines[0])
+
     def test_refusals(self):
         path = self.trace([header(), *cycle(5)])
         other = self.trace([header(layers=3)], "other.jsonl")

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -230,6 +231,25 @@ TEST(AdaptiveTest, LearnsWhileNobodyHasToLeave) {
   ASSERT_TRUE(adaptive->Resize(6).ok());
   EXPECT_THAT(Of(*adaptive, 0), ElementsAre(1, 3, 5));
   EXPECT_THAT(Of(*adaptive, 1), ElementsAre(1, 3, 5));
+}
+
+// Two layers that are used alike; a miss in the second is dearer.
+TEST(AdaptiveTest, KeepsWhatCostsMoreToRead) {
+  PoolShape shape{.layers = 2, .experts = 8, .top_k = 1, .slots = 6};
+  std::vector<int> residents;
+  for (const std::vector<float>& costs : {std::vector<float>{}, std::vector<float>{0.4f, 1.6f}}) {
+    shape.miss_cost = costs;
+    auto adaptive = Make(shape, {});
+    std::mt19937 random(3);
+    for (int step = 0; step < 300; ++step) {
+      for (int layer = 0; layer < 2; ++layer) {
+        Step(adaptive.get(), step, layer, {static_cast<int32_t>(random() % 8)});
+      }
+    }
+    residents.push_back(adaptive->residency().residents_of(1));
+  }
+  EXPECT_LE(residents[0], 5);
+  EXPECT_EQ(residents[1], 6);
 }
 
 // A layer whose uses never repeat leaves its slots to one whose do.
