@@ -114,9 +114,10 @@ absl::StatusOr<std::vector<ExpertRef>> Placement::Resize(int64_t slots) {
   PoolShape resized = shape();
   resized.slots = slots;
   RETURN_IF_ERROR(resized.Validate());
-  if (residency_.pinned() > slots) {
+  if (const int64_t least = residency_.least_residents(); least > slots) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%d experts are in use, more than %d slots; try again", residency_.pinned(), slots));
+        "%d experts are in use or their layers' floor, more than %d slots; try again", least,
+        slots));
   }
   std::vector<ExpertRef> evicted = RemoveShed(slots);
   residency_.Resize(slots);

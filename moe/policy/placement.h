@@ -73,8 +73,8 @@ class Placement {
   // tokens * top_k of them.
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // What could not be brought (a failed read) or must go: its slot is free again, if it had one.
-  // Requires: not pinned.
+  // What could not be brought (a failed read) or must go: its slot is free again, if it had one,
+  // though its layer may have one less than the floor then. Requires: not pinned.
   void Forget(ExpertRef expert);
 
   // Pinned experts are never victims. Pins add up. Requires: resident; for Unpin, pinned.
@@ -82,8 +82,8 @@ class Placement {
   void Unpin(ExpertRef expert) { residency_.Unpin(expert); }
 
   // More or fewer slots; new ones fill as misses come. Returns who is evicted. FAILED_PRECONDITION
-  // while more experts are pinned than fit, INVALID_ARGUMENT for a count that the shape cannot
-  // have; nothing has changed then.
+  // while more experts are pinned, beside the floor of other layers, than fit; INVALID_ARGUMENT for
+  // a count that the shape cannot have; nothing has changed then.
   absl::StatusOr<std::vector<ExpertRef>> Resize(int64_t slots);
 
   // Another policy takes over what is resident but for those that it evicts, who are returned.

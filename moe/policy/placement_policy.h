@@ -69,8 +69,9 @@ class PlacementPolicy {
                       std::vector<Swap>* swaps) = 0;
 
   // Who has to leave so that at most `slots` experts, in the way this policy shares slots out,
-  // remain: distinct, resident and not pinned. Called before the pool is resized and when this
-  // policy takes over from another.
+  // remain: distinct, resident and not pinned, and no layer falls below the shape's floor by them.
+  // Called before the pool is resized and when this policy takes over from another. Requires: slots
+  // of at least residency.least_residents(), and at least as many as the floor is in all layers.
   virtual std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) = 0;
 
   // Acts at each layer's next Decide as though its refresh were due.

@@ -65,7 +65,8 @@ Residency::Residency(const PoolShape& shape)
     : shape_(shape),
       resident_(shape.all_experts(), 0),
       pins_(shape.all_experts(), 0),
-      residents_of_(shape.layers, 0) {
+      residents_of_(shape.layers, 0),
+      pinned_of_(shape.layers, 0) {
   CHECK_OK(shape.Validate());
 }
 
@@ -90,12 +91,20 @@ void Residency::Replace(ExpertRef victim, ExpertRef newcomer) {
 
 void Residency::Pin(ExpertRef ref) {
   CHECK(IsResident(ref));
-  if (pins_[IndexOf(ref)]++ == 0) ++pinned_;
+  if (pins_[IndexOf(ref)]++ == 0) ++pinned_of_[ref.layer];
 }
 
 void Residency::Unpin(ExpertRef ref) {
   CHECK(IsPinned(ref));
-  if (--pins_[IndexOf(ref)] == 0) --pinned_;
+  if (--pins_[IndexOf(ref)] == 0) --pinned_of_[ref.layer];
+}
+
+int64_t Residency::least_residents() const {
+  int64_t least = 0;
+  for (int layer = 0; layer < shape_.layers; ++layer) {
+    least += std::max(pinned_of_[layer], std::min(shape_.floor, residents_of_[layer]));
+  }
+  return least;
 }
 
 void Residency::Resize(int64_t slots) {

@@ -24,7 +24,11 @@ struct PoolShape {
   int experts = 0;  // of a layer
   int top_k = 0;
   int64_t slots = 0;
-  int floor = 0;  // policies leave each layer at least so many of its residents
+  // Policies leave each layer at least so many of its residents, or as many as it has where what
+  // could not be read (Placement::Forget) has left it fewer. No more than an equal share of the
+  // slots, for not all layers could have that many: Validate refuses it, and so does
+  // Placement::Resize fewer slots than the floor is in all layers.
+  int floor = 0;
   // [layers]: what a miss of the layer costs, 1 on average; empty: 1 in every layer. MissCosts
   // makes it.
   std::vector<float> miss_cost;
@@ -68,7 +72,8 @@ class Residency {
   const std::vector<int32_t>& resident() const { return resident_; }
 
   bool IsPinned(ExpertRef ref) const { return pins_[IndexOf(ref)] > 0; }
-  int64_t pinned() const { return pinned_; }
+  // How many stay whoever has to leave: pinned experts, and of each layer as many as its floor.
+  int64_t least_residents() const;
 
   // Takes a free slot. Requires: not resident, free_slots() > 0.
   void Insert(ExpertRef ref);
@@ -89,8 +94,8 @@ class Residency {
   std::vector<int32_t> resident_;  // [layers, experts]
   std::vector<int32_t> pins_;      // [layers, experts]
   std::vector<int> residents_of_;  // [layers]
+  std::vector<int> pinned_of_;     // [layers]: experts, however often they are pinned
   int64_t residents_ = 0;
-  int64_t pinned_ = 0;
 };
 
 }  // namespace tidepool::moe

@@ -56,8 +56,18 @@ void TidePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
 }
 
 std::vector<ExpertRef> TidePolicy::Shed(const Residency& residency, int64_t slots) {
+  int of_layer = SlotsOfLayer(residency.shape(), slots);
+  std::vector<ExpertRef> experts = ShedTo(residency, of_layer);
+  const auto fits = [&] {
+    return residency.residents() - static_cast<int64_t>(experts.size()) <= slots;
+  };
+  while (!fits() && of_layer > residency.shape().floor) experts = ShedTo(residency, --of_layer);
+  return experts;
+}
+
+// Who leaves so that each layer has so many, but for pinned experts.
+std::vector<ExpertRef> TidePolicy::ShedTo(const Residency& residency, int of_layer) {
   std::vector<ExpertRef> experts;
-  const int of_layer = SlotsOfLayer(residency.shape(), slots);
   for (int layer = 0; layer < residency.shape().layers; ++layer) {
     int surplus = residency.residents_of(layer) - of_layer;
     for (int32_t expert = 0; expert < residency.shape().experts && surplus > 0; ++expert) {

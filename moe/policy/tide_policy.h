@@ -16,7 +16,8 @@
 namespace tidepool::moe {
 
 // Thread-compatible. Pinned experts do not leave; where that leaves too few victims, the targets
-// that fewest tokens want pass through.
+// that fewest tokens want pass through. A layer takes slots from no other, and B is never below the
+// floor, so that the floor holds.
 class TidePolicy final : public PlacementPolicy {
  public:
   // Requires: refresh_interval > 0.
@@ -27,11 +28,15 @@ class TidePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Fill(const Residency& residency) override;
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
-  // Of each layer, the lowest ids above B.
+  // Of each layer, the lowest ids above B. Where pinned experts leave a layer more than that and
+  // the pool is too small for it, of all layers those above a share that is smaller, down to the
+  // floor.
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
   void RefreshSoon() override;
 
  private:
+  static std::vector<ExpertRef> ShedTo(const Residency& residency, int of_layer);
+
   const int64_t refresh_interval_;
   std::vector<bool> refresh_soon_;   // [layers]
   std::vector<ExpertNeed> targets_;  // of the last Decide, most wanted first

@@ -136,6 +136,32 @@ TEST(PlacementTest, RefusesSizesThatCannotBe) {
   EXPECT_EQ(placement.residency().residents(), 3);
 }
 
+// Whatever the policy: a floor above an equal share, and what pins and floors leave no room for.
+TEST(PlacementTest, RefusesWhatFloorsLeaveNoRoomFor) {
+  for (const PolicyKind kind :
+       {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic}) {
+    SCOPED_TRACE(PolicyName(kind));
+    PoolShape shape{.layers = 2, .experts = 6, .top_k = 2, .slots = 5, .floor = 3};
+    EXPECT_EQ(Placement::Create(shape, {.kind = kind}).status().message(),
+              "5 slots; 2 layers of 6 experts can use 6 to 12");
+    shape.slots = 8;
+    shape.floor = 2;
+    auto placement = Placement::Create(shape, {.kind = kind});
+    ASSERT_TRUE(placement.ok()) << placement.status();
+    EXPECT_EQ((*placement)->Resize(3).status().code(), absl::StatusCode::kInvalidArgument);
+    for (const ExpertRef expert : (*placement)->residents()) {
+      if (expert.layer == 0) (*placement)->Pin(expert);
+    }
+    ASSERT_EQ((*placement)->residency().residents_of(0), 4);
+    // Four are pinned, and the other layer's floor is two.
+    EXPECT_EQ((*placement)->Resize(5).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ((*placement)->residency().residents(), 8);
+    ASSERT_TRUE((*placement)->Resize(6).ok());
+    EXPECT_EQ((*placement)->residency().residents_of(0), 4);
+    EXPECT_EQ((*placement)->residency().residents_of(1), 2);
+  }
+}
+
 TEST(PlacementTest, RefusesOptionsThatCannotBe) {
   const PoolShape bad{.layers = 2, .experts = 4, .top_k = 5, .slots = 3};
   EXPECT_EQ(Placement::Create(bad, {}).status().message(), "a top-k of 5 of 4 experts");

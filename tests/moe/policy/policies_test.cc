@@ -98,6 +98,18 @@ TEST(TideTest, ResizesByLayer) {
   EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2, 3));
 }
 
+// Three pinned experts leave the other layer one slot of four, where its share is two.
+TEST(TideTest, PinsOfOneLayerTakeFromTheSharesOfOthers) {
+  auto tide = Make(kShape, {.kind = PolicyKind::kTide});
+  for (const int expert : {0, 1, 2}) tide->Pin({0, expert});
+  const auto evicted = tide->Resize(4);
+  ASSERT_TRUE(evicted.ok()) << evicted.status();
+  EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(2));
+  Step(tide.get(), 0, 1, {4, 5});
+  EXPECT_THAT(Of(*tide, 1), ElementsAre(4));
+}
+
 TEST(LruTest, TheLongestUnusedLeavesFirstWhicheverItsLayer) {
   PoolShape shape = kShape;
   shape.slots = 4;

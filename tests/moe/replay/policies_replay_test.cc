@@ -33,45 +33,148 @@ std::set<ExpertRef> CheckResidents(const Placement& placement) {
   return {residents.begin(), residents.end()};
 }
 
-// Budget, pins, floor and the truth of the lookups, around one Decide.
-void DecideAndCheck(const LayerRouting& routing, const std::vector<ExpertRef>& pinned,
-                    Placement* placement) {
-  const std::set<ExpertRef> before = CheckResidents(*placement);
-  std::vector<int> of_layer(placement->shape().layers, 0);
-  for (const ExpertRef expert : before) ++of_layer[expert.layer];
-  const std::set<int32_t> needed(routing.ids.begin(), routing.ids.end());
-  std::set<ExpertRef> expected = before;
-  std::set<int32_t> found;
-  for (const Lookup& lookup : placement->Decide(routing)) {
-    const ExpertRef ref{routing.layer, lookup.expert};
-    found.insert(lookup.expert);
-    EXPECT_EQ(lookup.action == LookupAction::kHit, before.contains(ref));
-    if (lookup.action == LookupAction::kInsert) expected.insert(ref);
-    if (lookup.victim.valid()) {
-      EXPECT_EQ(expected.erase(lookup.victim), 1u);
+// Commands to a placement at random, each followed by a look at budget, pins and floor.
+class Driver {
+ public:
+  Driver(Placement* placement, uint32_t seed)
+      : placement_(placement),
+        random_(seed),
+        least_of_(placement->shape().layers, placement->shape().floor) {
+    Check("the start");
+  }
+
+  void Decide(const LayerRouting& routing) {
+    const std::set<ExpertRef> before = CheckResidents(*placement_);
+    const std::set<int32_t> needed(routing.ids.begin(), routing.ids.end());
+    std::set<ExpertRef> expected = before;
+    std::set<int32_t> found;
+    for (const Lookup& lookup : placement_->Decide(routing)) {
+      const ExpertRef ref{routing.layer, lookup.expert};
+      found.insert(lookup.expert);
+      EXPECT_EQ(lookup.action == LookupAction::kHit, before.contains(ref));
+      if (lookup.action == LookupAction::kInsert) expected.insert(ref);
+      if (lookup.victim.valid()) {
+        EXPECT_EQ(expected.erase(lookup.victim), 1u);
+      }
+    }
+    EXPECT_EQ(found, needed);
+    EXPECT_EQ(CheckResidents(*placement_), expected);
+    Check("Decide");
+  }
+
+  void Command() {
+    switch (random_() % 8) {
+      case 0:
+        return Pin();
+      case 1:
+        return Unpin();
+      case 2:
+        return Forget();
+      case 3:
+        return Resize();
+      case 4:
+        return SetPolicy();
+      case 5:
+        return placement_->RefreshSoon();
+      default:
+        return;
     }
   }
-  EXPECT_EQ(found, needed);
-  EXPECT_EQ(CheckResidents(*placement), expected);
-  for (const ExpertRef expert : pinned) EXPECT_TRUE(expected.contains(expert));
-  for (int layer = 0; layer < placement->shape().layers; ++layer) {
-    const int least = std::min(placement->shape().floor, of_layer[layer]);
-    EXPECT_GE(placement->residency().residents_of(layer), least) << "layer " << layer;
-  }
-}
 
-PolicyOptions RandomOptions(std::mt19937* random) {
-  PolicyOptions options;
-  const auto name = kNames[(*random)() % std::size(kNames)];
-  options.kind = ParsePolicyKind(name).value();
-  options.refresh_interval = 1 + (*random)() % 4;
-  return options;
-}
+  int refused() const { return refused_; }  // sizes that pins and floors left no room for
+
+ private:
+  const PoolShape& shape() const { return placement_->shape(); }
+  const Residency& residency() const { return placement_->residency(); }
+
+  void Check(const char* action) {
+    SCOPED_TRACE(absl::StrCat("after ", action, ", ", placement_->policy_name()));
+    const std::set<ExpertRef> residents = CheckResidents(*placement_);
+    for (const ExpertRef expert : pinned_) EXPECT_TRUE(residents.contains(expert));
+    for (int layer = 0; layer < shape().layers; ++layer) {
+      const int residents_of = residency().residents_of(layer);
+      EXPECT_GE(residents_of, least_of_[layer]) << "layer " << layer;
+      least_of_[layer] = std::min(shape().floor, residents_of);
+    }
+  }
+
+  // Half of them of the first layer, so that layers differ in how many are pinned.
+  void Pin() {
+    const auto residents = placement_->residents();
+    if (residents.empty() || pinned_.size() >= 8) return;
+    const bool first = random_() % 2 == 0;
+    pinned_.push_back(first ? residents.front() : residents[random_() % residents.size()]);
+    if (first && random_() % 2 == 0) {
+      pinned_.back() = residents[random_() % std::max(1, residency().residents_of(0))];
+    }
+    placement_->Pin(pinned_.back());
+  }
+
+  void Unpin() {
+    if (pinned_.empty()) return;
+    placement_->Unpin(pinned_.back());
+    pinned_.pop_back();
+  }
+
+  // Its layer alone may have one less than the floor after it.
+  void Forget() {
+    const auto residents = placement_->residents();
+    if (residents.empty()) return;
+    const ExpertRef lost = residents[random_() % residents.size()];
+    if (residency().IsPinned(lost)) return;
+    const int left = residency().residents_of(lost.layer) - 1;
+    placement_->Forget(lost);
+    EXPECT_EQ(residency().residents_of(lost.layer), left);
+    least_of_[lost.layer] = std::min(least_of_[lost.layer], left);
+    Check("Forget");
+  }
+
+  void Resize() {
+    const std::set<ExpertRef> pinned(pinned_.begin(), pinned_.end());
+    int64_t least = 0;
+    for (int layer = 0; layer < shape().layers; ++layer) {
+      const auto of_layer = std::count_if(pinned.begin(), pinned.end(),
+                                          [&](ExpertRef ref) { return ref.layer == layer; });
+      least += std::max<int64_t>(of_layer, least_of_[layer]);
+    }
+    const int64_t before = shape().slots;
+    const int64_t slots = random_() % (shape().all_experts() + 1);
+    const absl::Status status = placement_->Resize(slots).status();
+    const int64_t floors = int64_t{shape().layers} * shape().floor;
+    if (slots < std::max<int64_t>(1, floors)) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    } else if (slots < least) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      ++refused_;
+    } else {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    EXPECT_EQ(shape().slots, status.ok() ? slots : before);
+    Check("Resize");
+  }
+
+  void SetPolicy() {
+    PolicyOptions options;
+    options.kind = ParsePolicyKind(kNames[random_() % std::size(kNames)]).value();
+    options.refresh_interval = 1 + random_() % 4;
+    EXPECT_TRUE(placement_->SetPolicy(options).ok());
+    Check("SetPolicy");
+  }
+
+  Placement* const placement_;
+  std::mt19937 random_;
+  std::vector<ExpertRef> pinned_;
+  std::vector<int> least_of_;  // [layers]: what the next action has to leave
+  int refused_ = 0;
+};
 
 class EveryPolicy : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(EveryPolicy, KeepsBudgetPinsAndFloor) {
-  for (uint32_t seed = 1; seed <= 8; ++seed) {
+// Of floors up to an equal share of the slots; more is refused (PlacementTest).
+TEST_P(EveryPolicy, KeepsBudgetPinsAndFloorAfterEveryAction) {
+  int refused = 0;
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
+    SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const Trace trace = MakeTrace({.layers = 3,
                                    .experts = 12,
@@ -83,40 +186,21 @@ TEST_P(EveryPolicy, KeepsBudgetPinsAndFloor) {
                                    .prefill_every = 11,
                                    .prefill_tokens = 9,
                                    .seed = seed});
-    const PoolShape shape{.layers = 3,
-                          .experts = 12,
-                          .top_k = 3,
-                          .slots = 7 + static_cast<int>(random() % 20),
-                          .floor = static_cast<int>(random() % 3)};
+    PoolShape shape{
+        .layers = 3, .experts = 12, .top_k = 3, .slots = 7 + static_cast<int>(random() % 20)};
+    const auto share = static_cast<int>(shape.slots / shape.layers);
+    shape.floor = seed % 3 == 0 ? share : static_cast<int>(random() % share);
+    if (seed % 2 == 0) shape.miss_cost = {0.25f, 1.5f, 1.25f};
     auto made = Placement::Create(shape, {.kind = ParsePolicyKind(GetParam()).value()});
     ASSERT_TRUE(made.ok()) << made.status();
-    Placement* placement = made->get();
-    std::vector<ExpertRef> pinned;
+    Driver driver(made->get(), seed);
     for (const TraceEntry& entry : trace.entries) {
-      const auto residents = placement->residents();
-      const uint32_t dice = random() % 16;
-      if (dice == 0 && !residents.empty() && pinned.size() < 4) {
-        pinned.push_back(residents[random() % residents.size()]);
-        placement->Pin(pinned.back());
-      } else if (dice <= 2 && !pinned.empty()) {
-        placement->Unpin(pinned.back());
-        pinned.pop_back();
-      } else if (dice == 3 && !residents.empty()) {
-        const ExpertRef lost = residents[random() % residents.size()];
-        if (!placement->residency().IsPinned(lost)) placement->Forget(lost);
-      } else if (dice == 4) {
-        const int64_t slots = 7 + random() % 29;
-        const auto change = placement->Resize(slots);
-        ASSERT_TRUE(change.ok()) << change.status();
-        EXPECT_EQ(placement->shape().slots, slots);
-      } else if (dice == 5) {
-        placement->RefreshSoon();
-      } else if (dice == 6 && random() % 4 == 0) {
-        ASSERT_TRUE(placement->SetPolicy(RandomOptions(&random)).ok());
-      }
-      DecideAndCheck(entry.routing(trace.header.top_k), pinned, placement);
+      driver.Command();
+      driver.Decide(entry.routing(trace.header.top_k));
     }
+    refused += driver.refused();
   }
+  EXPECT_GT(refused, 0);
 }
 
 TEST_P(EveryPolicy, CountsEveryLookupOnce) {
