@@ -1,16 +1,11 @@
-// The adaptive policy over kinds of routing, beside those that it has to beat.
 #include "tests/moe/replay/trace_kinds.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "moe/policy/placement.h"
-#include "moe/replay/replay.h"
 
 namespace tidepool::moe {
 namespace {
@@ -35,36 +30,6 @@ TEST(TraceKindsTest, TracesAreWholeAndFollowFromTheirSeeds) {
     EXPECT_NE(MakeTrace(kind, 4).entries.back().ids, trace.entries.back().ids) << kind.name;
   }
 }
-
-double HitRate(const Trace& trace, int64_t slots, const ReplayPolicy& policy) {
-  auto placement = MakePlacement(trace, slots, policy);
-  EXPECT_TRUE(placement.ok()) << placement.status();
-  const PlacementCounters counters = Replay(trace, {}, placement->get()).counters;
-  return static_cast<double>(counters.hits) / static_cast<double>(counters.lookups());
-}
-
-class AdaptiveOver : public ::testing::TestWithParam<std::string> {};
-
-// Seeds are others than those that docs/offload.md speaks of.
-TEST_P(AdaptiveOver, IsNotFarBelowTheBestOfTheOthers) {
-  const auto kind = std::find_if(TraceKinds().begin(), TraceKinds().end(),
-                                 [](const TraceKind& k) { return k.name == GetParam(); });
-  ASSERT_NE(kind, TraceKinds().end());
-  const Trace trace = MakeTrace(*kind, 101);
-  for (const int share : {4, 2}) {
-    const int64_t slots = trace.header.all_experts() / share;
-    double best = HitRate(trace, slots, {"lru", {}});
-    for (const int64_t interval : {1, 4, 10, 32}) {
-      best = std::max(best, HitRate(trace, slots, {"tide", {.refresh_interval = interval}}));
-    }
-    EXPECT_GT(HitRate(trace, slots, {"adaptive", {}}), 0.97 * best) << "1 / " << share;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Kinds, AdaptiveOver,
-                         ::testing::Values("story", "turns", "denoise", "cycle", "scan", "shifts",
-                                           "verify", "round", "sweep", "trio"),
-                         [](const auto& name) { return name.param; });
 
 }  // namespace
 }  // namespace tidepool::moe
