@@ -9,12 +9,26 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "moe/expert_record.h"
 
 namespace tidepool::moe {
+namespace {
+
+// Some file systems, of FUSE above all, open a file for direct reads and refuse each of them.
+bool ReadsDirectly(int file) {
+  alignas(kRecordAlignment) std::byte block[kRecordAlignment];
+  return pread(file, block, sizeof(block), 0) >= 0 || errno != EINVAL;
+}
+
+}  // namespace
 
 absl::StatusOr<RecordFile> RecordFile::Open(const std::string& path) {
   int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-  if (file >= 0) return RecordFile(file, /*direct=*/true);
+  if (file >= 0) {
+    if (ReadsDirectly(file)) return RecordFile(file, /*direct=*/true);
+    close(file);
+    errno = EINVAL;
+  }
   if (errno == EINVAL) file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     const int error = errno;
@@ -34,7 +48,13 @@ absl::Status FailedRead(int error) {
   return absl::UnavailableError(absl::StrCat("cannot be read: ", std::strerror(error)));
 }
 
-absl::Status ShortRead() { return absl::DataLossError("lies behind the end of the file"); }
+absl::Status ShortRead() {
+  return absl::DataLossError("is cut off: the file ends before its last byte");
+}
+
+int64_t NextBlock(int64_t begin, int64_t got) {
+  return (begin + got) / kRecordAlignment * kRecordAlignment;
+}
 
 absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string& path,
                                                                const ReaderOptions& options) {

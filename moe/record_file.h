@@ -18,6 +18,7 @@ namespace tidepool::moe {
 // Move-only owner of a file descriptor.
 class RecordFile {
  public:
+  // Past the page cache where the file system opens the file so and then reads it, too.
   static absl::StatusOr<RecordFile> Open(const std::string& path);
 
   RecordFile(RecordFile&& other) noexcept
@@ -60,7 +61,13 @@ class WaitingReads {
   std::deque<RecordRead> speculative_;
 };
 
-// What a read that returned -error, or nothing, means.
+// Where a read goes on that began at `begin` and gave `got` bytes, fewer than it asked for: at a
+// whole block, for the kernel takes nothing else past the page cache. `begin` itself: the file ends
+// there, or inside that block. Both count from the record's start. Requires: got >= 0 and `begin`
+// is a multiple of kRecordAlignment.
+int64_t NextBlock(int64_t begin, int64_t got);
+
+// What a read that returned -error means, and that of a record which the file ends in or before.
 absl::Status FailedRead(int error);
 absl::Status ShortRead();
 

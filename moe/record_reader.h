@@ -36,7 +36,7 @@ enum class ReadPriority : uint8_t { kDemand, kSpeculative };
 class RecordReader {
  public:
   // Called once for each read, on a thread of the reader's. UNAVAILABLE: the read failed and may
-  // succeed another time; DATA_LOSS: the file ends inside the record.
+  // succeed another time; DATA_LOSS: the file ends before the record does, wherever that is.
   using Done = std::function<void(const RecordRead& read, const absl::Status& status)>;
 
   // Forgets reads that have not begun and waits for the others.
@@ -67,8 +67,8 @@ struct ReaderOptions {
   int64_t in_flight_bytes = int64_t{5} << 20;
 };
 
-// Reads `path` past the page cache where the file system can. Errors: NOT_FOUND, PERMISSION_DENIED
-// and others with the file's name.
+// Reads `path` past the page cache where the file system can, which a first read finds out. Errors:
+// NOT_FOUND, PERMISSION_DENIED and others with the file's name.
 absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string& path,
                                                                const ReaderOptions& options);
 

@@ -81,8 +81,10 @@ class ThreadReader final : public RecordReader {
                                 static_cast<off_t>(read.offset + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return FailedRead(errno);
-      if (got == 0) return ShortRead();
-      done += got;
+      if (done + got == read.bytes) break;
+      const int64_t next = NextBlock(done, got);
+      if (next == done) return ShortRead();
+      done = next;
     }
     return absl::OkStatus();
   }

@@ -213,11 +213,12 @@ class UringReader final : public RecordReader {
     in_flight_ -= piece.end - piece.begin;
     Active& active = active_[piece.active];
     if (result == -EINTR || result == -EAGAIN) return Submit(piece);
-    if (result > 0 && piece.begin + result < piece.end) {
-      return Submit({piece.active, piece.begin + result, piece.end});
+    if (result >= 0 && piece.begin + result < piece.end) {
+      const int64_t next = NextBlock(piece.begin, result);
+      if (next > piece.begin) return Submit({piece.active, next, piece.end});
+      if (active.status.ok()) active.status = ShortRead();
     }
     if (active.status.ok() && result < 0) active.status = FailedRead(-result);
-    if (active.status.ok() && result == 0) active.status = ShortRead();
     if (--active.pieces == 0 && active.begun == active.read.bytes) ended->push_back(piece.active);
   }
 

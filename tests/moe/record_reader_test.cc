@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -124,6 +125,45 @@ TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
   EXPECT_EQ(status[2].code(), absl::StatusCode::kDataLoss);
 }
 
+// Wherever it is cut, also inside a block, of which the kernel gives the bytes that are left: that
+// is damage, and not an error that may pass.
+TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
+  auto memory = MappedMemory::Create(2 * kRecord + kBig);
+  ASSERT_TRUE(memory.ok());
+  std::vector<std::unique_ptr<Results>> results;  // the last one counts
+  const auto reader = Open(4 * kRecord);
+  if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
+  reader->Start([&](const RecordRead& read, const absl::Status& status) {
+    results.back()->Put(read, status);
+  });
+  // Under a reader that has the file open, and shorter each time.
+  constexpr int64_t kSecond = kRecord;
+  constexpr int64_t kThird = 40 * kRecord;
+  for (const int64_t left :
+       {kThird + kBig - 1, kThird + kBig - 777, kThird + kBig - 1024,
+        kThird + (int64_t{5} << 20) + 100, kThird + kRecordAlignment, kThird + 512, kThird + 1,
+        kThird, kSecond + 2 * kRecordAlignment + 300, kSecond + 3, kSecond}) {
+    ASSERT_EQ(truncate(path_.c_str(), left), 0);
+    results.push_back(std::make_unique<Results>(3));
+    const RecordRead reads[] = {
+        {.ticket = 0, .offset = 0, .bytes = kRecord, .into = memory->data()},
+        {.ticket = 1, .offset = kSecond, .bytes = kRecord, .into = memory->data() + kRecord},
+        {.ticket = 2, .offset = kThird, .bytes = kBig, .into = memory->data() + 2 * kRecord}};
+    for (const RecordRead& read : reads) reader->Read(read, ReadPriority::kDemand);
+    const std::vector<absl::Status>& status = results.back()->Await();
+    for (const RecordRead& read : reads) {
+      if (read.offset + read.bytes <= left) {
+        EXPECT_TRUE(status[read.ticket].ok()) << left << ": " << status[read.ticket];
+        EXPECT_EQ(std::memcmp(read.into, bytes_.data() + read.offset, read.bytes), 0);
+      } else {
+        EXPECT_EQ(status[read.ticket],
+                  absl::DataLossError("is cut off: the file ends before its last byte"))
+            << left;
+      }
+    }
+  }
+}
+
 // Those that were withdrawn and those that were done are all, and none is both.
 TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
   constexpr int64_t kReads = 64;
@@ -228,11 +268,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RecordReaderTest,
                                          ReaderKind::kAuto),
                          KindName);
 
-// As containers do it: io_uring is refused, for this thread and those that it starts, for good.
-bool RefuseUring(int error) {
+// As containers do it: a call is refused, for this thread and those that it starts, for good.
+bool Refuse(uint32_t call, int error) {
   sock_filter program[] = {
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, __NR_io_uring_setup},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   };
@@ -250,7 +290,7 @@ TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
   bool refused = true;
   for (const int error : {EPERM, ENOSYS}) {
     std::thread refusing([&] {
-      refused = RefuseUring(error);
+      refused = Refuse(__NR_io_uring_setup, error);
       if (!refused) return;
       EXPECT_EQ(OpenRecordReader(path, {.kind = ReaderKind::kUring}).status().code(),
                 absl::StatusCode::kFailedPrecondition);
@@ -274,6 +314,38 @@ TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
     });
     refusing.join();
   }
+  std::remove(path.c_str());
+  if (!refused) GTEST_SKIP() << "no seccomp filters here";
+}
+
+// Some file systems open a file for reads past the page cache, and refuse each of those. io_uring's
+// reads are no calls of pread, so that this one has what is refused to others.
+TEST(OpenRecordReaderTest, ReadsThroughThePageCacheWhereDirectReadsAreRefused) {
+  const std::string path = testing::TempDir() + "/indirect";
+  const std::string bytes(2 * kRecord, 'x');
+  std::ofstream(path, std::ios::binary) << bytes;
+  const ReaderOptions options = {.kind = ReaderKind::kUring};
+  const auto usual = OpenRecordReader(path, options);
+  if (!usual.ok()) GTEST_SKIP() << "no io_uring here";
+  if ((*usual)->Description() != "io_uring") GTEST_SKIP() << "no direct reads here";
+  bool refused = true;
+  std::thread refusing([&] {
+    refused = Refuse(__NR_pread64, EINVAL);
+    if (!refused) return;
+    auto memory = MappedMemory::Create(kRecord);
+    ASSERT_TRUE(memory.ok());
+    Results results(1);
+    const auto reader = OpenRecordReader(path, options);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_EQ((*reader)->Description(), "io_uring, buffered");
+    (*reader)->Start(
+        [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+    (*reader)->Read({.offset = kRecord, .bytes = kRecord, .into = memory->data()},
+                    ReadPriority::kDemand);
+    EXPECT_TRUE(results.Await()[0].ok()) << results.Await()[0];
+    EXPECT_EQ(std::memcmp(memory->data(), bytes.data(), kRecord), 0);
+  });
+  refusing.join();
   std::remove(path.c_str());
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
