@@ -413,27 +413,6 @@ TEST_F(EngineOffloadTest, CallsThatWaitAreCounted) {
   EXPECT_EQ(turned_away, 100 - 63);
 }
 
-// Long passes spare reading while there is something to read, and cost others their time.
-TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
-  EngineOptions options = MakeOptions();
-  options.limits = {.rows = 200, .logit_rows = 32};
-  options.offload_prefill_chunk = 200;
-  TestEngine test(options);
-  const auto passes_of_a_prompt = [&](int64_t slots) {
-    moe::OffloadStats stats;
-    stats.slots = slots;
-    stats.experts = 48;
-    test.model.SetOffloadStats(stats);
-    // Seen by the step after the next.
-    test.Run(MakeRequest({static_cast<int32_t>(slots)}, 1));
-    const int64_t before = test.model.forwards();
-    test.Run(MakeRequest(std::vector<int32_t>(200, static_cast<int32_t>(slots)), 1));
-    return test.model.forwards() - before;
-  };
-  EXPECT_EQ(passes_of_a_prompt(48), (200 + 47) / 48);
-  EXPECT_EQ(passes_of_a_prompt(47), 1);
-}
-
 TEST(AddShareTest, PartsOfAnyCutAddUp) {
   std::mt19937 random(3);
   for (int i = 0; i < 1000; ++i) {

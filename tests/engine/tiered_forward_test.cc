@@ -1,11 +1,8 @@
 // Whole models whose experts are read as a test says, against the same with everything in memory.
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -18,13 +15,10 @@
 #include "engine/logits.h"
 #include "engine/model/contiguous_kv.h"
 #include "engine/model_bundle.h"
-#include "engine/tiered_model.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "moe/tiered_experts.h"
-#include "tests/moe/puppet_reader.h"
-#include "tools/synthetic/checkpoint.h"
+#include "tests/engine/puppet_model.h"
 #include "tools/synthetic/shape.h"
 
 namespace tidepool::engine {
@@ -57,15 +51,6 @@ std::vector<float> Logits(TransformerModel* model, const std::vector<int32_t>& i
   return all;
 }
 
-// A model over a PuppetReader, with what it stands on.
-struct PuppetModel {
-  std::unique_ptr<WeightStore> store;
-  std::unique_ptr<kernels::KernelBackend> backend;
-  moe::PuppetReader* puppet = nullptr;
-  moe::TieredExperts* tiered = nullptr;
-  std::unique_ptr<TransformerModel> model;
-};
-
 // One sequence on its way through batches.
 struct Walker {
   std::vector<int32_t> ids;
@@ -75,55 +60,13 @@ struct Walker {
 
 class TieredForwardTest : public testing::Test {
  protected:
-  TieredForwardTest() {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
-  }
-  ~TieredForwardTest() override { std::filesystem::remove_all(folder_); }
-
-  void WriteModel(const tools::Shape& shape, GgmlType type) const {
-    CHECK_OK(tools::WriteSynthetic(shape, model_, {.type = type, .seed = 9}).status());
-  }
-
   std::unique_ptr<ModelBundle> MustLoad(const ExpertOptions& experts) const {
-    auto bundle = LoadModel(model_, {.threads = 2, .experts = experts});
+    auto bundle = LoadModel(models_.path(), {.threads = 2, .experts = experts});
     CHECK_OK(bundle.status());
     return *std::move(bundle);
   }
 
-  // Packs on first use. The experts' records are read from memory.
-  PuppetModel MakePuppetModel(moe::TieredOptions options, int threads, int seed) {
-    PuppetModel made;
-    made.store = *WeightStore::Create(*GgufFile::Open(model_), {.threads = threads});
-    made.backend = *kernels::MakeCpuBackend({.threads = threads});
-    const ModelConfig config = *ModelConfig::Parse(made.store->file());
-    auto records = OpenPack(config, {.store = made.store.get(), .path = pack_});
-    CHECK_OK(records.status());
-    if (bytes_.empty()) {
-      std::ifstream file(pack_, std::ios::binary);
-      bytes_.resize(std::filesystem::file_size(pack_));
-      file.read(reinterpret_cast<char*>(bytes_.data()), static_cast<int64_t>(bytes_.size()));
-    }
-    auto reader = std::make_unique<moe::PuppetReader>(&bytes_, seed);
-    made.puppet = reader.get();
-    options.top_k = config.moe.experts_used;
-    options.layer_numbers.resize(config.moe_layers());
-    std::iota(options.layer_numbers.begin(), options.layer_numbers.end(), 0);
-    auto tiered =
-        moe::TieredExperts::Create(*std::move(records), std::move(reader), std::move(options));
-    CHECK_OK(tiered.status());
-    made.tiered = tiered->get();
-    auto model = TransformerModel::Create(config, made.store.get(), made.backend.get(),
-                                          {.experts = *std::move(tiered)});
-    CHECK_OK(model.status());
-    made.model = *std::move(model);
-    return made;
-  }
-
-  const std::string folder_ = testing::TempDir() + "/tiered_forward_test";
-  const std::string model_ = folder_ + "/model.gguf";
-  const std::string pack_ = model_ + ".tidepack";
-  std::vector<std::byte> bytes_;  // of the pack
+  PuppetModels models_{testing::TempDir() + "/tiered_forward_test"};
 };
 
 constexpr int64_t kExperts = 3 * 16;  // of tiny-moe
@@ -182,7 +125,7 @@ moe::TieredOptions RandomOptions(PolicyKind kind, std::mt19937* random) {
 // Any budget, policy and prefetch, from cold or warm, changed in between, with sequences that go on
 // in any company, and reads that end in any order after any time.
 TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
-  WriteModel(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
+  models_.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
   std::vector<Walker> fresh(5);
   {
     const auto resident = MustLoad({});
@@ -197,7 +140,7 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
     std::mt19937 random(seed);
     std::mt19937 delays(seed);  // the reader's thread has it
     const moe::TieredOptions options = RandomOptions(kPolicies[seed % 4], &random);
-    PuppetModel puppet = MakePuppetModel(options, 1 + seed % 2, seed);
+    PuppetModel puppet = models_.Make(options, {.threads = 1 + seed % 2, .seed = seed});
     puppet.puppet->set_fate([&delays](const moe::RecordRead&) {
       if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
       return absl::OkStatus();
@@ -266,7 +209,7 @@ TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
                                   .norm_eps = 1e-6f,
                                   .qk_norm = true};
   constexpr int64_t kAll = 4 * 64;
-  WriteModel(kWide, GgmlType::kQ4_0);
+  models_.Write(kWide, GgmlType::kQ4_0);
   const std::vector<int32_t> ids = Ids(2048, 1);
   const LogitsOptions one_pass = {.chunk_rows = 2048};
   const std::vector<float> expected = Logits(MustLoad({})->model.get(), ids, one_pass);

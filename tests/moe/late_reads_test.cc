@@ -12,9 +12,8 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/base/clock.h"
-#include "kernels/base/mutex.h"
 #include "moe/tiered_experts.h"
+#include "tests/moe/hang_clock.h"
 #include "tests/moe/tiered_rig.h"
 
 namespace tidepool::moe {
@@ -24,30 +23,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
-
-// Time passes, with each look at it, while a reader has nothing to do but reads that are held: so
-// no read that is not can come too late, however slow the machine.
-class HangClock final : public base::Clock {
- public:
-  explicit HangClock(absl::Duration tick) : tick_(tick) {}
-
-  void Watch(const PuppetReader* reader) {
-    base::MutexLock lock(&mutex_);
-    reader_ = reader;
-  }
-  absl::Duration Monotonic() const override {
-    base::MutexLock lock(&mutex_);
-    if (reader_ != nullptr && reader_->held() > 0 && reader_->idle()) elapsed_ += tick_;
-    return elapsed_;
-  }
-  absl::Time Now() const override { return absl::UnixEpoch() + Monotonic(); }
-
- private:
-  const absl::Duration tick_;
-  mutable base::Mutex mutex_;
-  const PuppetReader* reader_ TIDEPOOL_GUARDED_BY(mutex_) = nullptr;
-  mutable absl::Duration elapsed_ TIDEPOOL_GUARDED_BY(mutex_);
-};
 
 struct HangRig {
   HangRig(const Master& master, PolicyKind policy, int64_t slots, int seed = 1,

@@ -1,0 +1,188 @@
+// Engines whose disk fails under them: who needs an expert that is not to be had is told so, by its
+// name, and who shares a pass with it gets what it would have got.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/engine/puppet_model.h"
+#include "tests/moe/hang_clock.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+// So many experts, of which a token takes so few, that two short answers have few in common.
+constexpr int kExperts = 64;
+constexpr tools::Shape kShape = {.name = "many",
+                                 .architecture = "qwen3moe",
+                                 .layers = 2,
+                                 .hidden = 64,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .head_dim = 32,
+                                 .ffn_width = 64,
+                                 .experts = kExperts,
+                                 .experts_used = 2,
+                                 .expert_width = 32,
+                                 .vocabulary = 320,
+                                 .context = 512,
+                                 .rope_base = 1e6f,
+                                 .norm_eps = 1e-6f,
+                                 .qk_norm = true};
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// The parts in the order in which they are needed.
+struct PuppetEngine {
+  PuppetEngine(PuppetModels* models, const base::Clock* clock)
+      : model(models->Make({.slots = 24, .read_patience = kPatience, .clock = clock}, {})),
+        tokenizer(fakes::MakeByteTokenizer()) {
+    auto made =
+        Engine::Create(model.model.get(), tokenizer.get(), &base::Clock::Real(), MakeOptions());
+    CHECK_OK(made.status());
+    engine = *std::move(made);
+  }
+
+  std::unique_ptr<Stream> Submit(const GenerationRequest& request) const {
+    auto stream = engine->Submit(request);
+    CHECK_OK(stream.status());
+    return *std::move(stream);
+  }
+  Answer Run(const GenerationRequest& request) const { return ReadAll(Submit(request).get()); }
+
+  PuppetModel model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Engine> engine;
+};
+
+// What a request gives where nothing fails, and how often it needs each expert.
+struct SoundRun {
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> uses;  // [layers, experts]
+};
+
+class EngineFaultsTest : public testing::Test {
+ protected:
+  EngineFaultsTest() {
+    models_.Write(kShape, GgmlType::kQ8_0);
+    sound_ = RunAlone(kSound);
+    broken_ = RunAlone(kBroken);
+    bad_ = 0;
+    while (broken_.uses[bad_] == 0 || sound_.uses[bad_] > 0) ++bad_;
+  }
+
+  SoundRun RunAlone(const GenerationRequest& request) {
+    PuppetEngine alone(&models_, &base::Clock::Real());
+    SoundRun run;
+    const Answer answer = alone.Run(request);
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    run.tokens = answer.tokens;
+    alone.engine.reset();
+    run.uses = alone.model.tiered->Map().uses;
+    return run;
+  }
+
+  // The one that needs the bad expert comes into the pass in which the other makes its second
+  // token: that one's first waits for its reads until then. `fail` says what reads come to.
+  void RunTogether(PuppetEngine* engine, const std::function<void()>& fail) const {
+    moe::PuppetReader* const puppet = engine->model.puppet;
+    puppet->set_held([](const moe::RecordRead&) { return true; });
+    const auto sound = engine->Submit(kSound);
+    while (puppet->held() == 0) std::this_thread::yield();
+    const auto broken = engine->Submit(kBroken);
+    fail();
+    ExpectNamed(ReadAll(broken.get()));
+    const Answer answer = ReadAll(sound.get());
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.tokens, sound_.tokens);
+  }
+
+  void ExpectNamed(const Answer& answer) const {
+    EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
+    EXPECT_TRUE(answer.tokens.empty());
+    EXPECT_THAT(std::string(answer.status.message()),
+                HasSubstr(absl::StrCat("model.gguf.tidepack: layer ", bad_ / kExperts, ", expert ",
+                                       bad_ % kExperts, " ", what_)));
+  }
+
+  const GenerationRequest kSound = MakeRequest({7, 30}, 40);
+  const GenerationRequest kBroken = MakeRequest({90, 12, 55, 201, 8}, 1);
+  PuppetModels models_{testing::TempDir() + "/engine_faults_test"};
+  SoundRun sound_, broken_;
+  int64_t bad_;       // what the latter alone needs
+  std::string what_;  // is said of it
+};
+
+TEST_F(EngineFaultsTest, ADiskThatReturnsErrorsFailsWhoNeedsTheExpert) {
+  what_ = "cannot be read: Input/output error";
+  PuppetEngine engine(&models_, &base::Clock::Real());
+  moe::PuppetReader* const puppet = engine.model.puppet;
+  RunTogether(&engine, [&] {
+    puppet->set_fate([bad = bad_](const moe::RecordRead& read) {
+      return read.ticket == bad ? absl::UnavailableError("cannot be read: Input/output error")
+                                : absl::OkStatus();
+    });
+    puppet->set_held(nullptr);
+  });
+  ExpectNamed(engine.Run(kBroken));
+  EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
+  EXPECT_GE(engine.engine->Stats().offload->failed_reads, 2);
+  puppet->set_fate(nullptr);
+  EXPECT_EQ(engine.Run(kBroken).tokens, broken_.tokens);
+  EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
+}
+
+TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
+  what_ = "has not been read for 30s; see to";
+  moe::HangClock clock(kPatience / 20);
+  PuppetEngine engine(&models_, &clock);
+  moe::PuppetReader* const puppet = engine.model.puppet;
+  RunTogether(&engine, [&] {
+    puppet->set_held([bad = bad_](const moe::RecordRead& read) { return read.ticket == bad; });
+    clock.Watch(puppet);
+  });
+  const absl::Duration waited = engine.engine->Stats().offload->stall_time;
+  EXPECT_GE(waited, kPatience);
+  // At once from now on.
+  ExpectNamed(engine.Run(kBroken));
+  EXPECT_LT(engine.engine->Stats().offload->stall_time, waited + kPatience);
+  EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
+  // It comes late, and serves who asks then.
+  clock.Watch(nullptr);
+  puppet->set_held(nullptr);
+  puppet->WaitIdle();
+  EXPECT_EQ(engine.Run(kBroken).tokens, broken_.tokens);
+  EXPECT_EQ(engine.Run(kSound).tokens, sound_.tokens);
+  EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
+}
+
+// Later than others, and before anybody's patience ends: nobody hears of it.
+TEST_F(EngineFaultsTest, AReadThatComesLateFailsNobody) {
+  PuppetEngine engine(&models_, &base::Clock::Real());
+  moe::PuppetReader* const puppet = engine.model.puppet;
+  puppet->set_held([bad = bad_](const moe::RecordRead& read) { return read.ticket == bad; });
+  const auto broken = engine.Submit(kBroken);
+  while (puppet->held() == 0) std::this_thread::yield();
+  puppet->WaitIdle();
+  puppet->set_held(nullptr);
+  EXPECT_EQ(ReadAll(broken.get()).tokens, broken_.tokens);
+  EXPECT_EQ(engine.Run(kSound).tokens, sound_.tokens);
+  EXPECT_EQ(engine.engine->Stats().requests_failed, 0);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
