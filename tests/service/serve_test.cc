@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
 #include "service/convert.h"
+#include "service/front/attempt_record.h"
 #include "tests/service/serve_fixture.h"
 
 namespace tidepool::service {
@@ -170,6 +172,48 @@ TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
               absl::StrCat(absl::ToInt64Milliseconds(*wait)));
   }
   EXPECT_GT(refused, 0);
+}
+
+// The front tries again what a worker could not do, and then says what that said: of an expert, its
+// name. Also behind tokens that the client has, and nobody else suffers.
+TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
+  Start();
+  const v1::GenerateRequest request = Text("The tide", 40);
+  const Answer whole = Generate(request);
+  ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
+  const std::string error = "m.tidepack: layer 3, expert 7 cannot be read: Input/output error";
+  int64_t failed = 0;
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kUnavailable, absl::StatusCode::kDataLoss}) {
+    for (const int64_t before : {0, 12}) {
+      SCOPED_TRACE(absl::StrCat(absl::StatusCodeToString(code), " after ", before));
+      if (before == 0) engine_->model.SetFailure(absl::Status(code, error));
+      engine_->model.Hold();
+      grpc::ClientContext context;
+      auto reader = inference_->Generate(&context, request);
+      engine_->model.Allow(before);
+      std::vector<int32_t> tokens;
+      v1::GenerateResponse message;
+      const auto take = [&] {
+        tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
+      };
+      while (static_cast<int64_t>(tokens.size()) < before && reader->Read(&message)) take();
+      engine_->model.SetFailure(absl::Status(code, error));
+      engine_->model.Release();
+      while (reader->Read(&message)) take();
+      const grpc::Status status = reader->Finish();
+      EXPECT_EQ(static_cast<int>(status.error_code()), static_cast<int>(code));
+      EXPECT_EQ(status.error_message(), error);
+      ASSERT_GE(tokens.size(), before);
+      ASSERT_LT(tokens.size(), whole.token_ids.size());
+      EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), whole.token_ids.begin()));
+      WaitIdle();
+      failed += AttemptRecord::kMaxAttempts;
+      EXPECT_EQ(Stats().workers(0).requests_failed_total(), failed);
+      engine_->model.SetFailure(absl::OkStatus());
+      EXPECT_EQ(Generate(request).token_ids, whole.token_ids);
+    }
+  }
 }
 
 TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {
