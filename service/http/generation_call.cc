@@ -100,16 +100,18 @@ absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
   return model->tool_syntax();
 }
 
-std::string GenerationCall::ServedModel() const {
-  const absl::StatusOr<v1::Model> model =
-      front_.core->workers()->FindModel(request_.choices[0].model());
-  return model.ok() ? model->name() : request_.choices[0].model();
+v1::Model GenerationCall::ServedModel() const {
+  absl::StatusOr<v1::Model> model = front_.core->workers()->FindModel(request_.choices[0].model());
+  if (model.ok()) return *std::move(model);
+  v1::Model unknown;
+  unknown.set_name(request_.choices[0].model());
+  return unknown;
 }
 
 void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
   // The worker that made the first message told of its model before.
   absl::StatusOr<v1::ToolSyntax> syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
-  std::string model;
+  v1::Model model;
   if (response.position() == 0) {
     syntax = FindToolSyntax();
     model = ServedModel();
@@ -117,7 +119,8 @@ void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
   exchange_->Post([self = shared_from_this(), index, syntax, model = std::move(model),
                    response = std::move(response)] {
     if (!syntax.ok()) return self->Fail(syntax.status());
-    if (self->head_.model.empty()) self->head_.model = model;
+    if (self->head_.model.empty()) self->head_.model = model.name();
+    if (model.experts() > 0) self->usage_.has_experts = true;
     if (*syntax != v1::TOOL_SYNTAX_UNSPECIFIED) self->renderers_[index].LookForCalls(*syntax);
     self->OnMessage(index, response);
   });
@@ -152,6 +155,8 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
     usage_.completion_tokens += message.usage().completion_tokens();
     usage_.expert_hits += message.usage().expert_hits();
     usage_.expert_misses += message.usage().expert_misses();
+    usage_.expert_demand_bytes += message.usage().expert_demand_bytes();
+    usage_.expert_stall_seconds += message.usage().expert_stall_seconds();
   }
   if (!request_.stream) {
     renderer.Settle();

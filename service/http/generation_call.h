@@ -65,8 +65,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void Begin();
   // How this model writes calls of tools; an error if it has no place for tools.
   absl::StatusOr<v1::ToolSyntax> FindToolSyntax() const;
-  // Its name, where the request leaves that out.
-  std::string ServedModel() const;
+  // The one that answers; nothing but the name that was asked for where no worker serves it now.
+  v1::Model ServedModel() const;
   void OnWrite(int64_t index, v1::GenerateResponse response);
   void OnFinish(int64_t index, absl::Status status);
   void CancelAll(const absl::Status& status);

@@ -111,9 +111,11 @@ Json UsageJson(const AnswerUsage& usage) {
                {"completion_tokens", usage.completion_tokens},
                {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
                {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
-  if (usage.expert_hits + usage.expert_misses > 0) {
+  if (usage.has_experts) {
     json["expert_hits"] = usage.expert_hits;
     json["expert_misses"] = usage.expert_misses;
+    json["expert_demand_bytes"] = usage.expert_demand_bytes;
+    json["expert_stall_seconds"] = usage.expert_stall_seconds;
   }
   return json;
 }

@@ -28,11 +28,14 @@ struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
-  // Of the passes that all choices took; both 0 where the model has no experts.
+  // Of the passes that all choices took.
+  bool has_experts = false;  // the model has
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
+  int64_t expert_demand_bytes = 0;
+  double expert_stall_seconds = 0;
 };
-// With expert_hits and expert_misses, which OpenAI's does not have, where experts were needed.
+// With all four on experts, which OpenAI's does not have, where the model has any.
 Json UsageJson(const AnswerUsage& usage);
 
 // A whole answer, of choices that TakeWhole gave, which it consumes.

@@ -111,8 +111,13 @@ class OpenAiTest(unittest.TestCase):
             self.assertEqual(usage.expert_misses,
                              then.expert_misses_total - first.expert_misses_total)
             self.assertGreater(usage.expert_misses, 0)
+            total, past = then.offload.total, first.offload.total
+            self.assertEqual(usage.expert_demand_bytes, total.demand_bytes - past.demand_bytes)
+            self.assertGreater(usage.expert_demand_bytes, 0)
+            self.assertAlmostEqual(usage.expert_stall_seconds,
+                                   total.stall_seconds - past.stall_seconds, places=6)
         dense = self.chat().usage
-        self.assertFalse({"expert_hits", "expert_misses"} & set(dense.model_dump()))
+        self.assertFalse({name for name in dense.model_dump() if name.startswith("expert_")})
 
     def test_completions_stop_and_echo(self):
         unnamed = self.client.completions.create(model="", prompt="Once", max_tokens=1)

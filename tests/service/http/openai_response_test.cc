@@ -48,10 +48,18 @@ TEST(ResponseTest, WholeChat) {
 TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
   EXPECT_EQ(DumpJson(UsageJson({.prompt_tokens = 7,
                                 .completion_tokens = 2,
+                                .has_experts = true,
                                 .expert_hits = 0,
-                                .expert_misses = 12})),
+                                .expert_misses = 12,
+                                .expert_demand_bytes = 4096,
+                                .expert_stall_seconds = 0.25})),
             R"({"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,)"
-            R"("prompt_tokens_details":{"cached_tokens":0},"expert_hits":0,"expert_misses":12})");
+            R"("prompt_tokens_details":{"cached_tokens":0},"expert_hits":0,"expert_misses":12,)"
+            R"("expert_demand_bytes":4096,"expert_stall_seconds":0.25})");
+  EXPECT_EQ(DumpJson(UsageJson({.has_experts = true})),
+            R"({"prompt_tokens":0,"completion_tokens":0,"total_tokens":0,)"
+            R"("prompt_tokens_details":{"cached_tokens":0},"expert_hits":0,"expert_misses":0,)"
+            R"("expert_demand_bytes":0,"expert_stall_seconds":0.0})");
 }
 
 // Of a worker that is newer than this front.
