@@ -189,6 +189,79 @@ TEST(MetricsPageTest, NamesAndLabels) {
   }
 }
 
+// One number for each, so that none can stand in another's place.
+v1::GetStatsResponse OffloadedStats() {
+  v1::GetStatsResponse stats;
+  v1::WorkerStats* worker = stats.add_workers();
+  worker->set_worker_id("w");
+  worker->set_model("m");
+  v1::OffloadStats* offload = worker->mutable_offload();
+  offload->set_slots(101);
+  offload->set_experts(102);
+  offload->set_staging_records(103);
+  offload->set_resident_bytes(104);
+  offload->set_capacity_bytes(105);
+  offload->set_record_bytes(106);
+  v1::OffloadCounters* total = offload->mutable_total();
+  total->set_hits(107);
+  total->set_misses(108);
+  total->set_promotions(109);
+  total->set_pass_throughs(110);
+  total->set_demand_bytes(111);
+  total->set_prefetch_bytes(112);
+  total->set_prefetch_used_bytes(113);
+  total->set_prefetch_wasted_bytes(114);
+  total->set_failed_reads(115);
+  total->set_stall_seconds(116.5);
+  total->set_hidden_seconds(117.5);
+  for (const int number : {2, 3}) {
+    v1::LayerCounters* layer = total->add_layers();
+    layer->set_layer(number);
+    layer->set_hits(200 + number);
+    layer->set_misses(300 + number);
+  }
+  // What is not on the page.
+  offload->mutable_window()->CopyFrom(*total);
+  offload->mutable_window()->set_demand_bytes(400);
+  return stats;
+}
+
+TEST(MetricsPageTest, ExpertsUnderABudget) {
+  const std::string page = MetricsPage(OffloadedStats(), {}, {});
+  struct Line {
+    const char* name;
+    const char* type;
+    const char* value;
+  };
+  constexpr Line kLines[] = {{"slots", "gauge", "101"},
+                             {"resident_bytes", "gauge", "104"},
+                             {"capacity_bytes", "gauge", "105"},
+                             {"promotions_total", "counter", "109"},
+                             {"pass_throughs_total", "counter", "110"},
+                             {"demand_bytes_total", "counter", "111"},
+                             {"prefetch_bytes_total", "counter", "112"},
+                             {"prefetch_used_bytes_total", "counter", "113"},
+                             {"prefetch_wasted_bytes_total", "counter", "114"},
+                             {"failed_reads_total", "counter", "115"},
+                             {"stall_seconds_total", "counter", "116.5"},
+                             {"hidden_seconds_total", "counter", "117.5"}};
+  for (const auto& [name, type, value] : kLines) {
+    const std::string line =
+        absl::StrCat("# TYPE tidepool:expert_", name, " ", type, "\ntidepool:expert_", name,
+                     R"({model_name="m",worker="w"} )", value, "\n");
+    EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+  }
+  for (const int number : {2, 3}) {
+    const std::string labels =
+        absl::StrCat(R"({model_name="m",worker="w",layer=")", number, R"(",tier="memory"} )");
+    for (const std::string& line :
+         {absl::StrCat("tidepool:expert_hits_total", labels, 200 + number, "\n"),
+          absl::StrCat("tidepool:expert_misses_total", labels, 300 + number, "\n")}) {
+      EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+    }
+  }
+}
+
 TEST(MetricsPageTest, ExpertsThatAllLieInMemory) {
   v1::GetStatsResponse stats;
   v1::WorkerStats* worker = stats.add_workers();
