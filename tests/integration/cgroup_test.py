@@ -44,15 +44,17 @@ class CgroupTest(CommandTest):
         return group
 
     def test_budget_and_200_mib_are_enough_from_the_first_start_on(self):
-        expert_memory, kv = 32, 8  # MiB
+        expert_memory, kv = 32, 16  # MiB
         dense_bytes, expert_bytes = self.make_model()
+        synthetic_model.set_context(self.model, 2560)
         self.assertGreater(expert_bytes, 10 * expert_memory * MIB)
         group = self.join(int((dense_bytes + (expert_memory + kv) * MIB + OVERHEAD) * 1.1))
         for state in ("packs", "has its pack"):
             result = harness.run_tidepool(
-                "generate", "--model", self.model, "--tokens", ",".join(["7"] * 600),
-                "--max-tokens", "8", "--context", "1024", "--temperature", "0", "--kv-memory",
-                f"{kv}MiB", "--expert-memory", f"{expert_memory}MiB")
+                "generate", "--model", self.model, "--tokens",
+                ",".join(str(3 + place % 501) for place in range(2048)), "--max-tokens", "8",
+                "--context", "2560", "--temperature", "0", "--kv-memory", f"{kv}MiB",
+                "--expert-memory", f"{expert_memory}MiB")
             self.assertEqual(result.returncode, 0, f"{state}: {result.stderr}")
         self.assertEqual(group.kills(), 0)
 

@@ -11,10 +11,13 @@ from command_test_case import CommandTest
 from memory_test import peak_bytes
 
 MIB = 1 << 20
-EXPERT_MEMORY, KV = 32 * MIB, 8 * MIB
+EXPERT_MEMORY, KV = 32 * MIB, 24 * MIB
 OVERHEAD = 200 * MIB
 PROMPTS = [list(range(3, 3 + length)) for length in (500, 1, 40, 200)]
-FLAGS = ("--kv-memory", "8MiB", "--expert-memory", "32MiB")
+# The largest pass that there is: what a workspace holds at the most.
+LONGEST = [3 + place % 501 for place in range(2048)]
+CONTEXT = 2560
+FLAGS = ("--kv-memory", "24MiB", "--expert-memory", "32MiB", "--context", str(CONTEXT))
 
 
 def peak_of(process):
@@ -29,6 +32,7 @@ class OffloadMemoryTest(CommandTest):
     def setUpClass(cls):
         cls.folder = harness.scratch_folder()
         cls.model = synthetic_model.make(cls.folder / "model.gguf", *synthetic_model.LARGE)
+        synthetic_model.set_context(cls.model, CONTEXT)
 
     def setUp(self):
         memory = self.run_json("inspect", "--model", self.model)["memory"]
@@ -55,6 +59,9 @@ class OffloadMemoryTest(CommandTest):
             self.assertEqual(self.packs(), 1)
             client = harness.Client(server)
             self.addCleanup(client.close)
+            longest = client.generate(ids=LONGEST, max_tokens=24).ids
+            # In one pass, and a pass for each token behind its first.
+            self.assertEqual(client.worker_stats().steps_total, len(longest))
             got = [None] * len(PROMPTS)
 
             def generate(i, client=client, got=got):
@@ -70,13 +77,13 @@ class OffloadMemoryTest(CommandTest):
             self.assertGreater(offload.total.misses, offload.slots)
             self.check(start, peak_of(server))
             self.assertEqual(server.stop(), 0)
-            answers.append(got)
+            answers.append([longest, *got])
         self.assertEqual(answers[0], answers[1])
         self.assertTrue(all(len(ids) == 24 for ids in answers[0]))
 
     def test_commands(self):
         self.check("generate, which packs", peak_bytes(
-            "generate", "-m", self.model, "--tokens", ",".join(map(str, PROMPTS[0])), "-n", "8",
+            "generate", "-m", self.model, "--tokens", ",".join(map(str, LONGEST)), "-n", "8",
             "--temperature", "0", "-t", "2", *self.flags))
         self.assertEqual(self.packs(), 1)
         pack = peak_bytes("pack", "-m", self.model, "--cache-dir", self.cache, "--force", "-t", "2")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import struct
 import subprocess
 
 MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
@@ -15,3 +16,12 @@ def make(path, *sizes):
     subprocess.run([MAKE_SYNTHETIC, "--moe", "tiny-moe", *map(str, sizes), "--out", path],
                    check=True, stdout=subprocess.DEVNULL)
     return path
+
+
+def set_context(path, tokens):
+    """Makes the model take so many."""
+    with open(path, "r+b") as file:
+        key = b".context_length"
+        place = file.read(1 << 16).index(key) + len(key) + 4  # behind the value's type
+        file.seek(place)
+        file.write(struct.pack("<I", tokens))
