@@ -66,7 +66,8 @@ def probe(pack, record_bytes, seconds, depth=8):
 
     def read(worker):
         buffer = mmap.mmap(-1, record_bytes)
-        place = random.Random(worker)
+        # Other places each time: what lies below the disk's name may keep those of the last probe.
+        place = random.Random()
         while time.perf_counter() < end:
             done[worker] += os.preadv(file, [buffer], place.randrange(records) * record_bytes)
 
@@ -128,6 +129,13 @@ def offload_flags(args, policy):
     return flags + (["--profile", args.profile] if policy == "static" else [])
 
 
+def beside_slots_bytes(report):
+    """Of the process's memory at its peak, in the only test of a report, all but the weights that
+    are no experts and the memory for those that are."""
+    (result,), offload = report["results"], report["offload"]
+    return result["peak_rss_bytes"] - offload["weight_bytes"] - offload["capacity_bytes"]
+
+
 def run_decode(args, policy, reader):
     # One probe serves the run before it and the one after it.
     before = args.probed or args.probe()
@@ -138,17 +146,15 @@ def run_decode(args, policy, reader):
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
-    record_bytes = offload["capacity_bytes"] / (offload["slots"] + offload["staging_records"])
     speed = result["tokens_per_s"]["median"]
     # What `replay` counts for the same routing: a record for each miss.
-    missed = counted["misses"] * record_bytes / args.generate
+    missed = counted["misses"] * offload["record_bytes"] / args.generate
     bound = statistics.mean([before, args.probed]) / max(1, missed)
     return {
         "tokens_per_s": speed,
         "probe": [before, args.probed],
         "of_bound": speed / bound,
-        "beside_slots_bytes": (result["peak_rss_bytes"] - offload["weight_bytes"]
-                               - offload["capacity_bytes"]),
+        "beside_slots_bytes": beside_slots_bytes(report),
         "missed_bytes_per_token": missed,
         "read_bytes_per_token": read / args.generate,
         "wasted_share": counted["prefetch_wasted_bytes"] / max(1, read),
@@ -162,13 +168,12 @@ def run_prompt(args, length):
     report = bench(args, "-p", str(length), "-n", "0", *offload_flags(args, args.policies[0]))
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
-    records = offload["slots"] + offload["staging_records"]
-    missing = (offload["experts"] - offload["slots"]) * offload["capacity_bytes"] / records
+    missing = (offload["experts"] - offload["slots"]) * offload["record_bytes"]
     return {
         "seconds": length / result["tokens_per_s"]["median"],
         "read_of_missing": (counted["demand_bytes"] + counted["prefetch_bytes"]) / max(1, missing),
         "stall_seconds": counted["stall_seconds"],
-        "peak_bytes": result["peak_rss_bytes"],
+        "beside_slots_bytes": beside_slots_bytes(report),
     }
 
 
@@ -272,6 +277,11 @@ OF_A_SIDE = (  # name of the row, key, what one is, form
     ("share of time that waits for the disk", "stall_share", 1, "{:.2f}"),
     ("MiB beside weights and slots at the peak", "beside_slots_bytes", 1 << 20, WHOLE),
 )
+OF_A_PROMPT = (
+    ("seconds that wait for the disk", "stall_seconds", 1, "{:.2f}"),
+    ("bytes read over those not resident", "read_of_missing", 1, "{:.3f}"),
+    OF_A_SIDE[-1],
+)
 
 
 def summarise_decode(args, summary):
@@ -301,9 +311,9 @@ def summarise_prompt(args, summary, length):
     test = f"pp{length}"
     seconds = {side: summary.values(test, side, "seconds") for side in sides(args)[test]}
     summary.add(f"prompt of {length}: seconds to the first token", seconds[OURS].values())
-    for name, key, form in (("seconds that wait for the disk", "stall_seconds", "{:.2f}"),
-                            ("bytes read over those not resident", "read_of_missing", "{:.3f}")):
-        summary.add(f"prompt of {length}: {name}", summary.values(test, OURS, key).values(), form)
+    for name, key, one, form in OF_A_PROMPT:
+        values = summary.values(test, OURS, key).values()
+        summary.add(f"prompt of {length}: {name}", [value / one for value in values], form)
     if args.peer:
         summary.add(f"prompt of {length}: {PEER} mmap, seconds", seconds[PEER].values())
         summary.add_ratio(f"prompt of {length}: {PEER}'s time over ours", seconds[PEER],
