@@ -73,9 +73,7 @@ engine::StageProgress LoadProgressLine::callback() {
 
 void LoadProgressLine::Show(LoadStage stage, double fraction) {
   if (!console_->err_is_terminal()) {
-    if (stage != LoadStage::kPacking || told_) return;
-    told_ = true;
-    console_->Note(absl::StrCat("tidepool: packing the experts of ", model_, ", once\n"));
+    if (stage == LoadStage::kPacking) Tell(fraction);
     return;
   }
   std::string line =
@@ -83,6 +81,17 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
   if (line == shown_) return;
   shown_ = std::move(line);
   console_->Note(absl::StrCat("\r\033[K", shown_));
+}
+
+// A pack takes minutes where a disk is slow: who reads a log sees that it goes on.
+void LoadProgressLine::Tell(double packed) {
+  const std::string what = absl::StrCat("tidepool: packing the experts of ", model_);
+  if (told_ < 0) console_->Note(absl::StrCat(what, ", once\n"));
+  const int tenths = static_cast<int>(packed * 10);
+  if (tenths > 0 && tenths > told_) {
+    console_->Note(absl::StrFormat("%s: %d %%\n", what, tenths * 10));
+  }
+  told_ = std::max(told_, tenths);
 }
 
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,

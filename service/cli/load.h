@@ -13,8 +13,9 @@
 
 namespace tidepool::service {
 
-// Shows on stderr what of a load takes long: a line that counts to 100 % where that is a terminal;
-// where it is none, only that a pack is being written. Thread-compatible.
+// Shows on stderr what of a load takes long: a line that counts to 100 % where that is a terminal.
+// Where it is none, a line tells that a pack is being written, and one more each tenth of it.
+// Thread-compatible.
 class LoadProgressLine {
  public:
   LoadProgressLine(const Config& config, Console* console);
@@ -28,11 +29,12 @@ class LoadProgressLine {
 
  private:
   void Show(engine::LoadStage stage, double fraction);
+  void Tell(double packed);
 
   const std::string model_;
   Console* const console_;
   std::string shown_;
-  bool told_ = false;
+  int told_ = -1;  // tenths of a pack; -1: none
 };
 
 // LoadModel of config.model.
