@@ -15,6 +15,7 @@
 #include "engine/request.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "moe/offload_control.h"
+#include "moe/offload_stats.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/admin.pb.h"
@@ -63,6 +64,7 @@ void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenize
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
 void ToProto(const WorkerModel& model, v1::Model* out);
 
+void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out);
 // Requires: stats.offload.
 void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out);
 // INVALID_ARGUMENT: an unknown policy. The engine checks the rest.

@@ -6,7 +6,6 @@
 #include "service/convert.h"
 
 namespace tidepool::service {
-namespace {
 
 void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
   out->set_hits(stats.placement.hits);
@@ -30,8 +29,6 @@ void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
     layer->set_evictions(counters.evictions);
   }
 }
-
-}  // namespace
 
 void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out) {
   CHECK(stats.offload.has_value());

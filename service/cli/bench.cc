@@ -1,5 +1,6 @@
 // bench: how fast a model file runs here, beside what memory could deliver.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/engine.h"
 #include "engine/model_bundle.h"
 #include "engine/throughput.h"
 #include "kernels/bandwidth.h"
@@ -17,7 +19,10 @@
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
 #include "service/cli/model_bytes.h"
+#include "service/cli/proto_json.h"
 #include "service/cli/units.h"
+#include "service/convert.h"
+#include "tidepool/v1/admin.pb.h"
 
 namespace tidepool::service {
 namespace {
@@ -143,19 +148,11 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Counters of GetStats under the names that it has for them.
+// As GetStats has them.
 Json DescribeCounters(const moe::OffloadStats& stats) {
-  return {{"hits", stats.placement.hits},
-          {"misses", stats.placement.misses()},
-          {"promotions", stats.placement.promotions},
-          {"pass_throughs", stats.placement.pass_throughs},
-          {"demand_bytes", stats.demand_bytes},
-          {"prefetch_bytes", stats.prefetch_bytes},
-          {"prefetch_used_bytes", stats.prefetch_used_bytes},
-          {"prefetch_wasted_bytes", stats.prefetch_wasted_bytes},
-          {"failed_reads", stats.failed_reads},
-          {"stall_seconds", absl::ToDoubleSeconds(stats.stall_time)},
-          {"hidden_seconds", absl::ToDoubleSeconds(stats.hidden_time)}};
+  v1::OffloadCounters counters;
+  ToProto(stats, &counters);
+  return ToJson(counters);
 }
 
 Json Describe(const Result& result, double bandwidth) {
@@ -179,7 +176,8 @@ Json Describe(const Result& result, double bandwidth) {
   return json;
 }
 
-// Where experts lay.
+// Where experts lay: what GetStats has of a server, under its names. Its latest stretch is that of
+// the last test, the total is of all that ran, warm-ups included.
 Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBundle& bundle) {
   engine::ExpertCounts total;
   for (const Result& result : results) {
@@ -189,17 +187,16 @@ Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBund
   Json json = {{"expert_hits_total", total.hits},
                {"expert_misses_total", total.misses},
                {"weight_bytes", bundle.weight_bytes}};
-  const std::optional<moe::OffloadStats> stats = bundle.model->offload_stats();
-  if (!stats.has_value()) return json;
-  json["policy"] = stats->policy;
-  json["reader"] = stats->reader;
-  json["slots"] = stats->slots;
-  json["experts"] = stats->experts;
-  json["staging_records"] = stats->staging;
-  json["resident_bytes"] = stats->resident_bytes;
-  json["capacity_bytes"] = stats->capacity_bytes;
-  // Of all that ran, warm-ups included.
-  json["total"] = DescribeCounters(*stats);
+  engine::EngineStats stats;
+  stats.offload = bundle.model->offload_stats();
+  if (!stats.offload.has_value()) return json;
+  const engine::Throughput& last = results.back().measured;
+  stats.offload_recent = *last.offload;
+  stats.offload_window =
+      absl::Seconds(std::accumulate(last.seconds.begin(), last.seconds.end(), 0.0));
+  v1::OffloadStats offload;
+  ToProto(stats, &offload);
+  json.update(ToJson(offload));
   return json;
 }
 

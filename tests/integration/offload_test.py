@@ -2,16 +2,45 @@
 
 import os
 import pathlib
+import pty
 import shutil
+import subprocess
 import unittest
 
-import grpc
 import harness
 from command_test_case import CommandTest
 from harness import run_tidepool
 
 # Of the 16 experts of two layers 4 and 7 slots, and all: eight records are for what passes through.
 BUDGETS = ("75%", "94%", "1GiB")
+
+
+def names_in(value, path=""):
+    """Of all members of an object, those of objects in it, and in lists, by their paths."""
+    if isinstance(value, dict):
+        return {name for key, inner in value.items()
+                for name in {path + key} | names_in(inner, f"{path}{key}.")}
+    if isinstance(value, list):
+        return set().union(*(names_in(inner, path) for inner in value))
+    return set()
+
+
+def stderr_on_a_terminal(*arguments):
+    """What a command that must succeed writes there."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([str(harness.BINARY), *map(str, arguments)],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
+                               env=harness.clean_environment())
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # the program has closed its end
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown
+    return shown.decode()
 
 
 class OffloadTest(CommandTest):
@@ -90,30 +119,71 @@ class OffloadTest(CommandTest):
         self.assertRegex(result.stderr, r"moe\.gguf\.tidepack: layer 1, expert \d is damaged")
 
     def test_a_server_outlives_its_pack_s_damage(self):
-        server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru", model=self.model)
-        try:
+        self.run_well("pack", "--model", self.model)
+        data = self.pack.read_bytes()
+        # All records; the last block of the last one, some sectors of it, and what ends in none.
+        damages = (len(data) - 4096, 4096, 512 * 3, 777, "changed")
+        for reader in ("uring", "threads"):
+            server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru",
+                                   "--expert-reader", reader, model=self.model)
+            self.addCleanup(server.kill)
             client = harness.Client(server)
-            ask = {"text": "The tide", "max_tokens": 8, "temperature": 0}
-            whole = client.generate(**ask)
-            data = self.pack.read_bytes()
-            for damage in ("cut", "changed"):
-                with open(self.pack, "r+b") as pack:
-                    if damage == "cut":
-                        pack.truncate(4096)
-                    else:
-                        pack.seek(4096)
-                        pack.write(bytes(byte ^ 1 for byte in data[4096:]))
-                with self.assertRaises(grpc.RpcError) as raised:
-                    client.generate(**ask)
-                self.assertEqual(raised.exception.code(), grpc.StatusCode.DATA_LOSS, damage)
-                self.assertIn("moe.gguf.tidepack: layer ", raised.exception.details())
-                self.assertGreater(client.worker_stats().offload.total.failed_reads, 0)
-                with open(self.pack, "r+b") as pack:  # the file that the server has open
-                    pack.write(data)
-                self.assertEqual(client.generate(**ask).ids, whole.ids)
-            client.close()
-        finally:
-            server.stop()
+            self.addCleanup(client.close)
+            for number, damage in enumerate(damages):
+                with self.subTest(reader=reader, damage=damage):
+                    self.check_damage(client, data, damage, number)
+            self.assertEqual(server.stop(), 0)
+
+    def check_damage(self, client, data, damage, number):
+        """A request under a damaged pack fails by what that lost, and gets its tokens when it is
+        whole again. `damage`: how many bytes of its end are gone, or "changed"."""
+        # As many tokens as need every expert, and others each time: none of them is in the cache.
+        ids = [(1 + number) * place * 37 % 250 for place in range(1, 200)]
+        whole = self.run_json("generate", "--model", self.model, "--tokens",
+                              ",".join(map(str, ids)), "--max-tokens", "8", "--temperature",
+                              "0")["token_ids"]
+        ask = {"ids": ids, "max_tokens": 8, "temperature": 0}
+        failed_reads = client.worker_stats().offload.total.failed_reads
+        with open(self.pack, "r+b") as pack:  # the file that the server has open
+            if damage == "changed":
+                pack.seek(4096)
+                pack.write(bytes(byte ^ 1 for byte in data[4096:]))
+            else:
+                pack.truncate(len(data) - damage)
+        code, message = harness.failure(lambda: client.generate(**ask))
+        self.assertEqual(code, "DATA_LOSS", message)
+        self.assertIn("moe.gguf.tidepack: layer ", message)
+        if damage == "changed":
+            self.assertIn(" is damaged: ", message)
+        else:
+            self.assertIn(" is cut off: the file ends before its last byte", message)
+            if damage <= 4096:
+                self.assertIn("layer 1, expert 7 ", message)
+        self.assertIn("tidepool pack --force", message)
+        self.assertGreater(client.worker_stats().offload.total.failed_reads, failed_reads)
+        with open(self.pack, "r+b") as pack:
+            pack.write(data)
+        self.assertEqual(client.generate(**ask).ids, whole)
+
+    def test_packing_shows_how_far_it_is(self):
+        what = f"packing the experts of {self.model}"
+        packed = [100 * records // 16 for records in range(1, 17)]
+        for command in (("pack",), ("generate", "--prompt", "The tide", "--max-tokens", "1",
+                                    "--expert-memory", "75%")):
+            command += ("--model", self.model)
+            told = self.run_well(*command).stderr.splitlines()
+            self.assertEqual([line for line in told if "packing" in line],
+                             [f"tidepool: {what}, once",
+                              *(f"tidepool: {what}: {tenth} %" for tenth in range(10, 101, 10))])
+            self.assertNotIn("packing", self.run_well(*command).stderr)
+            self.pack.unlink()
+            shown = stderr_on_a_terminal(*command)
+            # One line that is written again and again, and wiped at the end.
+            line = "".join(f"\r\033[K{what}: {percent} %" for percent in packed)
+            self.assertEqual(shown[:len(line)], line)
+            self.assertTrue(shown[len(line):].startswith("\r\033[K"), shown)
+            self.assertNotIn("packing", shown[len(line):])
+            self.pack.unlink()
 
     def test_a_trace_that_cannot_be_written_is_no_success(self):
         result = run_tidepool("bench", "--model", self.model, "-p", "4", "-n", "4", "-r", "1",
@@ -139,6 +209,19 @@ class OffloadTest(CommandTest):
             self.assertEqual(total["misses"], worker["expert_misses_total"])
             self.assertEqual(total["misses"], total["promotions"] + total["pass_throughs"])
             self.assertGreater(total["demand_bytes"], 0)
+            # What bench tells has the same names, and three of its own.
+            bench = self.run_json("bench", "--model", self.model, "-p", "4", "-n", "4", "-r", "2",
+                                  "--expert-memory", "75%", "--offload-policy", "lru")
+            own = {"expert_hits_total", "expert_misses_total", "weight_bytes"}
+            names = names_in(bench["offload"])
+            self.assertEqual(names - own, names_in(offload))
+            self.assertLessEqual(own, names)
+            for name in ("record_bytes", "slots", "experts", "capacity_bytes", "reader", "policy"):
+                self.assertEqual(bench["offload"][name], offload[name], name)
+            *_, last = bench["results"]
+            self.assertEqual(last["offload"], bench["offload"]["window"])
+            self.assertGreater(bench["offload"]["window_seconds"], 0)
+            self.assertGreater(bench["offload"]["total"]["hits"], last["offload"]["hits"])
             text = self.run_well("stats", "--server", server.address, "--once").stdout
             self.assertIn("slots       4 of 16 experts", text)
         finally:
