@@ -320,6 +320,7 @@ bool BatchScheduler::TryAdmit(Sequence* sequence) {
     lease.Reset();
     return false;
   }
+  lease.NoteUse();
   sequence->admitted = true;
   if (!sequence->cached_at_admission.has_value()) {
     sequence->cached_at_admission = lease.slots();

@@ -186,6 +186,18 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   return slots_;
 }
 
+void KvLease::NoteUse() const {
+  if (cache_->disk_ == nullptr) return;
+  std::vector<BlockKey> keys;
+  // From the back, so that a prefix's end gives way before its beginning.
+  for (int64_t block = slots_ / kBlockTokens - 1; block >= 0; --block) {
+    for (int group = 0; group < cache_->groups(); ++group) {
+      if (tables_[group][block] != kNoBlock) keys.push_back({hashes_[block], group});
+    }
+  }
+  if (!keys.empty()) cache_->disk_->NoteUse(keys);
+}
+
 std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
   CHECK(cache_ != nullptr);
   const int64_t before = table_blocks();
@@ -326,8 +338,7 @@ int64_t KvCache::BlocksFor(int64_t slots, int64_t step) const {
   return blocks;
 }
 
-bool KvCache::IsThere(const BlockKey& key, absl::Span<const int32_t> tokens,
-                      bool with_disk) const {
+bool KvCache::IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const {
   if (pool_.Find(key, tokens) != kNoBlock) return true;
   return with_disk && disk_ != nullptr && disk_->Has(key, tokens);
 }
@@ -344,8 +355,8 @@ absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
 int32_t KvCache::Allocate() {
   const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
   if (evicted != kNoBlock) {
-    // A chunk of a prompt can take more blocks at once than there is staging memory for: a disk that
-    // works has written one in less time than the chunk's first row takes to compute.
+    // A chunk of a prompt can take more blocks at once than there is staging memory for: a disk
+    // that works has written one in less time than the chunk's first row takes to compute.
     disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
                  {.patience = kWritePatience});
   }
@@ -366,9 +377,13 @@ void KvCache::SpillCached(absl::Duration patience) {
   CHECK(disk_ != nullptr);
   const base::Clock& clock = disk_->clock();
   const absl::Duration end = clock.Monotonic() + patience;
-  const std::vector<int32_t> blocks = pool_.CachedBlocks();
-  // None of them is to give way to an older one.
+  std::vector<int32_t> blocks = pool_.CachedBlocks();
+  // None of them is to give way to an older one, nor, being there, to one that is not yet.
   const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
+  blocks.resize(most);
+  std::vector<BlockKey> keys;
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) keys.push_back(pool_.KeyOf(*it));
+  disk_->NoteUse(keys);
   for (int64_t i = 0; i < most; ++i) {
     const absl::Duration left = end - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return;

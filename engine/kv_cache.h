@@ -83,6 +83,9 @@ class KvLease {
   // Takes the longest prefix of `tokens` that is cached in every group, in whole blocks and short
   // of the last token, which is left to compute. Returns slots(). Requires: slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
+  // Tells the disk, if there is one, that what was attached is used: what is in both places is to
+  // stay in both.
+  void NoteUse() const;
 
   // What AttachPrefix would return. Requires: slots() is 0.
   int64_t CachedTokens(absl::Span<const int32_t> tokens);

@@ -18,8 +18,12 @@ constexpr absl::Duration kRateHolds = absl::Seconds(30);
 // Of the newest read in the measured rate.
 constexpr double kNewShare = 0.2;
 
-// Entries of the file's table.
+// What was used last before a kill is forgotten; what was used all the time is not.
+constexpr absl::Duration kStampsApart = absl::Minutes(1);
+
+// Entries of the file's table. Between stamps that are written somebody may want a block.
 constexpr int64_t kLoadedAtOnce = 4096;
+constexpr size_t kStampsAtOnce = 64;
 // Room for the stamps of a last spill above all others.
 constexpr uint64_t kLastStamps = uint64_t{1} << 32;
 
@@ -153,6 +157,24 @@ void KvDisk::StoreLocked(int32_t slot) {
   ++stats_.blocks;
 }
 
+uint64_t KvDisk::StampLocked(int64_t newer) {
+  return newer < 0 ? ++stamp_ : stamp_ + kLastStamps - static_cast<uint64_t>(newer);
+}
+
+// What is stored becomes the last to give way; what is still being written nearly is.
+void KvDisk::RenewLocked(int32_t slot, uint64_t stamp) {
+  Slot& renewed = slots_[slot];
+  if (renewed.state != State::kStored) return;
+  recent_.splice(recent_.begin(), recent_, renewed.place);
+  renewed.entry.stamp = stamp;
+  if (std::exchange(renewed.stale, true)) return;
+  if (stale_.empty()) {
+    write_stamps_at_ = clock_->Monotonic() + kStampsApart;
+    work_.NotifyOne();
+  }
+  stale_.push_back(slot);
+}
+
 void KvDisk::ForgetLocked(int32_t slot) {
   index_.erase(slots_[slot].entry.key);
   if (slots_[slot].state == State::kStored) {
@@ -193,9 +215,7 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
     if (index_.contains(key)) {
       const int32_t slot = FindLocked(key, tokens);
       if (slot == kNoBlock) return false;  // other tokens have this hash
-      if (slots_[slot].state == State::kStored) {
-        recent_.splice(recent_.begin(), recent_, slots_[slot].place);
-      }
+      RenewLocked(slot, StampLocked(terms.newer));
       return true;
     }
     const absl::Duration begun = clock_->Monotonic();
@@ -217,7 +237,7 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
     slot.state = State::kWriting;
     slot.entry.key = key;
     std::copy(tokens.begin(), tokens.end(), slot.entry.tokens.begin());
-    slot.entry.stamp = terms.newer < 0 ? ++stamp_ : stamp_ + kLastStamps - terms.newer;
+    slot.entry.stamp = StampLocked(terms.newer);
     index_.emplace(key, job.slot);
   }
   std::memcpy(Buffer(job.buffer).data(), bytes.data(), bytes.size());
@@ -225,6 +245,14 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
   writes_.push_back(job);
   work_.NotifyOne();
   return true;
+}
+
+void KvDisk::NoteUse(absl::Span<const BlockKey> keys) {
+  base::MutexLock lock(&mutex_);
+  for (const BlockKey& key : keys) {
+    const auto found = index_.find(key);
+    if (found != index_.end()) RenewLocked(found->second, StampLocked(/*newer=*/-1));
+  }
 }
 
 bool KvDisk::Flush(absl::Duration patience) {
@@ -243,9 +271,7 @@ bool KvDisk::StartRead(const BlockKey& key, absl::Span<const int32_t> tokens, ui
   const int32_t slot = FindLocked(key, tokens);
   if (slot == kNoBlock) return false;
   ++slots_[slot].readers;
-  if (slots_[slot].state == State::kStored) {
-    recent_.splice(recent_.begin(), recent_, slots_[slot].place);
-  }
+  RenewLocked(slot, StampLocked(/*newer=*/-1));
   reads_.push_back({slot, ticket});
   work_.NotifyOne();
   return true;
@@ -288,22 +314,37 @@ bool KvDisk::CanReadLocked() const {
          slots_[reads_.front().slot].state != State::kWriting;
 }
 
-// Reads first: somebody waits for them.
+bool KvDisk::StampsAreDueLocked() const {
+  return !stale_.empty() && clock_->Monotonic() >= write_stamps_at_;
+}
+
+// False: stop.
+bool KvDisk::AwaitWorkLocked() {
+  while (!stop_ && !CanReadLocked() && writes_.empty() && !StampsAreDueLocked()) {
+    if (stale_.empty()) {
+      work_.Wait(&mutex_);
+    } else {
+      work_.WaitFor(&mutex_, write_stamps_at_ - clock_->Monotonic());
+    }
+  }
+  return !stop_;
+}
+
+// Reads first: somebody waits for them. Stamps are soon written, blocks may be many.
 void KvDisk::Run() {
   while (true) {
     std::optional<ReadJob> read;
-    WriteJob write;
+    std::optional<WriteJob> write;
     int buffer = 0;
     {
       base::MutexLock lock(&mutex_);
-      while (!stop_ && !CanReadLocked() && writes_.empty()) work_.Wait(&mutex_);
-      if (stop_) return;
+      if (!AwaitWorkLocked()) break;
       if (CanReadLocked()) {
         read = reads_.front();
         reads_.pop_front();
         buffer = read_buffers_.back();
         read_buffers_.pop_back();
-      } else {
+      } else if (!StampsAreDueLocked()) {
         write = writes_.front();
         writes_.pop_front();
         writing_ = true;
@@ -312,10 +353,37 @@ void KvDisk::Run() {
     if (read.has_value()) {
       ReadBlock(*read, buffer);
       if (on_read_) on_read_();
+    } else if (write.has_value()) {
+      WriteBlock(*write);
     } else {
-      WriteBlock(write);
+      WriteStamps();
     }
   }
+  while (WriteStamps()) {
+  }
+}
+
+// Some of what the file does not know yet. False: it knows all, or takes nothing.
+bool KvDisk::WriteStamps() {
+  std::vector<std::pair<int32_t, KvDiskEntry>> entries;
+  {
+    base::MutexLock lock(&mutex_);
+    while (!stale_.empty() && entries.size() < kStampsAtOnce) {
+      const int32_t slot = stale_.back();
+      stale_.pop_back();
+      slots_[slot].stale = false;
+      // Another block that takes the place has its stamp with it.
+      if (slots_[slot].state == State::kStored) entries.push_back({slot, slots_[slot].entry});
+    }
+  }
+  for (const auto& [slot, entry] : entries) {
+    const std::string bytes = EncodeKvDiskEntry(entry, slot);
+    if (file_->WriteSmall(layout_.entry_offset(slot), bytes).ok()) continue;
+    base::MutexLock lock(&mutex_);
+    ++stats_.failed_writes;
+    return false;
+  }
+  return !entries.empty();
 }
 
 void KvDisk::WriteBlock(const WriteJob& job) {

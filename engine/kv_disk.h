@@ -5,8 +5,9 @@
 //   disk->StartRead(key, tokens, ticket);       // of what Has() knows
 //   for (KvDisk::Read& read : disk->TakeReads()) ...
 //
-// The least recently used blocks give way to new ones. Memory beside the index, some 300 bytes a
-// block: kStagingBytes, or four blocks where those are larger.
+// The least recently used blocks give way to new ones, also over a restart: the file learns of uses
+// some at a time, within a minute and at the end. Memory beside the index, some 300 bytes a block:
+// kStagingBytes, or four blocks where those are larger.
 #ifndef TIDEPOOL_ENGINE_KV_DISK_H_
 #define TIDEPOOL_ENGINE_KV_DISK_H_
 
@@ -54,7 +55,8 @@ class KvDisk {
   static absl::StatusOr<std::unique_ptr<KvDisk>> Open(std::unique_ptr<KvDiskFile> file,
                                                       const KvDiskOptions& options,
                                                       const base::Clock* clock);
-  // Waits for the read or write under way; what else was to be written is dropped.
+  // Waits for the read or write under way, and tells the file of the latest uses; what else was to
+  // be written is dropped.
   ~KvDisk();
   KvDisk(const KvDisk&) = delete;
   KvDisk& operator=(const KvDisk&) = delete;
@@ -74,6 +76,9 @@ class KvDisk {
   // dropped. Requires: block_bytes bytes.
   bool Write(const BlockKey& key, absl::Span<const int32_t> tokens,
              absl::Span<const std::byte> bytes, const WriteTerms& terms);
+  // Tells that blocks are used again, in memory; the last named is the last to give way. What is
+  // not there is passed over. Costs no more than to look for them.
+  void NoteUse(absl::Span<const BlockKey> keys);
   // Whether all is written that was taken, within `patience`.
   bool Flush(absl::Duration patience);
 
@@ -121,7 +126,8 @@ class KvDisk {
   enum class State : uint8_t { kFree, kWriting, kStored };
   struct Slot {
     State state = State::kFree;
-    bool used = false;  // the file holds an entry for it
+    bool used = false;   // the file holds an entry for it
+    bool stale = false;  // in stale_
     int readers = 0;
     KvDiskEntry entry;
     std::list<int32_t>::iterator place;  // in recent_, when stored
@@ -145,10 +151,15 @@ class KvDisk {
       TIDEPOOL_REQUIRES(mutex_);
   int32_t TakeSlotLocked() TIDEPOOL_REQUIRES(mutex_);
   void StoreLocked(int32_t slot) TIDEPOOL_REQUIRES(mutex_);
+  uint64_t StampLocked(int64_t newer) TIDEPOOL_REQUIRES(mutex_);
+  void RenewLocked(int32_t slot, uint64_t stamp) TIDEPOOL_REQUIRES(mutex_);
   void ForgetLocked(int32_t slot) TIDEPOOL_REQUIRES(mutex_);
   void FreeLocked(int32_t slot) TIDEPOOL_REQUIRES(mutex_);
   bool CanReadLocked() const TIDEPOOL_REQUIRES(mutex_);
+  bool StampsAreDueLocked() const TIDEPOOL_REQUIRES(mutex_);
+  bool AwaitWorkLocked() TIDEPOOL_REQUIRES(mutex_);
   void Run();
+  bool WriteStamps();
   void WriteBlock(const WriteJob& job);
   absl::Status WriteSlot(int32_t slot, const KvDiskEntry& entry, bool used, int buffer);
   void ReadBlock(const ReadJob& job, int buffer);
@@ -166,6 +177,9 @@ class KvDisk {
   absl::flat_hash_map<BlockKey, int32_t> index_ TIDEPOOL_GUARDED_BY(mutex_);  // writing or stored
   std::list<int32_t> recent_ TIDEPOOL_GUARDED_BY(mutex_);  // stored, the latest used first
   std::vector<int32_t> free_ TIDEPOOL_GUARDED_BY(mutex_);  // a stack
+  // Whose entries in the file have older stamps; to be written at write_stamps_at_.
+  std::vector<int32_t> stale_ TIDEPOOL_GUARDED_BY(mutex_);
+  absl::Duration write_stamps_at_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<int> write_buffers_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<int> read_buffers_ TIDEPOOL_GUARDED_BY(mutex_);
   std::deque<WriteJob> writes_ TIDEPOOL_GUARDED_BY(mutex_);

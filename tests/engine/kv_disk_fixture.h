@@ -61,6 +61,11 @@ class FakeDisk {
     base::MutexLock lock(&mutex_);
     return static_cast<int64_t>(content_.size());
   }
+  // That reached the disk, small ones too.
+  int writes() const {
+    base::MutexLock lock(&mutex_);
+    return writes_;
+  }
 
   std::unique_ptr<KvDiskFile> Open();
 
@@ -77,6 +82,7 @@ class FakeDisk {
   }
   void Put(int64_t offset, absl::string_view bytes) TIDEPOOL_REQUIRES(mutex_) {
     if (writes_left_-- <= 0) return;
+    ++writes_;
     if (content_.size() < offset + bytes.size()) content_.resize(offset + bytes.size());
     content_.replace(offset, bytes.size(), bytes.data(), bytes.size());
   }
@@ -86,6 +92,7 @@ class FakeDisk {
   std::string content_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  int writes_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int writes_left_ TIDEPOOL_GUARDED_BY(mutex_) = 1 << 30;
   absl::Status read_status_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Status write_status_ TIDEPOOL_GUARDED_BY(mutex_);

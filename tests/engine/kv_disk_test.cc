@@ -1,15 +1,15 @@
 #include "engine/kv_disk.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <map>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/kv_disk_fixture.h"
 #include "tests/fakes/manual_clock.h"
@@ -78,48 +78,6 @@ class KvDiskTest : public testing::Test {
   std::unique_ptr<KvDisk> disk_;
 };
 
-TEST(KvDiskFormatTest, HoldsAsManySlotsAsTheLimitAllows) {
-  for (const int64_t block : {1, 4096, 5000, 1 << 20}) {
-    for (const int64_t limit : {int64_t{20000}, int64_t{1} << 20, int64_t{123456789}}) {
-      const absl::StatusOr<KvDiskLayout> layout = PlanKvDisk(limit, block);
-      if (!layout.ok()) {
-        EXPECT_EQ(layout.status().code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_NE(layout.status().message().find("--kv-disk"), absl::string_view::npos);
-        EXPECT_LT(limit, (KvDiskLayout{.block_bytes = block, .slots = 1}.file_bytes()));
-        continue;
-      }
-      EXPECT_LE(layout->file_bytes(), limit);
-      EXPECT_GT((KvDiskLayout{.block_bytes = block, .slots = layout->slots + 1}.file_bytes()),
-                limit);
-      EXPECT_GE(layout->slot_offset(0), layout->entry_offset(layout->slots));
-      EXPECT_EQ(layout->slot_offset(1) % kKvDiskPage, 0);
-    }
-  }
-}
-
-TEST(KvDiskFormatTest, EntriesComeBackAndNothingElseIsOne) {
-  KvDiskEntry entry = {.key = {{0x0123456789abcdef, 0xfedcba9876543210}, 3},
-                       .stamp = 77,
-                       .checksum = 0xdeadbeefcafef00d};
-  for (int i = 0; i < kTokens; ++i) entry.tokens[i] = i * 100000 - 5;
-  const std::string bytes = EncodeKvDiskEntry(entry, 9);
-  ASSERT_EQ(bytes.size(), static_cast<size_t>(kKvDiskEntryBytes));
-  const auto parsed = ParseKvDiskEntry(bytes, 9);
-  ASSERT_TRUE(parsed.has_value());
-  EXPECT_EQ(parsed->key, entry.key);
-  EXPECT_EQ(parsed->tokens, entry.tokens);
-  EXPECT_EQ(parsed->stamp, entry.stamp);
-  EXPECT_EQ(parsed->checksum, entry.checksum);
-  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // another slot's
-  EXPECT_FALSE(ParseKvDiskEntry(bytes.substr(0, 255), 9).has_value());
-  EXPECT_FALSE(ParseKvDiskEntry(std::string(kKvDiskEntryBytes, '\0'), 0).has_value());
-  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
-    std::string flipped = bytes;
-    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
-    EXPECT_FALSE(ParseKvDiskEntry(flipped, 9).has_value()) << bit;
-  }
-}
-
 TEST_F(KvDiskTest, GivesBackWhatWasWritten) {
   Start(8);
   EXPECT_FALSE(Has(0));
@@ -167,6 +125,76 @@ TEST_F(KvDiskTest, OutlivesItsProcess) {
   WriteAndWait(6);
   EXPECT_FALSE(Has(2));
   EXPECT_TRUE(Has(3));
+}
+
+// However it was used again.
+TEST_F(KvDiskTest, TheOrderOfUseOutlivesItsProcess) {
+  const std::vector<std::pair<std::string, std::function<void()>>> uses = {
+      {"read", [this] { EXPECT_EQ(Read(0), "ok"); }},
+      {"given up in memory", [this] { WriteAndWait(0); }},
+      {"used in memory",
+       [this] {
+         disk_->NoteUse({Key(99), Key(0)});
+       }},
+  };
+  for (const auto& [name, use] : uses) {
+    Start(4, name);
+    for (int i = 0; i < 4; ++i) WriteAndWait(i);
+    use();
+    Start(4, name);
+    WriteAndWait(4);
+    EXPECT_FALSE(Has(1)) << name;
+    EXPECT_EQ(Read(0), "ok") << name;
+  }
+}
+
+TEST_F(KvDiskTest, ManyUsesOutliveTheProcess) {
+  Start(300);
+  for (int i = 0; i < 300; ++i) WriteAndWait(i);
+  std::vector<BlockKey> keys;
+  for (int i = 149; i >= 0; --i) keys.push_back(Key(i));
+  disk_->NoteUse(keys);
+  Start(300);
+  for (int i = 300; i < 450; ++i) WriteAndWait(i);
+  for (int i = 0; i < 450; ++i) EXPECT_EQ(Has(i), i < 150 || i >= 300) << i;
+  // The first named is the first to give way.
+  WriteAndWait(450);
+  EXPECT_FALSE(Has(149));
+  EXPECT_TRUE(Has(148));
+}
+
+// A use costs no write; the file learns of all once a minute, and a kill forgets no more.
+TEST_F(KvDiskTest, UsesAreWrittenTogether) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) WriteAndWait(i);
+  const int before = fake_.writes();
+  for (int i = 0; i < 100; ++i) disk_->NoteUse({Key(1), Key(0)});
+  clock_.Advance(absl::Seconds(59));
+  EXPECT_EQ(Read(2), "ok");  // it looks at the time when it has work
+  EXPECT_EQ(Read(2), "ok");
+  EXPECT_EQ(fake_.writes(), before);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Read(2), "ok");
+  ASSERT_TRUE(Eventually([&] { return fake_.writes() == before + 3; }));
+  disk_->NoteUse({Key(3)});
+  fake_.KillAfter(0);
+  disk_.reset();
+  fake_.KillAfter(1 << 30);
+  Start(4);
+  WriteAndWait(4);
+  EXPECT_FALSE(Has(3));
+  WriteAndWait(5);
+  EXPECT_FALSE(Has(1));
+  EXPECT_TRUE(Has(0) && Has(2));
+}
+
+TEST_F(KvDiskTest, UsesThatCannotBeWrittenCostNoBlock) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) WriteAndWait(i);
+  fake_.FailWrites(absl::UnavailableError("read-only"));
+  disk_->NoteUse({Key(0), Key(1)});
+  Start(4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Read(i), "ok") << i;
 }
 
 TEST_F(KvDiskTest, BeginsAnewForAnotherModelOrSize) {
@@ -391,6 +419,9 @@ TEST_F(KvDiskTest, RandomUse) {
       case 4:
         if (random() % 40 == 0) Start(10);
         break;
+      case 5:
+        disk_->NoteUse({Key(number)});
+        break;
       default: {
         const std::string answer = Read(number);
         ASSERT_TRUE(answer == "ok" || answer == "missing") << answer;
@@ -400,45 +431,9 @@ TEST_F(KvDiskTest, RandomUse) {
   EXPECT_EQ(disk_->stats().damaged_blocks, 0);
 }
 
-class KvDiskFileTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / "kv_disk_file_test";
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
-};
-
-TEST_F(KvDiskFileTest, IsMadeForItsOwnerAndLocked) {
-  const std::string path = folder_ / "made" / "model.kv";
-  auto file = KvDiskFile::Open(path);
-  ASSERT_TRUE(file.ok()) << file.status();
-  struct stat status = {};
-  ASSERT_EQ(stat(path.c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0600u);
-  const auto again = KvDiskFile::Open(path);
-  EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(again.status().message().find("--cache-dir"), absl::string_view::npos);
-  file->reset();
-  EXPECT_TRUE(KvDiskFile::Open(path).ok());
-}
-
-TEST_F(KvDiskFileTest, WhatCannotBeMadeIsTold) {
-  std::filesystem::create_directories(folder_ / "a.kv");
-  std::filesystem::create_symlink("elsewhere", folder_ / "link.kv");
-  ASSERT_EQ(mkfifo((folder_ / "pipe.kv").c_str(), 0600), 0);
-  for (const char* name : {"a.kv", "link.kv", "pipe.kv"}) {
-    const auto opened = KvDiskFile::Open(folder_ / name);
-    EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_NE(opened.status().message().find(name), absl::string_view::npos) << opened.status();
-  }
-  const auto inside_file = KvDiskFile::Open("/dev/null/model.kv");
-  EXPECT_EQ(inside_file.status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(KvDiskFileTest, KeepsBlocksOnARealDisk) {
-  const std::string path = folder_ / "model.kv";
+TEST(KvDiskOnAFileTest, KeepsBlocks) {
+  const std::string path = testing::TempDir() + "/kv_disk_test.kv";
+  std::filesystem::remove(path);
   const KvDiskOptions options = {
       .limit_bytes = LimitOf(5, kBlockBytes), .block_bytes = kBlockBytes, .identity = "m"};
   for (const bool second : {false, true}) {
@@ -460,6 +455,7 @@ TEST_F(KvDiskFileTest, KeepsBlocksOnARealDisk) {
     EXPECT_GT((*disk)->read_bytes_per_second(), 0);
   }
   EXPECT_LE(std::filesystem::file_size(path), static_cast<uint64_t>(options.limit_bytes));
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -123,6 +123,15 @@ class KvRestoresTest : public SchedulerTest {
     EXPECT_EQ(Check(prefix), 0);
     return prefix;
   }
+  // Has so many other blocks written to the disk.
+  void WriteOthers(int blocks) {
+    const std::vector<std::byte> bytes(disk_->block_bytes());
+    for (int i = 0; i < blocks; ++i) {
+      const BlockKey key = {{static_cast<uint64_t>(i), 12345}, 0};
+      ASSERT_TRUE(disk_->Write(key, Tokens(kTokens, 100 + i), bytes, {}));
+    }
+    ASSERT_TRUE(Settle());
+  }
   // Has so many blocks read, and lets the plans know.
   void LetRead(int blocks) {
     const int before = reads_.load();
@@ -324,6 +333,44 @@ TEST_F(KvRestoresTest, ASmallDiskKeepsTheLatest) {
   StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
   EXPECT_EQ(cache_->NewLease("").FindPrefix(Tokens(5 * kTokens + 1, 2)).tokens, 5 * kTokens);
   EXPECT_EQ(cache_->NewLease("").FindPrefix(Tokens(4 * kTokens + 1, 1)).tokens, kTokens);
+}
+
+// What serves from memory day by day does not give way to what served once.
+TEST_F(KvRestoresTest, UsesInMemoryCountOnTheDisk) {
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  const std::vector<int32_t> first = Tokens(2 * kTokens + 1, 1);
+  const std::vector<int32_t> second = Tokens(2 * kTokens + 1, 2);
+  Compute(first);
+  Compute(second);
+  cache_->SpillCached(absl::Seconds(60));
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  Compute(first);
+  Compute(second);
+  Add({.name = "A", .prompt = 5, .shared = Tokens(2 * kTokens, 1)});
+  EXPECT_EQ(Step(), "A 64+5*");
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  WriteOthers(4);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(first).tokens, 2 * kTokens);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(second).tokens, 0);
+}
+
+// Also of what is on the disk already.
+TEST_F(KvRestoresTest, ALastSpillTellsWhatWasUsedLast) {
+  const std::vector<int32_t> first = Tokens(2 * kTokens + 1, 1);
+  const std::vector<int32_t> second = Tokens(2 * kTokens + 1, 2);
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  Compute(first);
+  cache_->SpillCached(absl::Seconds(60));
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  Compute(first);
+  Compute(second);
+  EXPECT_EQ(Check(first), 2 * kTokens);
+  cache_->SpillCached(absl::Seconds(60));
+  EXPECT_EQ(disk_->stats().written_blocks, 2);
+  StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
+  WriteOthers(4);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(first).tokens, 2 * kTokens);
+  EXPECT_EQ(cache_->NewLease("").FindPrefix(second).tokens, 0);
 }
 
 TEST_F(KvRestoresTest, RecentPrefixesTellOfTheDiskToo) {

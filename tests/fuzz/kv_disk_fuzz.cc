@@ -76,6 +76,7 @@ void Use(const std::string& content) {
   for (const engine::KvDiskEntry& entry : entries) {
     disk.StartRead(entry.key, entry.tokens, /*ticket=*/0);
   }
+  for (const engine::KvDiskEntry& entry : entries) disk.NoteUse({entry.key});
   const std::vector<std::byte> block(kLayout.block_bytes, std::byte{7});
   const std::vector<int32_t> tokens(kernels::kKvBlockTokens, 1);
   disk.Write({{1, 2}, 0}, tokens, block, {.patience = absl::Seconds(10)});
