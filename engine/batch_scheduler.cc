@@ -83,6 +83,7 @@ StepPlan BatchScheduler::Plan(absl::Duration now) {
 
 void BatchScheduler::End(std::vector<EndedSequence> failed, StepPlan* plan) {
   for (EndedSequence& ended : failed) {
+    if (restores_ != nullptr) restores_->Forget(ended.sequence.get());
     ended.sequence->lease = KvLease();
     ended.sequence->admitted = false;
     plan->ended.push_back(std::move(ended));
@@ -187,28 +188,30 @@ void BatchScheduler::PreemptForWaiting() {
   };
   if (waiting_.size() == 0 || !lower_runs(*waiting_.sequences().front())) return;
   AdmissionTurns turns(&waiting_);
+  Kept kept;
   for (Sequence* next = turns.Next(); next != nullptr && lower_runs(*next); next = turns.Next()) {
-    if (FindPrefixesUnderWay().Hold(next) || IsBeingRestored(next, /*may_start=*/true)) break;
-    if (!AdmitInPlaceOfLower(next)) break;
+    if (FindPrefixesUnderWay().Hold(next)) break;
+    if (AdmitInPlaceOfLower(next, &kept) == Admission::kNoRoom) break;
     turns.Pass();
   }
   looks_ += turns.looks();
 }
 
-// False where that is not enough for it, or where nobody runs any more: then PlanWaiting admits it.
-bool BatchScheduler::AdmitInPlaceOfLower(Sequence* sequence) {
-  if (!FitsInPlaceOfLower(*sequence)) return false;
-  while (!TryAdmit(sequence)) {
-    if (running_.back()->request.priority >= sequence->request.priority) return false;
+BatchScheduler::Admission BatchScheduler::AdmitInPlaceOfLower(Sequence* sequence, Kept* kept) {
+  Admission admission = TryAdmit(sequence, kept);
+  if (admission != Admission::kNoRoom || !FitsInPlaceOfLower(*sequence, *kept)) return admission;
+  while (admission == Admission::kNoRoom && !running_.empty() &&
+         running_.back()->request.priority < sequence->request.priority) {
     Preempt(running_.back().get());
-    if (running_.empty()) return false;
+    admission = TryAdmit(sequence, kept);
   }
-  return true;
+  return admission;
 }
 
-bool BatchScheduler::FitsInPlaceOfLower(const Sequence& sequence) const {
-  int64_t places = options_.max_sequences;
-  int64_t blocks = cache_->blocks_free();
+bool BatchScheduler::FitsInPlaceOfLower(const Sequence& sequence, const Kept& kept) const {
+  int64_t places = options_.max_sequences - kept.places;
+  int64_t blocks = cache_->blocks_free() - kept.blocks;
+  if (restores_ != nullptr) blocks += restores_->BlocksBelow(sequence.request.priority);
   for (const auto& other : running_) {
     if (other->request.priority < sequence.request.priority) {
       blocks += other->lease.blocks_held();
@@ -233,11 +236,13 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
     const int64_t rows = decodes ? 1 : std::min(prefill_chunk_, *prefill_rows);
     if (rows == 0) continue;
     while (!PlanSequence(sequence, rows, plan)) {
-      if (restores_ != nullptr && restores_->GiveBack()) continue;
+      if (GiveBackRestore(sequence->request.priority)) continue;
       Sequence* victim = Victim(sequence);
-      // The last in order gives way to those before it. Alone it has every block, and EndDoomed
-      // saw to it that these are enough.
-      CHECK(victim != sequence || running_.size() > 1) << "no KV blocks for the only sequence";
+      // The last in order gives way to those before it. Alone, also in being restored, it has every
+      // block, and EndDoomed saw to it that these are enough.
+      CHECK(victim != sequence || running_.size() > 1 ||
+            (restores_ != nullptr && restores_->running() > 0))
+          << "no KV blocks for the only sequence";
       Preempt(victim);
       if (victim == sequence) break;
     }
@@ -251,40 +256,60 @@ void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
   if (*prefill_rows <= 0 || waiting_.size() == 0) return;
   PrefixesUnderWay under_way = FindPrefixesUnderWay();
   AdmissionTurns turns(&waiting_);
+  Kept kept;
   while (*prefill_rows > 0) {
     Sequence* sequence = turns.Next();
     if (sequence == nullptr) break;
-    const bool has_place = restores_ == nullptr ||
-                           running() + restores_->running() < options_.max_sequences;
-    if (!under_way.Hold(sequence) && !IsBeingRestored(sequence, has_place)) {
-      if (!AdmitInPlaceOfStalled(sequence)) break;
-      if (ComputesPrompt(*sequence)) under_way.Add(sequence);
-      const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
-      CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
-      *prefill_rows -= plan->batch.spans.back().rows();
+    if (!under_way.Hold(sequence)) {
+      const Admission admission = AdmitInPlaceOfStalled(sequence, &kept);
+      if (admission == Admission::kNoRoom) break;
+      if (admission == Admission::kAdmitted) {
+        if (ComputesPrompt(*sequence)) under_way.Add(sequence);
+        const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
+        CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
+        *prefill_rows -= plan->batch.spans.back().rows();
+      }
     }
     turns.Pass();
   }
   looks_ += turns.looks();
 }
 
-// Whether it waits for its KV from a disk, which this begins to read where that may start.
-bool BatchScheduler::IsBeingRestored(Sequence* sequence, bool may_start) {
+// Whether it waits for its KV from a disk.
+bool BatchScheduler::KeepForRestored(Sequence* sequence, Kept* kept) {
   if (restores_ == nullptr) return false;
-  return restores_->Hold(
-      sequence, {.now = now_,
-                 .prompt_rows_per_second = rates_.prompt_rows_per_second,
-                 .blocks = cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk),
-                 .may_start = may_start});
+  const std::optional<int64_t> covered = restores_->CoveredBlocks(sequence);
+  if (!covered.has_value()) return false;
+  const int64_t need = cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk);
+  ++kept->places;
+  kept->blocks += std::max<int64_t>(0, need - *covered);
+  return true;
 }
 
-bool BatchScheduler::AdmitInPlaceOfStalled(Sequence* sequence) {
-  while (!TryAdmit(sequence)) {
+// Of one for which there is room, and which has attached what memory has.
+bool BatchScheduler::BeginRestore(Sequence* sequence) {
+  if (restores_ == nullptr || sequence->restore_tried) return false;
+  sequence->lease.Reset();
+  const KvRestores::Terms terms = {.now = now_,
+                                   .prompt_rows_per_second = rates_.prompt_rows_per_second};
+  if (restores_->Begin(sequence, terms)) return true;
+  sequence->lease.AttachPrefix(sequence->tokens);
+  return false;
+}
+
+bool BatchScheduler::GiveBackRestore(int64_t most_priority) {
+  return restores_ != nullptr && restores_->GiveBack(most_priority);
+}
+
+BatchScheduler::Admission BatchScheduler::AdmitInPlaceOfStalled(Sequence* sequence, Kept* kept) {
+  Admission admission = TryAdmit(sequence, kept);
+  while (admission == Admission::kNoRoom) {
     Sequence* stalled = StalledSequence();
-    if (stalled == nullptr) return false;
+    if (stalled == nullptr) break;
     Preempt(stalled);
+    admission = TryAdmit(sequence, kept);
   }
-  return true;
+  return admission;
 }
 
 // Of one that runs: whether it is about to compute more than its last token.
@@ -307,19 +332,33 @@ int64_t BatchScheduler::BlocksSpokenFor(const Sequence& sequence) const {
   return std::max<int64_t>(0, need - sequence.lease.blocks_held()) + cache_->groups();
 }
 
-// Admits when the whole of the sequence fits beside what is spoken for.
-bool BatchScheduler::TryAdmit(Sequence* sequence) {
-  if (running() >= options_.max_sequences) return false;
-  int64_t spoken_for = 0;
+// Admits, or has its KV restored, when the whole of the sequence fits beside what is spoken for and
+// kept.
+BatchScheduler::Admission BatchScheduler::TryAdmit(Sequence* sequence, Kept* kept) {
+  if (KeepForRestored(sequence, kept)) return Admission::kRestoring;
+  if (running() + kept->places >= options_.max_sequences) return Admission::kNoRoom;
+  int64_t spoken_for = kept->blocks;
   for (const auto& other : running_) spoken_for += BlocksSpokenFor(*other);
   KvLease& lease = sequence->lease;
   lease.AttachPrefix(sequence->tokens);
   const int64_t need =
       cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk) - lease.blocks_held();
-  if (need > cache_->blocks_free() - spoken_for) {
+  while (need > cache_->blocks_free() - spoken_for) {
+    if (GiveBackRestore(int64_t{sequence->request.priority} - 1)) continue;
     lease.Reset();
-    return false;
+    return Admission::kNoRoom;
   }
+  if (BeginRestore(sequence)) {
+    KeepForRestored(sequence, kept);
+    return Admission::kRestoring;
+  }
+  Admit(sequence);
+  return Admission::kAdmitted;
+}
+
+// With what it has attached.
+void BatchScheduler::Admit(Sequence* sequence) {
+  const KvLease& lease = sequence->lease;
   lease.NoteUse();
   sequence->admitted = true;
   if (!sequence->cached_at_admission.has_value()) {
@@ -331,7 +370,6 @@ bool BatchScheduler::TryAdmit(Sequence* sequence) {
   }
   ++admissions_;
   Insert(waiting_.Take(sequence), &running_);
-  return true;
 }
 
 // False, and nothing changed, when there are too few blocks.
@@ -387,6 +425,7 @@ std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {
 }
 
 std::vector<std::unique_ptr<Sequence>> BatchScheduler::RemoveAll() {
+  if (restores_ != nullptr) restores_->EndAll();
   std::vector<std::unique_ptr<Sequence>> removed;
   for (Sequence* sequence : Snapshot(running_)) removed.push_back(Remove(sequence));
   for (Sequence* sequence : Snapshot(waiting_.sequences())) {
@@ -414,8 +453,7 @@ bool BatchScheduler::HasReady() const {
 }
 
 absl::Duration BatchScheduler::NextDeadline() const {
-  absl::Duration next =
-      restores_ == nullptr ? absl::InfiniteDuration() : restores_->NextDeadline();
+  absl::Duration next = restores_ == nullptr ? absl::InfiniteDuration() : restores_->NextDeadline();
   for (const SequenceQueue* queue : {&running_, &waiting_.sequences()}) {
     for (const auto& sequence : *queue) next = std::min(next, sequence->request.deadline);
   }

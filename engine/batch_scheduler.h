@@ -11,7 +11,10 @@
 //   computed anew: one that lacks credit, else the last in order. One that waits takes places and
 //   blocks in the same way from those of lower priority.
 // - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
-// - One whose KV is read back from a disk waits for that, and others are admitted meanwhile.
+// - One for which there is room, and whose KV is better read back from a disk, waits for that. Others
+//   are admitted meanwhile beside the place and the blocks that are kept for it; those that go
+//   before it need not leave them, and it gives its blocks back to those of higher priority, and to
+//   its equals that run.
 // - What cannot have its first token before its deadline is ended before it costs anything.
 //
 // A plan costs n log n at most for the n sequences that wait, times the different lengths of
@@ -109,6 +112,17 @@ class BatchScheduler {
   absl::Duration NextDeadline() const;
 
  private:
+  // Places and blocks for those that wait for their KV, of which no one behind them may take any.
+  struct Kept {
+    int64_t places = 0;
+    int64_t blocks = 0;
+  };
+  enum class Admission : uint8_t {
+    kNoRoom,
+    kRestoring,  // it waits for its KV, and there is room for it
+    kAdmitted,
+  };
+
   void End(std::vector<EndedSequence> failed, StepPlan* plan);
   void EndDoomed(absl::Duration now, StepPlan* plan);
   absl::Status Doom(const Sequence& sequence, absl::Duration now) const;
@@ -117,17 +131,20 @@ class BatchScheduler {
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;
   absl::Status JudgeDeadline(Sequence* sequence, absl::Duration left, int64_t ahead) const;
   void PreemptForWaiting();
-  bool AdmitInPlaceOfLower(Sequence* sequence);
-  bool FitsInPlaceOfLower(const Sequence& sequence) const;
+  Admission AdmitInPlaceOfLower(Sequence* sequence, Kept* kept);
+  bool FitsInPlaceOfLower(const Sequence& sequence, const Kept& kept) const;
   void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
   void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
-  bool IsBeingRestored(Sequence* sequence, bool may_start);
+  bool KeepForRestored(Sequence* sequence, Kept* kept);
+  bool BeginRestore(Sequence* sequence);
+  bool GiveBackRestore(int64_t most_priority);
   bool ComputesPrompt(const Sequence& sequence) const;
   PrefixesUnderWay FindPrefixesUnderWay() const;
   int64_t StepRows() const;
   int64_t BlocksSpokenFor(const Sequence& sequence) const;
-  bool TryAdmit(Sequence* sequence);
-  bool AdmitInPlaceOfStalled(Sequence* sequence);
+  Admission TryAdmit(Sequence* sequence, Kept* kept);
+  void Admit(Sequence* sequence);
+  Admission AdmitInPlaceOfStalled(Sequence* sequence, Kept* kept);
   bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
   Sequence* Victim(const Sequence* for_whom) const;
   Sequence* StalledSequence() const;

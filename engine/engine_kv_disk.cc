@@ -49,7 +49,7 @@ void EngineKvDisk::Read(EngineStats* stats) {
 
 void EngineKvDisk::SpillAll() {
   if (disk_ == nullptr) return;
-  restores_->GiveBack();
+  restores_->EndAll();
   cache_->SpillCached(kSpillTime);
 }
 

@@ -22,7 +22,8 @@ struct KvDiskStats {
 struct KvRestoreStats {
   int64_t restores = 0;  // begun
   int64_t tokens = 0;    // whose KV was read instead of computed
-  // Cut short: the disk was slower than computing, a block was damaged, or KV memory ran out.
+  // Cut short: the disk was slower than computing, a block was damaged, its request ended, or KV
+  // memory ran out or went to others.
   int64_t given_up = 0;
 };
 

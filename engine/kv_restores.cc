@@ -51,33 +51,37 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
     restore.held.push_back(held);
     ++restore.arrived;
   }
-  if (held == kNoBlock || restore.arrived == restore.prefix.on_disk.size()) {
-    End(found - restores_.begin());
-  }
+  const bool whole = restore.arrived == restore.prefix.on_disk.size();
+  // Should others take it before its turn comes, it is read again.
+  if (whole) restore.owner->restore_tried = false;
+  if (held == kNoBlock || whole) End(found - restores_.begin());
 }
 
-bool KvRestores::Hold(Sequence* sequence, const Terms& terms) {
-  if (IsComing(sequence)) return true;
-  if (sequence->restore_tried || !terms.may_start || terms.now < begin_from_) return false;
-  KvPrefix prefix = sequence->lease.FindPrefix(sequence->tokens);
-  // Where there is no room for the sequence now, it is asked again when it can be admitted.
-  if (!prefix.on_disk.empty() && terms.blocks > cache_->blocks_free() - BlocksToCome())
-    return false;
+bool KvRestores::Begin(Sequence* sequence, const Terms& terms) {
+  if (sequence->restore_tried || terms.now < begin_from_) return false;
   sequence->restore_tried = true;
+  KvPrefix prefix = sequence->lease.FindPrefix(sequence->tokens);
   if (prefix.on_disk.empty() || !IsWorthIt(prefix, terms)) return false;
-  Start(*sequence, std::move(prefix), terms);
-  return IsComing(sequence);
+  Start(sequence, std::move(prefix), terms);
+  return CoveredBlocks(sequence).has_value();
 }
 
-// Whether the next block that some restore waits for is one of this sequence's, too, before the one
+// It waits where the next block that some restore waits for is one of its own, too, before the one
 // with its last token, which is computed in any case.
-bool KvRestores::IsComing(Sequence* sequence) const {
+std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
   const int64_t usable = (static_cast<int64_t>(sequence->tokens.size()) - 1) / kBlockTokens;
-  return std::any_of(restores_.begin(), restores_.end(), [&](const Restore& restore) {
+  for (Restore& restore : restores_) {
     const KvPrefix::Block& next = restore.prefix.on_disk[restore.arrived];
-    return next.index < usable &&
-           sequence->lease.HashOf(sequence->tokens, next.index) == next.key.hash;
-  });
+    if (next.index >= usable) continue;
+    if (sequence->lease.HashOf(sequence->tokens, next.index) != next.key.hash) continue;
+    const Sequence* owner = restore.owner;
+    restore.priority = std::max(restore.priority, sequence->request.priority);
+    const auto held = static_cast<int64_t>(restore.held.size());
+    // Nobody has cared for what is to come when it is the turn of one that goes before the owner.
+    if (owner == sequence || sequence->request.priority > owner->request.priority) return held;
+    return held + static_cast<int64_t>(restore.prefix.on_disk.size() - restore.arrived);
+  }
+  return std::nullopt;
 }
 
 // By what the disk has to read before, too. A disk that nobody has read from yet is tried.
@@ -90,10 +94,12 @@ bool KvRestores::IsWorthIt(const KvPrefix& prefix, const Terms& terms) const {
   return read < ComputeTime(prefix, terms.prompt_rows_per_second);
 }
 
-void KvRestores::Start(const Sequence& sequence, KvPrefix prefix, const Terms& terms) {
+void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) {
   Restore restore;
   restore.ticket = next_ticket_++;
-  restore.tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + prefix.tokens);
+  restore.owner = sequence;
+  restore.priority = sequence->request.priority;
+  restore.tokens.assign(sequence->tokens.begin(), sequence->tokens.begin() + prefix.tokens);
   restore.give_up_at =
       terms.now +
       (terms.prompt_rows_per_second <= 0
@@ -132,10 +138,35 @@ void KvRestores::End(size_t index) {
   for (size_t i = restore.held.size(); i-- > 0;) cache_->Release(restore.held[i]);
 }
 
-bool KvRestores::GiveBack() {
-  if (restores_.empty()) return false;
-  while (!restores_.empty()) End(restores_.size() - 1);
+bool KvRestores::GiveBack(int64_t most_priority) {
+  size_t last = restores_.size();
+  for (size_t i = 0; i < restores_.size(); ++i) {
+    if (restores_[i].priority > most_priority) continue;
+    if (last == restores_.size() || restores_[i].priority <= restores_[last].priority) last = i;
+  }
+  if (last == restores_.size()) return false;
+  restores_[last].owner->restore_tried = false;
+  End(last);
   return true;
+}
+
+// Others may hold those, too, that were in memory before.
+int64_t KvRestores::BlocksBelow(int32_t priority) const {
+  int64_t blocks = 0;
+  for (const Restore& restore : restores_) {
+    if (restore.priority < priority) blocks += static_cast<int64_t>(restore.arrived);
+  }
+  return blocks;
+}
+
+void KvRestores::Forget(const Sequence* sequence) {
+  for (size_t i = restores_.size(); i-- > 0;) {
+    if (restores_[i].owner == sequence) End(i);
+  }
+}
+
+void KvRestores::EndAll() {
+  while (!restores_.empty()) End(restores_.size() - 1);
 }
 
 int64_t KvRestores::BlocksToCome() const {

@@ -49,7 +49,7 @@ struct Sequence {
   bool has_credit = false;      // when the current plan began
   bool seen = false;            // by the scheduler, which judged its deadline then
   bool charged = false;         // its prompt, to its principal
-  bool restore_tried = false;   // of what KV the disk has, in this stay in the queue
+  bool restore_tried = false;   // of what KV the disk has; not again in this stay in the queue
   TokenCounts counts;           // kept only when penalties are on
   OutputText text;
   Usage usage;
