@@ -11,10 +11,9 @@
 //   computed anew: one that lacks credit, else the last in order. One that waits takes places and
 //   blocks in the same way from those of lower priority.
 // - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
-// - One for which there is room, and whose KV is better read back from a disk, waits for that. Others
-//   are admitted meanwhile beside the place and the blocks that are kept for it; those that go
-//   before it need not leave them, and it gives its blocks back to those of higher priority, and to
-//   its equals that run.
+// - One for which there is room, and whose KV is better read back from a disk, waits for that.
+//   Those behind it are admitted meanwhile beside the place and the blocks that are kept for it. It
+//   gives back what has come to those of higher priority, and to its equals that run.
 // - What cannot have its first token before its deadline is ended before it costs anything.
 //
 // A plan costs n log n at most for the n sequences that wait, times the different lengths of

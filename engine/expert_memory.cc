@@ -47,7 +47,8 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
       return absl::ResourceExhaustedError(absl::StrCat(
           why, "; of ", Mib(*limits.available_bytes), " of free memory, ", Mib(reserve),
           " are the reserve, ", Mib(limits.kv_bytes), " KV and ", Mib(sizes.dense_bytes),
-          " other weights; lower --kv-memory or --reserve-memory, or give --expert-memory"));
+          " other weights; lower --kv-memory", limits.kv_disk_bytes > 0 ? ", --kv-disk" : "",
+          " or --reserve-memory, or give --expert-memory"));
     }
   } else if (memory.kind == ExpertMemoryKind::kShare && memory.share >= 1) {
     // Who asks for all wants nothing read while the model runs.

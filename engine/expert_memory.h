@@ -28,7 +28,8 @@ struct MemoryLimits {
   // To be left free; -1: 1.5 GiB, or a quarter of what is available where that is less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
-  int64_t kv_tokens = 0;  // whose KV counts too, where bytes are not known yet
+  int64_t kv_tokens = 0;      // whose KV counts too, where bytes are not known yet
+  int64_t kv_disk_bytes = 0;  // of --kv-disk; what that takes of memory counts too
 };
 
 // Bytes that `limits` leave free. Requires: known reserve_bytes or available_bytes.

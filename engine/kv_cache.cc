@@ -283,6 +283,10 @@ int64_t KvCache::CapacityTokens(const std::vector<KvSpec>& layers, size_t memory
   return BlocksIn(memory_bytes, layout) / static_cast<int64_t>(layout.specs.size()) * kBlockTokens;
 }
 
+int64_t KvCache::BlockBytes(const std::vector<KvSpec>& layers) {
+  return static_cast<int64_t>(MakeLayout(layers).block_bytes);
+}
+
 absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options) {
   CHECK(!layers.empty()) << "a model without layers";

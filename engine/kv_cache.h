@@ -146,6 +146,8 @@ class KvCache {
   // Tokens of one sequence, alone and without windows, whose KV such a cache would hold. Requires:
   // layers is not empty.
   static int64_t CapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes);
+  // Of each of its blocks. Requires: as above.
+  static int64_t BlockBytes(const std::vector<KvSpec>& layers);
 
   ~KvCache();
   KvCache(const KvCache&) = delete;

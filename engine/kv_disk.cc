@@ -49,6 +49,10 @@ KvDisk::Read::~Read() {
   disk_->work_.NotifyOne();
 }
 
+int64_t KvDisk::MemoryBytes(const KvDiskLayout& layout) {
+  return StagingBuffers(layout.slot_bytes()) * layout.slot_bytes() + layout.slots * kIndexBytes;
+}
+
 absl::StatusOr<std::unique_ptr<KvDisk>> KvDisk::Open(std::unique_ptr<KvDiskFile> file,
                                                      const KvDiskOptions& options,
                                                      const base::Clock* clock) {

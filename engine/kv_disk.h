@@ -6,8 +6,7 @@
 //   for (KvDisk::Read& read : disk->TakeReads()) ...
 //
 // The least recently used blocks give way to new ones, also over a restart: the file learns of uses
-// some at a time, within a minute and at the end. Memory beside the index, some 300 bytes a block:
-// kStagingBytes, or four blocks where those are larger.
+// some at a time, within a minute and at the end.
 #ifndef TIDEPOOL_ENGINE_KV_DISK_H_
 #define TIDEPOOL_ENGINE_KV_DISK_H_
 
@@ -46,8 +45,12 @@ struct KvDiskOptions {
 // Thread-safe, but for the file, which is its own thread's.
 class KvDisk {
  public:
-  // For blocks on their way, there and back.
+  // For blocks on their way, there and back; four of them where those take more.
   static constexpr int64_t kStagingBytes = int64_t{64} << 20;
+  // At most, for what is known of each block.
+  static constexpr int64_t kIndexBytes = 320;
+  // That a disk takes in all, once its file is full.
+  static int64_t MemoryBytes(const KvDiskLayout& layout);
 
   // Goes on with what an earlier process left in the file; of another identity or size it begins
   // anew. `clock` outlives it. Errors: PlanKvDisk's, RESOURCE_EXHAUSTED (no memory for staging),

@@ -29,7 +29,7 @@ inline constexpr uint32_t kKvDiskVersion = 1;
 // Of everything that is read and written past the page cache.
 inline constexpr int64_t kKvDiskPage = 4096;
 inline constexpr int64_t kKvDiskEntryBytes = 256;
-// Whatever the limit: what is known of each takes some 300 bytes of memory.
+// Whatever the limit: what is known of each takes memory (KvDisk::kIndexBytes).
 inline constexpr int64_t kMostKvDiskSlots = int64_t{1} << 20;
 
 // Where what lies in a file of so many slots.

@@ -8,6 +8,9 @@
 #include "absl/strings/string_view.h"
 #include "engine/available_cpus.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/kv_cache.h"
+#include "engine/kv_disk.h"
+#include "engine/kv_disk_format.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "kernels/base/status_macros.h"
 
@@ -34,6 +37,16 @@ std::string NumericsId(Precision precision, DType kv_dtype) {
 LoadProgress InStage(const StageProgress& progress, LoadStage stage) {
   if (!progress) return nullptr;
   return [&progress, stage](double fraction) { progress(stage, fraction); };
+}
+
+// With what is told in tokens and as a size of a disk. INVALID_ARGUMENT: PlanKvDisk's.
+absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& config,
+                                DType kv_dtype) {
+  const int64_t bytes = limits.kv_bytes + limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
+  if (limits.kv_disk_bytes == 0) return bytes;
+  const int64_t block_bytes = KvCache::BlockBytes(KvSpecsOf(config, kv_dtype));
+  ASSIGN_OR_RETURN(const KvDiskLayout disk, PlanKvDisk(limits.kv_disk_bytes, block_bytes));
+  return bytes + KvDisk::MemoryBytes(disk);
 }
 
 absl::StatusOr<ChatTemplate> ParseChatTemplate(const ModelBundle& bundle) {
@@ -98,8 +111,8 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads}));
   ExpertOptions experts = options.experts;
-  experts.limits.kv_bytes +=
-      experts.limits.kv_tokens * KvBytesPerToken(bundle->config, bundle->kv_dtype);
+  ASSIGN_OR_RETURN(experts.limits.kv_bytes,
+                   KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TieredExperts> tiered,
       MakeTieredExperts(bundle->config, bundle->weights.get(), experts, options.progress));

@@ -21,6 +21,19 @@ using kernels::Arena;
 using kernels::KvSpan;
 using kernels::MatrixView;
 
+std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype) {
+  std::vector<KvSpec> specs;
+  for (const LayerConfig& layer : config.layers) {
+    specs.push_back({.kind = layer.sliding_window > 0 ? KvKind::kWindow : KvKind::kFull,
+                     .window = layer.sliding_window,
+                     .kv_heads = layer.kv_heads,
+                     .k_dim = config.head_dim,
+                     .v_dim = config.head_dim,
+                     .dtype = kv_dtype});
+  }
+  return specs;
+}
+
 absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
     const ModelConfig& config, WeightStore* store, kernels::KernelBackend* backend,
     TransformerOptions options) {
@@ -38,21 +51,15 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
       backend_(backend),
       weights_(std::move(weights)),
       inv_freq_(config.rope.inv_freq),
-      attention_scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)))) {
+      attention_scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)))),
+      kv_specs_(KvSpecsOf(config, options.kv_dtype)) {
   for (size_t i = 0; i < weights_.rope_divisors.size(); ++i) {
     inv_freq_[i] /= weights_.rope_divisors[i];
   }
   std::vector<std::vector<kernels::FfnWeights>> experts;
   for (size_t i = 0; i < config_.layers.size(); ++i) {
-    const LayerConfig& layer = config_.layers[i];
-    kv_specs_.push_back({.kind = layer.sliding_window > 0 ? KvKind::kWindow : KvKind::kFull,
-                         .window = layer.sliding_window,
-                         .kv_heads = layer.kv_heads,
-                         .k_dim = config_.head_dim,
-                         .v_dim = config_.head_dim,
-                         .dtype = options.kv_dtype});
     moe_layer_.push_back(static_cast<int>(experts.size()));
-    if (layer.ffn == FfnKind::kMoe) experts.push_back(weights_.layers[i].moe.experts);
+    if (config_.layers[i].ffn == FfnKind::kMoe) experts.push_back(weights_.layers[i].moe.experts);
   }
   if (experts.empty()) return;
   expert_source_ = std::move(options.experts);

@@ -41,6 +41,9 @@ namespace tidepool::engine {
 // is valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
+// What each layer of such a model keeps.
+std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype);
+
 struct TransformerOptions {
   kernels::DType kv_dtype = kernels::DType::kF16;  // IsKvType of head_dim
   LoadProgress progress;

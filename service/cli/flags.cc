@@ -277,7 +277,8 @@ constexpr FlagSpec kFlags[] = {
     {"kv-disk", 0, kModel, "SIZE", "none",
      "disk space for KV that memory has no room for any more, or that is to outlive a stop; read "
      "back where that is faster than computing it; a file in --cache-dir, or else in "
-     "$XDG_CACHE_HOME/tidepool or ~/.cache/tidepool",
+     "$XDG_CACHE_HOME/tidepool or ~/.cache/tidepool; takes memory too: up to 64 MiB, and 320 "
+     "bytes for each 32 tokens that it has room for",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetKvDisk},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
      "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
@@ -292,7 +293,8 @@ constexpr FlagSpec kFlags[] = {
     {"expert-memory", 0, kExperts, "SIZE", "auto",
      "memory for routed experts: a size, a percentage of all experts' bytes (100%: every expert "
      "stays in memory; room is counted in records of the largest expert), or auto: all if they fit "
-     "into what is free, else as many as do; models without experts need none",
+     "into what is free beside --kv-memory, what --kv-disk takes and --reserve-memory, else as "
+     "many as do; models without experts need none",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",
      "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "engine/kv_disk.h"
 #include "kernels/backend.h"
 #include "service/cli/machine.h"
 
@@ -28,16 +27,14 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Of the KV cache that the command keeps beside the weights, and of what goes between it and a
-// disk; the others' is small.
+// Of the KV cache that the command keeps beside the weights; the others' is small.
 int64_t KvBytes(const Config& config) {
   switch (config.command) {
     case Command::kServe:
     case Command::kWorker:
     case Command::kGenerate:
     case Command::kChat:
-      return static_cast<int64_t>(config.kv_memory_bytes) +
-             (config.kv_disk_bytes > 0 ? engine::KvDisk::kStagingBytes : 0);
+      return static_cast<int64_t>(config.kv_memory_bytes);
     default:
       return 0;
   }
@@ -106,6 +103,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.experts.limits.available_bytes = AvailableMemoryBytes();
   options.experts.limits.kv_bytes = KvBytes(config);
   options.experts.limits.kv_tokens = KvTokens(config);
+  options.experts.limits.kv_disk_bytes = config.kv_disk_bytes;
   options.progress = progress.callback();
   auto bundle = engine::LoadModel(config.model, options);
   const bool unguided =

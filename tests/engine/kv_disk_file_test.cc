@@ -1,13 +1,18 @@
-// The file beneath a KvDisk: what lies where in it, and how it is opened.
+// The file beneath a KvDisk: what lies where in it, how it is opened, and what it takes of memory.
 #include "engine/kv_disk_file.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "engine/kv_disk.h"
 #include "engine/kv_disk_format.h"
+#include "tests/engine/kv_disk_fixture.h"
 
 namespace tidepool::engine {
 namespace {
@@ -53,6 +58,42 @@ TEST(KvDiskFormatTest, EntriesComeBackAndNothingElseIsOne) {
     std::string flipped = bytes;
     flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
     EXPECT_FALSE(ParseKvDiskEntry(flipped, 9).has_value()) << bit;
+  }
+}
+
+int64_t HeapBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+// At numbers of blocks just behind those at which hash tables double.
+TEST(KvDiskMemoryTest, IsNoMoreThanAnnounced) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's heap is another one";
+#endif
+  for (const int64_t slots : {14337, 28673, 50000}) {
+    const KvDiskLayout layout = {.block_bytes = 4096, .slots = slots};
+    FakeDisk fake;
+    const auto file = fake.Open();
+    ASSERT_TRUE(file->WriteSmall(0, EncodeKvDiskHeader(layout, "m")).ok());
+    std::vector<BlockKey> keys;
+    std::string table;
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      keys.push_back({{static_cast<uint64_t>(slot), 5}, 0});
+      table += EncodeKvDiskEntry({.key = keys.back()}, slot);
+    }
+    ASSERT_TRUE(file->WriteSmall(kKvDiskPage, table).ok());
+    const KvDiskOptions options = {
+        .limit_bytes = layout.file_bytes(), .block_bytes = 4096, .identity = "m"};
+    const int64_t before = HeapBytes();
+    const auto disk = KvDisk::Open(fake.Open(), options, &base::Clock::Real());
+    ASSERT_TRUE(disk.ok()) << disk.status();
+    ASSERT_EQ((*disk)->stats().blocks, slots);
+    (*disk)->NoteUse(keys);
+    const int64_t taken = HeapBytes() - before;
+    EXPECT_LE(taken, slots * KvDisk::kIndexBytes) << slots;
+    EXPECT_GE(taken, slots * KvDisk::kIndexBytes / 2) << slots;
+    EXPECT_GE(KvDisk::MemoryBytes(layout), taken + 128 * 4096) << slots;  // with staging
   }
 }
 

@@ -336,6 +336,21 @@ TEST_F(TieredModelTest, TheKvOfAnnouncedTokensIsCounted) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("MiB KV"));
 }
 
+// Its index too, which such a small model's short blocks make large.
+TEST_F(TieredModelTest, TheMemoryOfAKvDiskIsCounted) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  const auto load = [&](int64_t kv_disk_bytes) {
+    const MemoryLimits limits = {
+        .available_bytes = kGib / 4, .reserve_bytes = 0, .kv_disk_bytes = kv_disk_bytes};
+    return LoadModel(model_, {.threads = 1, .experts = {.limits = limits}}).status();
+  };
+  EXPECT_TRUE(load(kGib / 16).ok());
+  const absl::Status status = load(64 * kGib);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --kv-memory, --kv-disk or"));
+  EXPECT_THAT(std::string(load(1000).message()), HasSubstr("--kv-disk of 1000 bytes"));
+}
+
 constexpr int64_t kMib = 1 << 20;
 constexpr ExpertSizes kSizes = {.experts = 100,
                                 .record_bytes = 2 * kMib,

@@ -103,6 +103,13 @@ class KvDiskTest(unittest.TestCase):
             self.assertIn(named, result.stderr)
         self.assertFalse((self.folder / "x").exists())
 
+    def test_memory_for_experts_is_planned_beside_it(self):
+        result = run_tidepool("serve", "--model", harness.MOE, "--listen", "127.0.0.1:0",
+                              "--http", "127.0.0.1:0", "--store", ":memory:", "--kv-disk", "1GiB",
+                              "--cache-dir", self.folder, "--reserve-memory", "100000GiB")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("lower --kv-memory, --kv-disk or --reserve-memory", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
