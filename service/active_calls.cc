@@ -33,6 +33,15 @@ bool ActiveCalls::Drain(absl::Duration drain) {
   return true;
 }
 
+bool ActiveCalls::AwaitNone(absl::Duration most) {
+  base::MutexLock lock(&mutex_);
+  const absl::Duration end = clock_->Monotonic() + most;
+  while (count_ > 0) {
+    if (!WaitUntil(end)) return false;
+  }
+  return true;
+}
+
 void ActiveCalls::Linger(absl::Duration grace) {
   base::MutexLock lock(&mutex_);
   const absl::Duration end = clock_->Monotonic() + grace;

@@ -25,6 +25,9 @@ class ActiveCalls {
   // Returns when no call runs, or when `drain` of this or any other Drain call has passed: whether
   // none runs then.
   bool Drain(absl::Duration drain);
+  // Returns when no call runs, or when `most` has passed, which no Drain shortens: whether none runs
+  // then.
+  bool AwaitNone(absl::Duration most);
   // Returns when `grace` has passed, or the time of any Drain call.
   void Linger(absl::Duration grace);
 

@@ -16,6 +16,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_tls.h"
+#include "service/cut_connections.h"
 #include "service/grpc_process.h"
 
 namespace tidepool::service {
@@ -29,6 +30,8 @@ constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
 // long as its client likes, and needs no token. Streams beyond them are RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
+// What the last bytes of answers may take to their clients.
+constexpr absl::Duration kLastBytes = absl::Seconds(1);
 
 struct ListenAddress {
   std::string host;  // without the brackets of IPv6
@@ -143,7 +146,7 @@ absl::Status GrpcHost::Listen(const std::string& listen) {
 }
 
 GrpcHost::~GrpcHost() {
-  if (server_ != nullptr) Shutdown(absl::ZeroDuration());
+  if (server_ != nullptr) Shutdown();
 }
 
 std::shared_ptr<grpc::Channel> GrpcHost::InProcessChannel() {
@@ -171,10 +174,18 @@ void GrpcHost::StopReady() {
   SetReady(false);
 }
 
-void GrpcHost::Shutdown(absl::Duration grace) {
-  if (listener_ != nullptr) listener_->Stop();
+void GrpcHost::Shutdown() {
+  base::MutexLock lock(&shutdown_mutex_);
+  if (std::exchange(down_, true)) return;
+  // From the first moment of its own shutdown on, gRPC answers calls that come with CANCELLED
+  // (https://github.com/grpc/grpc/issues/41785), and they come until clients have heard of it: as if
+  // these had cancelled. So the connections go first, with all that is on its way to here.
+  if (listener_ != nullptr) {
+    listener_->Stop();
+    CutConnections(port_, kLastBytes);
+  }
   server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Shutdown(absl::ToChronoTime(absl::Now()));
 }
 
 absl::StatusOr<std::string> GrpcHosts::Add(const GrpcHostOptions& options) {
@@ -216,8 +227,8 @@ void GrpcHosts::StopReady() {
   for (const auto& host : hosts_) host->StopReady();
 }
 
-void GrpcHosts::Shutdown(absl::Duration grace) {
-  for (const auto& host : hosts_) host->Shutdown(grace);
+void GrpcHosts::Shutdown() {
+  for (const auto& host : hosts_) host->Shutdown();
 }
 
 }  // namespace tidepool::service

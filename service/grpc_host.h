@@ -47,8 +47,9 @@ class GrpcHost {
   void SetLive(bool live);
   // SetReady(false) for good: a drain begins, and liveness goes on until Shutdown.
   void StopReady();
-  // Cancels what runs after `grace` and returns when all calls have ended.
-  void Shutdown(absl::Duration grace);
+  // Ends what runs, and returns when it has ended. A client whose call ends so, or comes too late,
+  // hears UNAVAILABLE: whoever has more to say says it before. Later calls do nothing.
+  void Shutdown();
 
  private:
   GrpcHost() = default;
@@ -64,6 +65,8 @@ class GrpcHost {
   std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<GrpcListener> listener_;  // null: no port
   std::unique_ptr<grpc::Server> server_;
+  base::Mutex shutdown_mutex_;
+  bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };
 
 // The ports of a server beside its main one.
@@ -89,7 +92,7 @@ class GrpcHosts {
   void SetReady(bool ready);
   void SetLive(bool live);
   void StopReady();
-  void Shutdown(absl::Duration grace);
+  void Shutdown();
 
  private:
   // Starts one more; gives its address.

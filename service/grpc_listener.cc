@@ -95,12 +95,6 @@ absl::StatusOr<std::vector<OwnedFd>> ListenOnAll(const std::string& host, int po
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-OwnedFd::OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(const std::string& host,
                                                                    int port) {
   absl::StatusOr<std::vector<OwnedFd>> found;

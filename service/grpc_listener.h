@@ -15,23 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/base/mutex.h"
+#include "service/owned_fd.h"
 
 namespace tidepool::service {
-
-// A file descriptor that closes with its owner.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  ~OwnedFd();
-  OwnedFd(OwnedFd&& other) noexcept;
-  OwnedFd(const OwnedFd&) = delete;
-  OwnedFd& operator=(const OwnedFd&) = delete;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Thread-safe.
 class GrpcListener {

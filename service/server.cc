@@ -1,10 +1,12 @@
 #include "service/server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
@@ -23,7 +25,7 @@
 namespace tidepool::service {
 namespace {
 
-// What calls that were cancelled need to find their end.
+// What calls that were told of their end need to find it.
 constexpr absl::Duration kCancelGrace = absl::Seconds(5);
 // What a worker takes to tell its fronts of the end.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
@@ -109,11 +111,12 @@ class WorkerServer final : public Server {
     const bool empty = core_.runs()->Drain(times.drain);
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
-    if (in_haste) return hosts_->Shutdown(absl::ZeroDuration());
+    if (in_haste) return hosts_->Shutdown();
     // A call that is cut looks like a crash to its front.
     if (!empty) core_.GiveUpRuns();
+    core_.runs()->AwaitNone(kLastWords);
     core_.unary_calls()->Drain(kLastWords);
-    hosts_->Shutdown(empty ? absl::ZeroDuration() : kLastWords);
+    hosts_->Shutdown();
   }
 
  private:
@@ -240,10 +243,16 @@ class FrontServer final : public Server {
     base::MutexLock lock(&shutdown_mutex_);
     if (std::exchange(down_, true)) return;
     RunOn(&loop_, [this] {
-      core_->CancelAll(absl::UnavailableError("the server is shutting down; retry at another"));
+      core_->CloseGenerations(
+          absl::UnavailableError("the server is shutting down; retry at another"));
     });
-    hosts_->Shutdown(kCancelGrace);
-    if (http_ != nullptr) http_->Shutdown(kCancelGrace);
+    const base::Clock& clock = base::Clock::Real();
+    const absl::Duration end = clock.Monotonic() + kCancelGrace;
+    calls_.AwaitNone(kCancelGrace);
+    hosts_->Shutdown();
+    if (http_ != nullptr) {
+      http_->Shutdown(std::max(end - clock.Monotonic(), absl::ZeroDuration()));
+    }
     LeaveWorkers();
   }
 

@@ -156,6 +156,7 @@ std::nullptr_t FrontCore::Refuse(const GenerationInput& input, absl::Status stat
 
 std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   ++requests_total_;
+  if (closed_.has_value()) return Refuse(input, *closed_, sink);
   absl::Status status =
       input.checked.has_value() ? *input.checked : CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(input, std::move(status), sink);
@@ -405,8 +406,10 @@ std::shared_ptr<StatsWatch> FrontCore::WatchStats(const v1::WatchStatsRequest& r
   });
 }
 
-void FrontCore::CancelAll(const absl::Status& status) {
+void FrontCore::CloseGenerations(const absl::Status& status) {
+  closed_ = status;
   for (const auto& generation : Running()) generation->Cancel(status);
+  named_.EndReaders(status);
 }
 
 }  // namespace tidepool::service

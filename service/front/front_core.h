@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -99,8 +100,9 @@ class FrontCore {
   const RequestMetricsMap& request_metrics() const { return request_metrics_; }
   const PrincipalUsageMap& principal_usage() const { return principal_usage_; }
 
-  // Ends every generation with this status.
-  void CancelAll(const absl::Status& status);
+  // Ends every generation, and whoever reads one that has ended, with this status, and those to
+  // come.
+  void CloseGenerations(const absl::Status& status);
 
  private:
   // A worker for a call about text, not about a prompt.
@@ -159,6 +161,7 @@ class FrontCore {
   RequestLog request_log_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
+  std::optional<absl::Status> closed_;  // what CloseGenerations was told
 };
 
 }  // namespace tidepool::service

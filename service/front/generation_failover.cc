@@ -17,8 +17,7 @@ constexpr absl::Duration kSignOfLife = absl::Seconds(2);
 }  // namespace
 
 bool IsWorkerFailure(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
-         absl::IsDataLoss(status);
+  return absl::IsUnavailable(status) || absl::IsUnknown(status) || absl::IsDataLoss(status);
 }
 
 void Generation::BeginAttempts() {

@@ -36,6 +36,16 @@ absl::Status FrontRefused(const std::string& address) {
       absl::StrCat("worker ", address, " does not take this front; the front's log says why"));
 }
 
+// How a call ended whose end somebody hears. Those that this front cancels nobody does: CANCELLED is
+// the worker's doing, such as gRPC's answer to a call that comes while its server shuts down, and no
+// word for a client that waits.
+absl::Status EndOf(const grpc::Status& status, const std::string& address) {
+  if (IsFrontRefused(status)) return FrontRefused(address);
+  if (status.error_code() != grpc::StatusCode::CANCELLED) return FromGrpcStatus(status);
+  return absl::UnavailableError(
+      absl::StrCat("worker ", address, " cancelled the call: ", status.error_message()));
+}
+
 // Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All
 // but the reactions runs on the loop.
 class RunReactor final
@@ -98,10 +108,8 @@ class RunReactor final
       self->self_.reset();
       self->calls_->Leave();
       if (self->detached_) return;
-      if (IsFrontRefused(status)) {
-        return self->events_.on_end(FrontRefused(self->address_), EndedBy::kAway);
-      }
-      self->events_.on_end(FromGrpcStatus(status), self->WhoEnded());
+      const EndedBy by = IsFrontRefused(status) ? EndedBy::kAway : self->WhoEnded();
+      self->events_.on_end(EndOf(status, self->address_), by);
     });
   }
 
@@ -309,9 +317,9 @@ class GrpcWorkerLink final : public WorkerLink {
             loop.executor->Post([call, calls = loop.calls, address, done, status] {
               calls->Leave();
               if (status.ok()) return done(std::move(call->response));
-              if (IsFrontRefused(status)) return done(FrontRefused(address));
-              const bool taken = call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
-              done(taken ? EndedByCrash(FromGrpcStatus(status)) : FromGrpcStatus(status));
+              const bool taken = !IsFrontRefused(status) &&
+                                 call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
+              done(taken ? EndedByCrash(EndOf(status, address)) : EndOf(status, address));
             });
           }));
   }

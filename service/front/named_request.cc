@@ -52,6 +52,13 @@ void NamedRequest::Cancel(const absl::Status& why) {
   if (const auto generation = generation_.lock()) generation->Cancel(why);
 }
 
+void NamedRequest::EndReaders(const absl::Status& status) {
+  const auto readers = readers_;
+  for (const auto& weak : readers) {
+    if (const auto reader = weak.lock()) reader->Cancel(status);
+  }
+}
+
 void NamedRequest::Write(v1::GenerateResponse response) {
   bytes_ += response.ByteSizeLong();
   messages_.push_back(std::move(response));

@@ -48,6 +48,8 @@ class NamedRequest final : public GenerationSink,
 
   // Ends the generation, and with it the readers.
   void Cancel(const absl::Status& why);
+  // The generation goes on, as when they leave.
+  void EndReaders(const absl::Status& status);
 
   void Write(v1::GenerateResponse response) override;
   void Finish(absl::Status status) override;

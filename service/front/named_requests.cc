@@ -1,6 +1,7 @@
 #include "service/front/named_requests.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
@@ -86,6 +87,12 @@ std::shared_ptr<NamedRequest> NamedRequests::OnEnd(const Name& name, const absl:
     if (!weak.expired()) Forget(name, number);
   });
   return request;
+}
+
+void NamedRequests::EndReaders(const absl::Status& status) {
+  std::vector<std::shared_ptr<NamedRequest>> all;  // readers that end may forget some
+  for (const auto& [name, entry] : entries_) all.push_back(entry.request);
+  for (const auto& request : all) request->EndReaders(status);
 }
 
 void NamedRequests::Forget(const Name& name, int64_t number) {

@@ -51,6 +51,8 @@ class NamedRequests {
   // Its generation has ended, which it is told next. A failed one is forgotten: the same request
   // may do better. Gives what must live until then.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
+  // Of all that there are; their answers stay.
+  void EndReaders(const absl::Status& status);
 
  private:
   struct Entry {

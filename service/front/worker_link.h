@@ -48,7 +48,7 @@ inline constexpr absl::Duration kWorkerConnectTimeout = absl::Seconds(2);
 
 // Loop only: every function is called on the front's loop, and calls back there, never before it
 // returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary calls can come
-// after the link is gone.
+// after the link is gone. No call ends with CANCELLED: to a client that would be its own doing.
 class WorkerLink {
  public:
   template <typename T>

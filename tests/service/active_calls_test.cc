@@ -15,6 +15,16 @@ TEST(ActiveCallsTest, DrainTellsWhetherAllHaveEnded) {
   EXPECT_TRUE(calls.Drain(absl::ZeroDuration()));
 }
 
+TEST(ActiveCallsTest, NoneIsAwaitedBehindADrainWhoseTimeIsOver) {
+  ActiveCalls calls;
+  ASSERT_TRUE(calls.Enter().ok());
+  EXPECT_FALSE(calls.Drain(absl::ZeroDuration()));
+  EXPECT_FALSE(calls.AwaitNone(absl::ZeroDuration()));
+  std::thread leaving([&] { calls.Leave(); });
+  EXPECT_TRUE(calls.AwaitNone(absl::Minutes(10)));
+  leaving.join();
+}
+
 TEST(ActiveCallsTest, CallsEnterWhileItLingers) {
   ActiveCalls calls;
   std::thread lingering([&] { calls.Linger(absl::InfiniteDuration()); });

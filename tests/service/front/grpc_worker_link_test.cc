@@ -35,6 +35,64 @@ class ShortWatches final : public worker::v1::Worker::Service {
   std::atomic<int> streams_ = 0;
 };
 
+// As a server does whose gRPC ends what comes too late.
+class Cancelling final : public worker::v1::Worker::Service {
+ public:
+  grpc::Status Prepare(grpc::ServerContext*, const worker::v1::PrepareRequest*,
+                       worker::v1::PrepareResponse*) override {
+    return Cancelled();
+  }
+  grpc::Status Tokenize(grpc::ServerContext*, const v1::TokenizeRequest*,
+                        v1::TokenizeResponse*) override {
+    return Cancelled();
+  }
+  grpc::Status Run(grpc::ServerContext*,
+                   grpc::ServerReaderWriter<worker::v1::RunResponse, worker::v1::RunRequest>*)
+      override {
+    return Cancelled();
+  }
+
+ private:
+  static grpc::Status Cancelled() { return {grpc::StatusCode::CANCELLED, "CANCELLED"}; }
+};
+
+TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
+  Cancelling worker;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&worker);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+
+  fakes::ManualClock clock;
+  ManualExecutor loop(&clock);
+  ActiveCalls calls;
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
+                                 {.executor = &loop, .calls = &calls});
+  std::vector<absl::Status> ends;
+  link->Prepare({}, absl::InfiniteDuration(),
+                [&](const absl::StatusOr<worker::v1::PrepareResponse>& end) {
+                  ends.push_back(end.status());
+                });
+  link->Tokenize({}, absl::InfiniteDuration(),
+                 [&](const absl::StatusOr<v1::TokenizeResponse>& end) {
+                   ends.push_back(end.status());
+                 });
+  const auto run = link->Run({}, absl::InfiniteDuration(),
+                             {.on_response = [](const worker::v1::RunResponse&) {},
+                              .on_end =
+                                  [&](const absl::Status& end, EndedBy by) {
+                                    EXPECT_EQ(by, EndedBy::kAway);
+                                    ends.push_back(end);
+                                  }});
+  loop.RunUntil([&] { return ends.size() == 3; });
+  for (const absl::Status& end : ends) {
+    EXPECT_EQ(end, absl::UnavailableError(
+                       absl::StrCat("worker ", address, " cancelled the call: CANCELLED")));
+  }
+}
+
 TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   ShortWatches worker(3);
   grpc::ServerBuilder builder;

@@ -185,8 +185,8 @@ TEST_F(NamedRequestsTest, TheSeedFollowsFromTheName) {
     Client client;
     Begin(&client, request);
     seeds.push_back(worker->prepares.back().first.request().sampling().seed());
-    core_->CancelAll(absl::CancelledError("next"));
-    loop_.RunAll();
+    client.generation->Cancel(absl::CancelledError("gone"));
+    loop_.Advance(absl::Seconds(31));  // past the time of orphans
   }
   EXPECT_EQ(seeds[0], seeds[2]);
   EXPECT_NE(seeds[0], seeds[1]);
@@ -223,6 +223,44 @@ TEST_F(NamedRequestsTest, TwoClientsReadOneAnswer) {
   TakeAll(&slow);
   EXPECT_EQ(slow.tokens, (Tokens{10, 11}));
   EXPECT_TRUE(slow.status->ok());
+}
+
+// A client that is to come back hears that it may: whoever reads what is being made, or what has been,
+// and whoever comes in the last moment.
+TEST_F(NamedRequestsTest, AFrontThatClosesEndsEveryReaderWithItsReason) {
+  PuppetLink* worker = AddWorker("a");
+  const auto named = [](const std::string& id) {
+    v1::GenerateRequest request = Text();
+    request.set_request_id(id);
+    return request;
+  };
+  Client whole, slow, live, late, unnamed;
+  Begin(&whole, named("whole"));
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10}, v1::STOP);
+  TakeAll(&whole);
+  ASSERT_TRUE(whole.status.has_value() && whole.status->ok());
+  Begin(&slow, named("whole"));
+  ASSERT_TRUE(slow.writing);
+  Begin(&live, named("live"));
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10});
+
+  const absl::Status leaving = absl::UnavailableError("the server is shutting down");
+  core_->CloseGenerations(leaving);
+  loop_.RunAll();
+  EXPECT_TRUE(LastRun(worker).gone);
+  for (Client* client : {&slow, &live}) {
+    ASSERT_TRUE(client->status.has_value());
+    EXPECT_EQ(*client->status, leaving);
+  }
+  Begin(&late, named("whole"));
+  Begin(&unnamed, Text());
+  for (Client* client : {&late, &unnamed}) {
+    ASSERT_TRUE(client->status.has_value());
+    EXPECT_EQ(*client->status, leaving);
+  }
+  EXPECT_EQ(worker->prepares.size(), 2);
 }
 
 class LongAnswerTest : public NamedRequestsTest {
