@@ -1,15 +1,17 @@
 // WholeAnswers: bytes of the answers that are collected to be sent as one, which nobody takes while
-// they grow: Complete's, and those of HTTP that are no stream.
+// they grow: Complete's, and those of HTTP that are no stream. A principal's answers may grow while
+// they hold no more than what is still free: alone they get half of all, two principals' a third
+// each. So whoever asks for all of it leaves as much again, and others have room at once.
 //
 //   WholeAnswers answers(most_bytes);
-//   WholeAnswer answer = answers.Begin();
+//   WholeAnswer answer = answers.Begin(principal);
 //   if (absl::Status room = answer.Grow(bytes); !room.ok()) return Fail(room);
 #ifndef TIDEPOOL_SERVICE_WHOLE_ANSWERS_H_
 #define TIDEPOOL_SERVICE_WHOLE_ANSWERS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,12 +27,15 @@ class WholeAnswer {
   static constexpr int64_t kSmallBytes = int64_t{64} << 10;
 
   WholeAnswer(WholeAnswer&& other) noexcept
-      : all_(std::move(other.all_)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : all_(std::move(other.all_)),
+        principal_(std::move(other.principal_)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   WholeAnswer& operator=(WholeAnswer&&) = delete;
   ~WholeAnswer() { Clear(); }
 
   // So many bytes more, counted whatever is returned. RESOURCE_EXHAUSTED with a hint: all answers
-  // together are past what they may have, and this one is not small. Requires: not negative.
+  // together are past what they may have, or its principal's are, and this one is not small.
+  // Requires: not negative.
   absl::Status Grow(int64_t bytes);
   bool IsTooLong() const { return bytes_ > kMostBytes; }
   // Its bytes are gone.
@@ -38,24 +43,24 @@ class WholeAnswer {
 
  private:
   friend class WholeAnswers;
-  struct All {
-    const int64_t most_bytes;
-    std::atomic<int64_t> bytes = 0;
-  };
-  explicit WholeAnswer(std::shared_ptr<All> all) : all_(std::move(all)) {}
+  struct All;
+  WholeAnswer(std::shared_ptr<All> all, std::string principal)
+      : all_(std::move(all)), principal_(std::move(principal)) {}
 
   std::shared_ptr<All> all_;
+  std::string principal_;
   int64_t bytes_ = 0;
 };
 
 // Thread-safe. Answers may outlive it.
 class WholeAnswers {
  public:
-  explicit WholeAnswers(int64_t most_bytes)
-      : all_(new WholeAnswer::All{.most_bytes = most_bytes}) {}
+  // Requires: not negative.
+  explicit WholeAnswers(int64_t most_bytes);
 
-  WholeAnswer Begin() const { return WholeAnswer(all_); }
-  int64_t bytes() const { return all_->bytes; }
+  // Without authentication the principal is empty, and may have all.
+  WholeAnswer Begin(std::string principal) const { return {all_, std::move(principal)}; }
+  int64_t bytes() const;
 
  private:
   const std::shared_ptr<WholeAnswer::All> all_;

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -111,7 +112,7 @@ class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
                   CallbackServerContext* context)
-      : deps_(deps), whole_(deps.core->whole_answers().Begin()) {
+      : deps_(deps) {
     absl::StatusOr<GenerationInput> input = ReadGeneration(deps, bytes, *context);
     absl::Status status = input.status();
     if (status.ok()) status = deps_.calls->Enter(), entered_ = status.ok();
@@ -119,9 +120,10 @@ class CompleteReactor final : public ServerUnaryReactor {
       Finish(ToGrpcStatus(status));
       return;
     }
+    whole_.emplace(deps_.core->whole_answers().Begin(input->principal));
     loop()->Post([this, answer, context, input = *std::move(input)]() mutable {
       deps_.core->Complete(
-          std::move(input), &whole_,
+          std::move(input), &*whole_,
           [this, answer, context](absl::StatusOr<v1::CompleteResponse> response) {
             if (response.ok()) *answer = ToBytes(*response);
             AddRetryPushback(response.status(), context);
@@ -148,7 +150,7 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  WholeAnswer whole_;                         // loop only, until it is sent
+  std::optional<WholeAnswer> whole_;          // loop only, until it is sent
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 

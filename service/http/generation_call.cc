@@ -47,7 +47,8 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
         [live] { live->CancelAll(absl::CancelledError("the client left")); });
   });
   if (!call->request_.stream) {
-    call->whole_ = std::make_shared<WholeAnswer>(front.core->whole_answers().Begin());
+    call->whole_ = std::make_shared<WholeAnswer>(
+        front.core->whole_answers().Begin(call->caller_.principal));
     size_t echoed = 0;
     for (const ChoiceRenderer& renderer : call->renderers_) echoed += renderer.settled_bytes();
     call->GrowWhole(echoed);

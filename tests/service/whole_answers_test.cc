@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/retry_after.h"
 
@@ -14,11 +16,11 @@ constexpr int64_t kLong = WholeAnswer::kSmallBytes * 4;
 
 TEST(WholeAnswersTest, AreBoundedTogether) {
   const WholeAnswers answers(kLong * 2);
-  std::optional<WholeAnswer> first = answers.Begin();
-  WholeAnswer second = answers.Begin();
+  std::optional<WholeAnswer> first = answers.Begin("");
+  WholeAnswer second = answers.Begin("");
   EXPECT_TRUE(first->Grow(kLong).ok());
   EXPECT_TRUE(second.Grow(kLong).ok());
-  WholeAnswer third = answers.Begin();
+  WholeAnswer third = answers.Begin("");
   // Those that are short go on.
   EXPECT_TRUE(third.Grow(WholeAnswer::kSmallBytes).ok());
   const absl::Status refused = third.Grow(1);
@@ -33,11 +35,44 @@ TEST(WholeAnswersTest, AreBoundedTogether) {
   EXPECT_TRUE(third.Grow(kLong).ok());
 }
 
+TEST(WholeAnswersTest, APrincipalLeavesAsMuchAsItTakes) {
+  const WholeAnswers answers(kLong * 6);
+  std::vector<WholeAnswer> greedy;
+  const auto takes = [&answers](const std::string& principal, std::vector<WholeAnswer>* own) {
+    while (own->emplace_back(answers.Begin(principal)).Grow(kLong).ok()) {
+    }
+    own->pop_back();
+    return own->size();
+  };
+  EXPECT_EQ(takes("greedy", &greedy), 3) << "half of it, alone";
+  WholeAnswer small = answers.Begin("greedy");
+  EXPECT_TRUE(small.Grow(WholeAnswer::kSmallBytes).ok());
+  const absl::Status refused = small.Grow(1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
+  EXPECT_NE(refused.message().find("'greedy' has "), std::string::npos) << refused;
+  small.Clear();
+
+  // Whoever comes has room at once, and who had more than its share then gets no more.
+  std::vector<WholeAnswer> other;
+  EXPECT_EQ(takes("other", &other), 1);
+  EXPECT_FALSE(greedy.front().Grow(1).ok());
+  greedy.clear();
+  EXPECT_EQ(takes("other", &other), 3);
+}
+
+TEST(WholeAnswersTest, WithoutAuthenticationOnePrincipalHasAll) {
+  const WholeAnswers answers(kLong);
+  WholeAnswer answer = answers.Begin("");
+  EXPECT_TRUE(answer.Grow(kLong).ok());
+  EXPECT_FALSE(answer.Grow(1).ok());
+}
+
 TEST(WholeAnswersTest, OneIsCountedOnceWhereverItIsMoved) {
   std::optional<WholeAnswer> moved;
   {
     const WholeAnswers answers(kLong);
-    WholeAnswer answer = answers.Begin();
+    WholeAnswer answer = answers.Begin("");
     EXPECT_TRUE(answer.Grow(kLong).ok());
     moved.emplace(std::move(answer));
     EXPECT_EQ(answers.bytes(), kLong);
@@ -47,7 +82,7 @@ TEST(WholeAnswersTest, OneIsCountedOnceWhereverItIsMoved) {
 
 TEST(WholeAnswersTest, OneIsTooLongPastItsLimitAndNotAtIt) {
   const WholeAnswers answers(WholeAnswer::kMostBytes * 2);
-  WholeAnswer answer = answers.Begin();
+  WholeAnswer answer = answers.Begin("");
   EXPECT_TRUE(answer.Grow(WholeAnswer::kMostBytes).ok());
   EXPECT_FALSE(answer.IsTooLong());
   EXPECT_TRUE(answer.Grow(1).ok());

@@ -123,9 +123,9 @@ class WholeAnswerTest : public FrontTest {
     PuppetLink::Run_* run = nullptr;
   };
 
-  std::unique_ptr<Call> Complete(PuppetLink* worker) {
-    auto call = std::make_unique<Call>(Call{.whole = core_->whole_answers().Begin()});
-    core_->Complete({.request = Text()}, &call->whole,
+  std::unique_ptr<Call> Complete(PuppetLink* worker, const std::string& principal = "") {
+    auto call = std::make_unique<Call>(Call{.whole = core_->whole_answers().Begin(principal)});
+    core_->Complete({.request = Text(), .principal = principal}, &call->whole,
                     [call = call.get()](absl::StatusOr<v1::CompleteResponse> response) {
                       call->end = std::move(response);
                     },
@@ -195,6 +195,28 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
   // It gave its room back.
   Say(kMiB / 2, first.get());
   for (Call* call : {first.get(), brief.get()}) {
+    EXPECT_FALSE(call->end.has_value());
+    End(call);
+    ASSERT_TRUE(call->end.has_value());
+    EXPECT_TRUE(call->end->ok()) << call->end->status();
+  }
+}
+
+TEST_F(WholeAnswerTest, OnePrincipalLeavesRoomForOthers) {
+  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
+                                      [](LogLevel, absl::string_view) {},
+                                      FrontLimits{.max_whole_bytes = 7 * kMiB});
+  PuppetLink* worker = AddWorker("a");
+  const auto one = Complete(worker, "greedy"), two = Complete(worker, "greedy");
+  for (Call* call : {one.get(), two.get()}) {
+    for (int i = 0; i < 2; ++i) Say(kMiB, call);
+  }
+  EXPECT_FALSE(one->end.has_value());
+  ASSERT_TRUE(two->end.has_value());
+  EXPECT_EQ(two->end->status().code(), absl::StatusCode::kResourceExhausted);
+  const auto other = Complete(worker, "other");
+  for (int i = 0; i < 2; ++i) Say(kMiB - kMiB / 8, other.get());
+  for (Call* call : {one.get(), other.get()}) {
     EXPECT_FALSE(call->end.has_value());
     End(call);
     ASSERT_TRUE(call->end.has_value());
