@@ -39,6 +39,8 @@ inline constexpr char kWorkerDrains[] = "drains";
 // Key of the initial metadata that a worker sends at once when it takes a Prepare or a Run: without
 // it a call that fails never got there.
 inline constexpr char kTakenByWorker[] = "tidepool-taken-by-worker";
+// Key of the metadata of a Detokenize that the front itself needs, for a request of this principal.
+inline constexpr char kForRequestOf[] = "tidepool-for-request-of-bin";
 
 // Everything about a request that can be told without its model. INVALID_ARGUMENT names the field
 // and its limit; UNIMPLEMENTED names a field that is not served yet.

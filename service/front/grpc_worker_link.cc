@@ -263,6 +263,16 @@ class GrpcWorkerLink final : public WorkerLink {
         [this](auto... arguments) { stub_->async()->Detokenize(arguments...); });
   }
 
+  void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration deadline,
+              Done<v1::DetokenizeResponse> done) override {
+    Call<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+        std::move(request), deadline, std::move(done),
+        [this, &principal](grpc::ClientContext* context, auto... arguments) {
+          context->AddMetadata(kForRequestOf, principal);
+          stub_->async()->Detokenize(context, arguments...);
+        });
+  }
+
   void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) override {
     Call<v1::GetStatsRequest, v1::GetStatsResponse>(
         v1::GetStatsRequest(), deadline, std::move(done),

@@ -41,7 +41,7 @@ void Generation::FindReceivedText() {
     if (!IsWorkerFailure(text.status())) return self->End(text.status());
     self->Retry(text.status(), EndedBy::kAway, &Generation::FindReceivedText);
   };
-  worker_.link->Detokenize(std::move(request), input_.deadline, resume);
+  worker_.link->TextOf(std::move(request), input_.principal, input_.deadline, resume);
 }
 
 void Generation::Resume(const std::string& received_text) {

@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kDetokenizeTimeout = absl::Seconds(10);
+constexpr absl::Duration kTextTimeout = absl::Seconds(10);
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError("the server is shutting down; retry at another");
@@ -46,13 +46,14 @@ void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData
   request.set_keep_spaces(true);
   request.mutable_token_ids()->Assign(log.token_ids.begin() + cut->text_begin,
                                       log.token_ids.begin() + position);
-  worker->link->Detokenize(std::move(request), clock_->Monotonic() + kDetokenizeTimeout,
-                           [log = std::move(log), cut = *cut, answer, done = std::move(done)](
-                               absl::StatusOr<v1::DetokenizeResponse> text) mutable {
-                             if (!text.ok()) return done(text.status());
-                             CutSession(cut, CutAnswer(answer, text->text()), &log);
-                             done(std::move(log));
-                           });
+  const std::string principal = log.info.principal;
+  worker->link->TextOf(std::move(request), principal, clock_->Monotonic() + kTextTimeout,
+                       [log = std::move(log), cut = *cut, answer, done = std::move(done)](
+                           absl::StatusOr<v1::DetokenizeResponse> text) mutable {
+                         if (!text.ok()) return done(text.status());
+                         CutSession(cut, CutAnswer(answer, text->text()), &log);
+                         done(std::move(log));
+                       });
 }
 
 void FrontCore::ReadLog(const std::string& session_id, const std::string& principal,

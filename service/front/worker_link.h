@@ -67,6 +67,10 @@ class WorkerLink {
                         Done<v1::TokenizeResponse> done) = 0;
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
+  // As Detokenize, of what the front itself needs for a request of this principal: it waits where the
+  // principal's prompts do, and behind no text of a client's.
+  virtual void TextOf(v1::DetokenizeRequest request, const std::string& principal,
+                      absl::Duration deadline, Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;
   // As Admin's rpcs of these names, of this worker.
   virtual void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,

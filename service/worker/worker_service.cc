@@ -25,7 +25,7 @@ constexpr int kPoolThreads = 2;
 // Texts wait for each other, and no prompt waits for them.
 constexpr int kTextThreads = 1;
 // Lines of the pools that are no principal's: none has a space in its name.
-constexpr char kTextLine[] = "calls about text";  // those do not tell whose they are
+constexpr char kTextLine[] = "calls about text";  // of clients: they do not tell whose
 constexpr char kAdminLine[] = "calls of Admin";
 
 uint64_t DrawSeed() {
@@ -373,7 +373,13 @@ grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
                                                     const v1::DetokenizeRequest* request,
                                                     v1::DetokenizeResponse* response) {
-  return OnPool({core_, core_->text_pool(), kTextLine}, gate_, context, response,
+  WorkPlace place = {core_, core_->text_pool(), kTextLine};
+  const auto principal = context->client_metadata().find(kForRequestOf);
+  if (principal != context->client_metadata().end()) {
+    place.pool = core_->pool();
+    place.line = std::string(principal->second.data(), principal->second.size());
+  }
+  return OnPool(place, gate_, context, response,
                 [core = core_, request] { return DoDetokenize(core->model(), *request); });
 }
 

@@ -102,8 +102,8 @@ class WorkerCore {
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;               // loop only
-  TaskPool pool_;       // prompts
-  TaskPool text_pool_;  // calls about text, which no limit of a principal's counts
+  TaskPool pool_;       // prompts, and texts that fronts need for requests
+  TaskPool text_pool_;  // clients' calls about text, which no limit of a principal's counts
   EventLoop loop_;  // ends first
 };
 

@@ -32,6 +32,8 @@ class AdminLink final : public WorkerLink {
   }
   void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse>) override {}
   void Detokenize(v1::DetokenizeRequest, absl::Duration, Done<v1::DetokenizeResponse>) override {}
+  void TextOf(v1::DetokenizeRequest, const std::string&, absl::Duration,
+              Done<v1::DetokenizeResponse>) override {}
   void GetStats(absl::Duration, Done<v1::GetStatsResponse>) override {}
   void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                   Done<v1::SetOffloadResponse> done) override {

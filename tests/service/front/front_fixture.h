@@ -83,9 +83,13 @@ class PuppetLink final : public WorkerLink {
   void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse> done) override {
     texts.push_back(std::move(done));
   }
+  // Never answered, as if behind a long text.
+  void Detokenize(v1::DetokenizeRequest, absl::Duration,
+                  Done<v1::DetokenizeResponse>) override {}
   // As Say has it.
-  void Detokenize(v1::DetokenizeRequest request, absl::Duration,
-                  Done<v1::DetokenizeResponse> done) override {
+  void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration,
+              Done<v1::DetokenizeResponse> done) override {
+    texts_for.push_back(principal);
     v1::DetokenizeResponse response;
     if (request.keep_spaces()) response.set_text(lead);
     for (const int32_t token : request.token_ids()) {
@@ -135,6 +139,7 @@ class PuppetLink final : public WorkerLink {
   std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
   std::vector<std::shared_ptr<Run_>> runs;
   std::vector<Done<v1::TokenizeResponse>> texts;  // that are to be tokenised
+  std::vector<std::string> texts_for;             // principals for whose requests the front asked
   std::function<void(absl::Status)> lose;
   std::string numerics = "n";
   int64_t sequences = 0;

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/convert.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/service/manual_executor.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
@@ -91,6 +93,48 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
     EXPECT_EQ(end, absl::UnavailableError(
                        absl::StrCat("worker ", address, " cancelled the call: CANCELLED")));
   }
+}
+
+// Tells whose request it was asked for.
+class Listening final : public worker::v1::Worker::Service {
+ public:
+  grpc::Status Detokenize(grpc::ServerContext* context, const v1::DetokenizeRequest*,
+                          v1::DetokenizeResponse* response) override {
+    const auto found = context->client_metadata().find(kForRequestOf);
+    response->set_text(found == context->client_metadata().end()
+                           ? "a client's"
+                           : std::string(found->second.data(), found->second.size()));
+    return grpc::Status::OK;
+  }
+};
+
+TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
+  Listening worker;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&worker);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+
+  fakes::ManualClock clock;
+  ManualExecutor loop(&clock);
+  ActiveCalls calls;
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
+                                 {.executor = &loop, .calls = &calls});
+  std::map<std::string, std::string> texts;
+  const auto take = [&](const std::string& name) {
+    return [&texts, name](const absl::StatusOr<v1::DetokenizeResponse>& response) {
+      texts[name] = response.ok() ? response->text() : response.status().ToString();
+    };
+  };
+  link->Detokenize({}, absl::InfiniteDuration(), take("theirs"));
+  link->TextOf({}, "\xC3\xA9va", absl::InfiniteDuration(), take("ours"));
+  link->TextOf({}, "", absl::InfiniteDuration(), take("nobody's"));
+  loop.RunUntil([&] { return texts.size() == 3; });
+  EXPECT_EQ(texts["theirs"], "a client's");
+  EXPECT_EQ(texts["ours"], "\xC3\xA9va");
+  EXPECT_EQ(texts["nobody's"], "");
 }
 
 TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -245,6 +246,35 @@ TEST_F(LoggedTurnTest, ATurnThatWasCutShortUnderOthersIsNotGivenAgain) {
   Begin(&client, request);
   loop_.RunUntil([&] { return client.status.has_value(); });
   EXPECT_EQ(client.status->code(), StatusCode::kFailedPrecondition) << *client.status;
+}
+
+TEST_F(LoggedTurnTest, ACutAnswersTextIsAskedForAsItsPrincipals) {
+  PuppetLink* worker = AddWorker("a");
+  v1::GenerateRequest request = SessionTurn();
+  v1::ChatMessage* question = request.mutable_chat()->add_messages();
+  question->set_role("user");
+  question->set_content("Why?");
+  Client client;
+  Begin(&client, request);
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1, 2});
+  LastRun(worker).Say({10, 11});
+  LastRun(worker).Say({12}, v1::STOP);
+  loop_.RunUntil([&] { return Log().info.token_count == 5; });
+  TakeAll(&client);
+  loop_.RunUntil([&] { return !Log().info.busy; });
+  v1::TruncateSessionRequest cut;
+  cut.set_session_id("s");
+  cut.set_position(3);
+  std::optional<absl::StatusOr<v1::Session>> done;
+  core_->TruncateSession(cut, "", [&](absl::StatusOr<v1::Session> session) {
+    loop_.Post([&done, session] { done = session; });
+  });
+  loop_.RunUntil([&] { return done.has_value(); });
+  ASSERT_TRUE(done->ok()) << done->status();
+  EXPECT_EQ((*done)->token_count(), 3);
+  EXPECT_EQ(Log().turns[0].answer, "t10 ");
+  EXPECT_EQ(worker->texts_for, std::vector<std::string>{""});
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+// In which line of its pools a worker's calls wait.
+#include "service/worker/worker_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/test/default_reactor_test_peer.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/mutex.h"
+#include "service/convert.h"
+#include "tests/fakes/byte_tokenizer.h"
+#include "tests/service/test_server.h"
+#include "tidepool/worker/v1/worker.grpc.pb.h"
+
+namespace tidepool::service {
+namespace {
+
+class WorkerServiceTest : public testing::Test {
+ protected:
+  ~WorkerServiceTest() override { Open(); }
+
+  // Every thread of the pool is kept by a line of its own until Open.
+  void Block(TaskPool* pool) {
+    constexpr int kMoreThanThreads = 16;
+    for (int i = 0; i < kMoreThanThreads; ++i) {
+      pool->Post(absl::StrCat("the test's line ", i), [open = open_] { open.wait(); });
+    }
+  }
+  void Open() {
+    if (!std::exchange(opened_, true)) gate_.set_value();
+  }
+
+  TestEngine engine_;
+  bool opened_ = false;
+  std::promise<void> gate_;
+  const std::shared_future<void> open_ = gate_.get_future().share();
+  std::optional<WorkerCore> core_{
+      std::in_place, &engine_.worker, engine_.engine.get(), "w", WorkerAdmin::Process(),
+      [](LogLevel, absl::string_view, LogFields) {}};
+  WorkerService service_{&*core_, Gate()};
+};
+
+// A Prepare without a wire, whose end is written down.
+struct Preparing {
+  Preparing(const std::string& principal, std::function<void(const std::string&)> on_end)
+      : peer(&context, [principal, on_end](const grpc::Status& status) {
+          EXPECT_TRUE(status.ok()) << status.error_message();
+          on_end(principal);
+        }) {
+    request.mutable_request()->set_text("The tide");
+    request.mutable_request()->mutable_stopping()->set_max_tokens(1);
+    request.mutable_caller()->set_principal(principal);
+  }
+
+  grpc::CallbackServerContext context;
+  grpc::testing::DefaultReactorTestPeer peer;
+  worker::v1::PrepareRequest request;
+  worker::v1::PrepareResponse response;
+};
+
+TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
+  Block(core_->pool());
+  base::Mutex mutex;
+  std::vector<std::string> order;
+  std::vector<std::unique_ptr<Preparing>> prompts;
+  const auto prepare = [&](const std::string& principal) {
+    prompts.push_back(std::make_unique<Preparing>(principal, [&](const std::string& whose) {
+      base::MutexLock lock(&mutex);
+      order.push_back(whose);
+    }));
+    Preparing& prompt = *prompts.back();
+    service_.Prepare(&prompt.context, &prompt.request, &prompt.response);
+  };
+  for (int i = 0; i < 200; ++i) prepare("greedy");
+  prepare("other");
+  Open();
+  core_.reset();  // runs what was posted
+  ASSERT_EQ(order.size(), 201);
+  // One of the other line comes first, and its threads do not end in the order of beginning.
+  EXPECT_LT(std::find(order.begin(), order.end(), "other") - order.begin(), 100);
+  for (const auto& prompt : prompts) EXPECT_GT(prompt->response.token_ids_size(), 0);
+}
+
+TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service_);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto stub = worker::v1::Worker::NewStub(server->InProcessChannel({}));
+  v1::DetokenizeRequest request;
+  for (const int32_t id : fakes::ByteTokens("The tide")) request.add_token_ids(id);
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::minutes(1);
+
+  Block(core_->text_pool());
+  grpc::ClientContext clients, fronts;
+  v1::DetokenizeResponse clients_text, fronts_text;
+  clients.set_deadline(deadline);
+  std::promise<grpc::Status> clients_end;
+  stub->async()->Detokenize(&clients, &request, &clients_text, [&](const grpc::Status& status) {
+    clients_end.set_value(status);
+  });
+  fronts.set_deadline(deadline);
+  fronts.AddMetadata(kForRequestOf, "alice");
+  const grpc::Status answered = stub->Detokenize(&fronts, request, &fronts_text);
+  EXPECT_TRUE(answered.ok()) << answered.error_message();
+  EXPECT_EQ(fronts_text.text(), "The tide");
+  Open();
+  EXPECT_TRUE(clients_end.get_future().get().ok());
+  EXPECT_EQ(clients_text.text(), "The tide");
+  server->Shutdown();
+}
+
+TEST_F(WorkerServiceTest, TextsOfClientsKeepNoPromptWaiting) {
+  Block(core_->text_pool());
+  std::promise<void> prepared;
+  Preparing prompt("alice", [&](const std::string&) { prepared.set_value(); });
+  service_.Prepare(&prompt.context, &prompt.request, &prompt.response);
+  EXPECT_EQ(prepared.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  Open();
+}
+
+}  // namespace
+}  // namespace tidepool::service
