@@ -50,7 +50,7 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
     call->whole_ = std::make_shared<WholeAnswer>(
         front.core->whole_answers().Begin(call->caller_.principal));
     size_t echoed = 0;
-    for (const ChoiceRenderer& renderer : call->renderers_) echoed += renderer.settled_bytes();
+    for (const ChoiceRenderer& renderer : call->renderers_) echoed += renderer.bytes();
     call->GrowWhole(echoed);
     if (call->failed_) return;
   }
@@ -146,7 +146,7 @@ void GenerationCall::CancelAll(const absl::Status& status) {
 void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& message) {
   if (failed_) return;
   ChoiceRenderer& renderer = renderers_[index];
-  const size_t before = renderer.settled_bytes();
+  const size_t before = renderer.bytes();
   renderer.Take(message);
   if (message.has_usage()) {
     if (index % request_.n == 0) {
@@ -160,13 +160,12 @@ void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& messag
     usage_.expert_stall_seconds += message.usage().expert_stall_seconds();
   }
   if (!request_.stream) {
-    renderer.Settle();
-    GrowWhole(renderer.settled_bytes() - before);
+    GrowWhole(renderer.bytes() - before);
     return Acknowledge(index);
   }
-  std::optional<Json> delta = renderer.TakeDelta();
+  const std::optional<std::string> delta = renderer.TakeDelta();
   if (!delta.has_value()) return Acknowledge(index);
-  WriteEvent(ChunkJson(head_, *std::move(delta)),
+  WriteEvent(ChunkText(head_, *delta, request_.include_usage ? "null" : ""),
              [self = shared_from_this(), index] { self->Acknowledge(index); });
 }
 
@@ -212,9 +211,8 @@ void GenerationCall::BeginStream() {
   exchange_->BeginStream(std::move(head));
 }
 
-void GenerationCall::WriteEvent(Json chunk, std::function<void()> taken) {
+void GenerationCall::WriteEvent(const std::string& chunk, std::function<void()> taken) {
   BeginStream();
-  if (request_.include_usage && !chunk.contains("usage")) chunk["usage"] = Json();
   exchange_->Write(SseEvent(chunk), std::move(taken));
 }
 
@@ -222,7 +220,7 @@ void GenerationCall::Fail(const absl::Status& status) {
   if (std::exchange(failed_, true)) return;
   if (stream_begun_) {
     // The status line has left: the error is an event, and no [DONE] follows.
-    exchange_->Write(SseEvent(ErrorJson(ToHttpError(status))), nullptr);
+    exchange_->Write(SseEvent(DumpJson(ErrorJson(ToHttpError(status)))), nullptr);
     exchange_->EndStream();
   } else {
     HttpResponse response = ErrorResponse(status);
@@ -238,9 +236,7 @@ void GenerationCall::Complete() {
   failed_ = true;  // nothing is said after this
   if (request_.stream) {
     if (request_.include_usage) {
-      Json last = ChunkJson(head_, Json());
-      last["usage"] = UsageJson(usage_);
-      WriteEvent(std::move(last), nullptr);
+      WriteEvent(ChunkText(head_, "", DumpJson(UsageJson(usage_))), nullptr);
     }
     BeginStream();
     exchange_->Write(kSseDone, nullptr);

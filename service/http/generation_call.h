@@ -76,7 +76,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void OnEnd(int64_t index, const absl::Status& status);
   void Acknowledge(int64_t index);
   void BeginStream();
-  void WriteEvent(Json chunk, std::function<void()> taken);
+  void WriteEvent(const std::string& chunk, std::function<void()> taken);
   void Fail(const absl::Status& status);
   void Complete();
   // An answer that is no stream has so many bytes of JSON more; up to three times as many as it has

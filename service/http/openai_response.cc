@@ -73,25 +73,6 @@ std::string WithMember(std::string object, absl::string_view name, absl::string_
   return object;
 }
 
-Json LegacyLogprobs(const std::vector<v1::TokenLogprob>& logprobs, int64_t* offset) {
-  Json tokens = Json::array(), values = Json::array(), tops = Json::array();
-  Json offsets = Json::array();
-  bool any_top = false;
-  for (const v1::TokenLogprob& token : logprobs) {
-    tokens.push_back(LegacyName(token.token()));
-    values.push_back(Finite(token.logprob()));
-    Json top = LegacyTop(token);
-    any_top = any_top || !top.empty();
-    tops.push_back(std::move(top));
-    offsets.push_back(*offset);
-    *offset += Characters(token.token());
-  }
-  return {{"text_offset", std::move(offsets)},
-          {"token_logprobs", std::move(values)},
-          {"tokens", std::move(tokens)},
-          {"top_logprobs", any_top ? std::move(tops) : Json()}};
-}
-
 const char* ObjectName(OpenAiEndpoint endpoint, bool chunk) {
   if (endpoint == OpenAiEndpoint::kCompletions) return "text_completion";
   return chunk ? "chat.completion.chunk" : "chat.completion";
@@ -132,14 +113,13 @@ std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
   return WithMember(std::move(text), "usage", DumpJson(UsageJson(usage)));
 }
 
-Json ChunkJson(const AnswerHead& head, Json choice) {
-  Json chunk = HeadJson(head, /*chunk=*/true);
-  chunk["choices"] = Json::array();
-  if (!choice.is_null()) chunk["choices"].push_back(std::move(choice));
-  return chunk;
+std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage) {
+  std::string text = WithMember(DumpJson(HeadJson(head, /*chunk=*/true)), "choices",
+                                absl::StrCat("[", choice, "]"));
+  return usage.empty() ? text : WithMember(std::move(text), "usage", usage);
 }
 
-std::string SseEvent(const Json& json) { return absl::StrCat("data: ", DumpJson(json), "\n\n"); }
+std::string SseEvent(absl::string_view json) { return absl::StrCat("data: ", json, "\n\n"); }
 
 ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const std::string& echo)
     : endpoint_(head.endpoint), id_(head.id), index_(index), text_(echo) {}
@@ -160,8 +140,35 @@ void ChoiceRenderer::TakeText(const std::string& text, bool last) {
 void ChoiceRenderer::Take(const v1::GenerateResponse& message) {
   finish_ = message.finish_reason();
   TakeText(message.text(), finish_ != v1::FINISH_REASON_UNSPECIFIED);
-  for (const v1::TokenLogprob& token : message.logprobs()) logprobs_.push_back(token);
-  asked_logprobs_ = asked_logprobs_ || message.logprobs_size() > 0;
+  for (const v1::TokenLogprob& token : message.logprobs()) TakeLogprob(token);
+}
+
+void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token) {
+  if (endpoint_ == OpenAiEndpoint::kChat) {
+    return AppendElement(ChatLogprob(token), &logprobs_.tokens);
+  }
+  AppendElement(LegacyName(token.token()), &logprobs_.tokens);
+  AppendElement(Finite(token.logprob()), &logprobs_.values);
+  AppendElement(LegacyTop(token), &logprobs_.tops);
+  AppendElement(offset_, &logprobs_.offsets);
+  offset_ += Characters(token.token());
+  logprobs_.any_top = logprobs_.any_top || token.top_size() > 0;
+}
+
+std::string ChoiceRenderer::GiveLogprobs() {
+  const LogprobTexts texts = std::exchange(logprobs_, {});
+  if (texts.tokens.empty()) return "null";
+  if (endpoint_ == OpenAiEndpoint::kChat) {
+    return absl::StrCat("{\"content\":[", texts.tokens, "],\"refusal\":null}");
+  }
+  return absl::StrCat("{\"text_offset\":[", texts.offsets, "],\"token_logprobs\":[", texts.values,
+                      "],\"tokens\":[", texts.tokens, "],\"top_logprobs\":",
+                      texts.any_top ? absl::StrCat("[", texts.tops, "]") : "null", "}");
+}
+
+std::string ChoiceRenderer::WithEnd(const Json& choice) {
+  std::string text = WithMember(DumpJson(choice), "logprobs", GiveLogprobs());
+  return WithMember(std::move(text), "finish_reason", DumpJson(FinishJson()));
 }
 
 Json ChoiceRenderer::TakeCalls(bool numbered) {
@@ -178,15 +185,6 @@ Json ChoiceRenderer::TakeCalls(bool numbered) {
   return list;
 }
 
-Json ChoiceRenderer::LogprobsJson() {
-  if (!asked_logprobs_) return {};
-  const std::vector<v1::TokenLogprob> logprobs = std::exchange(logprobs_, {});
-  if (endpoint_ == OpenAiEndpoint::kCompletions) return LegacyLogprobs(logprobs, &offset_);
-  Json content = Json::array();
-  for (const v1::TokenLogprob& token : logprobs) content.push_back(ChatLogprob(token));
-  return {{"content", std::move(content)}, {"refusal", Json()}};
-}
-
 Json ChoiceRenderer::FinishJson() const {
   switch (finish_) {
     case v1::FINISH_REASON_UNSPECIFIED:
@@ -200,59 +198,31 @@ Json ChoiceRenderer::FinishJson() const {
   }
 }
 
-std::optional<Json> ChoiceRenderer::TakeDelta() {
+std::optional<std::string> ChoiceRenderer::TakeDelta() {
   const bool last = finish_ != v1::FINISH_REASON_UNSPECIFIED;
-  if (text_.empty() && calls_.empty() && logprobs_.empty() && !last) return std::nullopt;
+  const bool has_content = !text_.empty() || !logprobs_.tokens.empty();
+  if (!has_content && calls_.empty() && !last) return std::nullopt;
   Json choice = {{"index", index_}};
   if (endpoint_ == OpenAiEndpoint::kCompletions) {
     choice["text"] = std::exchange(text_, "");
   } else {
     Json delta = Json::object();
     if (!std::exchange(role_sent_, true)) delta["role"] = "assistant";
-    if (!text_.empty() || !logprobs_.empty()) delta["content"] = std::exchange(text_, "");
+    if (has_content) delta["content"] = std::exchange(text_, "");
     if (!calls_.empty()) delta["tool_calls"] = TakeCalls(/*numbered=*/true);
     choice["delta"] = std::move(delta);
   }
-  choice["logprobs"] = logprobs_.empty() ? Json() : LogprobsJson();
-  choice["finish_reason"] = FinishJson();
-  return choice;
+  return WithEnd(choice);
 }
 
-void ChoiceRenderer::Settle() {
-  for (const v1::TokenLogprob& token : std::exchange(logprobs_, {})) {
-    if (endpoint_ == OpenAiEndpoint::kChat) {
-      AppendElement(ChatLogprob(token), &settled_.tokens);
-      continue;
-    }
-    AppendElement(LegacyName(token.token()), &settled_.tokens);
-    AppendElement(Finite(token.logprob()), &settled_.values);
-    AppendElement(LegacyTop(token), &settled_.tops);
-    AppendElement(offset_, &settled_.offsets);
-    offset_ += Characters(token.token());
-    settled_.any_top = settled_.any_top || token.top_size() > 0;
-  }
-}
-
-size_t ChoiceRenderer::settled_bytes() const {
-  size_t bytes = text_.size() + settled_.tokens.size() + settled_.values.size() +
-                 settled_.tops.size() + settled_.offsets.size();
+size_t ChoiceRenderer::bytes() const {
+  size_t bytes = text_.size() + logprobs_.tokens.size() + logprobs_.values.size() +
+                 logprobs_.tops.size() + logprobs_.offsets.size();
   for (const ToolCall& call : calls_) bytes += call.name.size() + call.arguments.size();
   return bytes;
 }
 
-std::string ChoiceRenderer::SettledLogprobs() {
-  if (!asked_logprobs_) return "null";
-  const LogprobTexts texts = std::exchange(settled_, {});
-  if (endpoint_ == OpenAiEndpoint::kChat) {
-    return absl::StrCat("{\"content\":[", texts.tokens, "],\"refusal\":null}");
-  }
-  return absl::StrCat("{\"text_offset\":[", texts.offsets, "],\"token_logprobs\":[", texts.values,
-                      "],\"tokens\":[", texts.tokens, "],\"top_logprobs\":",
-                      texts.any_top ? absl::StrCat("[", texts.tops, "]") : "null", "}");
-}
-
 std::string ChoiceRenderer::TakeWhole() {
-  Settle();
   Json choice = {{"index", index_}};
   if (endpoint_ == OpenAiEndpoint::kCompletions) {
     choice["text"] = std::exchange(text_, "");
@@ -264,8 +234,7 @@ std::string ChoiceRenderer::TakeWhole() {
     if (!calls_.empty()) message["tool_calls"] = TakeCalls(/*numbered=*/false);
     choice["message"] = std::move(message);
   }
-  std::string text = WithMember(DumpJson(choice), "logprobs", SettledLogprobs());
-  return WithMember(std::move(text), "finish_reason", DumpJson(FinishJson()));
+  return WithEnd(choice);
 }
 
 }  // namespace tidepool::service

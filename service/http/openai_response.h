@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "service/http/json.h"
 #include "service/http/openai_request.h"
 #include "service/http/tool_calls.h"
@@ -41,14 +42,16 @@ Json UsageJson(const AnswerUsage& usage);
 // A whole answer, of choices that TakeWhole gave, which it consumes.
 std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
                        const AnswerUsage& usage);
-// Of one event of a stream; `choice` null: none, as in the last one, which carries the usage.
-Json ChunkJson(const AnswerHead& head, Json choice);
+// Of one event of a stream; `choice` is TakeDelta's, or empty, as in the last one, which carries the
+// usage. `usage` is JSON; empty: it has none.
+std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage);
 
 // One event of text/event-stream (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-std::string SseEvent(const Json& json);
+std::string SseEvent(absl::string_view json);
 inline constexpr char kSseDone[] = "data: [DONE]\n\n";
 
-// One choice, from its messages to its JSON. Thread-compatible.
+// One choice, from its messages to its JSON. What is taken of logprobs is kept as the text that it
+// becomes, an order of magnitude smaller. Thread-compatible.
 class ChoiceRenderer {
  public:
   // `id` of the answer: names calls of tools. `echo` is what the text begins with.
@@ -58,16 +61,13 @@ class ChoiceRenderer {
   void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
   void Take(const v1::GenerateResponse& message);
 
-  // What came since the last time, for a stream; nullopt: nothing worth an event.
-  std::optional<Json> TakeDelta();
+  // What came since the last time as JSON, for a stream; nullopt: nothing worth an event.
+  std::optional<std::string> TakeDelta();
 
-  // For a whole answer: keeps what was taken as the JSON that it becomes, an order of magnitude
-  // smaller. After each Take, instead of TakeDelta.
-  void Settle();
-  // About as many bytes as the choice's JSON has so far, of what was settled.
-  size_t settled_bytes() const;
-  // Settles, and gives everything as JSON. Once.
+  // Everything as JSON, for a whole answer, instead of TakeDelta. Once.
   std::string TakeWhole();
+  // About as many as the JSON of what TakeDelta or TakeWhole would give now.
+  size_t bytes() const;
 
  private:
   // Elements of JSON's lists, with commas between them.
@@ -78,26 +78,27 @@ class ChoiceRenderer {
   };
 
   void TakeText(const std::string& text, bool last);
+  void TakeLogprob(const v1::TokenLogprob& token);
   Json TakeCalls(bool numbered);
-  Json LogprobsJson();
-  std::string SettledLogprobs();
+  // As JSON, of what was taken; null: of none.
+  std::string GiveLogprobs();
   Json FinishJson() const;
+  // `choice` with its logprobs and its finish_reason.
+  std::string WithEnd(const Json& choice);
 
   const OpenAiEndpoint endpoint_;
   const std::string id_;
   const int64_t index_;
   std::optional<ToolCallParser> parser_;
 
-  // Not taken yet.
+  // Not given yet.
   std::string text_;
   std::vector<ToolCall> calls_;
-  std::vector<v1::TokenLogprob> logprobs_;
-  LogprobTexts settled_;
+  LogprobTexts logprobs_;
 
-  bool asked_logprobs_ = false;
   bool role_sent_ = false;
   int64_t calls_taken_ = 0;
-  int64_t offset_ = 0;  // characters of the text in front of logprobs_
+  int64_t offset_ = 0;  // characters of the tokens whose logprobs were taken
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;
 };
 

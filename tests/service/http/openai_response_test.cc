@@ -103,9 +103,8 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
                                           last ? v1::LENGTH : v1::FINISH_REASON_UNSPECIFIED);
       AddLogprob(tokens[i], -0.5f, &part);
       settled.Take(part);
-      settled.Settle();
-      EXPECT_GE(settled.settled_bytes(), bytes + 20) << i;
-      bytes = settled.settled_bytes();
+      EXPECT_GE(settled.bytes(), bytes + 20) << i;
+      bytes = settled.bytes();
     }
     const std::string text = settled.TakeWhole();
     EXPECT_EQ(text, at_once.TakeWhole());
@@ -114,6 +113,34 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     EXPECT_EQ(AnswerText(head, {text, text}, {}),
               DumpJson(Json::parse(AnswerText(head, {text, text}, {}))));
   }
+}
+
+TEST(ResponseTest, AStreamsLogprobsAreThoseOfTheWholeAnswer) {
+  for (const OpenAiEndpoint endpoint : {kChat, kCompletions}) {
+    const AnswerHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
+    ChoiceRenderer whole(head, 0, ""), stream(head, 0, "");
+    Json streamed = Json::object();
+    for (const std::string token : {"a", "\xC3", "\xA9", "\""}) {
+      v1::GenerateResponse part = Message(token == "\xC3" ? "" : token == "\xA9" ? "\xC3\xA9" : token);
+      AddLogprob(token, -0.5f, &part);
+      whole.Take(part);
+      stream.Take(part);
+      const Json logprobs = Json::parse(*stream.TakeDelta())["logprobs"];
+      for (const auto& [name, list] : logprobs.items()) {
+        for (const Json& element : list) streamed[name].push_back(element);
+        if (list.is_null()) streamed[name] = list;
+      }
+    }
+    EXPECT_EQ(streamed, Json::parse(whole.TakeWhole())["logprobs"]);
+  }
+}
+
+TEST(ResponseTest, TheUsageIsAChunksLastMember) {
+  const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+  const std::string begin = R"({"id":"c","object":"text_completion","created":5,"model":"m",)";
+  EXPECT_EQ(ChunkText(head, R"({"index":0})", "null"),
+            begin + R"("choices":[{"index":0}],"usage":null})");
+  EXPECT_EQ(ChunkText(head, "", R"({"a":1})"), begin + R"("choices":[],"usage":{"a":1}})");
 }
 
 TEST(ResponseTest, StreamOfChat) {
@@ -126,7 +153,7 @@ TEST(ResponseTest, StreamOfChat) {
   choice.Take(first);
   const auto delta = choice.TakeDelta();
   ASSERT_TRUE(delta.has_value());
-  EXPECT_EQ(SseEvent(ChunkJson(head, *delta)),
+  EXPECT_EQ(SseEvent(ChunkText(head, *delta, "")),
             "data: "
             R"({"id":"c","object":"chat.completion.chunk","created":5,"model":"m","choices":[)"
             R"({"index":1,"delta":{"role":"assistant","content":"A"},"logprobs":{"content":[)"
@@ -135,7 +162,7 @@ TEST(ResponseTest, StreamOfChat) {
             R"(","logprob":-9999.0,"bytes":[255]}]}],"refusal":null},"finish_reason":null}]})"
             "\n\n");
   choice.Take(Message("", v1::LENGTH));
-  EXPECT_EQ(DumpJson(*choice.TakeDelta()),
+  EXPECT_EQ(*choice.TakeDelta(),
             R"({"index":1,"delta":{},"logprobs":null,"finish_reason":"length"})");
 }
 
@@ -155,10 +182,12 @@ TEST(ResponseTest, CallsOfTools) {
   std::vector<std::string> deltas;
   for (const char c : text + "\n" + text) {
     stream.Take(Message(std::string(1, c)));
-    if (const auto delta = stream.TakeDelta()) deltas.push_back(DumpJson((*delta)["delta"]));
+    if (const auto delta = stream.TakeDelta()) {
+      deltas.push_back(DumpJson(Json::parse(*delta)["delta"]));
+    }
   }
   stream.Take(Message("", v1::STOP));
-  EXPECT_EQ((*stream.TakeDelta())["finish_reason"], "tool_calls");
+  EXPECT_EQ(Json::parse(*stream.TakeDelta())["finish_reason"], "tool_calls");
   ASSERT_EQ(deltas.size(), 2);
   EXPECT_EQ(deltas[0],
             R"({"role":"assistant","tool_calls":[{"id":"call_c_0_0","type":"function","function":)"
