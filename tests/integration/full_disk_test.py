@@ -1,5 +1,9 @@
 """A disk that is full under a server that runs: nothing that a client received is lost, and when
-there is room again everything goes on."""
+there is room again everything goes on.
+
+The streams that meet it stand still then: their clients have not read what there is, so that all of
+them have more to write when they do.
+"""
 
 import resource
 import unittest
@@ -11,8 +15,8 @@ from harness import Client, Received
 
 STREAMS = 4
 TOKENS = 900
-# Of any file that the server writes: far less than these streams put into the store's log.
-FULL = 128 << 10
+# Of any file that the server writes: the store's log is longer already.
+FULL = 4 << 10
 
 
 class FullDiskTest(unittest.TestCase):
@@ -23,6 +27,9 @@ class FullDiskTest(unittest.TestCase):
         self.addCleanup(self.server.kill)
         self.client = Client(self.server)
         self.addCleanup(self.client.close)
+        # Of streams that are not read nothing stands in its way.
+        self.watcher = Client(self.server)
+        self.addCleanup(self.watcher.close)
 
     def limit_files(self, size=None):
         """None: as the machine has it."""
@@ -30,10 +37,12 @@ class FullDiskTest(unittest.TestCase):
         resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE,
                          (hard if size is None else size, hard))
 
-    def stream(self, name, number, received):
+    def stream(self, name, number, received, logprobs=False):
         request = harness.make_request(session=name, text=f"The tide of day {number}",
                                        max_tokens=TOKENS, temperature=1.0, seed=number)
         request.request_id, request.resume_after = f"turn-of-{name}", len(received.ids)
+        if logprobs:  # makes messages long
+            request.logprobs, request.top_logprobs = True, 20
         return self.client.inference.Generate(request, timeout=120)
 
     def finish(self, stream, received):
@@ -42,7 +51,7 @@ class FullDiskTest(unittest.TestCase):
         return received
 
     def output_in_log(self, name):
-        session = self.client.get_session(name)
+        session = self.watcher.get_session(name)
         return list(session.token_ids)[session.turns[-1].output_start:]
 
     def check_full(self, call):
@@ -60,9 +69,12 @@ class FullDiskTest(unittest.TestCase):
                                       Received()))
             received.append(Received())
         for number in range(STREAMS):
-            streams.append(self.stream(f"s-{number}", number, received[number]))
+            streams.append(self.stream(f"s-{number}", number, received[number], logprobs=True))
         for stream, part in zip(streams, received):
             harness.take_tokens(stream, part, 3)
+        harness.wait_until(lambda: harness.stall_of(self.watcher), "the streams stand still")
+        for number in range(STREAMS):
+            self.assertLess(len(self.output_in_log(f"s-{number}")), TOKENS)
 
         self.limit_files(FULL)
         for stream, part in zip(streams, received):
