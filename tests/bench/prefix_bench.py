@@ -3,17 +3,20 @@
 Usage: prefix_bench.py MODEL.gguf [--tokens 1000] [--sessions 50] [--cold 5] [--threads 2] [--json]
 
 One after the other, --cold sessions with system prompts of their own, then --sessions with one that
-all share. Each asks one short question.
+all share. Each asks one short question. Ends with exit code 1 if those that find the shared prompt
+have their first token less than five times sooner than those with prompts of their own.
 """
 
 import argparse
 import json
 import random
 import statistics
+import sys
 import time
 
 from serving_rig import harness
 
+PROMISED = 5.0  # times sooner
 WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar sail".split()
 
 
@@ -63,16 +66,20 @@ def main():
     server.kill()
     cold_s = statistics.median(seconds for seconds, _ in cold)
     warm_s = statistics.median(seconds for seconds, _ in turns[1:])
+    sooner = cold_s / warm_s
     prompts = sum(usage.prompt_tokens for _, usage in turns)
     cached = sum(usage.cached_tokens for _, usage in turns)
     if args.json:
         print(json.dumps({"cold_s": cold_s, "first_s": turns[0][0], "shared_s": warm_s,
-                          "prompt_tokens": prompts, "cached_tokens": cached}))
-        return
-    print(f"first token: {1e3 * cold_s:.0f} ms with a system prompt of its own, {1e3 * warm_s:.0f} ms "
-          f"with the shared one, {cold_s / warm_s:.1f} times sooner (medians)")
-    print(f"{args.sessions} sessions: {prompts} prompt tokens, of which {cached} were cached and "
-          f"{prompts - cached} computed")
+                          "times_sooner": sooner, "prompt_tokens": prompts,
+                          "cached_tokens": cached}))
+    else:
+        print(f"first token: {1e3 * cold_s:.0f} ms with a system prompt of its own, "
+              f"{1e3 * warm_s:.0f} ms with the shared one, {sooner:.1f} times sooner (medians)")
+        print(f"{args.sessions} sessions: {prompts} prompt tokens, of which {cached} were cached and "
+              f"{prompts - cached} computed")
+    if sooner < PROMISED:
+        sys.exit(f"{sooner:.1f} times sooner is less than the {PROMISED:g} times that are promised")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import harness
 from harness import Client
 
 SESSIONS = 50
+# What the first session computes, for each token of any other's.
+LESS_WORK = 5
 WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar sail".split()
 
 
@@ -37,9 +39,11 @@ class PrefixTest(unittest.TestCase):
         found = sorted(answer.usage.cached_tokens for answer in answers)
         self.assertEqual(found[0], 0)
         self.assertGreater(found[1], shared - block)
-        for answer in answers:
-            computed = answer.usage.prompt_tokens - answer.usage.cached_tokens
-            self.assertTrue(computed < own + 2 * block or not answer.usage.cached_tokens, answer.usage)
+        *others, first = sorted(answer.usage.prompt_tokens - answer.usage.cached_tokens
+                                for answer in answers)
+        self.assertLess(others[-1], own + 2 * block)
+        # What a first token waits for; tests/bench/prefix_bench.py measures how long.
+        self.assertGreater(first, LESS_WORK * others[-1])
         self.assertEqual(stats.cached_prompt_tokens_total,
                          sum(answer.usage.cached_tokens for answer in answers))
         self.assertEqual(stats.prompt_tokens_total,
