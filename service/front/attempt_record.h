@@ -1,9 +1,11 @@
 // AttemptRecord: how one request fares at its workers, and whether it may be tried again.
 //
-// An attempt has proven itself when it has made kProvenTokens tokens: whatever ends it then, its
-// prompt is not to blame, and counting begins anew with it. So a long answer outlives any number of
-// workers, while a prompt that crashes whoever computes it is stopped at the second. A crash whose
-// process answers again was none: only the way to it broke.
+// Failures count until an attempt has made kProvenTokens tokens more: so a long answer outlives
+// workers that fall silent or are cut off all day. A crash counts for longer, because a prompt can
+// crash whoever computes it in the middle of its answer, too: two in a row at one place are the
+// prompt's, and so are kMostCrashes wherever they were. They are at one place when the later one
+// comes less than kProvenTokens tokens behind the earlier; what a worker made right before it died
+// may be lost. A crash whose process answers again was none: only the way to it broke.
 #ifndef TIDEPOOL_SERVICE_FRONT_ATTEMPT_RECORD_H_
 #define TIDEPOOL_SERVICE_FRONT_ATTEMPT_RECORD_H_
 
@@ -31,11 +33,14 @@ class AttemptRecord {
   static constexpr int kMaxAttempts = 3;
   static constexpr size_t kMaxCrashes = 2;  // of these
   static constexpr int64_t kProvenTokens = 8;
+  // Of one request, wherever they were. Workers that are stopped do not crash, they drain: eight that
+  // die under one answer are more than chance, and a prompt that crashes every ninth token ends.
+  static constexpr size_t kMostCrashes = 8;
 
   enum class Verdict : uint8_t {
     kTryAgain,
     kGiveUp,    // kMaxAttempts have failed
-    kPoisoned,  // kMaxCrashes of them with their worker
+    kPoisoned,  // kMaxCrashes at one place, or kMostCrashes, with their workers
   };
 
   // The attempt that runs made so many tokens more.
@@ -53,17 +58,26 @@ class AttemptRecord {
   // It ended without having failed, and the next one begins.
   void OnMoved() { tokens_ = 0; }
 
-  bool proven() const { return tokens_ >= kProvenTokens; }
-  // The prompt may be what crashed a worker.
-  bool suspect() const { return !crashes_.empty(); }
-  // Since an attempt proved itself, that one included.
+  // The prompt may be what crashed the latest worker that crashed: no attempt has got past that
+  // place yet.
+  bool suspect() const { return !crashes_.empty() && IsAt(crashes_.back(), made_); }
+  size_t crashes() const { return crashes_.size(); }
+  // Since an attempt made kProvenTokens tokens, that one included.
   int failures() const { return failures_; }
 
  private:
+  struct Crash {
+    WorkerSighting worker;
+    int64_t place = 0;  // tokens that all attempts had made
+  };
+  static bool IsAt(const Crash& crash, int64_t place) {
+    return place - crash.place < kProvenTokens;
+  }
   Verdict Now() const;
 
   int failures_ = 0;
-  std::vector<WorkerSighting> crashes_;
+  std::vector<Crash> crashes_;
+  int64_t made_ = 0;    // tokens, of all attempts
   int64_t tokens_ = 0;  // of the attempt that runs
 };
 

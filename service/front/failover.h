@@ -17,9 +17,10 @@ namespace tidepool::service {
 
 // Loop only.
 struct Failover {
-  // `running` as Resubmissions'. Loop and clock outlive this.
-  Failover(Executor* loop, const base::Clock* clock, std::function<int64_t()> running)
-      : poisoned(clock), resubmissions(loop, std::move(running)) {}
+  // `running` and `serving` as Resubmissions'. Loop and clock outlive this.
+  Failover(Executor* loop, const base::Clock* clock, std::function<int64_t()> running,
+           std::function<int64_t()> serving)
+      : poisoned(clock), resubmissions(loop, std::move(running), std::move(serving)) {}
 
   static constexpr BackOff kBackOff = {.first = absl::Milliseconds(50), .last = absl::Seconds(1)};
 

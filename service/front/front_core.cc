@@ -108,7 +108,9 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       admin_(clock, &workers_),
       named_(loop, limits.request_ttl, limits.orphan_ttl),
       started_(clock->Monotonic()),
-      failover_(loop, clock, [this] { return static_cast<int64_t>(running_.size()); }),
+      failover_(
+          loop, clock, [this] { return static_cast<int64_t>(running_.size()); },
+          [this] { return workers_.Serving(); }),
       request_log_(std::move(log)) {
   LeaveSilentWorkers();
   ExpireSessions();

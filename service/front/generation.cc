@@ -145,6 +145,7 @@ void Generation::Prepare() {
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Prepare, worker.status());
   worker_ = *std::move(worker);
+  ticket_.GoTo(worker_.name);
   asked_ = &Generation::Prepare;
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
@@ -205,6 +206,7 @@ PickRequest Generation::MakePick() const {
       .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
       .preferred_numerics_id = numerics_id_,
       .avoid = failed_workers_};
+  if (record_.suspect()) pick.spare = context_.failover->resubmissions.WithSuspects();
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {
     pick.affinity = input_.request.session_id();
@@ -219,6 +221,7 @@ void Generation::Run() {
       context_.workers->Pick(MakePick(), input_.request.session_id());
   if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
   worker_ = *std::move(worker);
+  ticket_.GoTo(worker_.name);
   if (!lost_worker_.empty() && worker_.name != lost_worker_) ++context_.failover->moved_total;
   lost_worker_.clear();
   NoteNumerics();
@@ -288,6 +291,8 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   queue_.push_back(std::move(out));
   has_session() ? AppendToLog(queue_.back().response) : SendNext();
   GrantCredit();
+  // As in Run: nobody waits for what its client lets stand still.
+  if (granted_ == static_cast<int64_t>(output_ids_.size())) ticket_.Reset();
 }
 
 void Generation::AppendToLog(const v1::GenerateResponse& response) {

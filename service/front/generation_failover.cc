@@ -31,7 +31,7 @@ void Generation::OnTokensMade(int64_t count) {
   aways_ = 0;
   record_.OnTokens(count);
   // A prompt that may crash its worker keeps others of its kind waiting until it has not.
-  if (!record_.suspect() || record_.proven()) ticket_.Reset();
+  if (!record_.suspect()) ticket_.Reset();
 }
 
 void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
@@ -165,7 +165,7 @@ void Generation::Judge(const absl::Status& status, absl::Duration until,
   if (!record_.open(LookAfterWorkers()) || now >= until) {
     context_.failover->poisoned.Refuse(prompt_digest_);
     return End(absl::InternalError(absl::StrCat(
-        AttemptRecord::kMaxCrashes, " workers crashed while they computed this prompt, which is ",
+        record_.crashes(), " workers crashed while they computed this prompt, which is ",
         "refused for ", absl::FormatDuration(PoisonedPrompts::kRefusedFor),
         "; the last: ", status.message())));
   }

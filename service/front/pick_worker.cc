@@ -66,7 +66,7 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
 
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request) {
   // Higher is better; only workers of the best class are compared by time.
-  using Class = std::tuple<bool, bool, bool>;
+  using Class = std::tuple<bool, bool, bool, bool>;
   std::optional<Class> best_class;
   std::vector<size_t> candidates;
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -75,6 +75,7 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const Pic
     if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect)
       continue;
     const Class own = {worker.health == WorkerHealth::kServing,
+                       !absl::c_linear_search(request.spare, worker.name),
                        !absl::c_linear_search(request.avoid, worker.name),
                        request.preferred_numerics_id.empty() ||
                            worker.numerics_id == request.preferred_numerics_id};

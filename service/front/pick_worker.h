@@ -43,13 +43,15 @@ struct PickRequest {
   std::string affinity;                // session or prefix; empty: none
   std::string preferred_numerics_id;   // of an earlier attempt; empty: none
   std::vector<std::string> avoid;      // names of workers that failed this request
+  std::vector<std::string> spare;      // and of those that another one may be about to crash
 };
 
 // Tokens of the prompt that `worker` has in its cache, as far as is known.
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
 // Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those
-// not in `avoid` before those that are, an equal numerics_id before others. Among equals the least
+// not in `spare` before those that are, those not in `avoid` likewise, an equal numerics_id before
+// others. Among equals the least
 // time until the prompt is computed wins (queued and uncached tokens over the prefill rate); of
 // those within 20 % or 10 ms of it the one first in the rendezvous order of `affinity`, unless it
 // carries more than 1.25 x the mean number of sequences, and more than one above it. Where no rate

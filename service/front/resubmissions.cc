@@ -16,6 +16,20 @@ void Resubmissions::Ticket::Reset() {
   if (line_ != nullptr) std::exchange(line_, nullptr)->Leave(number_);
 }
 
+void Resubmissions::Ticket::GoTo(const std::string& worker) {
+  if (line_ == nullptr) return;
+  const auto found = line_->under_way_.find(number_);
+  if (found != line_->under_way_.end()) found->second.worker = worker;
+}
+
+std::vector<std::string> Resubmissions::WithSuspects() const {
+  std::vector<std::string> workers;
+  for (const auto& [number, one] : under_way_) {
+    if (one.kind == Kind::kSuspect && !one.worker.empty()) workers.push_back(one.worker);
+  }
+  return workers;
+}
+
 Resubmissions::Ticket Resubmissions::Enter(Kind kind, std::function<void()> go) {
   const uint64_t number = next_number_++;
   auto& line = kind == Kind::kUsual ? usual_ : suspects_;
@@ -27,7 +41,7 @@ Resubmissions::Ticket Resubmissions::Enter(Kind kind, std::function<void()> go) 
 void Resubmissions::Leave(uint64_t number) {
   const auto found = under_way_.find(number);
   if (found != under_way_.end()) {
-    if (found->second == Kind::kSuspect) suspect_under_way_ = false;
+    if (found->second.kind == Kind::kSuspect) --suspects_under_way_;
     under_way_.erase(found);
   }
   for (auto* line : {&usual_, &suspects_}) {
@@ -42,8 +56,9 @@ void Resubmissions::Advance() {
   const int64_t limit =
       std::max(kAlways, static_cast<int64_t>(kShare * static_cast<double>(running_())));
   while (under_way() < limit && !usual_.empty()) Send(Kind::kUsual, &usual_);
-  if (under_way() < limit && !suspect_under_way_ && !suspects_.empty()) {
-    suspect_under_way_ = true;
+  const int64_t suspects = suspects_.empty() ? 0 : std::max<int64_t>(1, serving_());
+  while (under_way() < limit && suspects_under_way_ < suspects && !suspects_.empty()) {
+    ++suspects_under_way_;
     Send(Kind::kSuspect, &suspects_);
   }
 }
@@ -51,7 +66,7 @@ void Resubmissions::Advance() {
 void Resubmissions::Send(Kind kind, std::deque<Waiting>* line) {
   Waiting next = std::move(line->front());
   line->pop_front();
-  under_way_[next.number] = kind;
+  under_way_[next.number] = {.kind = kind};
   loop_->Post(
       [this, weak = std::weak_ptr<int>(alive_), number = next.number, go = std::move(next.go)] {
         if (!weak.expired() && under_way_.contains(number)) go();

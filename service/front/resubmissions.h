@@ -11,7 +11,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "service/event_loop.h"
 
@@ -25,8 +27,8 @@ class Resubmissions {
 
   enum class Kind : uint8_t {
     kUsual,
-    // The prompt may be what crashed the worker: one of these at a time, and after the usual ones,
-    // so that a second crash tells which it was and takes no other with it.
+    // The prompt may be what crashed the worker: after the usual ones, and one of these at a worker
+    // at a time, so that a second crash tells which it was and is no other one's second.
     kSuspect,
   };
 
@@ -38,6 +40,8 @@ class Resubmissions {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Reset(); }
     void Reset();
+    // It goes to this worker.
+    void GoTo(const std::string& worker);
 
    private:
     friend class Resubmissions;
@@ -47,15 +51,17 @@ class Resubmissions {
     uint64_t number_ = 0;
   };
 
-  // `running` tells how many streams there are, those that wait here included. `loop` outlives the
-  // line.
-  Resubmissions(Executor* loop, std::function<int64_t()> running)
-      : loop_(loop), running_(std::move(running)) {}
+  // `running` tells how many streams there are, those that wait here included, `serving` how many
+  // workers serve. `loop` outlives the line.
+  Resubmissions(Executor* loop, std::function<int64_t()> running, std::function<int64_t()> serving)
+      : loop_(loop), running_(std::move(running)), serving_(std::move(serving)) {}
 
   // `go` is posted when it is this one's turn, unless the ticket has gone before. The ticket is
   // kept until the stream runs again.
   [[nodiscard]] Ticket Enter(Kind kind, std::function<void()> go);
 
+  // Workers to which suspects are on their way.
+  std::vector<std::string> WithSuspects() const;
   int64_t waiting() const { return static_cast<int64_t>(usual_.size() + suspects_.size()); }
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
 
@@ -64,6 +70,10 @@ class Resubmissions {
     uint64_t number = 0;
     std::function<void()> go;
   };
+  struct OnItsWay {
+    Kind kind = Kind::kUsual;
+    std::string worker;  // empty: none yet
+  };
 
   void Leave(uint64_t number);
   void Advance();
@@ -71,11 +81,12 @@ class Resubmissions {
 
   Executor* loop_;
   const std::function<int64_t()> running_;
+  const std::function<int64_t()> serving_;
   uint64_t next_number_ = 1;
   std::deque<Waiting> usual_;
   std::deque<Waiting> suspects_;
-  std::map<uint64_t, Kind> under_way_;
-  bool suspect_under_way_ = false;
+  std::map<uint64_t, OnItsWay> under_way_;
+  int64_t suspects_under_way_ = 0;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 

@@ -164,6 +164,12 @@ std::vector<const WorkerLink*> WorkerSet::Silent() const {
   return silent;
 }
 
+int64_t WorkerSet::Serving() const {
+  return std::count_if(members_.begin(), members_.end(), [this](const auto& member) {
+    return Health(*member) == WorkerHealth::kServing;
+  });
+}
+
 bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
   const Member* member = Find(link);
   return member != nullptr && HasSubstitute(*member);

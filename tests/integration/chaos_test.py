@@ -62,10 +62,10 @@ FAULTS = [
     Fault("kill_redis", 2, 0.5, 1.0),
     Fault("stop_redis", 1, SILENCE, SILENCE + 1),
 ]
-# A prompt that is hit by a second of these before its answer has got anywhere is to be refused, for
-# it may be what crashes workers: a prompt of 500 tokens is computed for seconds by the real model.
+# A stream that is hit by a second of these before it has got anywhere is to be refused, for its prompt
+# may be what crashes workers: one of 500 tokens is computed for seconds by the real model.
 BLAMING = {"kill_worker", "cut_links", "stop_worker", "stop_links"}
-# With this many tokens more an answer has got somewhere: twice what a front asks for, because some
+# With this many tokens more it has got somewhere: twice what a front asks for, because some
 # that it had before the fault reach the client behind it.
 PROOF = 16
 OF_WORKERS = {"kill_worker", "cut_links", "drain_worker", "stop_worker", "stop_links"}
@@ -266,7 +266,7 @@ class Run:
         self.start = time.monotonic()
         self.enough = threading.Event()  # of generations and faults
         self.over = threading.Event()
-        self.blamed = []  # streams that the latest fault may have met before they were proven
+        self.blamed = []  # streams that the latest fault may have met
         self._turn = threading.Lock()
         self._begun = 0
 
@@ -291,9 +291,8 @@ class Run:
         """Until none can be blamed for a second fault; now they can be for one."""
         harness.wait_until(lambda: self.failed or all(stream.proven for stream in self.blamed),
                            "streams that were hit get somewhere", PATIENCE)
-        alive = [stream for stream in list(self.streams) if stream.times and not stream.ended]
-        self.blamed = [stream for stream in alive if not stream.proven]
-        for stream in alive:
+        self.blamed = [stream for stream in list(self.streams) if stream.times and not stream.ended]
+        for stream in self.blamed:
             stream.proven_at = len(stream.received.ids) + PROOF
 
 

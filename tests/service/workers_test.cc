@@ -252,5 +252,29 @@ TEST_F(ThreeWorkersTest, APromptThatTookDownTwoWorkersDoesNotMeetTheThird) {
   EXPECT_EQ(Complete(Text("sound", 10)).completions(0).token_ids_size(), 10);
 }
 
+TEST_F(ThreeWorkersTest, NorDoesOneThatTookThemDownInTheMiddleOfItsAnswer) {
+  HoldModels();
+  grpc::ClientContext context;
+  auto reader = inference_->Generate(&context, Text("poison", 60));
+  Received received;
+  for (int crash = 0; crash < 2; ++crash) {
+    Worker& busy = Busy();
+    if (crash == 0) busy.engine.model.Allow(20);
+    while (received.tokens.size() < 15) ASSERT_TRUE(received.Read(*reader));
+    busy.server.reset();
+    busy.engine.model.Release();
+  }
+  while (received.Read(*reader)) {
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL) << status.error_message();
+  EXPECT_THAT(status.error_message(),
+              testing::StartsWith("2 workers crashed while they computed this prompt, which is "
+                                  "refused for 10m; the last: "));
+  EXPECT_LT(received.tokens.size(), 60);
+  for (const auto& worker : workers_) worker->engine.model.Release();
+  EXPECT_EQ(Complete(Text("sound", 10)).completions(0).token_ids_size(), 10);
+}
+
 }  // namespace
 }  // namespace tidepool::service

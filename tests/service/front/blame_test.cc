@@ -104,6 +104,112 @@ TEST_F(BlameTest, APoisonedPromptLeavesTheThirdWorkerAlone) {
   later.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
+TEST_F(BlameTest, TheMiddleOfAnAnswerCanBePoisonedToo) {
+  for (const std::vector<int32_t>& lost : {std::vector<int32_t>(), std::vector<int32_t>{1, 2, 3}}) {
+    for (PuppetLink* worker : workers_) worker->SayState();
+    Client client;
+    v1::GenerateRequest request;
+    request.set_text(lost.empty() ? "one" : "other");
+    Begin(&client, request);
+    for (PuppetLink* worker : workers_) {
+      if (!worker->prepares.empty()) worker->AnswerPrepare({1}), worker->prepares.clear();
+    }
+    ASSERT_NE(Running(), nullptr);
+    Running()->runs.back()->Say(std::vector<int32_t>(20, 7));
+    client.Take();
+    Break();
+    Wait();
+    ASSERT_NE(Running(), nullptr);
+    // What the first one made of these was lost with it.
+    if (!lost.empty()) Running()->runs.back()->Say(lost), client.Take();
+    Break();
+    loop_.Advance(absl::Seconds(3));
+    EXPECT_EQ(Running(), nullptr) << "the third is left alone";
+    ASSERT_TRUE(client.status.has_value());
+    EXPECT_EQ(*client.status, absl::InternalError(kPoisoned));
+    Client again;
+    Begin(&again, request);
+    ASSERT_TRUE(again.status.has_value());
+    EXPECT_EQ(again.status->code(), absl::StatusCode::kInternal);
+    for (PuppetLink* worker : workers_) ++worker->process_id;
+  }
+}
+
+TEST_F(BlameTest, AnAnswerThatCrashesAWorkerNowAndThenEnds) {
+  Client client;
+  BeginRun(&client);
+  size_t crashes = 0;
+  while (!client.status.has_value()) {
+    ASSERT_LT(crashes, AttemptRecord::kMostCrashes);
+    ASSERT_NE(Running(), nullptr);
+    Running()->runs.back()->Say(std::vector<int32_t>(9, 7));
+    client.Take();
+    PuppetLink* crashed = Break();
+    ++crashes;
+    Wait();
+    ++crashed->process_id;
+    crashed->SayState();
+    loop_.Advance(absl::Seconds(2));
+    for (PuppetLink* worker : workers_) worker->SayState();
+    loop_.RunAll();
+  }
+  EXPECT_EQ(crashes, AttemptRecord::kMostCrashes);
+  EXPECT_EQ(*client.status,
+            absl::InternalError("8 workers crashed while they computed this prompt, which is "
+                                "refused for 10m; the last: reset"));
+}
+
+// Whoever ran beside it goes on, and meets it nowhere before it is known.
+TEST_F(BlameTest, OneCrashMoreIsHeldAgainstOneStreamAlone) {
+  constexpr size_t kStreams = 4;
+  PuppetLink* first = workers_[0];
+  for (size_t i : {1, 2}) workers_[i]->lose(absl::UnavailableError("reset"));
+  std::vector<Client> clients(kStreams);
+  for (size_t i = 0; i < kStreams; ++i) {
+    v1::GenerateRequest request;
+    request.set_text(std::string(i + 1, 'x'));
+    Begin(&clients[i], request);
+    first->AnswerPrepare({1, static_cast<int32_t>(i)});
+    first->runs.back()->Say(std::vector<int32_t>(20 + i, 7));
+    clients[i].Take();
+  }
+  for (size_t i : {1, 2}) workers_[i]->SayState();
+  first->lose(absl::UnavailableError("reset"));
+  for (const auto& run : first->runs) {
+    run->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+  }
+  Wait();
+  for (size_t i : {1, 2}) ASSERT_EQ(workers_[i]->runs.size(), 1) << i;
+  PuppetLink* second = workers_[1];
+  // One of the two kills again. The other gets past its place, and the next one follows.
+  ++second->process_id;
+  second->lose(absl::UnavailableError("reset"));
+  second->runs[0]->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+  PuppetLink* third = workers_[2];
+  third->SayState();
+  loop_.Advance(absl::Seconds(2));
+  for (size_t sound = 1; sound < kStreams; ++sound) {
+    ASSERT_EQ(third->runs.size(), sound);
+    third->runs.back()->Say(std::vector<int32_t>(7, 8));
+    third->SayState();
+    Wait();
+    EXPECT_EQ(third->runs.size(), sound) << "it may crash yet";
+    third->runs.back()->Say({8});
+    third->SayState();
+    Wait();
+  }
+  size_t ended = 0;
+  for (Client& client : clients) {
+    if (client.status.has_value()) {
+      ++ended;
+      EXPECT_EQ(client.status->code(), absl::StatusCode::kInternal);
+    } else {
+      client.generation->Cancel(absl::CancelledError("end of the test"));
+    }
+  }
+  EXPECT_EQ(ended, 1);
+}
+
 // A cut link ends a run as a crash does; but then the same process answers again.
 TEST_F(BlameTest, WhoAnswersAgainHasNotCrashed) {
   Client client;

@@ -41,19 +41,66 @@ TEST(AttemptRecordTest, ThreeFailuresAreEnoughWhoeverIsToBlame) {
   EXPECT_EQ(AfterFailure(EndedBy::kWorker, &record), Verdict::kGiveUp);
 }
 
-TEST(AttemptRecordTest, AnAttemptThatMadeTokensClearsThePrompt) {
+TEST(AttemptRecordTest, FailuresThatAreNoCrashesAreForgottenWithProgress) {
   AttemptRecord record;
-  for (int worker = 0; worker < 10; ++worker) {
+  for (int worker = 0; worker < 100; ++worker) {
     record.OnTokens(AttemptRecord::kProvenTokens);
-    EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain) << worker;
-    EXPECT_FALSE(record.suspect());
+    EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain) << worker;
     EXPECT_EQ(record.failures(), 1);
   }
-  // A few are not enough: a prompt can be what crashes a worker at its second token.
   record.OnTokens(AttemptRecord::kProvenTokens - 1);
+  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
+  record.OnTokens(AttemptRecord::kProvenTokens - 1);
+  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kGiveUp);
+}
+
+TEST(AttemptRecordTest, TwoCrashesAtOnePlaceOfTheAnswerAreThePrompts) {
+  for (const int64_t place : {1, 7, 20, 3000}) {
+    for (const int64_t lost : {int64_t{0}, AttemptRecord::kProvenTokens - 1}) {
+      AttemptRecord record;
+      record.OnTokens(place);
+      EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
+      EXPECT_TRUE(record.suspect());
+      record.OnTokens(lost);
+      EXPECT_TRUE(record.suspect());
+      EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned) << place;
+    }
+  }
+}
+
+TEST(AttemptRecordTest, ThePlaceIsTheSameOverAFailureOfAnotherKind) {
+  AttemptRecord record;
+  record.OnTokens(20);
   EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
-  record.OnTokens(AttemptRecord::kProvenTokens - 1);
+  record.OnTokens(3);
+  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
+  record.OnTokens(4);
   EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
+}
+
+TEST(AttemptRecordTest, NoRequestCrashesWorkersForEver) {
+  AttemptRecord record;
+  for (size_t crash = 1; crash < AttemptRecord::kMostCrashes; ++crash) {
+    record.OnTokens(AttemptRecord::kProvenTokens);
+    EXPECT_FALSE(record.suspect());
+    EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain) << crash;
+    EXPECT_EQ(record.failures(), 1);
+  }
+  record.OnTokens(5000);
+  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
+  EXPECT_EQ(record.crashes(), AttemptRecord::kMostCrashes);
+}
+
+// Of a link that breaks every hour.
+TEST(AttemptRecordTest, CrashesThatWereNoneDoNotAddUp) {
+  AttemptRecord record;
+  for (int cut = 0; cut < 100; ++cut) {
+    record.OnTokens(AttemptRecord::kProvenTokens);
+    record.OnFailure(EndedBy::kCrash, {.process_id = 1});
+    const auto lives = [](const WorkerSighting&) { return AttemptRecord::Fate::kLives; };
+    EXPECT_EQ(record.Review(lives), Verdict::kTryAgain) << cut;
+  }
+  EXPECT_EQ(record.crashes(), 0);
 }
 
 TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
@@ -128,9 +175,10 @@ class ResubmissionsTest : public testing::Test {
   }
 
   int64_t running_ = 0;
+  int64_t serving_ = 1;
   fakes::ManualClock clock_;
   ManualExecutor loop_{&clock_};
-  Resubmissions line_{&loop_, [this] { return running_; }};
+  Resubmissions line_{&loop_, [this] { return running_; }, [this] { return serving_; }};
   std::vector<Resubmissions::Ticket> tickets_;
   std::vector<int> went_;
 };
@@ -168,6 +216,27 @@ TEST_F(ResubmissionsTest, SuspectsGoLastAndOneAtATime) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 5, 3}));
   Leave(3);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 5, 3, 4}));
+}
+
+TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
+  running_ = 100;
+  serving_ = 3;
+  for (int i = 0; i < 5; ++i) Enter(Kind::kSuspect, i);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 2}));
+  tickets_[0].GoTo("a");
+  tickets_[2].GoTo("c");
+  EXPECT_EQ(line_.WithSuspects(), (std::vector<std::string>{"a", "c"}));
+  serving_ = 2;  // one of them has crashed
+  Leave(0);
+  EXPECT_EQ(line_.WithSuspects(), std::vector<std::string>{"c"});
+  EXPECT_EQ(went_.size(), 3);
+  Leave(2);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3}));
+  serving_ = 0;
+  Leave(1);
+  EXPECT_EQ(went_.size(), 4);
+  Leave(3);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4})) << "one waits for a worker";
 }
 
 // Whatever comes and goes: no more than the limit is under way, and in the end everybody went.

@@ -83,6 +83,18 @@ TEST(PickWorkerTest, EqualNumericsArePreferred) {
   EXPECT_EQ(PickWorker(workers, request), 1);
 }
 
+TEST(PickWorkerTest, WhereASuspectIsComesBehindWhereThisOneFailed) {
+  const std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
+  PickRequest request = Request();
+  request.spare = {"a", "b"};
+  EXPECT_EQ(PickWorker(workers, request), 2);
+  request.avoid = {"c"};
+  EXPECT_EQ(PickWorker(workers, request), 2);
+  request.avoid = {"b", "c"};
+  request.spare = {"a", "b", "c"};
+  EXPECT_EQ(PickWorker(workers, request), 0);
+}
+
 TEST(PickWorkerTest, AffinityBreaksTies) {
   const std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c"), Worker("d")};
   std::map<std::string, int> counts;
