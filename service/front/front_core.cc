@@ -112,7 +112,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
           loop, clock, [this] { return static_cast<int64_t>(running_.size()); },
           [this] { return workers_.Serving(); }),
       request_log_(std::move(log)) {
-  LeaveSilentWorkers();
+  LeaveHangingWorkers();
   ExpireSessions();
 }
 
@@ -133,12 +133,12 @@ void FrontCore::ExpireSessions() {
   });
 }
 
-void FrontCore::LeaveSilentWorkers() {
-  for (const WorkerLink* link : workers_.Silent()) {
-    for (const auto& generation : Running()) generation->LeaveSilentWorker(link);
+void FrontCore::LeaveHangingWorkers() {
+  for (const WorkerSet::ToLeave& worker : workers_.BetterLeft()) {
+    for (const auto& generation : Running()) generation->LeaveHanging(worker.link, worker.why);
   }
   loop_->PostAfter(kSilencePeriod, [this, weak = std::weak_ptr<int>(alive_)] {
-    if (!weak.expired()) LeaveSilentWorkers();
+    if (!weak.expired()) LeaveHangingWorkers();
   });
 }
 

@@ -126,9 +126,9 @@ class FrontCore {
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured, const absl::Status& end);
-  // Takes streams away from workers that fell silent, again and again for as long as the core
-  // lives.
-  void LeaveSilentWorkers();
+  // Takes streams away from workers that fell silent or are stuck, again and again for as long as
+  // the core lives.
+  void LeaveHangingWorkers();
   // Deletes what has outlived the TTL, now and then for as long as there is one.
   void ExpireSessions();
   // Answers on the loop, UNAVAILABLE where the core has gone before.

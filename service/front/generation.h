@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/auth/caller.h"
@@ -93,8 +94,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void OnWritten() override;
   // The worker stops at once, and a session keeps what was delivered.
   void Cancel(absl::Status why) override;
-  // Goes on at another worker if it waits for this one, which says nothing any more.
-  void LeaveSilentWorker(const WorkerLink* link);
+  // Goes on at another worker if it waits for this one, which does `why` instead of answering.
+  void LeaveHanging(const WorkerLink* link, absl::string_view why);
 
   const GenerationInput& input() const { return input_; }
   const std::string& worker() const { return worker_.name; }  // the latest; empty: none yet

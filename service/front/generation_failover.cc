@@ -210,10 +210,10 @@ void Generation::WaitForWorkers(void (Generation::*step)(), absl::Status reason)
   context_.loop->PostAfter(give_up_ - now, resume);
 }
 
-void Generation::LeaveSilentWorker(const WorkerLink* link) {
+void Generation::LeaveHanging(const WorkerLink* link, absl::string_view why) {
   if (sink_ == nullptr || worker_.link != link) return;
   const absl::Status silent =
-      absl::UnavailableError(absl::StrCat("worker ", worker_.name, " says nothing any more"));
+      absl::UnavailableError(absl::StrCat("worker ", worker_.name, " ", why));
   if (call_ != nullptr) return OnRunEnd(attempt_, silent, EndedBy::kSilent);
   if (asked_ != nullptr) Retry(silent, EndedBy::kSilent, asked_);
 }

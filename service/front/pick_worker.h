@@ -16,7 +16,7 @@ namespace tidepool::service {
 
 enum class WorkerHealth : uint8_t {
   kDown,      // no stream of states, or none came since an error
-  kSuspect,   // the states stopped coming, or a call failed
+  kSuspect,   // the states stopped coming, a call failed, or its engine stands still
   kDraining,  // takes nothing new
   kServing,
 };

@@ -28,7 +28,7 @@ enum class EndedBy : uint8_t {
   kCrash,   // the worker had taken it, and died, or the way to it broke
   kWorker,  // it said so, and lives
   kDrain,   // it said so, for it takes no work any more
-  kSilent,  // it took it and says nothing any more
+  kSilent,  // it took it and says nothing any more, or that it is stuck
   kAway,    // it never took it
 };
 

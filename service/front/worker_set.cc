@@ -21,6 +21,7 @@ constexpr size_t kMaxSessions = 4096;
 
 // A state that is not known, of a newer worker, does not say that it takes work.
 WorkerHealth HealthOf(worker::v1::WorkerState state) {
+  if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
   return serves ? WorkerHealth::kServing : WorkerHealth::kDraining;
 }
@@ -65,7 +66,7 @@ WorkerHealth WorkerSet::Health(const Member& member) const {
   if (member.failed || clock_->Monotonic() - member.last_state > kSilence) {
     return WorkerHealth::kSuspect;
   }
-  return WorkerHealth::kServing;
+  return member.view.health;
 }
 
 std::vector<v1::Model> WorkerSet::Models() const {
@@ -155,13 +156,17 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
       wait);
 }
 
-std::vector<const WorkerLink*> WorkerSet::Silent() const {
-  std::vector<const WorkerLink*> silent;
+std::vector<WorkerSet::ToLeave> WorkerSet::BetterLeft() const {
+  std::vector<ToLeave> left;
   for (const auto& member : members_) {
-    if (!member->connected || clock_->Monotonic() - member->last_state < kLongSilence) continue;
-    if (HasSubstitute(*member)) silent.push_back(member->link.get());
+    if (!member->connected) continue;
+    const bool silent = clock_->Monotonic() - member->last_state >= kLongSilence;
+    const bool stuck = member->view.health == WorkerHealth::kSuspect;
+    if ((!silent && !stuck) || !HasSubstitute(*member)) continue;
+    left.push_back({.link = member->link.get(),
+                    .why = silent ? "says nothing any more" : "says that its engine stands still"});
   }
-  return silent;
+  return left;
 }
 
 int64_t WorkerSet::Serving() const {

@@ -93,9 +93,13 @@ class WorkerSet {
   // Whether another worker serves its model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 
-  // Workers that say nothing for so long that whoever waits for them is better off elsewhere, where
-  // another one serves their model.
-  std::vector<const WorkerLink*> Silent() const;
+  // Workers that say nothing for so long, or of whose engines they say such things, that whoever
+  // waits for them is better off elsewhere, where another one serves their model.
+  struct ToLeave {
+    const WorkerLink* link = nullptr;
+    absl::string_view why;  // what it does
+  };
+  std::vector<ToLeave> BetterLeft() const;
 
   // Calls `task` once when something changed for the better, in the order of asking.
   void WhenChanged(std::function<void()> task) { waiting_.push_back(std::move(task)); }

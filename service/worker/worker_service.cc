@@ -264,7 +264,10 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   worker::v1::WatchResponse state;
   state.set_worker_id(name_);
   state.set_process_id(process_id_);
-  state.set_state(draining_ ? worker::v1::DRAINING : worker::v1::SERVING);
+  const bool stuck = engine_watch_.has_value() && engine_watch_->stuck;
+  state.set_state(draining_ ? worker::v1::DRAINING
+                  : stuck   ? worker::v1::STUCK
+                            : worker::v1::SERVING);
   state.set_progress(stats.progress);
   state.set_sequences_running(stats.sequences_running);
   state.set_sequences_waiting(stats.sequences_waiting);
@@ -293,6 +296,7 @@ void WorkerCore::LookAtEngine() {
                                                           .work_pending = stats.work_pending,
                                                           .progress = stats.progress});
   if (std::exchange(engine_watch_->stuck, !live.ok()) != !live.ok()) {
+    TellWatchers();
     engine_watch_->on_liveness(live);
   }
   loop_.PostAfter(engine_watch_->period, [this] { LookAtEngine(); });
@@ -300,10 +304,7 @@ void WorkerCore::LookAtEngine() {
 
 void WorkerCore::BeginDrain() {
   draining_ = true;
-  loop_.Post([this] {
-    const worker::v1::WatchResponse state = Watch();
-    for (Watcher* watcher : watchers_) watcher->Send(state);
-  });
+  loop_.Post([this] { TellWatchers(); });
 }
 
 void WorkerCore::HandOver(absl::Duration drain) {
@@ -332,11 +333,15 @@ void WorkerCore::AddWatcher(Watcher* watcher) {
   loop_.PostAfter(kWatchPeriod, [this] { Tick(); });
 }
 
+void WorkerCore::TellWatchers() {
+  const worker::v1::WatchResponse state = Watch();
+  for (Watcher* watcher : watchers_) watcher->Send(state);
+}
+
 void WorkerCore::Tick() {
   ticking_ = !watchers_.empty();
   if (!ticking_) return;
-  const worker::v1::WatchResponse state = Watch();
-  for (Watcher* watcher : watchers_) watcher->Send(state);
+  TellWatchers();
   loop_.PostAfter(kWatchPeriod, [this] { Tick(); });
 }
 

@@ -49,9 +49,10 @@ class WorkerCore {
   const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;
-  worker::v1::WatchResponse Watch() const;
+  worker::v1::WatchResponse Watch() const;  // loop only
   // Tells `on_liveness` when the engine has stood still for `timeout` with work pending, and why;
-  // and with OK, when it moves again. On the loop, until StopWatching. Loop only.
+  // and with OK, when it moves again; fronts are told in its state. On the loop, until StopWatching.
+  // Loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
   void WatchEngine(absl::Duration timeout, OnLiveness on_liveness);
   void StopWatching() { engine_watch_.reset(); }
@@ -78,6 +79,7 @@ class WorkerCore {
 
  private:
   void Tick();
+  void TellWatchers();
   void LookAtEngine();
 
   const WorkerModel* model_;

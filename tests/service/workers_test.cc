@@ -19,9 +19,11 @@ namespace tidepool::service {
 namespace {
 
 struct Worker {
-  explicit Worker(const std::string& name) {
+  Worker(const std::string& name, absl::Duration stall_timeout) {
     server = StartWorkerServer(&engine.worker, engine.engine.get(),
-                               {.listen = "127.0.0.1:0", .worker_name = name})
+                               {.listen = "127.0.0.1:0",
+                                .worker_name = name,
+                                .stall_timeout = stall_timeout})
                  .value();
   }
   void Kill() {
@@ -34,10 +36,11 @@ struct Worker {
 
 class WorkersTest : public testing::Test {
  protected:
-  explicit WorkersTest(int workers = 2) {
+  explicit WorkersTest(int workers = 2, absl::Duration stall_timeout = absl::Minutes(1)) {
     std::vector<std::string> addresses;
     for (int i = 0; i < workers; ++i) {
-      workers_.push_back(std::make_unique<Worker>(std::string(1, static_cast<char>('a' + i))));
+      workers_.push_back(
+          std::make_unique<Worker>(std::string(1, static_cast<char>('a' + i)), stall_timeout));
       addresses.push_back(workers_.back()->server->address());
     }
     front_ =
@@ -216,6 +219,38 @@ TEST_F(WorkersTest, ASessionGoesOnAtTheOtherWorker) {
   EXPECT_EQ(cold.usage().prompt_tokens(), 182);
   EXPECT_EQ(cold.usage().cached_tokens(), 0);
   EXPECT_EQ(cold.completions(0).token_ids_size(), 10);
+}
+
+class StuckWorkerTest : public WorkersTest {
+ protected:
+  StuckWorkerTest() : WorkersTest(2, absl::Milliseconds(200)) {}
+};
+
+TEST_F(StuckWorkerTest, ItsStreamsAndNewOnesGoToTheOther) {
+  HoldModels();
+  grpc::ClientContext context;
+  const v1::GenerateRequest request = Text("Hello", 60);
+  auto reader = inference_->Generate(&context, request);
+  Worker& stuck = Busy();
+  stuck.engine.model.Allow(10);
+  Worker& other = *workers_[&stuck == workers_[0].get() ? 1 : 0];
+  other.engine.model.Release();
+  Received received;
+  while (received.Read(*reader)) {
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(received.tokens.size(), 60);
+  // Its states come on, and tell that it stands still; the other's tell of its load.
+  const int64_t forwards = stuck.engine.model.forwards();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
+  }
+  EXPECT_EQ(stuck.engine.model.forwards(), forwards);
+  // Where there is no other any more, and it moves, it is one like others.
+  stuck.engine.model.Release();
+  other.Kill();
+  EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
 }
 
 class ThreeWorkersTest : public WorkersTest {

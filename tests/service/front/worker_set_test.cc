@@ -57,5 +57,57 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   EXPECT_EQ(health_of_a(), WorkerHealth::kDown) << "its next stream did not open";
 }
 
+TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
+  PuppetLink* a = AddWorker("a");
+  Client client;
+  Begin(&client, Text());
+  a->AnswerPrepare({1});
+  a->runs[0]->Say({10});
+  client.Take();
+  a->SayState(worker::v1::STUCK);
+  EXPECT_EQ(core_->workers()->Health(*core_->workers()->members()[0]), WorkerHealth::kSuspect);
+  loop_.Advance(absl::Milliseconds(500));
+  EXPECT_FALSE(a->runs[0]->gone) << "there is nowhere better to be";
+
+  PuppetLink* b = AddWorker("b");
+  b->sequences = 50;
+  const auto pass = [&] {
+    b->SayState();
+    a->SayState(worker::v1::STUCK);
+    loop_.Advance(absl::Milliseconds(250));
+  };
+  for (int i = 0; i < 3; ++i) pass();
+  EXPECT_TRUE(a->runs[0]->gone);
+  ASSERT_EQ(b->runs.size(), 1);
+  b->runs[0]->Say({11}, v1::LENGTH);
+  client.Take();
+  EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
+  EXPECT_TRUE(client.status->ok());
+
+  // New ones go there at once, however busy it is, until the other moves again.
+  Client next, later;
+  Begin(&next, Text());
+  ASSERT_EQ(b->prepares.size(), 1);
+  b->AnswerPrepare({1});
+  EXPECT_EQ(b->runs.size(), 2);
+  a->SayState();
+  Begin(&later, Text());
+  EXPECT_EQ(b->prepares.size(), 1);
+  EXPECT_EQ(a->prepares.size(), 2);
+  for (Client* one : {&next, &later}) {
+    one->generation->Cancel(absl::CancelledError("end of the test"));
+  }
+}
+
+// As where it is the only worker: its front's clients go to another front.
+TEST_F(WorkerSetTest, AFrontOfAStuckWorkerIsNotReady) {
+  std::vector<bool> ready;
+  core_->workers()->OnReadiness([&](bool now) { ready.push_back(now); });
+  PuppetLink* a = AddWorker("a");
+  a->SayState(worker::v1::STUCK);
+  a->SayState();
+  EXPECT_EQ(ready, (std::vector<bool>{true, false, true}));
+}
+
 }  // namespace
 }  // namespace tidepool::service
