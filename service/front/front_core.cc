@@ -107,6 +107,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       workers_(clock, log),
       admin_(clock, &workers_),
       named_(loop, limits.request_ttl, limits.orphan_ttl),
+      asked_times_(clock),
       started_(clock->Monotonic()),
       failover_(
           loop, clock, [this] { return static_cast<int64_t>(running_.size()); },
@@ -193,6 +194,11 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
+  if (const auto asked = asked_times_.Find(name, input.digests->body); asked.has_value()) {
+    input.asked_at = *asked;
+  } else {
+    input.begun_before = after > 0;
+  }
   // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
   input.deadline = absl::InfiniteDuration();
   request->Attach(Begin(std::move(input), *std::move(place), request.get()));
@@ -202,6 +208,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
 std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
                                              GenerationSink* sink) {
   const NamedRequests::Name key = {input.principal, input.request.request_id()};
+  if (input.asked_at == absl::InfinitePast()) input.asked_at = clock_->Now();
   const GenerationContext context = {.loop = loop_,
                                      .clock = clock_,
                                      .workers = &workers_,
@@ -232,6 +239,7 @@ void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measur
   if (const auto found = running_.find(key); found != running_.end()) {
     const Generation& generation = *found->second;
     const RequestSummary summary = measured.Summary();
+    KeepAskedTime(key, generation);
     request_log_.Ended(generation, measured.model(), summary, end);
     AddUsage(generation.input().principal,
              {.requests = 1,
@@ -243,6 +251,16 @@ void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measur
   }
   // The sink is told of the end after this.
   loop_->Post([ended = named_.OnEnd(key, end)] {});
+}
+
+void FrontCore::KeepAskedTime(const NamedRequests::Name& key, const Generation& generation) {
+  const GenerationInput& input = generation.input();
+  const v1::GenerateRequest& request = input.request;
+  const bool named = !input.digests->body.empty();
+  if (!named || !request.has_chat() || request.has_session_id()) return;
+  // Then the time is as good as the first one only once the prompt was found to be the same.
+  if (input.begun_before && generation.prompt_tokens() == 0) return;
+  asked_times_.Keep(key, input.digests->body, input.asked_at, limits_.request_ttl);
 }
 
 void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,

@@ -19,6 +19,7 @@
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
 #include "engine/place_shares.h"
+#include "service/front/asked_times.h"
 #include "service/front/failover.h"
 #include "service/front/front_admin.h"
 #include "service/front/front_limits.h"
@@ -126,6 +127,8 @@ class FrontCore {
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured, const absl::Status& end);
+  // For as long as its client may come back to it.
+  void KeepAskedTime(const NamedRequests::Name& key, const Generation& generation);
   // Takes streams away from workers that fell silent or are stuck, again and again for as long as
   // the core lives.
   void LeaveHangingWorkers();
@@ -151,6 +154,7 @@ class FrontCore {
   FrontAdmin admin_;
   StatsWatches watches_;
   NamedRequests named_;
+  AskedTimes asked_times_;
   const absl::Duration started_;
   Failover failover_;  // the generations hold places in it
   // By principal and request_id.

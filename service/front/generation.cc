@@ -11,6 +11,8 @@ namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(10);
 constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
+// How old an answer may be whose client comes back to a front that does not know it.
+constexpr absl::Duration kOldestAnswer = absl::Hours(1);
 
 // Who asks, as the worker is told.
 worker::v1::Caller CallerOf(const GenerationInput& input) {
@@ -150,6 +152,7 @@ void Generation::Prepare() {
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
   *request.mutable_caller() = CallerOf(input_);
+  TellTime(&request);
   if (has_session()) {
     const SessionLogData& log = turn_.log;
     request.mutable_session()->mutable_token_ids()->Assign(log.token_ids.begin(),
@@ -169,6 +172,14 @@ void Generation::Prepare() {
                           if (const auto self = weak.lock())
                             self->OnPrepared(attempt, std::move(prepared));
                         });
+}
+
+void Generation::TellTime(worker::v1::PrepareRequest* request) const {
+  const absl::Time now = has_session() ? turn_.log.info.create_time : input_.asked_at;
+  request->set_now_us(absl::ToUnixMicros(now));
+  if (input_.begun_before && !has_session()) {
+    request->set_since_us(absl::ToUnixMicros(now - kOldestAnswer));
+  }
 }
 
 void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {

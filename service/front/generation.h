@@ -76,6 +76,11 @@ struct GenerationInput {
   std::optional<absl::Status> checked = {};
   // The same of DigestsOf what the client sent.
   std::optional<RequestDigests> digests = {};
+  // When it was asked first, which its chat template is told; InfinitePast: now. In a session that
+  // is when the session was made.
+  absl::Time asked_at = absl::InfinitePast();
+  // An answer of it has begun before, and when is not known.
+  bool begun_before = false;
 };
 
 // Loop only. Where the request resumes after so many tokens, a message ends there. Memory is
@@ -116,10 +121,14 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   absl::Status CheckTurn() const;
   // What stands in the log of a turn that went on elsewhere before goes to the client first.
   void FindReceivedText();
+  // The prompt is the log's, whatever the template makes of the request today.
+  void TakeLoggedPrompt();
   void Resume(const std::string& received_text);
   void KeepLease();
   void FindModel();
   void Prepare();
+  // What the chat template is told.
+  void TellTime(worker::v1::PrepareRequest* request) const;
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
   // Keeps the session's log under max_session_tokens. FAILED_PRECONDITION: it is full.
   absl::Status LimitSession();

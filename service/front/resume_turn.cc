@@ -13,7 +13,9 @@ void Generation::FindReceivedText() {
   const auto& prompt = prepared_.token_ids();
   if (!std::equal(prompt.begin(), prompt.end(), logged.prompt_ids.begin(),
                   logged.prompt_ids.end())) {
-    return End(AnotherRequest(input_.request.request_id()));
+    // Where the log has a digest the store has compared it: the request is the same.
+    if (logged.turn.body_digest.empty()) return End(AnotherRequest(input_.request.request_id()));
+    TakeLoggedPrompt();
   }
   const int64_t received = static_cast<int64_t>(input_.request.resume_after());
   if (received < logged.output_size() && input_.request.logprobs()) {
@@ -42,6 +44,16 @@ void Generation::FindReceivedText() {
     self->Retry(text.status(), EndedBy::kAway, &Generation::FindReceivedText);
   };
   worker_.link->TextOf(std::move(request), input_.principal, input_.deadline, resume);
+}
+
+void Generation::TakeLoggedPrompt() {
+  const std::vector<int32_t>& prompt = logged_turn_->prompt_ids;
+  prepared_.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
+  prepared_.clear_block_hashes();  // of the other one
+  const v1::Stopping& asked = input_.request.stopping();
+  const int64_t room = model_.context_length() - static_cast<int64_t>(prompt.size());
+  prepared_.mutable_stopping()->set_max_tokens(
+      asked.has_max_tokens() ? std::min<int64_t>(asked.max_tokens(), room) : room);
 }
 
 void Generation::Resume(const std::string& received_text) {

@@ -81,7 +81,9 @@ void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::st
     if (!log.ok()) return done(log.status());
     if (weak.expired()) return done(ShuttingDown());
     log->info.session_id = id;
-    log->info.create_time = log->info.update_time = clock_->Now();
+    // What it takes over was rendered with its source's time, as what comes will be (TellTime).
+    log->info.update_time = clock_->Now();
+    if (log->turns.empty()) log->info.create_time = log->info.update_time;
     store_->Insert(*std::move(log),
                    [done](absl::StatusOr<SessionInfo> info) { AnswerWith(done, std::move(info)); });
   };

@@ -137,6 +137,19 @@ AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> l
   return tokenizer.IsValid(last) && tokenizer.IsSpecial(last) ? AddBos::kNo : AddBos::kContinue;
 }
 
+// FAILED_PRECONDITION: the template would have written something else when the request was rendered
+// first, which nobody knows any more.
+absl::Status CheckSameSince(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs,
+                            const worker::v1::PrepareRequest& request, absl::string_view rendered) {
+  if (!request.has_since_us()) return absl::OkStatus();
+  inputs.now = absl::FromUnixMicros(request.since_us());
+  const absl::StatusOr<std::vector<TextPiece>> then = chat_template.Render(inputs);
+  if (then.ok() && Join(*then) == rendered) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the model's chat template tells the time, and what it told when this answer began is not "
+      "known here any more: send the request again without resume_after");
+}
+
 absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                                   const PrepareContext& context) {
   const WorkerModel& model = *context.model;
@@ -147,13 +160,17 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
   Messages messages = request.session().messages();
   const int stored = messages.size();
   messages.MergeFrom(chat.messages());
-  const engine::ChatInputs inputs = MakeInputs(model, chat, messages, context.now);
+  const absl::Time now =
+      request.has_now_us() ? absl::FromUnixMicros(request.now_us()) : context.now;
+  const engine::ChatInputs inputs = MakeInputs(model, chat, messages, now);
   absl::StatusOr<std::vector<TextPiece>> rendering = chat_template.Render(inputs);
   // The template's budget, not the server's: a retry would fare no better.
   if (absl::IsResourceExhausted(rendering.status())) {
     return absl::InvalidArgumentError(rendering.status().message());
   }
   ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, std::move(rendering));
+  const std::string rendered = Join(pieces);
+  RETURN_IF_ERROR(CheckSameSince(chat_template, inputs, request, rendered));
 
   const auto& log = request.session().token_ids();
   const std::vector<int32_t> log_ids(log.begin(), log.end());
@@ -163,7 +180,6 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
     ASSIGN_OR_RETURN(const std::string log_text,
                      tokenizer.Decode(absl::MakeSpan(log_ids).first(log_ids.size() - ended),
                                       ControlText::kKeep));
-    const std::string rendered = Join(pieces);
     Seam seam;
     if (FindSeam(chat_template, inputs, stored - 1, rendered, &seam) &&
         SameHistory(log_text, rendered, seam)) {

@@ -15,7 +15,7 @@ namespace tidepool::service {
 
 struct PrepareContext {
   const WorkerModel* model = nullptr;
-  absl::Time now;           // what a template's strftime_now tells
+  absl::Time now;           // what strftime_now tells where the request does not say it
   uint64_t drawn_seed = 0;  // for a request that sets none
   absl::string_view salt;   // of block hashes
 };
@@ -29,8 +29,8 @@ struct PrepareContext {
 // the first token that differs.
 //
 // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-// FAILED_PRECONDITION (the session is full; the model has no chat template), UNIMPLEMENTED (a
-// template past what we know).
+// FAILED_PRECONDITION (the session is full; the model has no chat template; since_us), UNIMPLEMENTED
+// (a template past what we know).
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 

@@ -123,6 +123,7 @@ class PuppetLink final : public WorkerLink {
     response.mutable_model()->set_name("m");
     response.mutable_model()->set_digest("d");
     response.mutable_model()->set_numerics_id(numerics);
+    response.mutable_model()->set_context_length(2048);
     on_state_(response);
   }
 

@@ -226,10 +226,37 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_EQ(changes(), 0);
 }
 
-TEST_F(LoggedTurnTest, AnotherPromptIsNotItsTurn) {
-  const v1::GenerateRequest request = Leave(v1::STOP);
+// As by a worker of another release, or one that knows another day: the request is the same.
+TEST_F(LoggedTurnTest, ATurnGoesOnBehindThePromptOfItsLog) {
+  v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   Client client;
+  PuppetLink* worker = Return(&client, request, {1, 3, 3});
+  ASSERT_EQ(worker->runs.size(), 1);
+  const worker::v1::Start& start = LastRun(worker).start;
+  EXPECT_EQ(Tokens(start.prepared().token_ids().begin(), start.prepared().token_ids().end()),
+            (Tokens{1, 2}));
+  EXPECT_EQ(start.prompt_length(), 2);
+  EXPECT_EQ(start.prepared().stopping().max_tokens(), 2046);
+  EXPECT_EQ(client.tokens, (Tokens{10, 11, 12}));
+  LastRun(worker).Say({13}, v1::STOP);
+  loop_.RunUntil([&] { return !Log().info.busy; });
+  EXPECT_EQ(Log().token_ids, (Tokens{1, 2, 10, 11, 12, 13}));
+}
+
+TEST_F(LoggedTurnTest, AnotherPromptIsNotTheTurnThatAnOlderProgramLogged) {
+  const v1::GenerateRequest request = Leave(v1::STOP);
+  SessionLogData log = Log();
+  ASSERT_FALSE(log.turns[0].body_digest.empty());
+  log.turns[0].body_digest.clear();
+  store_->Replace(log, [](const absl::StatusOr<SessionInfo>& info) { EXPECT_TRUE(info.ok()); });
+  Client same, client;
+  Return(&same, request);
+  TakeAll(&same);
+  EXPECT_EQ(same.tokens, (Tokens{10, 11, 12}));
+  loop_.RunUntil([&] { return !Log().info.busy; });
+  StartAnotherFront();
   Return(&client, request, {1, 3});
+  ASSERT_TRUE(client.status.has_value());
   EXPECT_EQ(client.status->code(), StatusCode::kAlreadyExists) << *client.status;
 }
 
