@@ -102,6 +102,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       limits_(limits),
       places_("the front", limits.max_requests),
       text_places_("the front's line of texts", kMostTexts),
+      untaken_writes_(loop, clock, limits.taken_within),
       whole_answers_(limits.max_whole_bytes),
       quotas_(clock),
       workers_(clock, log),

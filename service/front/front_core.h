@@ -30,6 +30,7 @@
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
 #include "service/stats_watch.h"
+#include "service/untaken_writes.h"
 #include "service/whole_answers.h"
 #include "service/store/session_store.h"
 #include "tidepool/v1/admin.pb.h"
@@ -54,6 +55,8 @@ class FrontCore {
   // For what begins from now on.
   void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
+  // Of streams over gRPC.
+  UntakenWrites* untaken_writes() { return &untaken_writes_; }
   const WholeAnswers& whole_answers() const { return whole_answers_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then. A request_id that the client
@@ -148,6 +151,7 @@ class FrontCore {
   bool expiring_ = false;  // ExpireSessions comes again
   engine::PlaceShares places_;
   engine::PlaceShares text_places_;  // of calls about text
+  UntakenWrites untaken_writes_;
   const WholeAnswers whole_answers_;
   PrincipalQuotas quotas_;
   WorkerSet workers_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "service/untaken_writes.h"
 
 namespace tidepool::service {
 
@@ -19,6 +20,8 @@ struct FrontLimits {
   // long they go on while their client is gone.
   absl::Duration request_ttl = absl::Minutes(10);
   absl::Duration orphan_ttl = absl::Seconds(30);
+  // Of a message to a gRPC client. As the front starts.
+  absl::Duration taken_within = kTakenWithin;
 };
 
 }  // namespace tidepool::service

@@ -68,15 +68,25 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 
   void Write(v1::GenerateResponse response) override {
     bytes_ = ToBytes(response);
+    writing_ = true;
+    write_ = deps_.core->untaken_writes()->Begin([this] {
+      if (generation_ != nullptr) generation_->Cancel(NothingTaken());
+    });
     StartWrite(&bytes_);
   }
   void Finish(absl::Status status) override {
     AddRetryPushback(status, context_);
     grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
+    // The end comes behind what is under way: who takes that after all hears it, but it waits for
+    // nobody for ever.
+    if (!writing_) return;
+    write_ = deps_.core->untaken_writes()->Begin([this] { context_->TryCancel(); });
   }
 
   void OnWriteDone(bool ok) override {
     loop()->Post([this, ok] {
+      writing_ = false;
+      write_.Reset();
       if (generation_ == nullptr) return;
       ok ? generation_->OnWritten() : generation_->Cancel(ClientGone());
     });
@@ -98,12 +108,19 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   static absl::Status ClientGone() {
     return absl::CancelledError("the client cancelled, or its deadline passed");
   }
+  static absl::Status NothingTaken() {
+    return absl::AbortedError(
+        "nothing of this stream was taken for too long, while there was something to take; send the "
+        "request again, with a request_id and resume_after to go on");
+  }
   Executor* loop() { return deps_.core->loop(); }
 
   const FrontDeps deps_;
   CallbackServerContext* const context_;
   bool entered_ = false;
   std::shared_ptr<AnswerStream> generation_;  // loop only
+  UntakenWrites::Write write_;                // loop only
+  bool writing_ = false;                      // loop only
   ByteBuffer bytes_;
 };
 

@@ -23,6 +23,7 @@
 #include "service/auth/tls_identity.h"
 #include "service/http/http_exchange.h"
 #include "service/http/http_socket.h"
+#include "service/untaken_writes.h"
 
 namespace tidepool::service {
 
@@ -37,8 +38,7 @@ struct HttpLimits {
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(2);
   absl::Duration idle_timeout = absl::Seconds(75);
-  // Without one byte taken. A client may stop reading a stream and go on later.
-  absl::Duration write_timeout = absl::Minutes(10);
+  absl::Duration write_timeout = kTakenWithin;  // without one byte taken
   // An older connection takes no further requests: it ends as soon as it answers none.
   absl::Duration max_connection_age = absl::InfiniteDuration();
 };

@@ -380,5 +380,29 @@ TEST_F(ServeTest, APortIsTakenOnce) {
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
 }
 
+// Its place is another one's then, and it hears why should it read after all.
+TEST_F(ServeTest, AStreamThatIsNotReadForTooLongEnds) {
+  front_limits_.taken_within = absl::Seconds(2);
+  Start();
+  v1::GenerateRequest request = LongText();
+  request.set_logprobs(true);
+  request.set_top_logprobs(20);
+  // A window of 64 KiB for good: what is not read is not sent.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  auto reader = stub->Generate(&context, request);
+  while (engine_->model.forwards() == 0) std::this_thread::yield();
+  while (Stats().front().streams_running() > 0) std::this_thread::yield();
+  v1::GenerateResponse message;
+  int64_t tokens = 0;
+  while (reader->Read(&message)) tokens += message.token_ids_size();
+  EXPECT_LT(tokens, 2000);
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+}
+
 }  // namespace
 }  // namespace tidepool::service
