@@ -51,6 +51,36 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(second.generate(session="shared", chat=[("user", "So")],
                                          max_tokens=3).usage.completion_tokens, 3)
 
+    def test_two_fronts_send_a_session_to_the_same_worker(self):
+        redis = self.redis()
+        names = ("left", "middle", "right")
+        workers = [self.started(harness.worker("--name", name))[0] for name in names]
+        fronts = [self.started(harness.front(workers, store=redis.url))[1] for _ in range(2)]
+        for client in fronts:
+            harness.wait_until(lambda: sorted(one.worker_id for one in client.stats().workers) ==
+                               sorted(names), "every front knows every worker")
+
+        def finished():
+            return {one.worker_id: one.requests_finished_total for one in fronts[0].stats().workers}
+
+        homes = []
+        for number in range(12):
+            session = f"session-{number}"
+            fronts[0].create_session(session)
+            for turn in range(3):
+                before = finished()
+                answer = fronts[turn % 2].generate(session=session, text=f"{number}: Is it lit? " * 8,
+                                                   max_tokens=20)
+                (here,) = harness.wait_until(
+                    lambda: [name for name, count in finished().items() if count > before[name]],
+                    "a worker has finished the turn")
+                if turn == 0:
+                    homes.append(here)
+                else:
+                    self.assertEqual(here, homes[-1], f"{session}, turn {turn}")
+                    self.assertGreater(answer.usage.cached_tokens, 0, f"{session}, turn {turn}")
+        self.assertEqual(set(homes), set(names), "sessions are spread")
+
     def test_another_request_of_the_same_id_at_another_front(self):
         redis = self.redis()
         worker, _ = self.started(harness.worker())

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -417,6 +418,53 @@ TEST_F(GenerationTest, ALostLeaseEndsTheStream) {
   loop_.RunUntil([&] { return client.status.has_value(); });
   EXPECT_EQ(client.status->code(), absl::StatusCode::kAborted);
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
+}
+
+// Of a session, from another front.
+class RivalTest : public GenerationTest {
+ protected:
+  absl::Status Rival() {
+    std::optional<absl::Status> end;
+    store_->BeginTurn({.session_id = "s", .request_id = "rival"},
+                      [&](absl::StatusOr<OpenTurn> turn) {
+                        loop_.Post([&end, status = turn.status()] { end = status; });
+                      });
+    loop_.RunUntil([&] { return end.has_value(); });
+    return *end;
+  }
+};
+
+TEST_F(RivalTest, ATurnKeepsItsLeaseForAsLongAsItRuns) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1});
+  for (int seconds = 0; seconds < 45; ++seconds) {
+    ASSERT_EQ(Rival().code(), absl::StatusCode::kAborted) << seconds;
+    loop_.Advance(absl::Seconds(1));
+  }
+  worker->runs[0]->Say({10}, v1::STOP);
+  loop_.RunUntil([&] { return client.writing; });
+  client.Take();
+  EXPECT_TRUE(client.status->ok()) << *client.status;
+  EXPECT_EQ(Rival(), absl::OkStatus());
+}
+
+// A turn that waits for its next token hears of it all the same, and its worker is free.
+TEST_F(RivalTest, ALostLeaseIsFoundWhenItIsRenewed) {
+  PuppetLink* worker = AddWorker("a");
+  Client client;
+  Begin(&client, SessionTurn());
+  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  worker->AnswerPrepare({1});
+  clock_.Advance(absl::Seconds(11));  // as if this front had stood still
+  ASSERT_EQ(Rival(), absl::OkStatus());
+  EXPECT_FALSE(client.status.has_value());
+  loop_.Advance(absl::ZeroDuration());
+  loop_.RunUntil([&] { return client.status.has_value(); });
+  EXPECT_EQ(client.status->code(), absl::StatusCode::kAborted) << *client.status;
+  EXPECT_TRUE(worker->runs[0]->gone);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tests/service/front/front_fixture.h"
 
 namespace tidepool::service {
@@ -55,6 +57,48 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   a->lose(absl::OkStatus());
   a->lose(absl::UnavailableError("no connection"));
   EXPECT_EQ(health_of_a(), WorkerHealth::kDown) << "its next stream did not open";
+}
+
+// For all requests, not for the one that failed alone; until it tells its state again.
+TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
+  PuppetLink* a = AddWorker("a");
+  PuppetLink* b = AddWorker("b");
+  b->sequences = 50;
+  b->SayState();
+  std::vector<Client> clients(5);
+  const auto ask = [&](Client* client, const char* text) {
+    v1::GenerateRequest request;
+    request.set_text(text);
+    Begin(client, request);
+  };
+  ask(&clients[0], "first");
+  ASSERT_EQ(a->prepares.size(), 1) << "it has less to do";
+  a->AnswerPrepare({1});
+  a->runs[0]->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+  ask(&clients[1], "second");
+  EXPECT_EQ(a->prepares.size(), 1);
+  ASSERT_EQ(b->prepares.size(), 1);
+  // Though nothing came of that Run, either.
+  a->SayState();
+  ask(&clients[2], "third");
+  ASSERT_EQ(a->prepares.size(), 2);
+  a->prepares.back().second(absl::UnavailableError("refused"));
+  loop_.RunAll();
+  ask(&clients[3], "fourth");
+  EXPECT_EQ(a->prepares.size(), 2);
+  EXPECT_EQ(b->prepares.size(), 2);
+  // What a worker says itself is no sign that it is ill.
+  a->SayState();
+  ask(&clients[4], "fifth");
+  a->AnswerPrepare({1});
+  a->runs.back()->events.on_end(absl::UnavailableError("expert 7 cannot be read"),
+                                EndedBy::kWorker);
+  EXPECT_EQ(core_->workers()->Health(*core_->workers()->members()[0]), WorkerHealth::kServing);
+  for (Client& client : clients) {
+    if (!client.status.has_value()) {
+      client.generation->Cancel(absl::CancelledError("end of the test"));
+    }
+  }
 }
 
 TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
