@@ -310,7 +310,7 @@ TEST_F(TieredModelTest, APackThatIsCutShortFailsWhatNeedsIt) {
   std::filesystem::resize_file(pack_, 4096);
   const absl::Status status = Logits(bundle.get(), 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("behind the end of the file"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is cut off: the file ends"));
 }
 
 TEST_F(TieredModelTest, MemoryBelowTheFloorNamesTheFloor) {
