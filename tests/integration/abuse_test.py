@@ -198,12 +198,13 @@ class AbuseTest(unittest.TestCase):
 
     def test_slow_requests(self):
         before = resident_bytes(self.server)
-        slow = self.open_many(self.server.http_address, CONNECTIONS, b"GET / HTTP/1.1\r\nHost: h")
+        count = min(CONNECTIONS, 4000)  # both together below the 8,192 that HTTP has
+        slow = self.open_many(self.server.http_address, count, b"GET / HTTP/1.1\r\nHost: h")
         bodies = self.open_many(
-            self.server.http_address, CONNECTIONS,
+            self.server.http_address, count,
             b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
             b"Content-Length: 30000000\r\n\r\n{")
-        self.check_answers(f"{CONNECTIONS} slow headers and as many slow bodies", before,
+        self.check_answers(f"{count} slow headers and as many slow bodies", before,
                            (64 << 10) * len(slow + bodies) + 32 * MIB)
         # A byte now and then buys no more time: the whole header has its limit.
         for connection in slow:
@@ -270,7 +271,7 @@ class AbuseTest(unittest.TestCase):
         self.assertEqual(set(requests["refused"]) - {"RESOURCE_EXHAUSTED"}, set())
         self.assertEqual(requests["broken"], {})
         self.assertGreater(requests["completed"], 0)
-        self.assertLess(most - before, 1024 * MIB)
+        self.assertLess(most - before, GRPC_MEMORY)
         self.check_answers("after them")
 
 
