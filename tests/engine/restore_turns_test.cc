@@ -69,6 +69,7 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesPlacesAndBlocks) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   for (const char* name : {"B", "C", "D"}) Add({.name = name, .prompt = 5});
   EXPECT_EQ(Step(), "B 0+5*, C 0+5*, D 0+5*");
+  ASSERT_TRUE(Settle());
   fake_.Hold();
   Add({.name = "A", .prompt = 8, .shared = shared});
   EXPECT_EQ(Step(), "B 5+1*, C 5+1*, D 5+1*");
@@ -95,6 +96,7 @@ TEST_F(RestoreTurnsTest, WhoRunsTakesNothingFromAHigherPriority) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(8);
   Add({.name = "B", .prompt = kTokens - 1});
   Step();
+  ASSERT_TRUE(Settle());
   fake_.Hold();
   Add({.name = "A", .prompt = 8, .shared = shared, .priority = 1});
   EXPECT_EQ(Step(), "B 31+1*");
