@@ -32,16 +32,15 @@ void UntakenWrites::LookAfter(absl::Duration wait) {
 }
 
 void UntakenWrites::Look() {
-  looks_later_ = false;
   const absl::Duration now = clock_->Monotonic();
   while (!writes_->empty() && now - writes_->begin()->second.since >= limit_) {
     const std::function<void()> tell = std::move(writes_->begin()->second.tell);
     writes_->erase(writes_->begin());
     tell();
   }
-  if (!writes_->empty() && !looks_later_) {
-    LookAfter(writes_->begin()->second.since + limit_ - now);
-  }
+  // Not before: a write that begins meanwhile is later than those that are left.
+  looks_later_ = false;
+  if (!writes_->empty()) LookAfter(writes_->begin()->second.since + limit_ - now);
 }
 
 }  // namespace tidepool::service

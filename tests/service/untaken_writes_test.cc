@@ -79,6 +79,18 @@ TEST_F(UntakenWritesTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
+TEST_F(UntakenWritesTest, OneThatBeginsAnotherDelaysNobody) {
+  UntakenWrites::Write write;
+  write = writes_->Begin([&] {
+    late_.push_back(1);
+    write = Begin(3);
+  });
+  loop_.Advance(absl::Minutes(1));
+  const auto next = Begin(2);
+  loop_.Advance(absl::Minutes(10));
+  EXPECT_EQ(late_, (std::vector<int>{1, 2}));
+}
+
 TEST_F(UntakenWritesTest, AWriteMayOutliveItsFront) {
   auto write = Begin(1);
   writes_.reset();
