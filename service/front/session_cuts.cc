@@ -1,5 +1,6 @@
 // FrontCore's ForkSession and TruncateSession: read the log, plan the cut, ask a worker for the
 // text of an answer that is cut, write.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -82,7 +83,8 @@ void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::st
     if (weak.expired()) return done(ShuttingDown());
     log->info.session_id = id;
     // What it takes over was rendered with its source's time, as what comes will be (TellTime).
-    log->info.update_time = clock_->Now();
+    // The front that made the source may have had a clock that is ahead.
+    log->info.update_time = std::max(clock_->Now(), log->info.create_time);
     if (log->turns.empty()) log->info.create_time = log->info.update_time;
     store_->Insert(*std::move(log),
                    [done](absl::StatusOr<SessionInfo> info) { AnswerWith(done, std::move(info)); });
