@@ -51,11 +51,10 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
 // Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those
 // not in `spare` before those that are, those not in `avoid` likewise, an equal numerics_id before
-// others. Among equals the least
-// time until the prompt is computed wins (queued and uncached tokens over the prefill rate); of
-// those within 20 % or 10 ms of it the one first in the rendezvous order of `affinity`, unless it
-// carries more than 1.25 x the mean number of sequences, and more than one above it. Where no rate
-// was measured yet, the mean of the others' counts.
+// others. Among equals the least time until the prompt is computed wins (queued and uncached tokens
+// over the prefill rate); of those within 20 % or 10 ms of it the one first in the rendezvous order
+// of `affinity`, unless it carries more than 1.25 x the mean number of sequences, and more than one
+// above it. Where no rate was measured yet, the mean of the others' counts.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
 // A number for (key, name) that every front draws alike.

@@ -39,11 +39,7 @@ Resubmissions::Ticket Resubmissions::Enter(Kind kind, std::function<void()> go) 
 }
 
 void Resubmissions::Leave(uint64_t number) {
-  const auto found = under_way_.find(number);
-  if (found != under_way_.end()) {
-    if (found->second.kind == Kind::kSuspect) --suspects_under_way_;
-    under_way_.erase(found);
-  }
+  under_way_.erase(number);
   for (auto* line : {&usual_, &suspects_}) {
     line->erase(std::remove_if(line->begin(), line->end(),
                                [number](const Waiting& one) { return one.number == number; }),
@@ -56,9 +52,12 @@ void Resubmissions::Advance() {
   const int64_t limit =
       std::max(kAlways, static_cast<int64_t>(kShare * static_cast<double>(running_())));
   while (under_way() < limit && !usual_.empty()) Send(Kind::kUsual, &usual_);
-  const int64_t suspects = suspects_.empty() ? 0 : std::max<int64_t>(1, serving_());
-  while (under_way() < limit && suspects_under_way_ < suspects && !suspects_.empty()) {
-    ++suspects_under_way_;
+  if (suspects_.empty()) return;
+  int64_t free = std::max<int64_t>(1, serving_()) -
+                 std::count_if(under_way_.begin(), under_way_.end(), [](const auto& entry) {
+                   return entry.second.kind == Kind::kSuspect;
+                 });
+  for (; under_way() < limit && free > 0 && !suspects_.empty(); --free) {
     Send(Kind::kSuspect, &suspects_);
   }
 }

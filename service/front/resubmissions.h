@@ -86,7 +86,6 @@ class Resubmissions {
   std::deque<Waiting> usual_;
   std::deque<Waiting> suspects_;
   std::map<uint64_t, OnItsWay> under_way_;
-  int64_t suspects_under_way_ = 0;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 

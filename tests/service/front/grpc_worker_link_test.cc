@@ -37,6 +37,27 @@ class ShortWatches final : public worker::v1::Worker::Service {
   std::atomic<int> streams_ = 0;
 };
 
+// A server of this worker, and a front's link to it.
+struct Linked {
+  explicit Linked(worker::v1::Worker::Service* worker) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(worker);
+    server = builder.BuildAndStart();
+    address = absl::StrCat("127.0.0.1:", port);
+    link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
+                              {.executor = &loop, .calls = &calls});
+  }
+
+  std::unique_ptr<grpc::Server> server;
+  fakes::ManualClock clock;
+  ManualExecutor loop{&clock};
+  ActiveCalls calls;
+  std::string address;
+  std::unique_ptr<WorkerLink> link;
+};
+
 // As a server does whose gRPC ends what comes too late.
 class Cancelling final : public worker::v1::Worker::Service {
  public:
@@ -60,38 +81,27 @@ class Cancelling final : public worker::v1::Worker::Service {
 
 TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
   Cancelling worker;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&worker);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-
-  fakes::ManualClock clock;
-  ManualExecutor loop(&clock);
-  ActiveCalls calls;
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
-                                 {.executor = &loop, .calls = &calls});
+  Linked linked(&worker);
   std::vector<absl::Status> ends;
-  link->Prepare({}, absl::InfiniteDuration(),
+  linked.link->Prepare({}, absl::InfiniteDuration(),
                 [&](const absl::StatusOr<worker::v1::PrepareResponse>& end) {
                   ends.push_back(end.status());
                 });
-  link->Tokenize({}, absl::InfiniteDuration(),
+  linked.link->Tokenize({}, absl::InfiniteDuration(),
                  [&](const absl::StatusOr<v1::TokenizeResponse>& end) {
                    ends.push_back(end.status());
                  });
-  const auto run = link->Run({}, absl::InfiniteDuration(),
+  const auto run = linked.link->Run({}, absl::InfiniteDuration(),
                              {.on_response = [](const worker::v1::RunResponse&) {},
                               .on_end =
                                   [&](const absl::Status& end, EndedBy by) {
                                     EXPECT_EQ(by, EndedBy::kAway);
                                     ends.push_back(end);
                                   }});
-  loop.RunUntil([&] { return ends.size() == 3; });
+  linked.loop.RunUntil([&] { return ends.size() == 3; });
   for (const absl::Status& end : ends) {
     EXPECT_EQ(end, absl::UnavailableError(
-                       absl::StrCat("worker ", address, " cancelled the call: CANCELLED")));
+                       absl::StrCat("worker ", linked.address, " cancelled the call: CANCELLED")));
   }
 }
 
@@ -110,28 +120,17 @@ class Listening final : public worker::v1::Worker::Service {
 
 TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
   Listening worker;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&worker);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-
-  fakes::ManualClock clock;
-  ManualExecutor loop(&clock);
-  ActiveCalls calls;
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
-                                 {.executor = &loop, .calls = &calls});
+  Linked linked(&worker);
   std::map<std::string, std::string> texts;
   const auto take = [&](const std::string& name) {
     return [&texts, name](const absl::StatusOr<v1::DetokenizeResponse>& response) {
       texts[name] = response.ok() ? response->text() : response.status().ToString();
     };
   };
-  link->Detokenize({}, absl::InfiniteDuration(), take("theirs"));
-  link->TextOf({}, "\xC3\xA9va", absl::InfiniteDuration(), take("ours"));
-  link->TextOf({}, "", absl::InfiniteDuration(), take("nobody's"));
-  loop.RunUntil([&] { return texts.size() == 3; });
+  linked.link->Detokenize({}, absl::InfiniteDuration(), take("theirs"));
+  linked.link->TextOf({}, "\xC3\xA9va", absl::InfiniteDuration(), take("ours"));
+  linked.link->TextOf({}, "", absl::InfiniteDuration(), take("nobody's"));
+  linked.loop.RunUntil([&] { return texts.size() == 3; });
   EXPECT_EQ(texts["theirs"], "a client's");
   EXPECT_EQ(texts["ours"], "\xC3\xA9va");
   EXPECT_EQ(texts["nobody's"], "");
@@ -139,35 +138,24 @@ TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
 
 TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   ShortWatches worker(3);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&worker);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-
   // Time stands still: behind a back-off nothing would ever come.
-  fakes::ManualClock clock;
-  ManualExecutor loop(&clock);
-  ActiveCalls calls;
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
-                                 {.executor = &loop, .calls = &calls});
+  Linked linked(&worker);
   int states = 0;
   std::vector<absl::Status> ends;
-  link->Watch([&](const worker::v1::WatchResponse&) { ++states; },
+  linked.link->Watch([&](const worker::v1::WatchResponse&) { ++states; },
               [&](const absl::Status& status) { ends.push_back(status); });
-  loop.RunUntil([&] { return ends.size() == 4; });
+  linked.loop.RunUntil([&] { return ends.size() == 4; });
   EXPECT_EQ(states, 3);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends[i].ok()) << ends[i];
   EXPECT_EQ(ends[3].code(), absl::StatusCode::kUnavailable) << "without a state it is a loss";
 
   // The next attempt has its back-off, of 150 ms at most.
-  loop.RunAll();
+  linked.loop.RunAll();
   EXPECT_EQ(ends.size(), 4);
-  loop.Advance(absl::Milliseconds(150));
-  loop.RunUntil([&] { return ends.size() == 5; });
-  link.reset();
-  EXPECT_TRUE(calls.Drain(absl::ZeroDuration())) << "no stream is open";
+  linked.loop.Advance(absl::Milliseconds(150));
+  linked.loop.RunUntil([&] { return ends.size() == 5; });
+  linked.link.reset();
+  EXPECT_TRUE(linked.calls.Drain(absl::ZeroDuration())) << "no stream is open";
 }
 
 }  // namespace
