@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_caller.h"
 #include "service/grpc_trace.h"
@@ -80,7 +81,10 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     // The end comes behind what is under way: who takes that after all hears it, but it waits for
     // nobody for ever.
     if (!writing_) return;
-    write_ = deps_.core->untaken_writes()->Begin([this] { context_->TryCancel(); });
+    write_ = deps_.core->untaken_writes()->Begin([this] {
+      base::MutexLock lock(&mutex_);
+      if (!done_) context_->TryCancel();
+    });
   }
 
   void OnWriteDone(bool ok) override {
@@ -97,6 +101,10 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     });
   }
   void OnDone() override {
+    {
+      base::MutexLock lock(&mutex_);
+      done_ = true;
+    }
     loop()->Post([this] { delete this; });
   }
 
@@ -116,12 +124,15 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   Executor* loop() { return deps_.core->loop(); }
 
   const FrontDeps deps_;
-  CallbackServerContext* const context_;
+  CallbackServerContext* const context_;  // gRPC's, which frees it once OnDone has returned
   bool entered_ = false;
   std::shared_ptr<AnswerStream> generation_;  // loop only
   UntakenWrites::Write write_;                // loop only
   bool writing_ = false;                      // loop only
   ByteBuffer bytes_;
+  base::Mutex mutex_;
+  // The context may be gone, though the loop has not heard of it.
+  bool done_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
 // A Complete on the wire: as GenerateReactor, with one answer.
