@@ -20,6 +20,7 @@
 #include "kernels/base/retry_after.h"
 #include "service/auth/grpc_caller.h"
 #include "service/convert.h"
+#include "service/counted_reactor.h"
 #include "service/wire_check.h"
 
 namespace tidepool::service {
@@ -58,20 +59,30 @@ inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase
                                absl::StrCat(absl::ToInt64Milliseconds(*wait)));
 }
 
+// Whose calls are taken, and where they are counted until their answers are on their way.
+struct UnaryTerms {
+  const Gate& gate;
+  ActiveCalls* calls;  // outlives the server
+};
+
 // `handler(caller, request, done)` calls done once, from any thread, also before it returns. The
 // client's deadline is an argument of the service that has use for it.
 template <typename Request, typename Response, typename Handler>
-grpc::ServerUnaryReactor* AnswerUnary(const Gate& gate, grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AnswerUnary(const UnaryTerms& terms, grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
                                       Handler handler) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<Caller> caller = CallerOf(*context, gate);
+  auto* const reactor = new CountedReactor();
+  absl::StatusOr<Caller> caller = CallerOf(*context, terms.gate);
   if (!caller.ok()) {
     reactor->Finish(ToGrpcStatus(caller.status()));
     return reactor;
   }
   Request parsed;
   if (const absl::Status status = ParseBytes(*request, &parsed); !status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
+  }
+  if (const absl::Status status = reactor->Enter(terms.calls); !status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }

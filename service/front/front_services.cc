@@ -182,24 +182,17 @@ class CompleteReactor final : public ServerUnaryReactor {
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 
-// A unary call that FrontCore answers: counted, parsed, and run on the loop.
+// A unary call that FrontCore answers: parsed, counted, and run on the loop.
 template <typename Request, typename Response, typename Handler>
 ServerUnaryReactor* OnLoop(const FrontDeps& deps, CallbackServerContext* context,
                            const ByteBuffer* request, ByteBuffer* response, Handler handler) {
   return AnswerUnary<Request, Response>(
-      deps.gate, context, request, response,
-      [deps, deadline = DeadlineOf(*context), handler = std::move(handler)](
+      {deps.gate, deps.calls}, context, request, response,
+      [core = deps.core, deadline = DeadlineOf(*context), handler = std::move(handler)](
           Caller caller, Request parsed, auto done) {
-        if (absl::Status status = deps.calls->Enter(); !status.ok()) return done(status);
-        auto counted = [calls = deps.calls, done](absl::StatusOr<Response> result) {
-          done(std::move(result));
-          calls->Leave();
-        };
-        deps.core->loop()->Post([core = deps.core, handler,
-                                 asker = Asker{std::move(caller), deadline},
-                                 parsed = std::move(parsed),
-                                 counted = std::move(counted)]() mutable {
-          handler(core, asker, std::move(parsed), std::move(counted));
+        core->loop()->Post([core, handler, asker = Asker{std::move(caller), deadline},
+                            parsed = std::move(parsed), done = std::move(done)]() mutable {
+          handler(core, asker, std::move(parsed), std::move(done));
         });
       });
 }

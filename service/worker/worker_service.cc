@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
+#include "service/counted_reactor.h"
 #include "service/raw_unary.h"
 #include "service/stats_watch_reactor.h"
 #include "service/worker/prompt.h"
@@ -202,20 +203,18 @@ template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
                                  grpc::CallbackServerContext* context, Response* response,
                                  Work work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new CountedReactor();
   if (const auto caller = CallerOf(*context, gate); !caller.ok()) {
     reactor->Finish(ToGrpcStatus(caller.status()));
     return reactor;
   }
   reactor->StartSendInitialMetadata();
-  WorkerCore* core = place.core;
-  core->unary_calls()->Enter().IgnoreError();  // that door is never closed
-  place.pool->Post(place.line, [core, context, reactor, response, work = std::move(work)] {
+  reactor->Enter(place.core->unary_calls()).IgnoreError();  // that door is never closed
+  place.pool->Post(place.line, [context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
         context->IsCancelled() ? absl::CancelledError("nobody waits for it any more") : work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
-    core->unary_calls()->Leave();
   });
   return reactor;
 }
@@ -398,7 +397,7 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetStats(grpc::CallbackServerConte
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) {
   return AnswerUnary<v1::GetStatsRequest, v1::GetStatsResponse>(
-      gate_, context, request, response,
+      {gate_, core_->unary_calls()}, context, request, response,
       [this](const Caller&, const v1::GetStatsRequest& asked, auto done) {
         if (absl::Status status = core_->admin()->CheckWorkerId(asked); !status.ok()) {
           return done(std::move(status));
@@ -425,7 +424,7 @@ grpc::ServerUnaryReactor* WorkerAdminService::SetOffload(grpc::CallbackServerCon
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) {
   return AnswerUnary<v1::SetOffloadRequest, v1::SetOffloadResponse>(
-      gate_, context, request, response,
+      {gate_, core_->unary_calls()}, context, request, response,
       [this](const Caller&, const v1::SetOffloadRequest& asked, auto done) {
         core_->admin()->SetOffload(asked, OnPool<v1::SetOffloadResponse>(core_, std::move(done)));
       });
@@ -435,7 +434,7 @@ grpc::ServerUnaryReactor* WorkerAdminService::RefreshExperts(grpc::CallbackServe
                                                              const grpc::ByteBuffer* request,
                                                              grpc::ByteBuffer* response) {
   return AnswerUnary<v1::RefreshExpertsRequest, v1::RefreshExpertsResponse>(
-      gate_, context, request, response,
+      {gate_, core_->unary_calls()}, context, request, response,
       [this](const Caller&, const v1::RefreshExpertsRequest& asked, auto done) {
         core_->admin()->RefreshExperts(asked,
                                        OnPool<v1::RefreshExpertsResponse>(core_, std::move(done)));
@@ -446,7 +445,7 @@ grpc::ServerUnaryReactor* WorkerAdminService::GetPlacement(grpc::CallbackServerC
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) {
   return AnswerUnary<v1::GetPlacementRequest, v1::GetPlacementResponse>(
-      gate_, context, request, response,
+      {gate_, core_->unary_calls()}, context, request, response,
       [this](const Caller&, const v1::GetPlacementRequest& asked, auto done) {
         core_->admin()->GetPlacement(asked,
                                      OnPool<v1::GetPlacementResponse>(core_, std::move(done)));
@@ -457,7 +456,7 @@ grpc::ServerUnaryReactor* WorkerAdminService::Drain(grpc::CallbackServerContext*
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) {
   return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(
-      gate_, context, request, response,
+      {gate_, core_->unary_calls()}, context, request, response,
       [this](const Caller&, const v1::DrainRequest& asked, auto done) {
         core_->admin()->Drain(asked, std::move(done));
       });

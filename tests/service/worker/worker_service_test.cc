@@ -1,11 +1,11 @@
-// In which line of its pools a worker's calls wait.
+// In which line of its pools a worker's calls wait, and how long they count as calls that run.
 #include "service/worker/worker_service.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/test/default_reactor_test_peer.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -50,10 +50,38 @@ class WorkerServiceTest : public testing::Test {
   WorkerService service_{&*core_, Gate()};
 };
 
+// gRPC's side of a unary call, without a wire: its end is told, and it is done when the test says.
+class FakeCall final : public grpc::ServerCallbackUnary {
+ public:
+  explicit FakeCall(std::function<void(const grpc::Status&)> on_end) : on_end_(std::move(on_end)) {}
+
+  void Take(grpc::ServerUnaryReactor* reactor) {
+    reactor_ = reactor;
+    BindReactor(reactor);
+    LetGo();
+  }
+  // The answer is with the kernel.
+  void Sent() { LetGo(); }
+
+  void Finish(grpc::Status status) override { on_end_(status); }
+  void SendInitialMetadata() override {}
+
+ private:
+  void LetGo() {
+    if (--holders_ == 0) reactor_->OnDone();
+  }
+  grpc::internal::ServerReactor* reactor() override { return reactor_; }
+  void CallOnDone() override {}
+
+  const std::function<void(const grpc::Status&)> on_end_;
+  grpc::ServerUnaryReactor* reactor_ = nullptr;
+  std::atomic<int> holders_{2};  // Take, and what is to be sent
+};
+
 // A Prepare without a wire, whose end is written down.
 struct Preparing {
   Preparing(const std::string& principal, std::function<void(const std::string&)> on_end)
-      : peer(&context, [principal, on_end](const grpc::Status& status) {
+      : call([principal, on_end](const grpc::Status& status) {
           EXPECT_TRUE(status.ok()) << status.error_message();
           on_end(principal);
         }) {
@@ -61,9 +89,10 @@ struct Preparing {
     request.mutable_request()->mutable_stopping()->set_max_tokens(1);
     request.mutable_caller()->set_principal(principal);
   }
+  void Begin(WorkerService* service) { call.Take(service->Prepare(&context, &request, &response)); }
 
   grpc::CallbackServerContext context;
-  grpc::testing::DefaultReactorTestPeer peer;
+  FakeCall call;
   worker::v1::PrepareRequest request;
   worker::v1::PrepareResponse response;
 };
@@ -74,12 +103,13 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   std::vector<std::string> order;
   std::vector<std::unique_ptr<Preparing>> prompts;
   const auto prepare = [&](const std::string& principal) {
-    prompts.push_back(std::make_unique<Preparing>(principal, [&](const std::string& whose) {
+    const size_t number = prompts.size();
+    prompts.push_back(std::make_unique<Preparing>(principal, [&, number](const std::string& whose) {
+      prompts[number]->call.Sent();
       base::MutexLock lock(&mutex);
       order.push_back(whose);
     }));
-    Preparing& prompt = *prompts.back();
-    service_.Prepare(&prompt.context, &prompt.request, &prompt.response);
+    prompts.back()->Begin(&service_);
   };
   for (int i = 0; i < 200; ++i) prepare("greedy");
   prepare("other");
@@ -89,6 +119,17 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   // One of the other line comes first, and its threads do not end in the order of beginning.
   EXPECT_LT(std::find(order.begin(), order.end(), "other") - order.begin(), 100);
   for (const auto& prompt : prompts) EXPECT_GT(prompt->response.token_ids_size(), 0);
+}
+
+// A shutdown that takes it for done cuts its connection.
+TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
+  std::promise<void> finished;
+  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
+  prompt.Begin(&service_);
+  finished.get_future().wait();
+  EXPECT_FALSE(core_->unary_calls()->AwaitNone(absl::ZeroDuration()));
+  prompt.call.Sent();
+  EXPECT_TRUE(core_->unary_calls()->AwaitNone(absl::ZeroDuration()));
 }
 
 TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
@@ -123,8 +164,9 @@ TEST_F(WorkerServiceTest, TextsOfClientsKeepNoPromptWaiting) {
   Block(core_->text_pool());
   std::promise<void> prepared;
   Preparing prompt("alice", [&](const std::string&) { prepared.set_value(); });
-  service_.Prepare(&prompt.context, &prompt.request, &prompt.response);
+  prompt.Begin(&service_);
   EXPECT_EQ(prepared.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  prompt.call.Sent();
   Open();
 }
 
