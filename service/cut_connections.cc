@@ -4,8 +4,8 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -21,33 +21,66 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(2);  // between two
 
-// Of this end; -1: it is no TCP socket.
-int OwnPort(int fd) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return -1;
-  switch (address.ss_family) {
-    case AF_INET:
-      return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-    case AF_INET6:
-      return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
-    default:
-      return -1;
-  }
+const sockaddr_in& Ip4(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr_in&>(address);
 }
 
-// Duplicates of them. Connections that a process takes have their listener's port, and none of its
-// others does.
-std::vector<OwnedFd> ConnectionsOf(int port) {
+const sockaddr_in6& Ip6(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address);
+}
+
+// Whether a connection whose end here is `own` was taken by who listened there. A listener on all
+// addresses has its port for itself, also where it takes connections of both families: these are
+// then all of IPv6.
+bool IsAt(const sockaddr_storage& own, const sockaddr_storage& listened) {
+  if (own.ss_family != listened.ss_family) return false;
+  if (own.ss_family == AF_INET) {
+    const in_addr_t address = Ip4(listened).sin_addr.s_addr;
+    return Ip4(own).sin_port == Ip4(listened).sin_port &&
+           (address == htonl(INADDR_ANY) || address == Ip4(own).sin_addr.s_addr);
+  }
+  if (own.ss_family != AF_INET6 || Ip6(own).sin6_port != Ip6(listened).sin6_port) return false;
+  if (IN6_IS_ADDR_UNSPECIFIED(&Ip6(listened).sin6_addr)) return true;
+  // Each interface may have the same address of its link.
+  return IN6_ARE_ADDR_EQUAL(&Ip6(listened).sin6_addr, &Ip6(own).sin6_addr) &&
+         Ip6(listened).sin6_scope_id == Ip6(own).sin6_scope_id;
+}
+
+int OptionOf(int fd, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+// Neither a listener nor a socket for datagrams, which may have the port too; nor no socket at all.
+bool IsConnection(int fd) {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  return OptionOf(fd, SO_TYPE) == SOCK_STREAM && OptionOf(fd, SO_ACCEPTCONN) == 0 &&
+         getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+bool WasTakenAt(int fd, absl::Span<const sockaddr_storage> listened) {
+  if (!IsConnection(fd)) return false;
+  sockaddr_storage own = {};
+  socklen_t size = sizeof(own);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) != 0) return false;
+  return std::any_of(listened.begin(), listened.end(),
+                     [&](const sockaddr_storage& address) { return IsAt(own, address); });
+}
+
+// Duplicates of them.
+std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) {
   std::vector<OwnedFd> connections;
   std::error_code error;
   std::filesystem::directory_iterator files("/proc/self/fd", error);
   for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
     int fd = -1;
-    if (!absl::SimpleAtoi(files->path().filename().string(), &fd) || OwnPort(fd) != port) continue;
+    if (!absl::SimpleAtoi(files->path().filename().string(), &fd)) continue;
+    if (!WasTakenAt(fd, listened)) continue;
     // Its owner may close it at any moment, and the number be another file's: a duplicate stays.
     OwnedFd connection(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (connection.get() >= 0 && OwnPort(connection.get()) == port) {
+    if (connection.get() >= 0 && WasTakenAt(connection.get(), listened)) {
       connections.push_back(std::move(connection));
     }
   }
@@ -62,10 +95,10 @@ bool HasArrived(int fd) {
 
 }  // namespace
 
-int CutConnections(int port, absl::Duration patience) {
-  const std::vector<OwnedFd> connections = ConnectionsOf(port);
-  // Before the cut: behind it the kernel answers whatever still comes with a reset, and forgets what
-  // the peer has not got.
+int CutConnections(absl::Span<const sockaddr_storage> listened, absl::Duration patience) {
+  const std::vector<OwnedFd> connections = ConnectionsOf(listened);
+  // Before the cut: behind it the kernel answers whatever still comes with a reset, and forgets
+  // what the peer has not got.
   const base::Clock& clock = base::Clock::Real();
   const absl::Duration end = clock.Monotonic() + patience;
   for (const OwnedFd& connection : connections) {

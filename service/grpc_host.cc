@@ -182,7 +182,7 @@ void GrpcHost::Shutdown() {
   // these had cancelled. So the connections go first, with all that is on its way to here.
   if (listener_ != nullptr) {
     listener_->Stop();
-    CutConnections(port_, kLastBytes);
+    CutConnections(listener_->addresses(), kLastBytes);
   }
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now()));

@@ -43,10 +43,20 @@ void SetPort(int port, sockaddr_storage* address) {
   if (address->ss_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number;
 }
 
-int PortOf(int socket) {
+sockaddr_storage AddressOf(const OwnedFd& socket) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
-  CHECK(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  CHECK(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return address;
+}
+
+std::vector<sockaddr_storage> AddressesOf(const std::vector<OwnedFd>& sockets) {
+  std::vector<sockaddr_storage> addresses;
+  for (const OwnedFd& socket : sockets) addresses.push_back(AddressOf(socket));
+  return addresses;
+}
+
+int PortOf(const sockaddr_storage& address) {
   return ntohs(address.ss_family == AF_INET
                    ? reinterpret_cast<const sockaddr_in*>(&address)->sin_port
                    : reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
@@ -86,7 +96,7 @@ absl::StatusOr<std::vector<OwnedFd>> ListenOnAll(const std::string& host, int po
       reason = socket.status();
       continue;
     }
-    port = PortOf(socket->get());  // one port for all, also where it was drawn
+    port = PortOf(AddressOf(*socket));  // one port for all, also where it was drawn
     sockets.push_back(*std::move(socket));
   }
   if (sockets.empty()) return reason;
@@ -109,10 +119,14 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(const std::st
   std::vector<OwnedFd> sockets = *std::move(found);
   OwnedFd wake(eventfd(0, EFD_CLOEXEC));
   if (wake.get() < 0) return LastError();
-  const int listened = PortOf(sockets.front().get());
-  return std::unique_ptr<GrpcListener>(
-      new GrpcListener(std::move(sockets), std::move(wake), listened));
+  return std::unique_ptr<GrpcListener>(new GrpcListener(std::move(sockets), std::move(wake)));
 }
+
+GrpcListener::GrpcListener(std::vector<OwnedFd> sockets, OwnedFd wake)
+    : sockets_(std::move(sockets)),
+      wake_(std::move(wake)),
+      addresses_(AddressesOf(sockets_)),
+      port_(PortOf(addresses_.front())) {}
 
 GrpcListener::~GrpcListener() { Stop(); }
 

@@ -5,6 +5,7 @@
 #define TIDEPOOL_SERVICE_GRPC_LISTENER_H_
 
 #include <grpcpp/server_builder.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 #include <memory>
@@ -31,7 +32,10 @@ class GrpcListener {
   // As Stop.
   ~GrpcListener();
 
+  // One for all addresses.
   int port() const { return port_; }
+  // Those that are listened on, with the port.
+  const std::vector<sockaddr_storage>& addresses() const { return addresses_; }
 
   // Gives connections to `acceptor`, whose server runs until Stop. Those that come when the
   // process has hardly any files left are closed. Requires: called once at most.
@@ -40,8 +44,7 @@ class GrpcListener {
   void Stop();
 
  private:
-  GrpcListener(std::vector<OwnedFd> sockets, OwnedFd wake, int port)
-      : sockets_(std::move(sockets)), wake_(std::move(wake)), port_(port) {}
+  GrpcListener(std::vector<OwnedFd> sockets, OwnedFd wake);
 
   void Run();
   enum class Accepted : uint8_t { kAll, kFailed };
@@ -49,6 +52,7 @@ class GrpcListener {
 
   std::vector<OwnedFd> sockets_;  // the thread's, once it runs
   const OwnedFd wake_;            // readable: the thread is to end
+  const std::vector<sockaddr_storage> addresses_;
   const int port_;
   std::unique_ptr<Acceptor> acceptor_;
   base::Mutex mutex_;
