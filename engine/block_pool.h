@@ -69,6 +69,7 @@ class BlockPool {
   // Blocks that nobody ever held.
   int32_t untouched() const { return total() - touched_; }
   bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
+  int32_t holders(int32_t block) const { return blocks_[block].holders; }
 
  private:
   struct Block {

@@ -166,6 +166,7 @@ class KvCache {
   // One holder more, and one less, of a block beside its leases.
   void Hold(int32_t block) { pool_.AddHolder(block); }
   void Release(int32_t block) { pool_.Release(block); }
+  int32_t holders(int32_t block) const { return pool_.holders(block); }
   // Tells that this prefix is reusable, as the release of a lease does.
   void NoteReleased(const BlockHash& last);
   // Writes cached blocks to the disk, the latest released first, until all are there or `patience`

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "kernels/backend.h"
 
 namespace tidepool::engine {
@@ -150,13 +151,17 @@ bool KvRestores::GiveBack(int64_t most_priority) {
   return true;
 }
 
-// Others may hold those, too, that were in memory before.
+// Sequences that run may have attached what has come, as they may hold what was in memory before;
+// so may other restores.
 int64_t KvRestores::BlocksBelow(int32_t priority) const {
-  int64_t blocks = 0;
+  absl::flat_hash_map<int32_t, int32_t> held;  // how often, by block
   for (const Restore& restore : restores_) {
-    if (restore.priority < priority) blocks += static_cast<int64_t>(restore.arrived);
+    if (restore.priority >= priority) continue;
+    for (const int32_t block : restore.held) ++held[block];
   }
-  return blocks;
+  return std::count_if(held.begin(), held.end(), [this](const auto& block) {
+    return cache_->holders(block.first) == block.second;
+  });
 }
 
 void KvRestores::Forget(const Sequence* sequence) {

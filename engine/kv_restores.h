@@ -49,7 +49,7 @@ class KvRestores {
   // that have come so far can be taken by others, and its sequence may begin another one. False:
   // there is none.
   bool GiveBack(int64_t most_priority);
-  // Blocks that GiveBack makes free of restores below this priority, at least.
+  // Blocks that nobody holds any more once GiveBack has ended the restores below this priority.
   int64_t BlocksBelow(int32_t priority) const;
   // Ends the restore that this sequence has begun: it is about to go.
   void Forget(const Sequence* sequence);

@@ -75,6 +75,25 @@ TEST_F(KvRestoresTest, OneReadServesAllWhoShareThePrefix) {
   EXPECT_EQ(disk_->stats().read_blocks, 4);
 }
 
+// What a restore gives back is of no use to who is to come while others hold it.
+TEST_F(KvRestoresTest, WhatRunningSequencesShareIsNotToBeGivenBack) {
+  const std::vector<int32_t> shared = StartWithPrefixOnDisk(16);
+  fake_.Hold();
+  Add({.name = "A", .prompt = 8, .shared = shared});
+  Add({.name = "B", .prompt = 2, .shared = Tokens(2 * kTokens, 1)});
+  EXPECT_EQ(Step(), "");
+  LetRead(2);
+  EXPECT_EQ(Step(), "B 64+2*");
+  EXPECT_EQ(restores_->BlocksBelow(1), 0);
+  LetRead(1);
+  EXPECT_EQ(Step(), "B 66+1*");
+  EXPECT_EQ(restores_->BlocksBelow(0), 0);
+  EXPECT_EQ(restores_->BlocksBelow(1), 1);
+  const int64_t free = cache_->blocks_free();
+  EXPECT_TRUE(restores_->GiveBack(0));
+  EXPECT_EQ(cache_->blocks_free(), free + 1);
+}
+
 TEST_F(KvRestoresTest, WhatIsCheaperToComputeIsComputed) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   // How fast the disk is is known from one read, which takes ten seconds here.
