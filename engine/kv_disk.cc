@@ -367,7 +367,8 @@ void KvDisk::Run() {
   }
 }
 
-// Some of what the file does not know yet. False: it knows all, or takes nothing.
+// Some of what the file does not know yet. False: it knows all, or takes nothing; what it did not
+// take is written with the next ones.
 bool KvDisk::WriteStamps() {
   std::vector<std::pair<int32_t, KvDiskEntry>> entries;
   {
@@ -380,11 +381,17 @@ bool KvDisk::WriteStamps() {
       if (slots_[slot].state == State::kStored) entries.push_back({slot, slots_[slot].entry});
     }
   }
-  for (const auto& [slot, entry] : entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto& [slot, entry] = entries[i];
     const std::string bytes = EncodeKvDiskEntry(entry, slot);
     if (file_->WriteSmall(layout_.entry_offset(slot), bytes).ok()) continue;
     base::MutexLock lock(&mutex_);
     ++stats_.failed_writes;
+    write_stamps_at_ = clock_->Monotonic() + kStampsApart;
+    for (size_t left = entries.size(); left-- > i;) {
+      const int32_t unwritten = entries[left].first;
+      if (!std::exchange(slots_[unwritten].stale, true)) stale_.push_back(unwritten);
+    }
     return false;
   }
   return !entries.empty();

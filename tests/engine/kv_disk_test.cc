@@ -197,6 +197,32 @@ TEST_F(KvDiskTest, UsesThatCannotBeWrittenCostNoBlock) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Read(i), "ok") << i;
 }
 
+// A disk that takes nothing for a while, as a full one, is told a minute later.
+TEST_F(KvDiskTest, UsesThatCouldNotBeWrittenAreWrittenLater) {
+  Start(4);
+  for (int i = 0; i < 4; ++i) WriteAndWait(i);
+  fake_.FailWrites(absl::ResourceExhaustedError("no space left"));
+  disk_->NoteUse({Key(0), Key(1)});
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Read(2), "ok");  // it looks at the time when it has work
+  ASSERT_TRUE(Eventually([&] { return disk_->stats().failed_writes == 1; }));
+  fake_.FailWrites(absl::OkStatus());
+  const int before = fake_.writes();
+  EXPECT_EQ(Read(3), "ok");
+  EXPECT_EQ(Read(3), "ok");
+  EXPECT_EQ(fake_.writes(), before);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Read(3), "ok");
+  ASSERT_TRUE(Eventually([&] { return fake_.writes() == before + 4; }));
+  fake_.KillAfter(0);
+  disk_.reset();
+  fake_.KillAfter(1 << 30);
+  Start(4);
+  WriteAndWait(4);
+  EXPECT_FALSE(Has(0));
+  EXPECT_TRUE(Has(1) && Has(2) && Has(3));
+}
+
 TEST_F(KvDiskTest, BeginsAnewForAnotherModelOrSize) {
   Start(4);
   WriteAndWait(0);
