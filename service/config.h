@@ -78,8 +78,8 @@ struct BenchFlags {
 
 // How bench loads a server: at `rate`, or from so many callers; one of the two is 0.
 struct TrafficFlags {
-  double rate = 0;          // requests a second
-  int64_t concurrency = 0;  // callers that send one request after the other
+  double rate = 0;                              // requests a second
+  int64_t concurrency = 0;                      // callers that send one request after the other
   absl::Duration duration = absl::Seconds(30);  // measured, behind the warm-up
   absl::Duration warm_up = absl::Seconds(5);
   int64_t shared_prompt_tokens = 0;
@@ -133,8 +133,8 @@ struct SecurityFlags {
 
   std::string auth_token_file;  // empty: nobody is authenticated
   bool allow_unauthenticated = false;
-  std::string worker_token_file;  // of a front; empty: it shows its workers none
-  std::string token_file;  // of a client; empty: it shows none
+  std::string worker_token_file;    // of a front; empty: it shows its workers none
+  std::string token_file;           // of a client; empty: it shows none
   std::string store_password_file;  // of a store on Redis; empty: what `store` says
 };
 
@@ -152,7 +152,7 @@ struct Config {
   std::string model;
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
   int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
-  size_t kv_memory_bytes = 0;  // 0: engine::DefaultKvBytes
+  size_t kv_memory_bytes = 0;             // 0: engine::DefaultKvBytes
   int64_t kv_disk_bytes = 0;              // 0: no KV on a disk
   std::string kv_disk_folder;             // of its file; set where kv_disk_bytes is
   std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
@@ -162,21 +162,21 @@ struct Config {
 
   // Serving.
   std::string listen = "127.0.0.1:50051";
-  std::string http = "127.0.0.1:8080";  // empty: no HTTP
-  bool http_named = false;              // by the user: another port will not do
-  std::string admin_listen;  // empty: Admin is at `listen`
-  std::string probe_listen;  // empty: health is at `listen` alone
+  std::string http = "127.0.0.1:8080";    // empty: no HTTP
+  bool http_named = false;                // by the user: another port will not do
+  std::string admin_listen;               // empty: Admin is at `listen`
+  std::string probe_listen;               // empty: health is at `listen` alone
   std::vector<std::string> workers;       // HOST:PORT, one each
   std::vector<std::string> worker_names;  // NAME:PORT, as many as the name has addresses
-  std::string name;   // of a worker
+  std::string name;                       // of a worker
   std::string store;  // file of the session store, or redis://; ":memory:" keeps nothing
   StoreDurability durability = StoreDurability::kProcess;
   bool store_unsafe = false;  // take a Redis server that may forget
   absl::Duration session_ttl = absl::InfiniteDuration();
   absl::Duration request_ttl = absl::Minutes(10);  // how long answers with a request_id are kept
   absl::Duration orphan_ttl = absl::Seconds(30);   // how long they go on without a client
-  int64_t max_sessions = 0;        // of one principal; 0: any number
-  int64_t max_session_tokens = 0;  // 0: the model's context
+  int64_t max_sessions = 0;                        // of one principal; 0: any number
+  int64_t max_session_tokens = 0;                  // 0: the model's context
   int64_t max_sequences = 64;
   int64_t max_queued = 1024;
   absl::Duration stall_timeout = absl::Minutes(1);   // an engine that stands still is not alive

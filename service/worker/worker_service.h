@@ -51,8 +51,8 @@ class WorkerCore {
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;  // loop only
   // Tells `on_liveness` when the engine has stood still for `timeout` with work pending, and why;
-  // and with OK, when it moves again; fronts are told in its state. On the loop, until StopWatching.
-  // Loop only.
+  // and with OK, when it moves again; fronts are told in its state. On the loop, until
+  // StopWatching. Loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
   void WatchEngine(absl::Duration timeout, OnLiveness on_liveness);
   void StopWatching() { engine_watch_.reset(); }
@@ -103,10 +103,10 @@ class WorkerCore {
     bool stuck = false;
   };
   std::optional<EngineWatch> engine_watch_;
-  bool ticking_ = false;               // loop only
-  TaskPool pool_;       // prompts, and texts that fronts need for requests
-  TaskPool text_pool_;  // clients' calls about text, which no limit of a principal's counts
-  EventLoop loop_;  // ends first
+  bool ticking_ = false;  // loop only
+  TaskPool pool_;         // prompts, and texts that fronts need for requests
+  TaskPool text_pool_;    // clients' calls about text, which no limit of a principal's counts
+  EventLoop loop_;        // ends first
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
