@@ -45,8 +45,10 @@ class AnnounceTest(unittest.TestCase):
         self.assertIn("workers", json.loads(self.try_it(self.start(harness.worker))))
 
     def test_how_many_experts_are_in_memory(self):
+        # Its pack lies here, not beside the model that all tests share.
         server = self.start(lambda *flags: harness.serve(*flags, model=harness.MOE),
-                            "--expert-memory", "75%", "--offload-policy", "lru")
+                            "--expert-memory", "75%", "--offload-policy", "lru", "--cache-dir",
+                            self.folder)
         client = harness.Client(server)
         self.addCleanup(client.close)
         offload = client.worker_stats().offload
