@@ -86,7 +86,8 @@ class SessionsTest(unittest.TestCase):
 
     def test_a_busy_session_refuses_a_second_turn(self):
         self.client.create_session("busy")
-        stream = self.client.stream(session="busy", text="A long turn", max_tokens=3900)
+        # Long messages: it cannot end before it is read.
+        stream = self.client.wide_stream(session="busy", text="A long turn", max_tokens=3900)
         received = harness.Received()
         harness.take_tokens(stream, received, 1)
         code, message = failure(lambda: self.client.stream(session="busy", text="b", max_tokens=2))
