@@ -7,9 +7,11 @@ condition up to a deadline.
 
 import atexit
 import collections
+import errno
 import importlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -68,9 +70,18 @@ def wait_until(condition, what, timeout=30):
 
 
 def free_port():
-    """A port that nobody listened on a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port that nobody listened on a moment ago. It is below those that the kernel gives to who
+    asks for any and to clients' ends of connections: no process gets it by chance before, or
+    between, those that the caller starts there."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(first // 2, first) if first > 2048 else (0,)
+    while True:
+        try:
+            with socket.create_server(("127.0.0.1", random.SystemRandom().choice(ports))) as listener:
+                return listener.getsockname()[1]
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
 
 
 def answers(port):
@@ -227,7 +238,7 @@ def health(address, service=""):
     with open_channel(address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         try:
-            return check(request, timeout=5) == b"\x08\x01"
+            return check(request, timeout=30) == b"\x08\x01"
         except grpc.RpcError:
             return False
 
@@ -351,6 +362,15 @@ class Client:
             stats = self.worker_stats()
             return stats if stats.sequences_running + stats.sequences_waiting == 0 else None
         return wait_until(idle, "the worker is idle")
+
+
+def wait_met(attempt, what, attempts=20):
+    """Calls attempt() until it is true, so many times at most: for what is true of a server, but is
+    seen only where this process gets the processor at the right moment."""
+    for _ in range(attempts):
+        if attempt():
+            return
+    raise AssertionError(f"not once in {attempts} times: {what() if callable(what) else what}")
 
 
 def resident_bytes(process):

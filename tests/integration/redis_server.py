@@ -27,7 +27,9 @@ class Redis:
         self.process = subprocess.Popen(
             [BINARY, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
             + flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        harness.wait_until(lambda: harness.answers(self.port), "Redis answers")
+        harness.wait_until(lambda: harness.answers(self.port) or self.process.poll() is not None,
+                           "Redis answers", harness.START_TIMEOUT)
+        assert self.process.poll() is None, f"redis-server ended with {self.process.returncode}"
 
     def kill(self):
         if self.process.poll() is None:

@@ -34,7 +34,7 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(whole.turn_count, 2)
         self.assertEqual(second.get_session("shared"), whole)
         # One turn at a time, whichever front it is at.
-        stream = first.stream(session="shared", chat=[("user", "At length")], max_tokens=900)
+        stream = first.wide_stream(session="shared", chat=[("user", "At length")], max_tokens=3000)
         received = Received()
         harness.take_tokens(stream, received, 1)
         code, _ = failure(lambda: second.stream(session="shared", chat=[("user", "b")], max_tokens=2))
@@ -179,7 +179,8 @@ class RedisTest(unittest.TestCase):
     def test_unsafe_servers_and_passwords(self):
         redis = self.redis(appendonly="no", requirepass="tide-secret")
         url = f"redis://:tide-secret@127.0.0.1:{redis.port}"
-        refused = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store", url)
+        refused = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store", url,
+                                       "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
         self.assertEqual(refused.returncode, 1, refused.stderr)
         self.assertIn("appendonly", refused.stderr)
         self.assertIn("--store-unsafe", refused.stderr)

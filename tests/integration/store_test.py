@@ -37,7 +37,9 @@ class StoreTest(unittest.TestCase):
 
     def test_a_second_front_is_refused(self):
         self.serve()
-        for command in (("serve", "--model", harness.LLAMA), ("front", "--worker", "127.0.0.1:1"),
+        ports = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        for command in (("serve", "--model", harness.LLAMA, *ports),
+                        ("front", "--worker", "127.0.0.1:1", *ports),
                         ("sessions", "verify")):
             result = run_tidepool(*command, "--store", self.store)
             self.assertEqual(result.returncode, 1, command)
