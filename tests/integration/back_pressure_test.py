@@ -36,7 +36,7 @@ class Reading:
     """A stream that is read when the test wants."""
 
     def __init__(self, client, number, logprobs):
-        self._stream = client.inference.Generate(request_of(number, logprobs), timeout=300)
+        self._stream = client.inference.Generate(request_of(number, logprobs), timeout=600)
         self.received = Received()
 
     def read(self, messages=None):

@@ -67,7 +67,7 @@ class BenchServerTest(CommandTest):
     def test_shared_prompts_and_priorities(self):
         server = self.serve()
         report = self.load(server, "-p", "200,240", "-n", "4", "--shared-prompt-tokens", "160",
-                           "--duration", "1s", "--warm-up", "200ms", "--concurrency", "2",
+                           "--duration", "1s", "--warm-up", "2s", "--concurrency", "2",
                            "--priority", "0,5")
         # Whole blocks of what is shared are found; nothing else is.
         completed = report["requests"]["completed"]

@@ -73,7 +73,8 @@ class RevokedTest(unittest.TestCase):
                 connection.close()
                 return True  # while it answered nothing
 
-        self.assertFalse(ask())
+        # A busy machine may need more than the connection's second for an answer.
+        harness.wait_met(lambda: not ended(), "an answer that is not its connection's last")
         self.trust_new()
         wait_until(ended, "the server ends the connection")
         wait_until(lambda: refused(self.client(self.new).stats) is None, "the new CA is trusted")

@@ -192,7 +192,9 @@ class OpenAiTest(unittest.TestCase):
 
     def test_a_cancel_stops_the_work(self):
         before = self.grpc.wait_idle().requests_cancelled_total
-        stream = self.chat(stream=True, max_tokens=1500, extra_body={"ignore_eos": True})
+        # More than fits between the server and a client that does not read.
+        stream = self.chat(stream=True, max_tokens=3900, logprobs=True, top_logprobs=20,
+                           extra_body={"ignore_eos": True})
         next(iter(stream))
         stream.close()
         stats = self.grpc.wait_idle()

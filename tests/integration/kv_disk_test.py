@@ -45,24 +45,35 @@ class KvDiskTest(unittest.TestCase):
 
     def test_sessions_come_back_from_the_disk(self):
         _, roomy = self.serve("--context", "512")
-        server, tight = self.on_disk()
-        expected, answers = self.turns(roomy, 3), self.turns(tight, 3)
-        self.assertEqual([answer.ids for answer in answers], [answer.ids for answer in expected])
+        expected = self.turns(roomy, 3)
+
+        def comes_back():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            server, tight = self.on_disk()
+            answers = self.turns(tight, 3)
+            self.assertEqual([one.ids for one in answers], [one.ids for one in expected])
+            disk = self.check_disk(server, tight)
+            server.kill()
+            # Such a small model computes so fast that reading is not always worth it. The first time
+            # it is: how long either takes is not known yet.
+            return min(answers[SESSIONS].usage.cached_tokens,
+                       disk.restored_tokens_total) >= 3 * self.block
+        # On a busy machine the disk's thread may come too late, to write or to read.
+        harness.wait_met(comes_back, "a session comes back from the disk")
+
+    def check_disk(self, server, tight):
         stats = tight.wait_idle()
-        block = stats.kv_block_tokens
-        held = stats.kv_blocks_total * block
+        self.block = stats.kv_block_tokens
+        held = stats.kv_blocks_total * self.block
         self.assertLess(held, SESSIONS * 140, "the memory holds all sessions at once")
-        # Such a small model computes so fast that reading is not always worth it. The first time it
-        # is: how long either takes is not known yet.
-        self.assertGreaterEqual(answers[SESSIONS].usage.cached_tokens, 3 * block)
         disk = stats.kv_disk
-        self.assertGreaterEqual(disk.restored_tokens_total, 3 * block)
         self.assertGreater(disk.used_bytes, 0)
         self.assertLessEqual(disk.used_bytes, 16 << 20)
         self.assertEqual((disk.damaged_blocks_total, disk.failed_reads_total,
                           disk.failed_writes_total), (0, 0, 0))
         shown = run_tidepool("stats", "--server", server.address, "--once").stdout
         self.assertRegex(shown, r"KV disk .* in \d+ blocks; \d+ tokens read back")
+        return disk
 
     def test_a_stop_keeps_kv_and_a_kill_loses_no_token(self):
         _, roomy = self.serve("--context", "512")

@@ -80,8 +80,11 @@ class PackTest(CommandTest):
         pack = pathlib.Path(self.run_json("pack", "--model", self.model, "--cache-dir",
                                           elsewhere)["out"])
         size, before = pack.stat().st_size, used_bytes()
-        midway = 0
-        for share in KILL_AT:
+        midway = kills = 0
+        # On a busy machine the pack may be there before the signal is sent.
+        while kills < len(KILL_AT) or (midway < 3 and kills < 10 * len(KILL_AT)):
+            share = KILL_AT[kills % len(KILL_AT)]
+            kills += 1
             midway += self.kill_midway(folder, size, share)
             # A pack that was finished before the signal is a whole one, and nothing stands beside it.
             for name in os.listdir(folder):
@@ -89,7 +92,7 @@ class PackTest(CommandTest):
                 self.assertEqual((folder / name).read_bytes(), pack.read_bytes())
                 (folder / name).unlink()
             self.assertEqual(used_bytes(), before, f"killed at {share}")
-        print(f"killed midway {midway} of {len(KILL_AT)} times")
+        print(f"killed midway {midway} of {kills} times")
         self.assertGreaterEqual(midway, 3)
         answer = self.run_json("generate", "--model", self.model, *TOKENS, *EXPERT_MEMORY,
                                "--cache-dir", folder)

@@ -1,5 +1,6 @@
 """Requests with a request_id: a client that was cut off, or whose front died, comes back to them."""
 
+import itertools
 import signal
 import unittest
 
@@ -97,11 +98,15 @@ class RequestTest(unittest.TestCase):
 
     def test_nobody_comes_back(self):
         _, client = self.serve("--orphan-ttl", "300ms", "--request-ttl", "1s")
-        received = Received()
-        request = named("orphan", text=PROMPT, max_tokens=3900)
-        self.read(client, request, received, 3).cancel()
-        made = client.wait_idle().generated_tokens_total
-        self.assertLess(made, 3900)
+        numbers = itertools.count()
+
+        def ends_early():
+            before = client.wait_idle().generated_tokens_total
+            request = named(f"orphan-{next(numbers)}", text=PROMPT, max_tokens=3900)
+            self.read(client, request, Received(), 3).cancel()
+            return client.wait_idle().generated_tokens_total - before < 3900
+        # On a busy machine a whole answer may be made before this client has left.
+        harness.wait_met(ends_early, "nobody's answer is ended")
         # What was kept is forgotten in time: the id is free for something else.
         self.read(client, named("kept", text=PROMPT, max_tokens=3), Received())
         other = named("kept", text="Another", max_tokens=3)

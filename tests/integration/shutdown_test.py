@@ -97,6 +97,13 @@ class ShutdownTest(unittest.TestCase):
             return error.code().name, error.details()
 
     def test_no_call_is_cancelled_that_its_client_did_not_cancel(self):
+        # Not only because the connection was gone; on a busy machine the server may be before this
+        # client has called.
+        harness.wait_met(lambda: any("is shutting down" in message
+                                     for _, message in self.last_outcomes()), "a call is refused")
+
+    def last_outcomes(self):
+        """(code, message) of all calls between a server's SIGTERM and its end."""
         server = harness.serve("--drain-grace", "0s", "--drain-timeout", "200ms")
         self.addCleanup(server.kill)
         relay = DeafRelay(server.address)
@@ -113,12 +120,11 @@ class ShutdownTest(unittest.TestCase):
         outcomes = set()
         while server.running():
             outcomes.add(self.outcome(ask))
-        self.assertEqual({code for code, _ in outcomes} - {"OK"}, {"UNAVAILABLE"}, outcomes)
-        # Not only because the connection was gone.
-        self.assertTrue(any("is shutting down" in message for _, message in outcomes), outcomes)
+        self.assertLessEqual({code for code, _ in outcomes}, {"OK", "UNAVAILABLE"}, outcomes)
         code, message = harness.failure(lambda: held_up)
         self.assertEqual(code, "UNAVAILABLE", message)
         self.assertEqual(server.wait(), 0, server.stderr)
+        return outcomes
 
 
 if __name__ == "__main__":

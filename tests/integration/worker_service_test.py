@@ -31,7 +31,7 @@ class Run:
         self._requests = queue.SimpleQueue()
         for request in requests:
             self.send(request)
-        self._stream = stub.Run(iter(self._requests.get, None), timeout=60)
+        self._stream = stub.Run(iter(self._requests.get, None), timeout=120)
         self.begin, self.ids, self.text, self.last = None, [], "", None
 
     def send(self, request):
@@ -136,7 +136,7 @@ class WorkerServiceTest(unittest.TestCase):
                                  code)
 
     def test_watch_tells_of_a_worker_again_and_again(self):
-        watch = self.stub.Watch(worker_pb.WatchRequest(), timeout=30)
+        watch = self.stub.Watch(worker_pb.WatchRequest(), timeout=120)
         first = next(watch)
         self.assertEqual((first.worker_id, first.state), ("w7", worker_pb.SERVING))
         prepared = self.prepare()
@@ -168,7 +168,7 @@ class WorkerServiceTest(unittest.TestCase):
 
     def grpcurl(self, method, request):
         result = subprocess.run(
-            [GRPCURL, "-plaintext", "-max-time", "20", "-d", "@", self.worker.address,
+            [GRPCURL, "-plaintext", "-max-time", "60", "-d", "@", self.worker.address,
              f"{SERVICE}/{method}"],
             input=request, capture_output=True, text=True, timeout=60,
             env=harness.clean_environment())
