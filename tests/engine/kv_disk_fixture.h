@@ -61,6 +61,11 @@ class FakeDisk {
     base::MutexLock lock(&mutex_);
     return static_cast<int64_t>(content_.size());
   }
+  // Whether a read or a write has come while nothing is let through.
+  bool waited_for() const {
+    base::MutexLock lock(&mutex_);
+    return waiting_ > 0;
+  }
   // That reached the disk, small ones too.
   int writes() const {
     base::MutexLock lock(&mutex_);
@@ -73,7 +78,9 @@ class FakeDisk {
   class File;
 
   void Wait() TIDEPOOL_REQUIRES(mutex_) {
+    ++waiting_;
     while (holding_ && allowed_ == 0) changed_.Wait(&mutex_);
+    --waiting_;
     if (holding_) --allowed_;
   }
   std::string Get(int64_t offset, int64_t bytes) const TIDEPOOL_REQUIRES(mutex_) {
@@ -92,6 +99,7 @@ class FakeDisk {
   std::string content_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  int waiting_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int writes_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int writes_left_ TIDEPOOL_GUARDED_BY(mutex_) = 1 << 30;
   absl::Status read_status_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -101,7 +101,7 @@ TEST_F(KvRestoresTest, WhatIsCheaperToComputeIsComputed) {
   ASSERT_TRUE(disk_->StartRead(cache_->NewLease("").FindPrefix(shared).on_disk[0].key,
                                absl::MakeConstSpan(shared).first(kTokens), 99));
   // The thread has begun it when it waits at the disk.
-  absl::SleepFor(absl::Milliseconds(50));
+  ASSERT_TRUE(Eventually([&] { return fake_.waited_for(); }));
   clock_.Advance(absl::Seconds(10));
   LetRead(1);
   EXPECT_GT(disk_->read_bytes_per_second(), 0);

@@ -35,7 +35,7 @@ TEST(GrpcProcess, TheLastChannelMayGoInACallback) {
                                       delete call;
                                       done.Notify();
                                     });
-    ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20))) << "round " << round;
+    ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(120))) << "round " << round;
     EXPECT_EQ(code, grpc::StatusCode::UNAVAILABLE);
   }
 }

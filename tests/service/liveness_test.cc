@@ -82,8 +82,13 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // Once each.
-  EXPECT_EQ(Lines(), (std::vector<std::string>{kStandsStill, "the engine moves again"}));
+  // Once each; on a busy machine a later step may take as long, and is told in the same way.
+  const std::vector<std::string> lines = Lines();
+  EXPECT_GE(lines.size(), 2);
+  EXPECT_EQ(lines.size() % 2, 0);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i], i % 2 == 0 ? kStandsStill : "the engine moves again") << i;
+  }
 }
 
 TEST_F(LivenessTest, AWorkersProbePortTells) {
