@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "kernels/base/clock.h"
@@ -19,7 +20,7 @@ namespace tidepool::service {
 struct Failover {
   // `running` and `serving` as Resubmissions'. Loop and clock outlive this.
   Failover(Executor* loop, const base::Clock* clock, std::function<int64_t()> running,
-           std::function<int64_t()> serving)
+           std::function<int64_t(const std::string&)> serving)
       : poisoned(clock), resubmissions(loop, std::move(running), std::move(serving)) {}
 
   static constexpr BackOff kBackOff = {.first = absl::Milliseconds(50), .last = absl::Seconds(1)};

@@ -112,7 +112,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       started_(clock->Monotonic()),
       failover_(
           loop, clock, [this] { return static_cast<int64_t>(running_.size()); },
-          [this] { return workers_.Serving(); }),
+          [this](const std::string& model) { return workers_.Serving(model); }),
       request_log_(std::move(log)) {
   LeaveHangingWorkers();
   ExpireSessions();

@@ -181,9 +181,10 @@ void Generation::Judge(const absl::Status& status, absl::Duration until,
 
 void Generation::Resubmit(void (Generation::*step)()) {
   const auto kind = record_.suspect() ? Resubmissions::Kind::kSuspect : Resubmissions::Kind::kUsual;
-  ticket_ = context_.failover->resubmissions.Enter(kind, [weak = weak_from_this(), step] {
+  const auto go = [weak = weak_from_this(), step] {
     if (const auto self = weak.lock(); self && self->sink_ != nullptr) (self.get()->*step)();
-  });
+  };
+  ticket_ = context_.failover->resubmissions.Enter(kind, model_.digest(), go);
 }
 
 absl::Duration Generation::PatienceEnd() {

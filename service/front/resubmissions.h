@@ -27,8 +27,9 @@ class Resubmissions {
 
   enum class Kind : uint8_t {
     kUsual,
-    // The prompt may be what crashed the worker: after the usual ones, and one of these at a worker
-    // at a time, so that a second crash tells which it was and is no other one's second.
+    // The prompt may be what crashed the worker: after the usual ones, and as many of these of one
+    // model at a time as workers serve it, so that each has a worker to itself among them: a second
+    // crash tells which it was and is no other one's second.
     kSuspect,
   };
 
@@ -52,17 +53,18 @@ class Resubmissions {
   };
 
   // `running` tells how many streams there are, those that wait here included, `serving` how many
-  // workers serve. `loop` outlives the line.
-  Resubmissions(Executor* loop, std::function<int64_t()> running, std::function<int64_t()> serving)
+  // workers serve the model of this digest. `loop` outlives the line.
+  Resubmissions(Executor* loop, std::function<int64_t()> running,
+                std::function<int64_t(const std::string&)> serving)
       : loop_(loop), running_(std::move(running)), serving_(std::move(serving)) {}
 
   // `go` is posted when it is this one's turn, unless the ticket has gone before. The ticket is
   // kept until the stream runs again.
-  [[nodiscard]] Ticket Enter(Kind kind, std::function<void()> go);
+  [[nodiscard]] Ticket Enter(Kind kind, const std::string& model_digest, std::function<void()> go);
 
   // Workers to which suspects are on their way.
   std::vector<std::string> WithSuspects() const;
-  int64_t waiting() const { return static_cast<int64_t>(usual_.size() + suspects_.size()); }
+  int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
 
  private:
@@ -72,19 +74,24 @@ class Resubmissions {
   };
   struct OnItsWay {
     Kind kind = Kind::kUsual;
+    std::string model_digest;
     std::string worker;  // empty: none yet
   };
+  using Line = std::deque<Waiting>;  // in the order of asking
 
   void Leave(uint64_t number);
   void Advance();
-  void Send(Kind kind, std::deque<Waiting>* line);
+  // Of the lines of suspects that may go on, the one whose first has waited longest; end(): none.
+  std::map<std::string, Line>::iterator NextSuspects();
+  bool HasWorkerForSuspect(const std::string& model_digest) const;
+  void Send(OnItsWay way, Line* line);
 
   Executor* loop_;
   const std::function<int64_t()> running_;
-  const std::function<int64_t()> serving_;
+  const std::function<int64_t(const std::string&)> serving_;
   uint64_t next_number_ = 1;
-  std::deque<Waiting> usual_;
-  std::deque<Waiting> suspects_;
+  Line usual_;
+  std::map<std::string, Line> suspects_;  // by the model's digest; none is empty
   std::map<uint64_t, OnItsWay> under_way_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };

@@ -169,9 +169,10 @@ std::vector<WorkerSet::ToLeave> WorkerSet::BetterLeft() const {
   return left;
 }
 
-int64_t WorkerSet::Serving() const {
-  return std::count_if(members_.begin(), members_.end(), [this](const auto& member) {
-    return Health(*member) == WorkerHealth::kServing;
+int64_t WorkerSet::Serving(const std::string& model_digest) const {
+  return std::count_if(members_.begin(), members_.end(), [&](const auto& member) {
+    return member->view.model_digest == model_digest &&
+           Health(*member) == WorkerHealth::kServing;
   });
 }
 

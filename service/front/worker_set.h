@@ -88,8 +88,8 @@ class WorkerSet {
   WorkerSighting Sight(const WorkerLink* link) const;
   AttemptRecord::Fate FateOf(const WorkerSighting& seen) const;
 
-  // How many serve now, whatever their model.
-  int64_t Serving() const;
+  // How many serve this model now.
+  int64_t Serving(const std::string& model_digest) const;
   // Whether another worker serves its model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 

@@ -164,9 +164,9 @@ TEST(BackOffTest, DoublesUpToItsLastAndSpreads) {
 
 class ResubmissionsTest : public testing::Test {
  protected:
-  void Enter(Kind kind, int number) {
+  void Enter(Kind kind, int number, const std::string& model = "m") {
     tickets_.resize(std::max<size_t>(tickets_.size(), number + 1));
-    tickets_[number] = line_.Enter(kind, [this, number] { went_.push_back(number); });
+    tickets_[number] = line_.Enter(kind, model, [this, number] { went_.push_back(number); });
     loop_.RunAll();
   }
   void Leave(int number) {
@@ -175,10 +175,11 @@ class ResubmissionsTest : public testing::Test {
   }
 
   int64_t running_ = 0;
-  int64_t serving_ = 1;
+  int64_t serving_ = 1;  // each model
   fakes::ManualClock clock_;
   ManualExecutor loop_{&clock_};
-  Resubmissions line_{&loop_, [this] { return running_; }, [this] { return serving_; }};
+  Resubmissions line_{&loop_, [this] { return running_; },
+                      [this](const std::string&) { return serving_; }};
   std::vector<Resubmissions::Ticket> tickets_;
   std::vector<int> went_;
 };
@@ -239,6 +240,31 @@ TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4})) << "one waits for a worker";
 }
 
+TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
+  running_ = 100;
+  serving_ = 2;
+  for (int i : {0, 1, 2, 3}) Enter(Kind::kSuspect, i, "m");
+  EXPECT_EQ(went_, (std::vector<int>{0, 1}));
+  Enter(Kind::kSuspect, 4, "n");
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 4})) << "the other model's workers are free";
+  Leave(4);
+  EXPECT_EQ(went_.size(), 3);
+  EXPECT_EQ(line_.waiting(), 2);
+  Leave(0);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 4, 2}));
+}
+
+TEST_F(ResubmissionsTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
+  running_ = 4;  // three at a time
+  serving_ = 2;
+  for (int i : {0, 1, 2}) Enter(Kind::kUsual, i);
+  Enter(Kind::kSuspect, 3, "n");
+  Enter(Kind::kSuspect, 4, "m");
+  Enter(Kind::kSuspect, 5, "n");
+  for (int i : {0, 1, 2}) Leave(i);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
 // Whatever comes and goes: no more than the limit is under way, and in the end everybody went.
 TEST_F(ResubmissionsTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
@@ -257,7 +283,7 @@ TEST_F(ResubmissionsTest, NobodyIsForgottenUnderRandomLoad) {
   for (int round = 0; round < 2000; ++round) {
     running_ = 1 + static_cast<int64_t>(random() % 60);
     if (random() % 2 == 0) {
-      Enter(random() % 4 == 0 ? Kind::kSuspect : Kind::kUsual, next++);
+      Enter(random() % 4 == 0 ? Kind::kSuspect : Kind::kUsual, next++, random() % 2 ? "m" : "n");
     } else if (!under_way.empty()) {
       leave_one();
     }
