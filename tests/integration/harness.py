@@ -364,7 +364,7 @@ class Client:
         return wait_until(idle, "the worker is idle")
 
 
-def wait_met(attempt, what, attempts=20):
+def wait_met(attempt, what, attempts=10):
     """Calls attempt() until it is true, so many times at most: for what is true of a server, but is
     seen only where this process gets the processor at the right moment."""
     for _ in range(attempts):
