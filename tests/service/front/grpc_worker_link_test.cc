@@ -3,15 +3,11 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <atomic>
-#include <boost/asio.hpp>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -109,75 +105,6 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
     EXPECT_EQ(end, absl::UnavailableError(
                        absl::StrCat("worker ", linked.address, " cancelled the call: CANCELLED")));
   }
-}
-
-// Refuses each request of one connection as a server does that has not begun with it: gRPC's own
-// retries would send such a one again (transparent retries of gRFC A6). As much HTTP/2 as that takes.
-class Refusing {
- public:
-  Refusing() : acceptor_(io_, {boost::asio::ip::make_address("127.0.0.1"), 0}) {
-    address = absl::StrCat("127.0.0.1:", acceptor_.local_endpoint().port());
-    thread_ = std::thread([this] { Serve(); });
-  }
-  // Requires: a request has come.
-  ~Refusing() {
-    ::shutdown(socket_.native_handle(), SHUT_RDWR);  // ends the read
-    thread_.join();
-  }
-
-  std::string address;
-  std::atomic<int> requests = 0;
-
- private:
-  static constexpr uint8_t kHeaders = 1, kResetStream = 3, kSettings = 4, kAck = 1, kRefused = 7;
-  using Bytes = std::vector<uint8_t>;
-
-  void Serve() {
-    acceptor_.accept(socket_);
-    boost::system::error_code ended;
-    const auto read = [&](size_t size) {
-      Bytes bytes(size);
-      boost::asio::read(socket_, boost::asio::buffer(bytes), ended);
-      return bytes;
-    };
-    const auto write = [&](const Bytes& bytes) {
-      boost::asio::write(socket_, boost::asio::buffer(bytes), ended);
-    };
-    read(24);  // the client's preface
-    write({0, 0, 0, kSettings, 0, 0, 0, 0, 0});
-    while (!ended) {
-      const Bytes head = read(9);  // length, type, flags, stream
-      read(size_t{head[0]} << 16 | size_t{head[1]} << 8 | head[2]);
-      if (ended) return;
-      if (head[3] == kSettings && head[4] != kAck) write({0, 0, 0, kSettings, kAck, 0, 0, 0, 0});
-      if (head[3] != kHeaders) continue;
-      ++requests;
-      write({0, 0, 4, kResetStream, 0, head[5], head[6], head[7], head[8], 0, 0, 0, kRefused});
-    }
-  }
-
-  boost::asio::io_context io_;
-  boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::ip::tcp::socket socket_{io_};
-  std::thread thread_;
-};
-
-TEST(GrpcWorkerLinkTest, OnlyTheFrontSendsARequestAgain) {
-  KeepCallbackQueue();
-  Refusing worker;
-  fakes::ManualClock clock;
-  ManualExecutor loop{&clock};
-  ActiveCalls calls;
-  auto link = MakeGrpcWorkerLink(MakeWorkerChannel(worker.address, "", 1 << 20, nullptr),
-                                 worker.address, {.executor = &loop, .calls = &calls});
-  absl::Status end;
-  link->Prepare({}, absl::InfiniteDuration(),
-                [&](const absl::StatusOr<worker::v1::PrepareResponse>& prepared) {
-                  end = prepared.status();
-                });
-  loop.RunUntil([&] { return !end.ok(); });
-  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
-  EXPECT_EQ(worker.requests, 1);
 }
 
 // Tells whose request it was asked for.
