@@ -57,15 +57,12 @@ class AttemptRecord {
   bool open(const Look& look) const;
   // It ended without having failed, and the next one begins.
   void OnMoved() { tokens_ = 0; }
-  // A step of the request is done, such as preparing it, and the next one begins. What crashed
-  // workers in the one may do so in the other.
-  void OnStepDone() { failures_ = 0; }
 
   // The prompt may be what crashed the latest worker that crashed: no attempt has got past that
   // place yet.
   bool suspect() const { return !crashes_.empty() && IsAt(crashes_.back(), made_); }
   size_t crashes() const { return crashes_.size(); }
-  // Since an attempt made kProvenTokens tokens or a step was done, that one included.
+  // Since an attempt made kProvenTokens tokens, that one included.
   int failures() const { return failures_; }
 
  private:

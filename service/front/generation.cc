@@ -190,7 +190,7 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
-  BeginNextStep();
+  BeginAttempts();
   if (logged_turn_.has_value()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   Run();

@@ -167,8 +167,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void WaitForWorkers(void (Generation::*step)(), absl::Status reason);
   // When to wait for workers no longer, on the monotonic clock.
   absl::Duration PatienceEnd();
-  // What a worker was asked is done. Failures of that are forgotten, but not crashes.
-  void BeginNextStep();
+  // What failed before has nothing to do with what comes now.
+  void BeginAttempts();
   void OnTokensMade(int64_t count);
   void AppendToLog(const v1::GenerateResponse& response);
   void OnLogged(absl::Status status, int64_t length);

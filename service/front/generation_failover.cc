@@ -20,10 +20,10 @@ bool IsWorkerFailure(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsUnknown(status) || absl::IsDataLoss(status);
 }
 
-void Generation::BeginNextStep() {
+void Generation::BeginAttempts() {
   failed_workers_.clear();
-  record_.OnStepDone();
-  if (!record_.suspect()) ticket_.Reset();
+  record_ = AttemptRecord();
+  ticket_.Reset();
 }
 
 void Generation::OnTokensMade(int64_t count) {

@@ -61,7 +61,7 @@ void Generation::Resume(const std::string& received_text) {
   const v1::GenerateRequest& request = input_.request;
   const int64_t received = static_cast<int64_t>(request.resume_after());
   output_ids_ = logged.output_ids;
-  BeginNextStep();
+  BeginAttempts();
   v1::GenerateResponse response;
   response.set_request_id(request.request_id());
   response.set_position(std::min(received, logged.output_size()));

@@ -104,31 +104,6 @@ TEST_F(BlameTest, APoisonedPromptLeavesTheThirdWorkerAlone) {
   later.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(BlameTest, ACrashWhilePreparingIsNotForgottenOverTheAnswer) {
-  for (PuppetLink* worker : workers_) worker->process_id = 0, worker->SayState();
-  const auto asked = [&] {
-    for (PuppetLink* worker : workers_) {
-      if (!worker->prepares.empty()) return worker;
-    }
-    return workers_[0];
-  };
-  Client client;
-  Begin(&client, Text());
-  PuppetLink* first = asked();
-  const auto prepared = std::move(first->prepares.back().second);
-  first->prepares.clear();
-  prepared(EndedByCrash(absl::UnavailableError("reset")));
-  Wait();
-  ASSERT_NE(asked(), first);
-  asked()->AnswerPrepare({1});
-  ASSERT_NE(Running(), nullptr);
-  Break();
-  loop_.Advance(absl::Seconds(3));
-  EXPECT_EQ(Running(), nullptr) << "the third is left alone";
-  ASSERT_TRUE(client.status.has_value());
-  EXPECT_EQ(*client.status, absl::InternalError(kPoisoned));
-}
-
 TEST_F(BlameTest, TheMiddleOfAnAnswerCanBePoisonedToo) {
   for (const std::vector<int32_t>& lost : {std::vector<int32_t>(), std::vector<int32_t>{1, 2, 3}}) {
     for (PuppetLink* worker : workers_) worker->SayState();
