@@ -47,9 +47,9 @@ Resubmissions::Ticket Resubmissions::Enter(Kind kind, const std::string& model_d
 
 void Resubmissions::Leave(uint64_t number) {
   under_way_.erase(number);
-  const auto it = [number](const Waiting& one) { return one.number == number; };
-  std::erase_if(usual_, it);
-  for (auto& [model, line] : suspects_) std::erase_if(line, it);
+  const auto is_it = [number](const Waiting& one) { return one.number == number; };
+  std::erase_if(usual_, is_it);
+  for (auto& [model, line] : suspects_) std::erase_if(line, is_it);
   std::erase_if(suspects_, [](const auto& entry) { return entry.second.empty(); });
   Advance();
 }

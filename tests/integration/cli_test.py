@@ -325,13 +325,14 @@ class TroubleTest(CommandTest):
         harness.wait_until(lambda: told in process.stderr, "the front tells what is missing")
 
         def tells_why_it_waits():
-            result = run_tidepool("generate", "--server", address, "--prompt", "a", "--timeout", "1s")
+            result = run_tidepool("generate", "--server", address, "--prompt", "a",
+                                  "--timeout", "1s")
             self.assertEqual(result.returncode, 1, result.stderr)
             waiting, end = result.stderr.splitlines()
             self.assertIn(f"waiting for a worker of {address}: ", waiting)
             self.assertIn(address, end)
             return f"{address}: 127.0.0.1:1: " in waiting
-        # On a busy machine the front's word of its worker may take more than the second that it has.
+        # On a busy machine the front's word of its worker may take more than its second.
         harness.wait_met(tells_why_it_waits, "the worker's trouble is told")
         result = run_tidepool("stats", "--once", "--server", address)
         self.assertEqual(result.returncode, 1)

@@ -116,6 +116,9 @@ class SlowModelTest(unittest.TestCase):
         usage = cls.client.generate(text="The tide is", max_tokens=9).usage
         cls.token_seconds = usage.decode_seconds / 8
 
+    # More than a busy machine hides of what was made, and far less than is asked for.
+    MOST_UNSEEN = 100  # tokens
+
     def test_after_a_cancel_at_most_one_more_token_is_computed(self):
         # On a busy machine this client may see a token only when later ones are already there.
         for count in (1, 3, 6, 2, 4):
@@ -128,8 +131,14 @@ class SlowModelTest(unittest.TestCase):
         stream = self.client.stream(text="The sky is", max_tokens=500)
         harness.take_tokens(stream, received, count)
         stream.cancel()
+        return self.unseen(before, received)
+
+    def unseen(self, before, received):
+        """How many tokens a request that was cancelled had made that its client did not see."""
         after = self.wait_cancelled(before)
-        return after.generated_tokens_total - before.generated_tokens_total - len(received.ids)
+        made = after.generated_tokens_total - before.generated_tokens_total
+        self.assertLessEqual(made - len(received.ids), self.MOST_UNSEEN)
+        return made - len(received.ids)
 
     def wait_cancelled(self, before):
         """The stats once a request more has been cancelled, with all its KV given back."""
@@ -159,20 +168,17 @@ class SlowModelTest(unittest.TestCase):
         if not received.ids:
             self.client.wait_idle()
             return False
-        after = self.wait_cancelled(before)
-        computed = after.generated_tokens_total - before.generated_tokens_total
-        return computed <= len(received.ids) + 2
+        return self.unseen(before, received) <= 2
 
     def test_a_client_that_goes_away_stops_its_work(self):
         harness.wait_met(self.work_stops_without_its_client, "work stops without its client")
 
     def work_stops_without_its_client(self):
         before = self.client.wait_idle()
-        gone = Client(self.server)
-        next(gone.stream(text="The sand is", max_tokens=2000))
+        gone, received = Client(self.server), Received()
+        received.take(next(gone.stream(text="The sand is", max_tokens=2000)))
         gone.close()
-        after = self.wait_cancelled(before)
-        return after.generated_tokens_total - before.generated_tokens_total <= 4
+        return self.unseen(before, received) + len(received.ids) <= 4
 
     def test_messages_come_as_they_are_made(self):
         def comes_piece_by_piece():

@@ -77,7 +77,8 @@ def free_port():
     ports = range(first // 2, first) if first > 2048 else (0,)
     while True:
         try:
-            with socket.create_server(("127.0.0.1", random.SystemRandom().choice(ports))) as listener:
+            address = ("127.0.0.1", random.SystemRandom().choice(ports))
+            with socket.create_server(address) as listener:
                 return listener.getsockname()[1]
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
@@ -366,9 +367,12 @@ class Client:
 
 def wait_met(attempt, what, attempts=10):
     """Calls attempt() until it is true, so many times at most: for what is true of a server, but is
-    seen only where this process gets the processor at the right moment."""
-    for _ in range(attempts):
+    seen only where this process gets the processor at the right moment. What has to hold each time
+    is attempt's to assert. Prints how often it took more than one."""
+    for tried in range(1, attempts + 1):
         if attempt():
+            if tried > 1:
+                print(f"seen the {tried}th time only")
             return
     raise AssertionError(f"not once in {attempts} times: {what() if callable(what) else what}")
 

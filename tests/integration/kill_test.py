@@ -108,8 +108,8 @@ class KillTest(unittest.TestCase):
                 thread.start()
             # A point in the work, not in time.
             wanted = before + random_points.randint(SESSIONS, 5 * SESSIONS)
-            harness.wait_until(lambda: client.stats().front.requests_total >= wanted, "work is done",
-                               timeout=120)
+            harness.wait_until(lambda: client.stats().front.requests_total >= wanted,
+                               "work is done", timeout=120)
             for _ in range(random_points.randint(0, 30)):
                 client.stats()
             server.signal(signal.SIGKILL)

@@ -54,8 +54,8 @@ class KvDiskTest(unittest.TestCase):
             self.assertEqual([one.ids for one in answers], [one.ids for one in expected])
             disk = self.check_disk(server, tight)
             server.kill()
-            # Such a small model computes so fast that reading is not always worth it. The first time
-            # it is: how long either takes is not known yet.
+            # Such a small model computes so fast that reading is not always worth it. The first
+            # time it is: how long either takes is not known yet.
             return min(answers[SESSIONS].usage.cached_tokens,
                        disk.restored_tokens_total) >= 3 * self.block
         # On a busy machine the disk's thread may come too late, to write or to read.

@@ -80,7 +80,7 @@ class RedisTest(unittest.TestCase):
                     self.assertGreater(answer.usage.cached_tokens, 0, f"{session}, turn {turn}")
                 else:
                     moved.append(f"{session}, turn {turn}: {homes[-1]} -> {here}")
-        # Of 24. A worker that a busy machine keeps from saying its state for a second is passed over.
+        # Of 24. Who is kept from saying its state for a second, by a busy machine, is passed over.
         self.assertLessEqual(len(moved), 4, moved)
         self.assertEqual(set(homes), set(names), "sessions are spread")
 

@@ -170,7 +170,7 @@ class WorkerServiceTest(unittest.TestCase):
         result = subprocess.run(
             [GRPCURL, "-plaintext", "-max-time", "60", "-d", "@", self.worker.address,
              f"{SERVICE}/{method}"],
-            input=request, capture_output=True, text=True, timeout=60,
+            input=request, capture_output=True, text=True, timeout=90,
             env=harness.clean_environment())
         self.assertEqual(result.returncode, 0, f"{method}: {result.stdout}{result.stderr}")
         return result.stdout

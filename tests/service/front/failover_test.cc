@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -175,11 +176,11 @@ class ResubmissionsTest : public testing::Test {
   }
 
   int64_t running_ = 0;
-  int64_t serving_ = 1;  // each model
+  std::map<std::string, int64_t> serving_{{"m", 1}, {"n", 1}};  // workers, by model
   fakes::ManualClock clock_;
   ManualExecutor loop_{&clock_};
   Resubmissions line_{&loop_, [this] { return running_; },
-                      [this](const std::string&) { return serving_; }};
+                      [this](const std::string& model) { return serving_.at(model); }};
   std::vector<Resubmissions::Ticket> tickets_;
   std::vector<int> went_;
 };
@@ -221,19 +222,19 @@ TEST_F(ResubmissionsTest, SuspectsGoLastAndOneAtATime) {
 
 TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
   running_ = 100;
-  serving_ = 3;
+  serving_["m"] = 3;
   for (int i = 0; i < 5; ++i) Enter(Kind::kSuspect, i);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2}));
   tickets_[0].GoTo("a");
   tickets_[2].GoTo("c");
   EXPECT_EQ(line_.WithSuspects(), (std::vector<std::string>{"a", "c"}));
-  serving_ = 2;  // one of them has crashed
+  serving_["m"] = 2;  // one of them has crashed
   Leave(0);
   EXPECT_EQ(line_.WithSuspects(), std::vector<std::string>{"c"});
   EXPECT_EQ(went_.size(), 3);
   Leave(2);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3}));
-  serving_ = 0;
+  serving_["m"] = 0;
   Leave(1);
   EXPECT_EQ(went_.size(), 4);
   Leave(3);
@@ -242,12 +243,12 @@ TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
 
 TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
   running_ = 100;
-  serving_ = 2;
+  serving_ = {{"m", 2}, {"n", 1}};
   for (int i : {0, 1, 2, 3}) Enter(Kind::kSuspect, i, "m");
   EXPECT_EQ(went_, (std::vector<int>{0, 1}));
-  Enter(Kind::kSuspect, 4, "n");
-  EXPECT_EQ(went_, (std::vector<int>{0, 1, 4})) << "the other model's workers are free";
-  Leave(4);
+  for (int i : {4, 5}) Enter(Kind::kSuspect, i, "n");
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 4})) << "the other model's worker is free";
+  for (int i : {5, 4}) Leave(i);
   EXPECT_EQ(went_.size(), 3);
   EXPECT_EQ(line_.waiting(), 2);
   Leave(0);
@@ -256,7 +257,7 @@ TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
 
 TEST_F(ResubmissionsTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   running_ = 4;  // three at a time
-  serving_ = 2;
+  serving_ = {{"m", 2}, {"n", 2}};
   for (int i : {0, 1, 2}) Enter(Kind::kUsual, i);
   Enter(Kind::kSuspect, 3, "n");
   Enter(Kind::kSuspect, 4, "m");

@@ -121,7 +121,7 @@ class PuppetLink final : public WorkerLink {
     response.set_places(places);
     response.set_room_wait_seconds(2);
     response.mutable_model()->set_name("m");
-    response.mutable_model()->set_digest("d");
+    response.mutable_model()->set_digest(digest);
     response.mutable_model()->set_numerics_id(numerics);
     response.mutable_model()->set_context_length(2048);
     on_state_(response);
@@ -142,6 +142,7 @@ class PuppetLink final : public WorkerLink {
   std::vector<Done<v1::TokenizeResponse>> texts;  // that are to be tokenised
   std::vector<std::string> texts_for;             // principals for whose requests the front asked
   std::function<void(absl::Status)> lose;
+  std::string digest = "d";
   std::string numerics = "n";
   int64_t sequences = 0;
   int64_t places = 0;

@@ -153,5 +153,19 @@ TEST_F(WorkerSetTest, AFrontOfAStuckWorkerIsNotReady) {
   EXPECT_EQ(ready, (std::vector<bool>{true, false, true}));
 }
 
+TEST_F(WorkerSetTest, CountsThoseThatServeAModel) {
+  PuppetLink* a = AddWorker("a");
+  PuppetLink* other = AddWorker("other");
+  AddWorker("b");
+  other->digest = "another";
+  other->SayState();
+  EXPECT_EQ(core_->workers()->Serving("d"), 2);
+  EXPECT_EQ(core_->workers()->Serving("another"), 1);
+  EXPECT_EQ(core_->workers()->Serving("unknown"), 0);
+  a->SayState(worker::v1::STUCK);
+  EXPECT_EQ(core_->workers()->Serving("d"), 1);
+  EXPECT_EQ(core_->workers()->Serving("another"), 1);
+}
+
 }  // namespace
 }  // namespace tidepool::service
