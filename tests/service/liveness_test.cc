@@ -2,6 +2,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +75,10 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   const RawAnswer stuck = Healthz();
   EXPECT_EQ(stuck.status, 503);
   EXPECT_EQ(stuck.body, std::string(kStandsStill) + "\n");
+  // Told once, however long it lasts.
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  EXPECT_FALSE(IsLive(server_->address()));
+  EXPECT_EQ(Lines(), std::vector<std::string>{kStandsStill});
 
   engine_->model.Release();
   v1::GenerateResponse message;
@@ -82,7 +87,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // Once each; on a busy machine a later step may take as long, and is told in the same way.
+  // The end is told once, too; on a busy machine a later step may take as long, and is told in the same way.
   const std::vector<std::string> lines = Lines();
   EXPECT_GE(lines.size(), 2);
   EXPECT_EQ(lines.size() % 2, 0);

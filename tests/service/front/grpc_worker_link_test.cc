@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <boost/asio.hpp>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +109,82 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
     EXPECT_EQ(end, absl::UnavailableError(
                        absl::StrCat("worker ", linked.address, " cancelled the call: CANCELLED")));
   }
+}
+
+// Ends each connection at its first request, as one that the server has not begun with: gRPC's own
+// retries would send it again (transparent retries of gRFC A6). As much HTTP/2 as that takes.
+class Refusing {
+ public:
+  Refusing() : acceptor_(io_, {boost::asio::ip::make_address("127.0.0.1"), 0}) {
+    address = absl::StrCat("127.0.0.1:", acceptor_.local_endpoint().port());
+    boost::asio::co_spawn(io_, Accept(), boost::asio::detached);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Refusing() {
+    io_.stop();
+    thread_.join();
+  }
+
+  std::string address;
+  std::atomic<int> requests = 0;
+
+ private:
+  using Socket = boost::asio::ip::tcp::socket;
+  using Bytes = std::vector<uint8_t>;
+  enum : uint8_t { kHeaders = 1, kSettings = 4, kGoAway = 7, kAck = 1 };
+
+  boost::asio::awaitable<void> Accept() {
+    while (true) {
+      Socket socket = co_await acceptor_.async_accept(boost::asio::use_awaitable);
+      boost::asio::co_spawn(io_, Refuse(std::move(socket)), boost::asio::detached);
+    }
+  }
+
+  // Until the connection ends, with an exception.
+  boost::asio::awaitable<void> Refuse(Socket socket) {
+    const auto write = [&socket](const Bytes& bytes) {
+      boost::asio::write(socket, boost::asio::buffer(bytes));
+    };
+    Bytes preface(24);
+    co_await boost::asio::async_read(socket, boost::asio::buffer(preface),
+                                     boost::asio::use_awaitable);
+    write({0, 0, 0, kSettings, 0, 0, 0, 0, 0});
+    while (true) {
+      Bytes head(9);  // length, type, flags, stream
+      co_await boost::asio::async_read(socket, boost::asio::buffer(head),
+                                       boost::asio::use_awaitable);
+      Bytes payload(size_t{head[0]} << 16 | size_t{head[1]} << 8 | head[2]);
+      co_await boost::asio::async_read(socket, boost::asio::buffer(payload),
+                                       boost::asio::use_awaitable);
+      if (head[3] == kSettings && head[4] != kAck) write({0, 0, 0, kSettings, kAck, 0, 0, 0, 0});
+      if (head[3] != kHeaders) continue;
+      ++requests;
+      // The last stream begun is 0, the error none.
+      write({0, 0, 8, kGoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+    }
+  }
+
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  std::thread thread_;
+};
+
+TEST(GrpcWorkerLinkTest, OnlyTheFrontSendsARequestAgain) {
+  KeepCallbackQueue();
+  Refusing worker;
+  fakes::ManualClock clock;
+  ManualExecutor loop{&clock};
+  ActiveCalls calls;
+  const auto link = MakeGrpcWorkerLink(MakeWorkerChannel(worker.address, "", 1 << 20, nullptr),
+                                       worker.address, {.executor = &loop, .calls = &calls});
+  absl::Status end;
+  link->Prepare({}, absl::InfiniteDuration(),
+                [&](const absl::StatusOr<worker::v1::PrepareResponse>& prepared) {
+                  end = prepared.status();
+                });
+  loop.RunUntil([&] { return !end.ok(); });
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
+  EXPECT_EQ(worker.requests, 1);
 }
 
 // Tells whose request it was asked for.
