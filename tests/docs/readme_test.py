@@ -1,40 +1,59 @@
 """Runs every command of README.md, as it stands there, against a server of the real model.
 
-Only what a reader would change is changed: the port (a free one), the names of the binaries, and
+Only what a reader would change is changed: ports (free ones), the names of the binaries, and
 scratch paths. A command that this test does not know fails it, so README cannot grow untested ones.
 tools/demo and tools/test are run by tools/test itself, outside Bazel.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
-import select
 import shlex
+import signal
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
 RUNFILES = pathlib.Path.cwd()
+sys.path.insert(0, str(RUNFILES / "tests" / "integration"))
+
+import harness  # noqa: E402
+
 README = RUNFILES / "README.md"
-TIDEPOOL = RUNFILES / "service" / "tidepool"
 MAKE_SYNTHETIC = RUNFILES / "tools" / "synthetic" / "make_synthetic"
 MAKE_DEMO_MOE = RUNFILES / "tools" / "demo_moe" / "make.py"
-MODEL = pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
+MODEL = harness.smollm2()
 PYTHON = os.environ["TIDEPOOL_PYTHON"]
 GRPCURL = os.environ["TIDEPOOL_GRPCURL"]
-ADDRESS = "127.0.0.1:50051"
+PROGRAMS = {"tidepool": [str(harness.BINARY)], "grpcurl": [GRPCURL], "python": [PYTHON],
+            "curl": ["curl", "--fail-with-body"],
+            "tools/make_synthetic": [str(MAKE_SYNTHETIC)],
+            "tools/make_demo_moe": [PYTHON, str(MAKE_DEMO_MOE), "--model", str(MODEL)]}
+GRPC_ADDRESS = "127.0.0.1:50051"
+HTTP_ADDRESS = "127.0.0.1:8080"
 MODEL_IN_README = ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 # Where tools/demo and tools/setup leave the programs that this test takes from its environment.
 PATH_IN_README = "PATH=$PWD/.cache/bazel-bin/service:$PWD/.cache/venv/bin:$PATH"
 RUN_BY_TOOLS_TEST = {"tools/demo", "tools/test"}
+KILL_HEADING = "Kill a worker"
 VOLATILE = {"request_id", "queue_seconds", "prefill_seconds", "decode_seconds"}
 
 
 def code_blocks(text):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def cut_out(text, heading):
+    """The section below `heading`, and the text without it."""
+    found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+    return found.group(), text[:found.start()] + text[found.end():]
+
+
+def anchor(heading):
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def without_volatile(value):
@@ -53,55 +72,83 @@ def json_stream(text):
     return values
 
 
+class Terminal:
+    """One shell in `folder` that is given lines as a reader gives them; `said` is what it and what
+    it started printed. Ends with all of that, however the test ends."""
+
+    def __init__(self, folder):
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "tidepool").symlink_to(harness.BINARY)
+        self._log = folder / "terminal.log"
+        with self._log.open("wb") as log:
+            self._shell = subprocess.Popen(
+                ["sh"], cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+                env=harness.clean_environment(PATH=f"{programs}:{os.environ['PATH']}"),
+                start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.stdin.close()
+        self._shell.wait()
+
+    @property
+    def said(self):
+        return self._log.read_text(errors="replace")
+
+    def enter(self, lines):
+        self._shell.stdin.write(lines.encode())
+        self._shell.stdin.flush()
+
+    def wait_for(self, condition, what, timeout=120):
+        harness.wait_until(condition, lambda: f"{what}: {self.said}", timeout)
+
+    def wait_end(self):
+        """The shell's, when it has run all lines and all that it started has ended."""
+        self.enter("wait\n")
+        self._shell.stdin.close()
+        self.wait_for(lambda: self._shell.poll() is not None, "the shell ends", 400)
+
+
 class ReadmeTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.blocks = code_blocks(README.read_text())
-        cls.work = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.work.name)
+        cls.text = README.read_text()
+        cls.kill_section, rest = cut_out(cls.text, KILL_HEADING)
+        cls.blocks = code_blocks(rest)
+        cls.folder = harness.scratch_folder()
+        cls.environment = harness.clean_environment()
         serve = [line for language, body in cls.blocks if language == "sh"
                  for line in body.splitlines() if line.startswith("tidepool serve")]
         assert len(serve) == 1, "README starts one server"
-        command = cls.localise(serve[0]) + [
-            "--listen", "127.0.0.1:0", "--store", str(cls.folder / "sessions.db")]
-        cls.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        cls.address = cls.read_address()
+        arguments = shlex.split(serve[0].replace(MODEL_IN_README, str(MODEL)))[1:]
+        cls.server = harness.Server(*arguments, "--http", "127.0.0.1:0",
+                                    "--store", cls.folder / "sessions.db")
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.terminate()
-        code = cls.server.wait(timeout=60)
-        cls.server.stdout.close()
-        cls.work.cleanup()
+        code = cls.server.stop()
         assert code == 0, f"serve ended with {code} on SIGTERM"
 
     @classmethod
-    def read_address(cls):
-        deadline, seen = time.monotonic() + 120, b""
-        while time.monotonic() < deadline:
-            if not select.select([cls.server.stdout], [], [], 1)[0]:
-                continue
-            chunk = os.read(cls.server.stdout.fileno(), 65536)
-            seen += chunk
-            found = re.search(rb"127\.0\.0\.1:([1-9]\d*)", seen)
-            if found:
-                return found.group().decode()
-            if not chunk:
-                break
-        raise AssertionError(f"serve printed no address: {seen.decode(errors='replace')}")
+    def with_addresses(cls, text):
+        return text.replace(GRPC_ADDRESS, cls.server.address).replace(
+            HTTP_ADDRESS, cls.server.http_address)
 
     @classmethod
-    def localise(cls, line):
-        words = shlex.split(line, comments=True)
-        programs = {"tidepool": [str(TIDEPOOL)], "grpcurl": [GRPCURL], "python": [PYTHON],
-                    "tools/make_synthetic": [str(MAKE_SYNTHETIC)],
-                    "tools/make_demo_moe": [PYTHON, str(MAKE_DEMO_MOE), "--model", str(MODEL)]}
-        replaced = list(programs[words[0]])
+    def with_paths(cls, text):
+        return text.replace("/tmp/", f"{cls.folder}/").replace(MODEL_IN_README, str(MODEL))
+
+    @classmethod
+    def localise(cls, words):
+        replaced = list(PROGRAMS[words[0]])
         for word in words[1:]:
-            word = word.replace("/tmp/", f"{cls.folder}/").replace(MODEL_IN_README, str(MODEL))
-            if hasattr(cls, "address"):
-                word = word.replace(ADDRESS, cls.address)
+            word = cls.with_addresses(cls.with_paths(word))
             if word.startswith(("-Iproto", "proto/")):
                 word = word.replace("proto", str(RUNFILES / "proto"), 1)
             if word.startswith("tests/golden/"):
@@ -109,43 +156,94 @@ class ReadmeTest(unittest.TestCase):
             replaced.append(word)
         return replaced
 
-    def run_line(self, line):
-        # In a scratch folder: generated stubs go beside the client, not into the checkout.
-        return subprocess.run(self.localise(line), cwd=self.folder, capture_output=True, text=True,
-                              timeout=300)
+    def run_here(self, command, source):
+        """What the command printed. It runs in a scratch folder: generated stubs go beside the
+        client, not into the checkout."""
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True,
+                                timeout=300, env=self.environment)
+        self.assertEqual(result.returncode, 0, f"{source}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def run_python(self, body):
+        client = self.folder / "client.py"
+        client.write_text(self.with_addresses(body))
+        return self.run_here([PYTHON, str(client)], body)
+
+    def run_line(self, line, following):
+        """Whether `line` is a command that this test runs; `following` is the block behind it."""
+        command = shlex.split(line, comments=True)
+        if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
+            return False
+        if command[0] == "export":
+            self.assertEqual(command[1:], [PATH_IN_README])
+            return False
+        self.assertIn(command[0], PROGRAMS, f"unknown command: {line}")
+        if command[1:2] == ["tests/bench/compare.py"]:
+            return False  # a benchmark against an engine that plain tests do not install
+        printed = self.run_here(self.localise(command), line)
+        if command[0] == "grpcurl" and following and following[0] == "json":
+            self.assertEqual(json_stream(printed), json_stream(following[1]), line)
+        if command[0] == "curl":
+            self.curl_said = json.loads(printed)["choices"][0]["message"]["content"]
+            self.assertGreater(len(self.curl_said), 40)
+        if command[:3] == ["tidepool", "bench", "--server"]:
+            self.assertRegex(printed, r"requests +[1-9]\d* sent, .*; refused 0, broken 0,")
+        return True
+
+    def check_python(self, body):
+        printed = self.run_python(body)
+        if "from openai" in body:
+            self.assertEqual(printed, self.curl_said)  # which asked the same
+            return
+        counts = re.findall(r"\[(\d+) of (\d+) prompt tokens were cached\]", printed)
+        self.assertEqual(len(counts), 2, printed)
+        self.assertGreater(int(counts[1][0]), 0, "the second turn found no KV")
 
     def test_every_command_runs(self):
-        ran = 0
+        ran, programs = 0, 0
         for index, (language, body) in enumerate(self.blocks):
+            following = self.blocks[index + 1] if index + 1 < len(self.blocks) else None
             if language == "sh":
-                for line in body.splitlines():
-                    command = shlex.split(line, comments=True)
-                    if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
-                        continue
-                    if command[0] == "export":
-                        self.assertEqual(command[1:], [PATH_IN_README])
-                        continue
-                    self.assertIn(command[0], ("tidepool", "grpcurl", "python", "tools/make_demo_moe",
-                                               "tools/make_synthetic"), f"unknown command: {line}")
-                    if command[1:2] == ["tests/bench/compare.py"]:
-                        continue  # a benchmark against an engine that plain tests do not install
-                    result = self.run_line(line)
-                    self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
-                    ran += 1
-                    following = self.blocks[index + 1:index + 2]
-                    if command[0] == "grpcurl" and following and following[0][0] == "json":
-                        self.assertEqual(json_stream(result.stdout), json_stream(following[0][1]), line)
+                ran += sum(self.run_line(line, following) for line in body.splitlines())
             elif language == "python":
-                client = self.folder / "client.py"
-                client.write_text(body.replace(ADDRESS, self.address))
-                result = subprocess.run([PYTHON, str(client)], cwd=self.folder, capture_output=True,
-                                        text=True, timeout=300)
-                self.assertEqual(result.returncode, 0, result.stderr)
-                counts = re.findall(r"\[(\d+) of (\d+) prompt tokens were cached\]", result.stdout)
-                self.assertEqual(len(counts), 2, result.stdout)
-                self.assertGreater(int(counts[1][0]), 0, "the second turn found no KV")
-                ran += 1
-        self.assertGreaterEqual(ran, 6)
+                self.check_python(body)
+                programs += 1
+        self.assertGreaterEqual(ran, 16)
+        self.assertEqual(programs, 2)
+
+    def test_a_killed_worker_changes_nothing(self):
+        section = self.with_paths(self.kill_section)
+        first, second, front = (f"127.0.0.1:{harness.free_port()}" for _ in range(3))
+        for port, address in (("50061", first), ("50062", second), ("50071", front)):
+            self.assertIn(f"127.0.0.1:{port}", section)
+            section = section.replace(f"127.0.0.1:{port}", address)
+        languages, blocks = zip(*code_blocks(section))
+        self.assertEqual(languages, ("sh",) * 4)
+        start, ask, kill, compare = blocks
+        self.assertEqual(kill, "kill -9 $first\n")
+        story = self.folder / "story.txt"
+        with Terminal(self.folder) as terminal:
+            terminal.enter(start)
+            terminal.wait_for(lambda: f"({first}) serves" in terminal.said, "the first worker")
+            terminal.enter(ask)
+            terminal.wait_for(lambda: story.exists() and story.stat().st_size > 100, "text comes")
+            terminal.wait_for(lambda: f"({second}) serves" in terminal.said, "the second worker")
+            terminal.enter(kill)
+            terminal.wait_for(lambda: f"({first}) is lost" in terminal.said, "the first one's end")
+            terminal.enter(compare)
+            terminal.wait_end()
+            said = terminal.said
+        # The kill met the stream on its way, and another attempt made the rest of it.
+        self.assertRegex(said, r"request ended .* attempts=2 .* output_tokens=2000 .* code=OK")
+        self.assertIn("the same to the last byte\n", said)
+
+    def test_links_within_the_page_lead_somewhere(self):
+        headings = {anchor(heading)
+                    for heading in re.findall(r"^#+ (.*)$", self.text, re.MULTILINE)}
+        links = re.findall(r"\]\(#([^)]*)\)", self.text)
+        self.assertGreaterEqual(len(links), 1)
+        for link in links:
+            self.assertIn(link, headings)
 
 
 if __name__ == "__main__":
