@@ -3,8 +3,8 @@
 // Each forward of a layer is one sample per expert: was it used? A logistic regression predicts
 // that from the layer's history (moe/policy/usage_history.h), all layers together; experts of one
 // age may deviate from what the others show. The outlook of an expert comes from running this model
-// ahead over imagined forwards without a use, until holding a slot for it costs more than it brings
-// (moe/policy/outlook_walk.h).
+// ahead over imagined forwards without a use (moe/policy/chance_curves.h), until holding a slot for
+// it costs more than it brings (moe/policy/outlook_walk.h).
 #ifndef TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 #define TIDEPOOL_MOE_POLICY_NEXT_USE_PREDICTOR_H_
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "moe/policy/chance_curves.h"
 #include "moe/policy/logistic_model.h"
 #include "moe/policy/outlook_walk.h"
 #include "moe/policy/placement_policy.h"
@@ -45,17 +46,22 @@ class NextUsePredictor {
 
  private:
   struct Layer {
+    Layer(int experts, int top_k);
+
     UsageHistory history;
     LayerFeatures features;      // from which the next forward was predicted
     std::vector<int32_t> order;  // of the experts in them
     std::vector<float> chances;  // and what was predicted; empty: nothing yet
+    ChanceCurves curves;
+    std::vector<bool> is_followed;  // [experts]: their curves are those of the last forward
   };
 
   void SetSurplus(const Layer& layer, size_t needed);
   void Learn(Layer* layer);
   void PredictNext(Layer* layer);
-  void PredictDue(const UsageHistory& history);
-  void LookAhead(int index, const Layer& layer, float slot_price);
+  void SetKept(int index, const Residency& residency, Layer* layer);
+  void LookAhead(int index, float slot_price, Layer* layer);
+  void Extend(const std::vector<int32_t>& experts, bool all, float slot_price, Layer* layer);
   void Predict(const LayerFeatures& features, std::vector<float>* chances) const;
 
   const int experts_;
@@ -72,11 +78,11 @@ class NextUsePredictor {
   // Of the update at hand.
   LayerUse use_;
   std::vector<float> outcomes_;  // [experts], by position
-  std::vector<float> next_;      // [experts]: chance of a use at the next forward
-  std::vector<int32_t> kept_;    // experts that are resident or needed, ascending
+  // Experts that are resident or needed, ascending: those that were used now, or whose curves were
+  // not kept up, and the others.
+  std::vector<int32_t> fresh_;
+  std::vector<int32_t> unused_;
   OutlookWalk walk_;
-  std::vector<int32_t> due_positions_;
-  std::vector<float> due_chances_;  // [stride]
   LayerFeatures ahead_;
   std::vector<float> chances_;
 };

@@ -17,10 +17,10 @@ constexpr int kShortRate = 3;  // those that contexts are made of
 constexpr int kLongRate = 4;
 
 constexpr float kLn2 = 0.693147181f;
-// This prior and the contexts' memory were chosen on the design half of
+// These priors and the contexts' memory were chosen on the design half of
 // tests/moe/replay/trace_kinds.h; values nearby move its mean by less than 0.001.
-// A prior counts as so many forwards.
-constexpr float kPriorForwards = 6;
+// The prior of each rate counts as so many forwards, fewer where a rate remembers few.
+constexpr float kPriorForwards[kRates] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 // Odds are kept within these.
 constexpr float kLeastOdds = 5e-4f;
 constexpr float kMostOdds = 1e3f;
@@ -94,10 +94,10 @@ int GapPattern(int32_t gap, int32_t gap_before) {
   return steady * 4 + length;
 }
 
-// Of counts that fade, before the prior is added to both.
-Vec4 LogOdds(Vec4 used, Vec4 total, float prior_used) {
+// Of counts that fade. The prior counts as so many forwards, with so many uses.
+Vec4 LogOdds(Vec4 used, float total, float prior_forwards, float prior_used) {
   used += prior_used;
-  const Vec4 unused = Max4(total + kPriorForwards - used, Vec4{} + 1e-6f);
+  const Vec4 unused = Max4(total + prior_forwards - used, Vec4{} + 1e-6f);
   return Log4(Clamp4(used / unused, kLeastOdds, kMostOdds)) * kLn2;
 }
 
@@ -181,8 +181,7 @@ UsageHistory::UsageHistory(int experts, int top_k)
       rows_(experts, top_k),
       state_(experts, {.age = kNeverUsed, .gap = kNeverUsed, .gap_before = kNeverUsed}),
       fading_(kRates * stride_),
-      sorted_(kRates * stride_),
-      due_(stride_, -1) {}
+      sorted_(kRates * stride_) {}
 
 void UsageHistory::Add(const LayerUse& use) {
   for (int rate = 0; rate < kRates; ++rate) {
@@ -220,10 +219,7 @@ void UsageHistory::Sort(absl::Span<const int32_t> experts) {
   for (const int32_t e : experts) ++begins[std::min(state_[e].age, kOldest) + 1];
   for (int age = 0; age <= kOldest; ++age) begins[age + 1] += begins[age];
   for (const int32_t e : experts) order_[begins[std::min(state_[e].age, kOldest)]++] = e;
-  for (int i = 0; i < count; ++i) {
-    const Expert& expert = sorted_state_[i] = state_[order_[i]];
-    due_[i] = expert.gap < kNeverUsed ? std::max(expert.gap - expert.age - 1, -1) : -1;
-  }
+  for (int i = 0; i < count; ++i) sorted_state_[i] = state_[order_[i]];
   for (int rate = 0; rate < kRates; ++rate) {
     const float* from = fading_.data() + rate * stride_;
     float* to = sorted_.data() + rate * stride_;
@@ -262,75 +258,17 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
   ComputeRowOdds(count, features);
 }
 
-void UsageHistory::FindDue(int first, int end, std::vector<int32_t>* positions) const {
-  const auto count = static_cast<int>(order_.size());
-  const auto is_asked_for = [&](int i) { return due_[i] >= first && due_[i] < end; };
-  // When it is due, an expert is one forward younger than its last gap was long.
-  const auto age_then = [&](int i) { return std::min(sorted_state_[i].gap - 1, kOldest); };
-  std::array<int, kOldest + 2> begins{};
-  for (int i = 0; i < count; ++i) {
-    if (is_asked_for(i)) ++begins[age_then(i) + 1];
-  }
-  for (int age = 0; age <= kOldest; ++age) begins[age + 1] += begins[age];
-  positions->resize(begins.back());
-  for (int i = 0; i < count; ++i) {
-    if (is_asked_for(i)) (*positions)[begins[age_then(i)]++] = i;
-  }
-}
-
 void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
   for (int rate = 0; rate < kRates; ++rate) {
     const float fade = silence.fade[rate];
     const float total = totals_[rate] * fade + silence.grown[rate];
+    const float prior = kPriorForwards[rate];
     const float* from = sorted_.data() + rate * stride_;
     float* to = features->values.data() + rate * stride_;
     for (size_t i = 0; i < order_.size(); i += kLanes) {
-      Store4(LogOdds(Load4(from + i) * fade, Vec4{} + total, kPriorForwards * prior_), to + i);
+      Store4(LogOdds(Load4(from + i) * fade, total, prior, prior * prior_), to + i);
     }
   }
-}
-
-void UsageHistory::ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
-                              LayerFeatures* features) const {
-  const auto count = static_cast<int>(positions.size());
-  float* ages = features->values.data() + (kRates + kContexts) * stride_;
-  float* row_odds = features->values.data() + kRowOdds * stride_;
-  int group = 0;
-  for (int begin = 0; begin < count; begin += kLanes) {
-    const int lanes = std::min(kLanes, count - begin);
-    Vec4 silence = Vec4{};
-    for (int i = 0; i < lanes; ++i) silence[i] = static_cast<float>(due_[positions[begin + i]]);
-    Vec4 short_rate = Vec4{};
-    Vec4 long_rate = Vec4{};
-    for (int rate = 0; rate < kRates; ++rate) {
-      const float half_life = kHalfLives[rate];
-      const Vec4 fade =
-          half_life > 0 ? Exp4(Max4(silence * (-1 / half_life), Vec4{} - 100.0f)) : Vec4{} + 1.0f;
-      const Vec4 grown = half_life > 0 ? (1.0f - fade) / (1 - one_.fade[rate]) : silence;
-      const Vec4 total = totals_[rate] * fade + grown;
-      Vec4 used = Vec4{};
-      for (int i = 0; i < lanes; ++i) used[i] = sorted_[rate * stride_ + positions[begin + i]];
-      used *= fade;
-      if (rate == kShortRate) short_rate = used / Max4(total, Vec4{} + 1.0f);
-      if (rate == kLongRate) long_rate = used / Max4(total, Vec4{} + 1.0f);
-      Store4(LogOdds(used, total, kPriorForwards * prior_),
-             features->values.data() + rate * stride_ + begin);
-    }
-    for (int i = 0; i < lanes; ++i) {
-      const int32_t position = positions[begin + i];
-      const Expert& expert = sorted_state_[position];
-      const int32_t age = expert.gap - 1;
-      while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = begin + i;
-      FindCells(expert, due_[position], short_rate[i], long_rate[i],
-                features->cells.data() + begin + i);
-      ages[begin + i] = static_cast<float>(age);
-      row_odds[begin + i] = rows_.Unused(order_[position], due_[position], tables.rows());
-    }
-  }
-  while (group <= kAgeGroups) features->groups[group++] = count;
-  ReadTables(tables, count, features);
-  ComputeAges(count, features);
-  ComputeRowOdds(count, features);
 }
 
 void UsageHistory::FindCells(const Expert& expert, int32_t silence, float short_rate,

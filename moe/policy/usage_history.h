@@ -115,19 +115,8 @@ class UsageHistory {
   // Expert at each position.
   const std::vector<int32_t>& order() const { return order_; }
 
-  // [stride]: silence of the expert at each position after which its last gap will have repeated,
-  // so that the next forward is the one to use it if uses are regular; -1: that is over, or there
-  // is no gap yet.
-  const std::vector<int32_t>& due() const { return due_; }
-
   // The features as they will be after a silence of the layer.
   void Compute(const Silence& silence, const ContextTables& tables, LayerFeatures* features) const;
-  // Those of the experts at `positions`, each as it will be when it is due.
-  void ComputeDue(absl::Span<const int32_t> positions, const ContextTables& tables,
-                  LayerFeatures* features) const;
-  // Positions of the experts whose due() is in [first, end), in the order of the age groups that
-  // they will be in then.
-  void FindDue(int first, int end, std::vector<int32_t>* positions) const;
 
  private:
   struct Expert {
@@ -161,7 +150,6 @@ class UsageHistory {
   std::vector<int32_t> order_;                              // [sorted experts]
   std::vector<Expert> sorted_state_;                        // [sorted experts]: by position
   std::vector<float> sorted_;                               // [rates, stride]: by position
-  std::vector<int32_t> due_;                                // [stride]: by position
 };
 
 }  // namespace tidepool::moe

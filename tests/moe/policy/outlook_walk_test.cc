@@ -1,6 +1,7 @@
 #include "moe/policy/outlook_walk.h"
 
-#include <cmath>
+#include <algorithm>
+#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -8,60 +9,83 @@
 namespace tidepool::moe {
 namespace {
 
-constexpr int kStride = 4;
+constexpr int kForwards = ChanceCurves::kForwards;
 constexpr float kPrice = 0.15f;
 
-// Runs forwards 0, 1, 2-3, 4-7 with these chances of every expert.
-void Walk(const std::vector<float>& chances, const std::vector<int32_t>& due,
-          const std::vector<float>& due_chances, OutlookWalk* walk) {
-  walk->Begin(kStride, kPrice, due, due_chances);
-  const int begins[] = {0, 1, 2, 4, 8};
-  for (int interval = 0; interval < 4; ++interval) {
-    walk->Advance(begins[interval], begins[interval + 1],
-                  std::vector<float>(kStride, chances[interval]));
+// Of one expert: these chances, and the last one for all forwards behind them.
+void SetCurve(int expert, const std::vector<float>& chances, ChanceCurves* curves) {
+  for (int forward = 0; forward < kForwards; ++forward) {
+    const size_t i = std::min<size_t>(forward, chances.size() - 1);
+    curves->Set(forward, forward + 1, {expert}, {chances[i]});
   }
 }
 
+OutlookWalk WalkOf(const std::vector<float>& chances) {
+  ChanceCurves curves(4);
+  SetCurve(2, chances, &curves);
+  OutlookWalk walk(4);
+  walk.Go(curves, 4, kPrice);
+  return walk;
+}
+
 TEST(OutlookWalkTest, GivesUpWhereChancesFallBelowThePrice) {
-  OutlookWalk walk(kStride);
-  Walk({0.5f, 0.14f, 0.1f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
+  OutlookWalk walk = WalkOf({0.5f, 0.14f, 0.1f});
   EXPECT_FLOAT_EQ(walk.chance()[2], 0.5f);
   EXPECT_FLOAT_EQ(walk.forwards()[2], 0);
-  Walk({0.5f, 0.16f, 0.1f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
+  walk = WalkOf({0.5f, 0.16f, 0.1f});
   EXPECT_FLOAT_EQ(walk.chance()[2], 1 - 0.5f * 0.84f);
   EXPECT_FLOAT_EQ(walk.forwards()[2], 0.5f);
 }
 
 TEST(OutlookWalkTest, WaitsForChancesThatRise) {
-  OutlookWalk walk(kStride);
-  Walk({0.1f, 0.1f, 0.9f, 0.1f}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
+  const OutlookWalk walk = WalkOf({0.1f, 0.1f, 0.9f, 0.9f, 0.1f});
   // The third forward is likely, and the fourth is for those that it has not used.
   const float unused = 0.9f * 0.9f * 0.1f * 0.1f;
-  EXPECT_FLOAT_EQ(walk.chance()[0], 1 - unused);
-  EXPECT_FLOAT_EQ(walk.forwards()[0], 0.9f + 0.81f + 0.081f);
+  EXPECT_FLOAT_EQ(walk.chance()[2], 1 - unused);
+  EXPECT_FLOAT_EQ(walk.forwards()[2], 0.9f + 0.81f + 0.081f);
 }
 
-TEST(OutlookWalkTest, ADueForwardHasItsOwnChance) {
-  OutlookWalk walk(kStride);
-  // Expert 0 is due where an interval begins, which says nothing of the rest of the interval.
-  Walk({0, 0, 0, 1}, {4, 6, -1, 3}, {1, 0.5f, 0, 1}, &walk);
-  EXPECT_FLOAT_EQ(walk.chance()[0], 1);
-  EXPECT_FLOAT_EQ(walk.forwards()[0], 4);
-  EXPECT_FLOAT_EQ(walk.chance()[1], 1);  // used in forward 4, before it is due
-  EXPECT_FLOAT_EQ(walk.forwards()[1], 4);
-  EXPECT_FLOAT_EQ(walk.chance()[3], 1);
-  EXPECT_FLOAT_EQ(walk.forwards()[3], 3);
-  Walk({0, 0, 0, 0.5f}, {4, -1, -1, -1}, {0, 0, 0, 0}, &walk);
-  EXPECT_FLOAT_EQ(walk.chance()[0], 0);  // the interval's chance was that of the due forward
-  EXPECT_GT(walk.chance()[1], 0.9f);
+TEST(OutlookWalkTest, WaitsForOneCertainForwardAsLongAsItPays) {
+  std::vector<float> chances(kForwards, 0.0f);
+  chances[6] = 1;
+  EXPECT_FLOAT_EQ(WalkOf(chances).chance()[2], 1);
+  EXPECT_FLOAT_EQ(WalkOf(chances).forwards()[2], 6);  // 0.9 of a use
+  chances[6] = 0;
+  chances[7] = 1;
+  EXPECT_FLOAT_EQ(WalkOf(chances).chance()[2], 0);  // would cost 1.05
+  EXPECT_FLOAT_EQ(WalkOf(chances).forwards()[2], 0);
 }
 
-TEST(OutlookWalkTest, BeginsAfresh) {
-  OutlookWalk walk(kStride);
-  Walk({1, 1, 1, 1}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
-  Walk({0.25f, 0, 0, 0}, {-1, -1, -1, -1}, {0, 0, 0, 0}, &walk);
-  EXPECT_FLOAT_EQ(walk.chance()[1], 0.25f);
-  EXPECT_FLOAT_EQ(walk.forwards()[1], 0);
+// The best of all numbers of forwards, one by one.
+TEST(OutlookWalkTest, NoOtherNumberOfForwardsGainsMore) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int round = 0; round < 200; ++round) {
+    constexpr int kExperts = 7;
+    ChanceCurves curves(12);
+    std::vector<std::vector<float>> chances(kExperts, std::vector<float>(kForwards));
+    for (int e = 0; e < kExperts; ++e) {
+      const double usual = uniform(random) * uniform(random);
+      for (float& chance : chances[e]) {
+        chance = static_cast<float>(uniform(random) < 0.1 ? uniform(random) : usual);
+      }
+      SetCurve(e, chances[e], &curves);
+    }
+    const double price = uniform(random) * uniform(random) * 0.5;
+    OutlookWalk walk(12);
+    walk.Go(curves, kExperts, static_cast<float>(price));
+    for (int e = 0; e < kExperts; ++e) {
+      double best = -1;
+      double unused = 1;
+      double waited = 0;
+      for (int forward = 0; forward < kForwards; ++forward) {
+        if (forward > 0) waited += unused;
+        unused *= 1 - chances[e][forward];
+        best = std::max(best, 1 - unused - price * waited);
+      }
+      EXPECT_NEAR(walk.chance()[e] - price * walk.forwards()[e], best, 1e-5) << round << " " << e;
+    }
+  }
 }
 
 }  // namespace
