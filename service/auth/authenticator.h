@@ -27,6 +27,9 @@ class Authenticator {
 
   // UNAUTHENTICATED says what is missing or wrong, and never repeats it.
   virtual absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const = 0;
+
+  // Told of everybody whom Admit does not let in, with what he is answered.
+  virtual void OnRefused(const absl::Status& answer) const = 0;
 };
 
 // The token of "Bearer TOKEN" (RFC 6750; the scheme in any case). UNAUTHENTICATED: none there.

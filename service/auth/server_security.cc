@@ -11,6 +11,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kExpiryWarning = absl::Hours(7 * 24);
+constexpr absl::Duration kBetweenRefusedLines = absl::Seconds(1);
 
 }  // namespace
 
@@ -75,6 +76,24 @@ absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,
   }
   ASSIGN_OR_RETURN(const absl::string_view token, BearerToken(credentials.authorization));
   return tokens_->Get()->Find(token, now);
+}
+
+void ServerSecurity::OnRefused(const absl::Status& answer) const {
+  if (!log_) return;
+  int64_t others = 0;
+  {
+    base::MutexLock lock(&refused_mutex_);
+    const absl::Duration now = base::Clock::Real().Monotonic();
+    if (now < next_refused_line_) {
+      ++refused_untold_;
+      return;
+    }
+    next_refused_line_ = now + kBetweenRefusedLines;
+    others = std::exchange(refused_untold_, 0);
+  }
+  std::string line = absl::StrCat("a caller was refused: ", answer.message());
+  if (others > 0) absl::StrAppend(&line, " (", others, " more since the last such line)");
+  log_(LogLevel::kWarn, line);
 }
 
 }  // namespace tidepool::service

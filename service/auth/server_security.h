@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
 #define TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/base/mutex.h"
 #include "service/auth/authenticator.h"
 #include "service/auth/file_watch.h"
 #include "service/auth/tls_identity.h"
@@ -42,6 +44,8 @@ class ServerSecurity final : public Authenticator {
   const WatchedFiles<TlsIdentity>* tls() const { return tls_.get(); }
 
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override;
+  // Warns, once a second at most.
+  void OnRefused(const absl::Status& answer) const override;
 
  private:
   explicit ServerSecurity(const ServerSecurityOptions& options)
@@ -55,6 +59,10 @@ class ServerSecurity final : public Authenticator {
   const std::vector<std::string> front_names_;
   std::unique_ptr<WatchedFiles<TokenTable>> tokens_;  // null: no tokens
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
+  mutable base::Mutex refused_mutex_;
+  mutable int64_t refused_untold_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
+  mutable absl::Duration next_refused_line_ TIDEPOOL_GUARDED_BY(refused_mutex_) =
+      -absl::InfiniteDuration();  // of the monotonic clock
   std::string told_of_expiry_;  // the last one; after Open the watch's thread only
   FileWatch watch_;                                   // ends first
 };

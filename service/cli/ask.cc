@@ -76,7 +76,7 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   if (experts("expert_misses") > 0) {
     const int64_t needs = experts("expert_hits") + experts("expert_misses");
     absl::StrAppendFormat(
-        &text, "; %.1f %% of %d experts were in memory",
+        &text, "; experts were in memory for %.1f %% of %d needs",
         100.0 * static_cast<double>(experts("expert_hits")) / static_cast<double>(needs), needs);
   }
   if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {

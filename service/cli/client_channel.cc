@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/client_security.h"
@@ -46,11 +47,17 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
   // What gRPC itself says of a refused connection is long and does not name the server.
   if (code == absl::StatusCode::kUnavailable &&
       status.error_message().find("failed to connect") != std::string::npos) {
-    return absl::UnavailableError(absl::StrCat("no server answers at ", name));
+    const bool refused = status.error_message().find("onnection refused") != std::string::npos;
+    return absl::UnavailableError(absl::StrCat(
+        "no server answers at ", name,
+        refused ? "" : "; if it speaks TLS, --tls-ca FILE is to name its certificate's issuer"));
   }
   std::string message = status.error_message();
   if (message == "Deadline Exceeded") {  // gRPC's own words
     message = "it did not end within its time; --timeout gives it more";
+  }
+  if (absl::StartsWith(message, "a token is missing")) {
+    absl::StrAppend(&message, " (--token-file FILE sends one)");
   }
   // What gRPC answers for a service that the server does not have.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {

@@ -291,9 +291,15 @@ class Run:
         """Until none can be blamed for a second fault; now they can be for one."""
         harness.wait_until(lambda: self.failed or all(stream.proven for stream in self.blamed),
                            "streams that were hit get somewhere", PATIENCE)
-        self.blamed = [stream for stream in list(self.streams) if stream.times and not stream.ended]
-        for stream in self.blamed:
-            stream.proven_at = len(stream.received.ids) + PROOF
+        self.blamed = []
+        self.blame()
+
+    def blame(self):
+        """Streams that run and were not blamed yet are from here on."""
+        for stream in list(self.streams):
+            if stream.times and not stream.ended and stream not in self.blamed:
+                stream.proven_at = len(stream.received.ids) + PROOF
+                self.blamed.append(stream)
 
 
 class ChaosTest(unittest.TestCase):
@@ -344,6 +350,8 @@ class ChaosTest(unittest.TestCase):
         mend()
         mended = time.monotonic()
         time.sleep(max(0.0, moment + fault.shows - mended))
+        if fault.name in BLAMING:
+            run.blame()  # some began while it was under way
         if fault.name not in OF_WORKERS:
             # What still stands still is not the next fault's doing.
             harness.wait_until(lambda: all(stream.call is None or stream.heard >= mended

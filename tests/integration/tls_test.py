@@ -43,6 +43,8 @@ class CommandsTest(CommandTest):
         self.refuse(*asked, "--tls-ca", pair[1], *pair_flags("tls", pair),
                     named=(str(pair[1]), "CA"))
         self.refuse(*asked, *pair_flags("tls", pair), named="--tls-ca")
+        self.refuse(*asked, code=1, named=f"no server answers at {server.address}; "
+                    "if it speaks TLS, --tls-ca FILE")
 
 
 class HttpsTest(CommandTest):

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -35,6 +36,10 @@ class Doorkeeper final : public Authenticator {
     if (*token == revoked_) return absl::UnauthenticatedError("the token was revoked");
     return table_->Find(*token, now);
   }
+
+  void OnRefused(const absl::Status&) const override { ++refused; }
+
+  mutable std::atomic<int> refused = 0;
 
   // From now on this principal's token is not taken; that of the one before is again.
   void Revoke(const std::string& principal) {
@@ -199,6 +204,7 @@ TEST_F(TokensTest, ARefusalSaysWhatIsMissing) {
             "a token is missing: send the header authorization: Bearer TOKEN");
   EXPECT_EQ(Call(channel_, method, "alice").error_message(),
             "'alice' has the role user, and this call takes the role admin");
+  EXPECT_EQ(doorkeeper_.refused, 2);
 }
 
 TEST_F(TokensTest, HealthAndReflectionAreOpen) {

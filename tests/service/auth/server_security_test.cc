@@ -96,6 +96,35 @@ TEST_F(ServerSecurityTest, ReadsBearerTokens) {
   }
 }
 
+TEST_F(ServerSecurityTest, WhoIsRefusedIsToldOnceASecond) {
+  Write(Line("t1"));
+  const auto security = ServerSecurity::Open(Options());
+  ASSERT_TRUE(security.ok()) << security.status();
+  const Authenticator* authenticator = (*security)->authenticator();
+  const auto lines = [&] {
+    base::MutexLock lock(&mutex_);
+    return lines_.size();
+  };
+  EXPECT_TRUE(Admit(authenticator, {.authorization = "Bearer t1"}, Access::kClients).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      Admit(authenticator, {.authorization = "Bearer t1"}, Access::kOperators).status()));
+  EXPECT_EQ(lines(), 1);
+  int refused = 1;
+  while (lines() == 1) {
+    EXPECT_TRUE(absl::IsUnauthenticated(
+        Admit(authenticator, {.authorization = "Bearer t2"}, Access::kClients).status()));
+    ++refused;
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(NextLine(),
+            "a caller was refused: 'alice' has the role user, and this call takes the role admin");
+  const std::string last = NextLine();
+  EXPECT_THAT(last, HasSubstr("a caller was refused: "));
+  if (refused > 2) {
+    EXPECT_THAT(last, HasSubstr(absl::StrCat(" (", refused - 2, " more since the last such line)")));
+  }
+}
+
 TEST_F(ServerSecurityTest, AFileThatCannotBeReadIsAnErrorWithItsName) {
   std::remove(path_.c_str());
   EXPECT_THAT(std::string(ServerSecurity::Open(Options()).status().message()), HasSubstr(path_));
