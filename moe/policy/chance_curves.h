@@ -23,7 +23,7 @@ class ChanceCurves {
   void Advance();
 
   // Forwards `begin` to `end`, which is not one of them, use experts[i] with chance chances[i]; the
-  // next forward is 0. Requires: 0 <= begin < end <= kForwards.
+  // next forward is 0. Requires: 0 <= begin < end <= kForwards, a chance for each of the experts.
   void Set(int begin, int end, absl::Span<const int32_t> experts, absl::Span<const float> chances);
 
   // [stride]: chance of each expert at this forward.

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <utility>
-
-#include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 namespace {
 
 // Forwards ahead at which the model is asked about an expert that was just used; it answers for
-// those up to the next one. Uses that come back in a rhythm, whatever it is, want every forward.
+// those up to the next one. Uses that come back in a rhythm want every forward of it.
 constexpr int kHorizons[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                              13, 14, 15, 16, 18, 20, 22, 24, 28, 32, 40, 48};
 constexpr int kHorizonCount = std::size(kHorizons);

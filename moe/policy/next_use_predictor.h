@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "moe/policy/chance_curves.h"
 #include "moe/policy/logistic_model.h"
 #include "moe/policy/outlook_walk.h"

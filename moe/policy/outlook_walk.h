@@ -16,7 +16,8 @@ class OutlookWalk {
   // stride: that of the curves.
   explicit OutlookWalk(int stride) : chance_(stride), forwards_(stride) {}
 
-  // Of the first `count` experts. price: of a slot, in uses per forward.
+  // Of the first `count` experts; whole vectors of them are read and written. price: of a slot, in
+  // uses per forward.
   void Go(const ChanceCurves& curves, int count, float price);
 
   // [stride]: of a use before the slot is given up, which takes so many forwards after the next, on

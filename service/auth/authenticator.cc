@@ -23,8 +23,7 @@ absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization) {
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,
                              Access access) {
   if (authenticator == nullptr) return Caller();
-  absl::StatusOr<Caller> caller =
-      authenticator->Identify(credentials, base::Clock::Real().Now());
+  absl::StatusOr<Caller> caller = authenticator->Identify(credentials, base::Clock::Real().Now());
   const absl::Status status = caller.ok() ? CheckAccess(*caller, access) : caller.status();
   if (status.ok()) return caller;
   authenticator->OnRefused(status);

@@ -50,7 +50,7 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
     const bool refused = status.error_message().find("onnection refused") != std::string::npos;
     return absl::UnavailableError(absl::StrCat(
         "no server answers at ", name,
-        refused ? "" : "; if it speaks TLS, --tls-ca FILE is to name its certificate's issuer"));
+        refused ? "" : "; check the address, and --tls-ca FILE where it speaks TLS"));
   }
   std::string message = status.error_message();
   if (message == "Deadline Exceeded") {  // gRPC's own words

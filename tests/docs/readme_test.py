@@ -159,8 +159,8 @@ class ReadmeTest(unittest.TestCase):
     def run_here(self, command, source):
         """What the command printed. It runs in a scratch folder: generated stubs go beside the
         client, not into the checkout."""
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True,
-                                timeout=300, env=self.environment)
+        result = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, text=True,
+                                capture_output=True, timeout=300, env=self.environment)
         self.assertEqual(result.returncode, 0, f"{source}\n{result.stdout}{result.stderr}")
         return result.stdout
 

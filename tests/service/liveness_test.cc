@@ -87,7 +87,8 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // The end is told once, too; on a busy machine a later step may take as long, and is told in the same way.
+  // The end is told once, too; on a busy machine a later step may take as long, and is told in the
+  // same way.
   const std::vector<std::string> lines = Lines();
   EXPECT_GE(lines.size(), 2);
   EXPECT_EQ(lines.size() % 2, 0);
