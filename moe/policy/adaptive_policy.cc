@@ -17,8 +17,8 @@ constexpr float kNotResident = std::numeric_limits<float>::infinity();
 constexpr float kPriceStep = 0.1f;
 // More than what a bound and the worth that it bounds lose by rounding where a miss costs 1.
 constexpr float kRounding = 1e-4f;
-// Where all experts have slots, nothing is to be decided, and learning would cost a token some 3 %
-// of its time. Slots may become fewer: one forward in so many is learned from.
+// Where all experts have slots, nothing is to be decided, and learning would only cost each token
+// time. Slots may become fewer: one forward in so many is learned from.
 constexpr uint8_t kIdleForwards = 8;
 
 // [layers]

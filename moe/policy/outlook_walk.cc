@@ -1,21 +1,10 @@
 #include "moe/policy/outlook_walk.h"
 
-#include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
-namespace {
-
-bool IsAny(Int4 which) {
-  int64_t halves[2];
-  std::memcpy(halves, &which, sizeof which);
-  return (halves[0] | halves[1]) != 0;
-}
-
-}  // namespace
 
 void OutlookWalk::Go(const ChanceCurves& curves, int count, float price) {
   for (int e = 0; e < count; e += kLanes) {
@@ -34,7 +23,7 @@ void OutlookWalk::Go(const ChanceCurves& curves, int count, float price) {
       chance = better ? 1.0f - unused : chance;
       forwards = better ? waited : forwards;
       // A use that were certain from here on would gain no more than this.
-      if (!IsAny(1.0f - price * waited > best)) break;
+      if (!AnyOf4(1.0f - price * waited > best)) break;
     }
     Store4(chance, &chance_[e]);
     Store4(forwards, &forwards_[e]);

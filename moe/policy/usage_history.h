@@ -90,8 +90,6 @@ struct LayerFeatures {
 
   Samples samples() const { return {values.data(), stride, groups}; }
 
-  int count() const { return groups.back(); }
-
   int stride = 0;
   std::vector<float> values;                 // [kFeatures, stride]
   std::vector<int32_t> cells;                // [kContexts, stride]

@@ -1,4 +1,4 @@
-// Four floats at a time, with the functions that next_use_predictor needs. The same bits on every
+// Four floats at a time, with the functions that the policies need. The same bits on every
 // machine: only additions, multiplications, divisions and integer operations, none of them fused.
 #ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
 #define TIDEPOOL_MOE_POLICY_VEC4_H_
@@ -18,6 +18,13 @@ inline Vec4 Load4(const float* values) {
   return vector;
 }
 inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
+
+// Whether any of four comparisons holds.
+inline bool AnyOf4(Int4 which) {
+  int64_t halves[2];
+  std::memcpy(halves, &which, sizeof which);
+  return (halves[0] | halves[1]) != 0;
+}
 
 inline Vec4 Max4(Vec4 a, Vec4 b) { return a > b ? a : b; }
 inline Vec4 Min4(Vec4 a, Vec4 b) { return a < b ? a : b; }

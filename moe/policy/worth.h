@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -23,12 +22,7 @@ template <typename T>
 bool AnyAtMost4(const T* values, T bound) {
   return values[0] <= bound || values[1] <= bound || values[2] <= bound || values[3] <= bound;
 }
-inline bool AnyAtMost4(const float* values, float bound) {
-  const Int4 at_most = Load4(values) <= bound;
-  int64_t halves[2];
-  std::memcpy(halves, &at_most, sizeof at_most);
-  return (halves[0] | halves[1]) != 0;
-}
+inline bool AnyAtMost4(const float* values, float bound) { return AnyOf4(Load4(values) <= bound); }
 
 template <typename T>
 struct Ranked {
