@@ -21,6 +21,18 @@ void AdmissionTurns::Pass() {
   if (++lines_[line].at < lines_[line].sequences.size()) Queue(line);
 }
 
+void AdmissionTurns::PassOver() {
+  Line& line = lines_[claims_.top().line];
+  if (++line.passed_over == kMaxPassedOver) return PassLine();
+  Pass();
+}
+
+void AdmissionTurns::PassLine() {
+  Line& line = lines_[claims_.top().line];
+  line.at = line.sequences.size() - 1;
+  Pass();
+}
+
 // Those of the highest priority that are left and have credit.
 bool AdmissionTurns::FormLines() {
   const SequenceQueue& queue = queue_->sequences();
@@ -51,14 +63,20 @@ void AdmissionTurns::Queue(size_t line) {
 int64_t CertainlyAhead::Of(const Sequence& sequence) {
   Reach(sequence.request.priority);
   const auto own = own_.find(sequence.request.principal);
-  return above_ + (own == own_.end() ? 0 : own->second);
+  if (own == own_.end()) return above_;
+  const std::vector<int64_t>& tokens = own->second;
+  const auto longer =
+      std::upper_bound(tokens.begin(), tokens.end(), static_cast<int64_t>(sequence.tokens.size()));
+  return above_ + (longer - tokens.begin());
 }
 
 void CertainlyAhead::Show(const Sequence& sequence) {
   Reach(sequence.request.priority);
   if (!sequence.has_credit) return;
   ++level_;
-  ++own_[sequence.request.principal];
+  std::vector<int64_t>& tokens = own_[sequence.request.principal];
+  const auto count = static_cast<int64_t>(sequence.tokens.size());
+  tokens.insert(std::upper_bound(tokens.begin(), tokens.end(), count), count);
 }
 
 void CertainlyAhead::Reach(int32_t priority) {

@@ -21,9 +21,9 @@ namespace tidepool::engine {
 // AdmissionQueue, at a cost of n log n for n of them. Engine thread only.
 class AdmissionTurns {
  public:
-  // Until these turns end, only the sequence whose turn it is may leave the queue, only that one's
-  // principal may be charged, and only sequences may come that have no credit or a lower priority
-  // than any that had its turn.
+  // Until these turns end, only the sequence whose turn it is may leave the queue, and only that
+  // one's principal may be charged. Sequences that come get no turn, unless their priority is lower
+  // than that of any that had its turn.
   explicit AdmissionTurns(const AdmissionQueue* queue) : queue_(queue) {}
 
   // Null: nobody's.
@@ -31,6 +31,12 @@ class AdmissionTurns {
   // Takes the turn from the one that has it, which may have left the queue. Requires: somebody
   // does.
   void Pass();
+  // The same for one that may not begin yet, but does not hold up those behind it. After
+  // kMaxPassedOver of these in its line, the rest of the line gets no turn.
+  static constexpr int kMaxPassedOver = 16;
+  void PassOver();
+  // The same, and the rest of its line gets no turn.
+  void PassLine();
 
   // Sequences that were looked at.
   int64_t looks() const { return looks_; }
@@ -40,6 +46,7 @@ class AdmissionTurns {
   struct Line {
     std::vector<Sequence*> sequences;  // by arrival
     size_t at = 0;                     // those before had their turn
+    int passed_over = 0;
   };
   // A line's: the least goes next.
   struct Claim {
@@ -59,13 +66,14 @@ class AdmissionTurns {
   int64_t looks_ = 0;
 };
 
-// Who is certainly planned before whom: counts, while it is shown the queue from its beginning.
+// Who is certainly planned before whom: counts, while it is shown the queue from its beginning. A
+// short prompt may overtake longer ones of its principal.
 // Engine thread only. What it was shown outlives it: it keeps views of the principals.
 class CertainlyAhead {
  public:
   // How many of those that were shown have credit and are planned before this one, whoever is
-  // served meanwhile: they are of higher priority, or of its own principal. Requires: it comes
-  // behind them in the queue.
+  // served meanwhile: they are of higher priority, or of its own principal and not longer.
+  // Requires: it comes behind them in the queue.
   int64_t Of(const Sequence& sequence);
   void Show(const Sequence& sequence);
 
@@ -73,9 +81,10 @@ class CertainlyAhead {
   void Reach(int32_t priority);
 
   int32_t priority_ = INT32_MAX;
-  int64_t above_ = 0;                                    // of higher priority
-  int64_t level_ = 0;                                    // of this one
-  absl::flat_hash_map<absl::string_view, int64_t> own_;  // of this one, by principal
+  int64_t above_ = 0;  // of higher priority
+  int64_t level_ = 0;  // of this one
+  // Of this one, by principal: their tokens, ascending.
+  absl::flat_hash_map<absl::string_view, std::vector<int64_t>> own_;
 };
 
 }  // namespace tidepool::engine

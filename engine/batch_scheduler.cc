@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "engine/admission_turns.h"
 #include "kernels/base/check.h"
@@ -40,7 +41,7 @@ BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
       mixed_rows_(options.limits.rows) {
   // A row for everybody, so that nobody who runs can be kept from running.
   CHECK(options.max_sequences >= 1 && options.prefill_chunk >= 1 &&
-        options.max_sequences <= options.limits.rows &&
+        options.max_concurrent_prefills >= 1 && options.max_sequences <= options.limits.rows &&
         options.max_sequences <= options.limits.logit_rows);
 }
 
@@ -68,17 +69,33 @@ void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
 StepPlan BatchScheduler::Plan(absl::Duration now) {
   StepPlan plan;
   now_ = now;
+  spare_logit_rows_ = options_.limits.logit_rows - options_.max_sequences;
   if (restores_ != nullptr) restores_->Poll(now);
   EndDoomed(now, &plan);
   ReadCredit();
   EndHopeless(now, &plan);
+  BeginRows();
   PreemptForWaiting();
-  const int64_t decodes = CountDecodes();
-  int64_t prefill_rows = StepRows() - decodes;
-  if (decodes > 0) prefill_rows = std::min(prefill_rows, mixed_rows_);
-  PlanRunning(&prefill_rows, &plan);
-  PlanWaiting(&prefill_rows, &plan);
+  AdmitWaiting();
+  PlanRunning(&plan);
   return plan;
+}
+
+void BatchScheduler::BeginRows() {
+  rows_.Begin({.prompt = prefill_chunk_,
+               .beside_ending = mixed_rows_,
+               .unfinished = options_.max_concurrent_prefills});
+  for (const auto& sequence : running_) {
+    if (ComputesPrompt(*sequence)) rows_.Add(PromptOf(*sequence, decoder_->PendingRows(*sequence)));
+  }
+  rows_.SetStepRows(PromptRowsOfStep());
+}
+
+// What decodes leave, or can bear.
+int64_t BatchScheduler::PromptRowsOfStep() const {
+  const int64_t decodes = CountDecodes();
+  const int64_t rows = StepRows() - decodes;
+  return decodes > 0 ? std::min(rows, mixed_rows_) : rows;
 }
 
 void BatchScheduler::End(std::vector<EndedSequence> failed, StepPlan* plan) {
@@ -164,7 +181,7 @@ absl::Status BatchScheduler::JudgeDeadline(Sequence* sequence, absl::Duration le
   // The cache is asked, for which the prompt is hashed, only where it matters.
   if (queue + PromptTime(*sequence, /*cached=*/0) <= left) return absl::OkStatus();
   const absl::Duration own =
-      PromptTime(*sequence, sequence->lease.FindPrefix(sequence->tokens).tokens);
+      PromptTime(*sequence, sequence->lease.FindPrefix(sequence->reusable()).tokens);
   if (own > left) {
     return absl::DeadlineExceededError(
         absl::StrCat("refused at once: the deadline is in ", InMilliseconds(left),
@@ -180,60 +197,19 @@ absl::Status BatchScheduler::JudgeDeadline(Sequence* sequence, absl::Duration le
                               hint);
 }
 
-// Gives those that wait the places and blocks of those that run with a lower priority, where that
-// is enough for them. Before anything is planned: nobody loses rows that a plan counts on.
-void BatchScheduler::PreemptForWaiting() {
-  const auto lower_runs = [this](const Sequence& sequence) {
-    return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
-  };
-  if (waiting_.size() == 0 || !lower_runs(*waiting_.sequences().front())) return;
-  AdmissionTurns turns(&waiting_);
-  Kept kept;
-  for (Sequence* next = turns.Next(); next != nullptr && lower_runs(*next); next = turns.Next()) {
-    if (FindPrefixesUnderWay().Hold(next)) break;
-    if (AdmitInPlaceOfLower(next, &kept) == Admission::kNoRoom) break;
-    turns.Pass();
-  }
-  looks_ += turns.looks();
-}
-
-BatchScheduler::Admission BatchScheduler::AdmitInPlaceOfLower(Sequence* sequence, Kept* kept) {
-  Admission admission = TryAdmit(sequence, kept);
-  if (admission != Admission::kNoRoom || !FitsInPlaceOfLower(*sequence, *kept)) return admission;
-  while (admission == Admission::kNoRoom && !running_.empty() &&
-         running_.back()->request.priority < sequence->request.priority) {
-    Preempt(running_.back().get());
-    admission = TryAdmit(sequence, kept);
-  }
-  return admission;
-}
-
-bool BatchScheduler::FitsInPlaceOfLower(const Sequence& sequence, const Kept& kept) const {
-  int64_t places = options_.max_sequences - kept.places;
-  int64_t blocks = cache_->blocks_free() - kept.blocks;
-  if (restores_ != nullptr) blocks += restores_->BlocksBelow(sequence.request.priority);
-  for (const auto& other : running_) {
-    if (other->request.priority < sequence.request.priority) {
-      blocks += other->lease.blocks_held();
-    } else {
-      --places;
-      blocks -= BlocksSpokenFor(*other);
-    }
-  }
-  return places > 0 && cache_->BlocksFor(sequence.tokens.size(), options_.prefill_chunk) <= blocks;
-}
-
 int64_t BatchScheduler::CountDecodes() const {
   return std::count_if(running_.begin(), running_.end(), [this](const auto& sequence) {
-    return sequence->has_credit && decoder_->PendingRows(*sequence) == 1;
+    return sequence->has_credit && decoder_->PendingRows(*sequence) == 1 &&
+           !rows_.Has(sequence->arrival);
   });
 }
 
-void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
+void BatchScheduler::PlanRunning(StepPlan* plan) {
+  const absl::flat_hash_map<uint64_t, int64_t> prompt_rows = rows_.Share();
   for (Sequence* sequence : Snapshot(running_)) {
     if (!sequence->admitted || !sequence->has_credit) continue;
-    const bool decodes = decoder_->PendingRows(*sequence) == 1;
-    const int64_t rows = decodes ? 1 : std::min(prefill_chunk_, *prefill_rows);
+    const auto prompt = prompt_rows.find(sequence->arrival);
+    const int64_t rows = prompt == prompt_rows.end() ? 1 : prompt->second;
     if (rows == 0) continue;
     while (!PlanSequence(sequence, rows, plan)) {
       if (GiveBackRestore(sequence->request.priority)) continue;
@@ -246,70 +222,11 @@ void BatchScheduler::PlanRunning(int64_t* prefill_rows, StepPlan* plan) {
       Preempt(victim);
       if (victim == sequence) break;
     }
-    if (!decodes && sequence->admitted) *prefill_rows -= plan->batch.spans.back().rows();
   }
-}
-
-// Admission, in order: no one overtakes a sequence for which there is no room, or large prompts
-// would wait for ever behind small ones.
-void BatchScheduler::PlanWaiting(int64_t* prefill_rows, StepPlan* plan) {
-  if (*prefill_rows <= 0 || waiting_.size() == 0) return;
-  PrefixesUnderWay under_way = FindPrefixesUnderWay();
-  AdmissionTurns turns(&waiting_);
-  Kept kept;
-  while (*prefill_rows > 0) {
-    Sequence* sequence = turns.Next();
-    if (sequence == nullptr) break;
-    if (!under_way.Hold(sequence)) {
-      const Admission admission = AdmitInPlaceOfStalled(sequence, &kept);
-      if (admission == Admission::kNoRoom) break;
-      if (admission == Admission::kAdmitted) {
-        if (ComputesPrompt(*sequence)) under_way.Add(sequence);
-        const int64_t rows = std::min(prefill_chunk_, *prefill_rows);
-        CHECK(PlanSequence(sequence, rows, plan)) << "admitted without KV blocks";
-        *prefill_rows -= plan->batch.spans.back().rows();
-      }
-    }
-    turns.Pass();
-  }
-  looks_ += turns.looks();
-}
-
-// Whether it waits for its KV from a disk.
-bool BatchScheduler::KeepForRestored(Sequence* sequence, Kept* kept) {
-  if (restores_ == nullptr) return false;
-  const std::optional<int64_t> covered = restores_->CoveredBlocks(sequence);
-  if (!covered.has_value()) return false;
-  const int64_t need = cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk);
-  ++kept->places;
-  kept->blocks += std::max<int64_t>(0, need - *covered);
-  return true;
-}
-
-// Of one for which there is room, and which has attached what memory has.
-bool BatchScheduler::BeginRestore(Sequence* sequence) {
-  if (restores_ == nullptr || sequence->restore_tried) return false;
-  sequence->lease.Reset();
-  const KvRestores::Terms terms = {.now = now_,
-                                   .prompt_rows_per_second = rates_.prompt_rows_per_second};
-  if (restores_->Begin(sequence, terms)) return true;
-  sequence->lease.AttachPrefix(sequence->tokens);
-  return false;
 }
 
 bool BatchScheduler::GiveBackRestore(int64_t most_priority) {
   return restores_ != nullptr && restores_->GiveBack(most_priority);
-}
-
-BatchScheduler::Admission BatchScheduler::AdmitInPlaceOfStalled(Sequence* sequence, Kept* kept) {
-  Admission admission = TryAdmit(sequence, kept);
-  while (admission == Admission::kNoRoom) {
-    Sequence* stalled = StalledSequence();
-    if (stalled == nullptr) break;
-    Preempt(stalled);
-    admission = TryAdmit(sequence, kept);
-  }
-  return admission;
 }
 
 // Of one that runs: whether it is about to compute more than its last token.
@@ -325,60 +242,16 @@ PrefixesUnderWay BatchScheduler::FindPrefixesUnderWay() const {
   return prefixes;
 }
 
-// What a running sequence still needs for its prompt, and one more block: without that the next
-// step would preempt.
-int64_t BatchScheduler::BlocksSpokenFor(const Sequence& sequence) const {
-  const int64_t need = cache_->BlocksFor(sequence.tokens.size(), options_.prefill_chunk);
-  return std::max<int64_t>(0, need - sequence.lease.blocks_held()) + cache_->groups();
-}
-
-// Admits, or has its KV restored, when the whole of the sequence fits beside what is spoken for and
-// kept.
-BatchScheduler::Admission BatchScheduler::TryAdmit(Sequence* sequence, Kept* kept) {
-  if (KeepForRestored(sequence, kept)) return Admission::kRestoring;
-  if (running() + kept->places >= options_.max_sequences) return Admission::kNoRoom;
-  int64_t spoken_for = kept->blocks;
-  for (const auto& other : running_) spoken_for += BlocksSpokenFor(*other);
-  KvLease& lease = sequence->lease;
-  lease.AttachPrefix(sequence->tokens);
-  const int64_t need =
-      cache_->BlocksFor(sequence->tokens.size(), options_.prefill_chunk) - lease.blocks_held();
-  while (need > cache_->blocks_free() - spoken_for) {
-    if (GiveBackRestore(int64_t{sequence->request.priority} - 1)) continue;
-    lease.Reset();
-    return Admission::kNoRoom;
-  }
-  if (BeginRestore(sequence)) {
-    KeepForRestored(sequence, kept);
-    return Admission::kRestoring;
-  }
-  Admit(sequence);
-  return Admission::kAdmitted;
-}
-
-// With what it has attached.
-void BatchScheduler::Admit(Sequence* sequence) {
-  const KvLease& lease = sequence->lease;
-  lease.NoteUse();
-  sequence->admitted = true;
-  if (!sequence->cached_at_admission.has_value()) {
-    sequence->cached_at_admission = lease.slots();
-  }
-  // What is computed anew because others took its KV is not its principal's doing.
-  if (!std::exchange(sequence->charged, true)) {
-    waiting_.ChargePrompt(*sequence, sequence->tokens.size() - lease.slots());
-  }
-  ++admissions_;
-  Insert(waiting_.Take(sequence), &running_);
-}
-
 // False, and nothing changed, when there are too few blocks.
 bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
-  Span span = decoder_->NextSpan(*sequence, max_rows);
+  const int64_t fitting = decoder_->RowsWithin(*sequence, 1 + spare_logit_rows_);
+  Span span = decoder_->NextSpan(*sequence, std::min(max_rows, fitting));
   const int64_t slots = span.first_slot + span.rows();
   std::optional<KvReservation> reservation = sequence->lease.Reserve(slots);
   if (!reservation.has_value()) return false;
   span.blocks = sequence->lease.Tables(slots);
+  // One row of logits of each sequence is not spare.
+  spare_logit_rows_ -= std::max<int64_t>(0, static_cast<int64_t>(span.logit_rows.size()) - 1);
   plan->batch.spans.push_back(std::move(span));
   plan->items.push_back({sequence, *std::move(reservation)});
   return true;
@@ -403,10 +276,13 @@ void BatchScheduler::Preempt(Sequence* sequence) {
   taken->lease.Reset();
   taken->admitted = false;
   taken->restore_tried = false;
+  taken->owed_place = false;
   // That its client does not read is its principal's doing.
   if (!taken->has_credit) taken->charged = false;
   ++preemptions_;
+  rows_.Remove(taken->arrival);
   waiting_.Add(std::move(taken));
+  rows_.SetStepRows(PromptRowsOfStep());
 }
 
 void BatchScheduler::Commit(PlanItem* item, const Span& span) {
@@ -414,7 +290,8 @@ void BatchScheduler::Commit(PlanItem* item, const Span& span) {
   item->reservation.Keep();
   const int64_t slots = span.first_slot + span.rows();
   sequence->lease.Commit(absl::MakeConstSpan(sequence->tokens).first(slots));
-  if (!span.logit_rows.empty()) waiting_.ChargeOutput(*sequence, span.logit_rows.size());
+  const bool ends = slots == static_cast<int64_t>(sequence->tokens.size());
+  if (ends) waiting_.ChargeOutput(*sequence, 1);
 }
 
 std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {

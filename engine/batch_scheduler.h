@@ -1,15 +1,17 @@
 // BatchScheduler: which sequences run in the next step, with how many rows each, and on which KV
 // blocks. Continuous batching with chunked prefill:
 //
-// - A step's rows go to running sequences in order of priority, then arrival. Those that decode get
-//   their row first of all; prefills share what is left, at most prefill_chunk rows each, and
-//   fewer in all where decodes would wait for them (SetMixedRows).
+// - Each sequence that decodes gets its row. Prompts in prefill share the other rows, as PromptRows
+//   says: at most prefill_chunk rows each, and fewer in all where decodes would wait for them
+//   (SetMixedRows). KV goes to running sequences in order of priority, then arrival.
 // - Waiting sequences are admitted in the order of AdmissionQueue while places, rows and KV blocks
-//   last; the first that does not fit blocks those behind it. One whose prefix a running sequence
-//   computes now waits for that instead of computing it again.
+//   last. The first for which there is no place or no KV blocks those behind it. One that would get
+//   no rows yet lets shorter prompts pass. One whose prefix a running sequence computes now waits
+//   for that instead of computing it again.
 // - When a running sequence finds no block, another one loses its KV and waits again, to be
 //   computed anew: one that lacks credit, else the last in order. One that waits takes places and
-//   blocks in the same way from those of lower priority.
+//   blocks in the same way from those of lower priority, and from principals that hold more places
+//   than its own (FairVictims).
 // - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
 // - One for which there is room, and whose KV is better read back from a disk, waits for that.
 //   Those behind it are admitted meanwhile beside the place and the blocks that are kept for it. It
@@ -21,6 +23,7 @@
 #ifndef TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
 #define TIDEPOOL_ENGINE_BATCH_SCHEDULER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "engine/admission_queue.h"
 #include "engine/decoder.h"
 #include "engine/kv_cache.h"
@@ -35,6 +39,7 @@
 #include "engine/model/batch.h"
 #include "engine/model/model.h"
 #include "engine/prefixes_under_way.h"
+#include "engine/prompt_rows.h"
 #include "engine/sequence.h"
 #include "engine/step_pace.h"
 
@@ -44,6 +49,8 @@ struct SchedulerOptions {
   BatchLimits limits;
   int64_t prefill_chunk = 512;  // most prompt rows of one sequence in one step, ever
   int64_t max_sequences = 64;   // running; at most limits.rows and limits.logit_rows
+  // Prompts that hold KV and are computed in part. Requires: at least 1.
+  int64_t max_concurrent_prefills = 4;
 };
 
 // One sequence's part in a step: its span is the batch's of the same index.
@@ -113,11 +120,14 @@ class BatchScheduler {
  private:
   // Places and blocks for those that wait for their KV, of which no one behind them may take any.
   struct Kept {
-    int64_t places = 0;
+    int64_t places() const { return static_cast<int64_t>(restoring.size()); }
+    std::vector<const Sequence*> restoring;
     int64_t blocks = 0;
   };
   enum class Admission : uint8_t {
-    kNoRoom,
+    kNoRoom,     // no place, or too few blocks
+    kNoRows,     // others use the rows of this step
+    kNoSlot,     // too many prompts are computed in part
     kRestoring,  // it waits for its KV, and there is room for it
     kAdmitted,
   };
@@ -129,26 +139,38 @@ class BatchScheduler {
   void EndHopeless(absl::Duration now, StepPlan* plan);
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;
   absl::Status JudgeDeadline(Sequence* sequence, absl::Duration left, int64_t ahead) const;
-  void PreemptForWaiting();
-  Admission AdmitInPlaceOfLower(Sequence* sequence, Kept* kept);
-  bool FitsInPlaceOfLower(const Sequence& sequence, const Kept& kept) const;
-  void PlanRunning(int64_t* prefill_rows, StepPlan* plan);
-  void PlanWaiting(int64_t* prefill_rows, StepPlan* plan);
-  bool KeepForRestored(Sequence* sequence, Kept* kept);
-  bool BeginRestore(Sequence* sequence);
-  bool GiveBackRestore(int64_t most_priority);
-  bool ComputesPrompt(const Sequence& sequence) const;
-  PrefixesUnderWay FindPrefixesUnderWay() const;
+  void BeginRows();
+  int64_t PromptRowsOfStep() const;
   int64_t StepRows() const;
-  int64_t BlocksSpokenFor(const Sequence& sequence) const;
-  Admission TryAdmit(Sequence* sequence, Kept* kept);
-  void Admit(Sequence* sequence);
-  Admission AdmitInPlaceOfStalled(Sequence* sequence, Kept* kept);
+  int64_t CountDecodes() const;
+  void PlanRunning(StepPlan* plan);
   bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
   Sequence* Victim(const Sequence* for_whom) const;
   Sequence* StalledSequence() const;
   void Preempt(Sequence* sequence);
-  int64_t CountDecodes() const;
+  bool GiveBackRestore(int64_t most_priority);
+  bool ComputesPrompt(const Sequence& sequence) const;
+  PrefixesUnderWay FindPrefixesUnderWay() const;
+
+  // Admission (batch_scheduler_admission.cc).
+  void PreemptForWaiting();
+  Admission AdmitInPlaceOfLower(Sequence* sequence, Kept* kept);
+  bool FitsInPlaceOfLower(const Sequence& sequence, const Kept& kept) const;
+  Sequence* LowerPrefill(const Sequence& sequence) const;
+  void AdmitOwed(Kept* kept);
+  void AdmitWaiting();
+  Admission AdmitInPlaceOfStalled(Sequence* sequence, Kept* kept);
+  Admission AdmitInPlaceOfHolders(Sequence* sequence, Kept* kept);
+  std::optional<size_t> VictimsNeeded(const Sequence& sequence, const Kept& kept,
+                                      absl::Span<Sequence* const> victims) const;
+  Admission TryAdmit(Sequence* sequence, Kept* kept);
+  Admission JudgeRows(Sequence* sequence) const;
+  int64_t KnownTokens(Sequence* sequence) const;
+  void Admit(Sequence* sequence);
+  int64_t BlocksFor(const Sequence& sequence) const;
+  int64_t BlocksSpokenFor(const Sequence& sequence) const;
+  bool KeepForRestored(Sequence* sequence, Kept* kept);
+  bool BeginRestore(Sequence* sequence);
 
   const SchedulerOptions options_;
   KvCache* const cache_;
@@ -157,7 +179,9 @@ class BatchScheduler {
   absl::Duration now_;          // of the current plan
   int64_t prefill_chunk_;
   int64_t mixed_rows_;
+  int64_t spare_logit_rows_ = 0;  // of the current plan, beside one of each sequence
   MeasuredRates rates_;
+  PromptRows rows_;  // of the current plan
   SequenceQueue running_;
   AdmissionQueue waiting_;
   int64_t admissions_ = 0;

@@ -26,12 +26,21 @@ class OutputCursor {
   absl::Span<const float> NextLogits() {
     return absl::MakeConstSpan(output_.logits.Row(logit_row_++), output_.logits.cols);
   }
+  // The number of the next row of logits, and going on at another one.
+  int64_t logit_row() const { return logit_row_; }
+  void GoToLogits(int64_t row) { logit_row_ = row; }
   const kernels::Best& NextBest() { return output_.best[best_row_++]; }
 
  private:
   const StepOutput output_;
   int64_t logit_row_ = 0;
   size_t best_row_ = 0;
+};
+
+// What follows from one span. Plain data.
+struct SpanOutput {
+  std::vector<TokenLogprob> prompt;  // of the prompt tokens from Sequence::prompt_told on
+  std::vector<SampledToken> tokens;  // the next ones
 };
 
 // Engine thread only.
@@ -42,14 +51,17 @@ class Decoder {
   // Rows that must be computed before the next token; at least 1.
   virtual int64_t PendingRows(const Sequence& sequence) const = 0;
 
+  // The most rows of this sequence in one span of which no more than `logit_rows` want logits: at
+  // least 1. Requires: logit_rows >= 1.
+  virtual int64_t RowsWithin(const Sequence& sequence, int64_t logit_rows) const = 0;
+
   // The next rows, at most `max_rows` of them, without block tables. Requires: max_rows >= 1.
   virtual Span NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
 
-  // The tokens that follow from what the span wanted, which comes next in `output`; none when it
-  // wanted no rows. Does not change the sequence. Errors are the Sampler's.
-  virtual absl::StatusOr<std::vector<SampledToken>> Accept(const Sequence& sequence,
-                                                           const Span& span,
-                                                           OutputCursor* output) = 0;
+  // What follows from the rows that the span wanted, which come next in `output`. Does not change
+  // the sequence. Errors are the Sampler's; `output` is behind the span's rows then, too.
+  virtual absl::StatusOr<SpanOutput> Accept(const Sequence& sequence, const Span& span,
+                                            OutputCursor* output) = 0;
 };
 
 // One token per forward pass. Tokens are drawn from the first `vocab_size` logits.

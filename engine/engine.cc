@@ -16,6 +16,7 @@
 #include "engine/output_text.h"
 #include "engine/sequence.h"
 #include "engine/shared_answer.h"
+#include "engine/span_news.h"
 #include "engine/step_pace.h"
 #include "engine/stream_sink.h"
 #include "kernels/base/check.h"
@@ -25,7 +26,7 @@
 namespace tidepool::engine {
 namespace {
 
-using DrawnTokens = absl::StatusOr<std::vector<SampledToken>>;
+using DrawnTokens = absl::StatusOr<SpanOutput>;
 
 // What a client is told of a pass that failed.
 absl::Status ForwardError(const absl::Status& status) {
@@ -82,7 +83,7 @@ class EngineImpl final : public Engine {
   std::vector<DrawnTokens> Sample(const StepPlan& plan, const absl::StatusOr<StepOutput>& output);
   std::vector<DrawnTokens> ForwardApart(const StepPlan& plan);
   bool Commit(StepPlan plan, std::vector<DrawnTokens> drawn);
-  void CommitItem(PlanItem* item, const Span& span, std::vector<SampledToken> tokens);
+  void CommitItem(PlanItem* item, const Span& span, SpanOutput output);
   void Append(Sequence* sequence, SampledToken token, StreamChunk* chunk);
   void Finish(Sequence* sequence, StreamChunk chunk);
   void Fail(std::unique_ptr<Sequence> sequence, absl::Status status);
@@ -131,7 +132,8 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
       decoder_(MakeAutoregressiveDecoder(vocab_size_)),
       scheduler_({.limits = options.limits,
                   .prefill_chunk = std::max(options.prefill_chunk, options.offload_prefill_chunk),
-                  .max_sequences = options.max_sequences},
+                  .max_sequences = options.max_sequences,
+                  .max_concurrent_prefills = options.max_concurrent_prefills},
                  cache_.get(), decoder_.get(), kv_disk_->restores()),
       workspace_bytes_(model->WorkspaceBytes(options.limits)),
       workspace_(workspace_bytes_),
@@ -168,6 +170,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
+  RETURN_IF_ERROR(ForbidEnds(*tokenizer_, vocab_size_, sequence.get()));
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
   std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);
@@ -377,28 +380,32 @@ bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
   return worked;
 }
 
-void EngineImpl::CommitItem(PlanItem* item, const Span& span, std::vector<SampledToken> tokens) {
+void EngineImpl::CommitItem(PlanItem* item, const Span& span, SpanOutput output) {
   scheduler_.Commit(item, span);
-  if (tokens.empty()) return;
   Sequence* sequence = item->sequence;
   StreamChunk chunk;
   chunk.position = sequence->outputs();
-  for (SampledToken& token : tokens) {
+  TellPrompt(std::move(output.prompt), clock_->Monotonic(), sequence, &chunk);
+  for (SampledToken& token : output.tokens) {
     Append(sequence, std::move(token), &chunk);
     if (chunk.finish.has_value()) break;
   }
   if (chunk.finish.has_value()) {
     Finish(sequence, std::move(chunk));
-  } else {
+  } else if (HasNews(chunk)) {
     outbox_.push_back({sequence->sink, std::move(chunk), absl::OkStatus()});
   }
 }
 
 void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chunk) {
+  if (!sequence->first_token_at.has_value()) sequence->first_token_at = clock_->Monotonic();
+  if (sequence->request.stopping.max_tokens == 0) {  // the prompt was all
+    chunk->finish = FinishReason::kLength;
+    return;
+  }
   sequence->tokens.push_back(token.token_id);
   if (NeedsTokenCounts(sequence->request.sampling)) sequence->counts.AddOutput(token.token_id);
   sequence->control->credit.fetch_sub(1);
-  if (!sequence->first_token_at.has_value()) sequence->first_token_at = clock_->Monotonic();
   OutputText::Step step = sequence->text.Add(token.token_id);
   chunk->token_ids.push_back(token.token_id);
   chunk->text += step.text;
@@ -409,12 +416,7 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
 
 void EngineImpl::Finish(Sequence* sequence, StreamChunk chunk) {
   const std::unique_ptr<Sequence> finished = scheduler_.Remove(sequence);
-  Usage& usage = finished->usage;
-  usage.completion_tokens = finished->outputs();
-  usage.queue_time = *finished->planned_at - finished->submitted_at;
-  usage.prefill_time = *finished->first_token_at - *finished->planned_at;
-  usage.decode_time = clock_->Monotonic() - *finished->first_token_at;
-  chunk.usage = usage;
+  chunk.usage = FinalUsage(*finished, clock_->Monotonic());
   ++stats_.requests_finished;
   ++retired_;
   outbox_.push_back({finished->sink, std::move(chunk), absl::OkStatus()});

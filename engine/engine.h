@@ -34,12 +34,13 @@
 namespace tidepool::engine {
 
 struct EngineOptions {
-  int64_t context_length = 0;        // slots of one sequence, prompt and output
-  size_t kv_memory_bytes = 1 << 30;  // of the KV arena
-  int64_t max_sequences = 64;        // in one step
-  int64_t max_queued = 1024;         // waiting beyond those
-  BatchLimits limits;                // rows of one step
-  int64_t prefill_chunk = 512;       // most prompt rows of one sequence in one step
+  int64_t context_length = 0;           // slots of one sequence, prompt and output
+  size_t kv_memory_bytes = 1 << 30;     // of the KV arena
+  int64_t max_sequences = 64;           // in one step
+  int64_t max_queued = 1024;            // waiting beyond those
+  BatchLimits limits;                   // rows of one step
+  int64_t prefill_chunk = 512;          // most prompt rows of one sequence in one step
+  int64_t max_concurrent_prefills = 4;  // prompts that hold KV and are computed in part
   // The same while not all of the model's experts have a place in memory: a step reads each that it
   // needs once, however many rows need it. 0: as prefill_chunk.
   int64_t offload_prefill_chunk = 0;
@@ -53,6 +54,10 @@ struct EngineOptions {
   absl::Status Validate() const;
 };
 
+// Rows of logits that a step has beside one of each sequence, for the log-probabilities of prompts:
+// as many as 32 MiB hold, at most 128.
+int64_t PromptLogitRows(int64_t vocab_size);
+
 struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;
@@ -62,7 +67,7 @@ struct EngineStats {
   int64_t kv_blocks_free = 0;    // unused or holding only reusable cache
   int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix
   int64_t kv_block_tokens = kernels::kKvBlockTokens;
-  std::optional<KvDiskStats> kv_disk;    // where there is one
+  std::optional<KvDiskStats> kv_disk;  // where there is one
   KvRestoreStats kv_restores;
   int64_t queued_prompt_tokens = 0;      // that wait, or are being computed
   double prefill_tokens_per_second = 0;  // over the latest prefills; 0: none yet

@@ -1,4 +1,5 @@
-// EngineOptions::Validate.
+// EngineOptions::Validate and PromptLogitRows.
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -18,11 +19,17 @@ absl::Status CheckAtLeast(absl::string_view field, int64_t value, int64_t least)
 
 }  // namespace
 
+int64_t PromptLogitRows(int64_t vocab_size) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  return std::clamp<int64_t>(kBytes / (vocab_size * int64_t{sizeof(float)}), 1, 128);
+}
+
 absl::Status EngineOptions::Validate() const {
   RETURN_IF_ERROR(CheckAtLeast("context_length", context_length, 2));
   RETURN_IF_ERROR(CheckAtLeast("max_sequences", max_sequences, 1));
   RETURN_IF_ERROR(CheckAtLeast("max_queued", max_queued, 0));
   RETURN_IF_ERROR(CheckAtLeast("prefill_chunk", prefill_chunk, 1));
+  RETURN_IF_ERROR(CheckAtLeast("max_concurrent_prefills", max_concurrent_prefills, 1));
   RETURN_IF_ERROR(CheckAtLeast("offload_prefill_chunk", offload_prefill_chunk, 0));
   if (!kv_disk_path.empty()) RETURN_IF_ERROR(CheckAtLeast("kv_disk_bytes", kv_disk_bytes, 1));
   // A row of each step, and its logits, for every sequence that runs.

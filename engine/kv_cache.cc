@@ -103,6 +103,16 @@ int64_t KvLease::blocks_held() const {
   return held;
 }
 
+int64_t KvLease::blocks_held_alone() const {
+  int64_t held = 0;
+  for (const std::vector<int32_t>& table : tables_) {
+    held += std::count_if(table.begin(), table.end(), [this](int32_t block) {
+      return block != kNoBlock && cache_->holders(block) == 1;
+    });
+  }
+  return held;
+}
+
 const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block) {
   CHECK_LE((block + 1) * kBlockTokens, static_cast<int64_t>(tokens.size()));
   while (static_cast<int64_t>(hashes_.size()) <= block) {

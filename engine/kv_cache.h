@@ -79,6 +79,8 @@ class KvLease {
   int64_t slots() const { return slots_; }
   // Blocks held, over all groups.
   int64_t blocks_held() const;
+  // Those of them that nobody else holds.
+  int64_t blocks_held_alone() const;
 
   // Takes the longest prefix of `tokens` that is cached in every group, in whole blocks and short
   // of the last token, which is left to compute. Returns slots(). Requires: slots() is 0.

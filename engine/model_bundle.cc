@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/available_cpus.h"
+#include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/kv_cache.h"
 #include "engine/kv_disk.h"
 #include "engine/kv_disk_format.h"
+#include "engine/model/numerics_version.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "kernels/base/status_macros.h"
 
@@ -20,8 +22,6 @@ namespace {
 using kernels::DType;
 using kernels::Precision;
 
-// Raised by whoever changes what bits a model gives: the order of a sum, a polynomial, a rounding.
-constexpr int kNumericsVersion = 2;
 constexpr int kMaxThreads = 1024;
 
 // A prompt of so many tokens reads each missing expert once. Twice as many would need 60 MB more of
@@ -47,6 +47,18 @@ absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& c
   const int64_t block_bytes = KvCache::BlockBytes(KvSpecsOf(config, kv_dtype));
   ASSIGN_OR_RETURN(const KvDiskLayout disk, PlanKvDisk(limits.kv_disk_bytes, block_bytes));
   return bytes + KvDisk::MemoryBytes(disk);
+}
+
+absl::Status Digest(const GgufFile& file, const LoadOptions& options, ModelBundle* bundle) {
+  bundle->digest = file.SampledDigest();
+  ASSIGN_OR_RETURN(
+      ContentDigest content,
+      DigestContent(file, {.threads = bundle->threads,
+                           .cache_dir = options.experts.cache_dir,
+                           .progress = InStage(options.progress, LoadStage::kHashing)}));
+  bundle->content_digest = std::move(content.hex);
+  bundle->digest_recorded = std::move(content.recorded);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ChatTemplate> ParseChatTemplate(const ModelBundle& bundle) {
@@ -102,9 +114,9 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
         path, " has heads of ", bundle->config.head_dim, ": take f16 or bf16"));
   }
   bundle->name = bundle->config.name;
-  bundle->digest = file.Digest();
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));
   bundle->chat_template = ParseChatTemplate(*bundle);
+  RETURN_IF_ERROR(Digest(file, options, bundle.get()));
   ASSIGN_OR_RETURN(bundle->backend, kernels::MakeCpuBackend({.threads = bundle->threads,
                                                              .precision = options.precision,
                                                              .isa = options.isa}));
@@ -115,7 +127,8 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                    KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TieredExperts> tiered,
-      MakeTieredExperts(bundle->config, bundle->weights.get(), experts, options.progress));
+      MakeTieredExperts(bundle->config, bundle->weights.get(), experts,
+                        {.digest = bundle->content_digest, .progress = options.progress}));
   bundle->tiered = tiered.get();
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,

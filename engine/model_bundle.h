@@ -43,8 +43,11 @@ struct LoadOptions {
 // Immutable after LoadModel, save for the model's own state (see Model).
 struct ModelBundle {
   ModelConfig config;
-  std::string name;    // general.name, or the file's own name
-  std::string digest;  // identifies the checkpoint: 32 hex digits
+  std::string name;            // general.name, or the file's own name
+  std::string digest;          // GgufFile::SampledDigest: names the checkpoint
+  std::string content_digest;  // of every byte of it (content_digest.h)
+  // Why content_digest could not be recorded, so that the next load computes it again.
+  absl::Status digest_recorded;
   // What may differ between workers that hold the same checkpoint and yet answer with other bits:
   // the version of our arithmetic, device, precision, KV type. Never threads or ISA, which change
   // none.

@@ -11,6 +11,7 @@ OutputText::OutputText(const StoppingParams& stopping, int64_t room, const Token
     : stopping_(stopping),
       tokenizer_(tokenizer),
       left_(std::min(stopping.max_tokens, room)),
+      held_open_(stopping.min_tokens),
       decoder_(tokenizer),
       matcher_(stopping.stop, stopping.include_stop ? StopText::kKeep : StopText::kDrop) {}
 
@@ -23,17 +24,24 @@ OutputText::Step OutputText::Add(int32_t token) {
   CHECK_GT(left_, 0);
   --left_;
   Step step;
-  const bool end = !stopping_.ignore_eos && tokenizer_->IsEndOfGeneration(token);
-  const bool stop_token = IsStopToken(token);
+  const bool may_end = held_open_ == 0;
+  if (!may_end) --held_open_;
+  const bool end = may_end && !stopping_.ignore_eos && tokenizer_->IsEndOfGeneration(token);
+  const bool stop_token = may_end && IsStopToken(token);
   if (end || stop_token) step.finish = FinishReason::kStop;
   const bool has_text = !end && (!stop_token || stopping_.include_stop);
   if (has_text) {
-    StopMatcher::Result result = matcher_.Append(decoder_.Feed(token));
-    step.text = std::move(result.text);
-    if (result.stopped) {
-      step.finish = FinishReason::kStopString;
-      return step;
+    std::string text = decoder_.Feed(token);
+    if (may_end) {
+      StopMatcher::Result result = matcher_.Append(text);
+      text = std::move(result.text);
+      if (result.stopped) {
+        step.text = std::move(text);
+        step.finish = FinishReason::kStopString;
+        return step;
+      }
     }
+    step.text = std::move(text);
   }
   if (!step.finish.has_value() && left_ == 0) step.finish = FinishReason::kLength;
   if (step.finish.has_value()) step.text += matcher_.TakeHeld() + decoder_.Flush();

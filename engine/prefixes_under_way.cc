@@ -21,7 +21,7 @@ void PrefixesUnderWay::Add(Sequence* sequence) {
 }
 
 bool PrefixesUnderWay::Hold(Sequence* sequence) const {
-  const int64_t usable = static_cast<int64_t>(sequence->tokens.size()) - 1;
+  const int64_t usable = static_cast<int64_t>(sequence->reusable().size()) - 1;
   return std::any_of(depths_.begin(), depths_.end(), [&](int64_t block) {
     return Fills(usable, block) &&
            blocks_.contains(sequence->lease.HashOf(sequence->tokens, block));

@@ -60,7 +60,8 @@ absl::Status SamplingParams::Validate(int vocab_size) const {
 }
 
 absl::Status StoppingParams::Validate(int vocab_size) const {
-  if (max_tokens < 1) return Reject("max_tokens", absl::StrCat(max_tokens), "at least 1");
+  if (max_tokens < 0) return Reject("max_tokens", absl::StrCat(max_tokens), "at least 0");
+  if (min_tokens < 0) return Reject("min_tokens", absl::StrCat(min_tokens), "at least 0");
   RETURN_IF_ERROR(CheckCount("stop", stop.size(), kMaxStops));
   for (size_t i = 0; i < stop.size(); ++i) {
     if (!stop[i].empty() && stop[i].size() <= kMaxStopBytes) continue;
@@ -83,8 +84,9 @@ absl::Status GenerationRequest::Validate(int vocab_size, int64_t context_length)
   if (prompt_length >= context_length || tokens > context_length) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the prompt has ", prompt_length, " tokens and ", tokens - prompt_length,
-        " output tokens before; the context of ", context_length,
-        " tokens holds both and at least one more: shorten the prompt or raise --context"));
+        " output tokens before; this model's maximum context length is ", context_length,
+        " tokens, which must hold both and at least one more: shorten the prompt or raise "
+        "--context"));
   }
   for (const int32_t id : token_ids) RETURN_IF_ERROR(CheckToken("token_ids", id, vocab_size));
   RETURN_IF_ERROR(sampling.Validate(vocab_size));
@@ -95,6 +97,15 @@ absl::Status GenerationRequest::Validate(int vocab_size, int64_t context_length)
   }
   if (top_logprobs > 0 && !logprobs) {
     return absl::InvalidArgumentError("top_logprobs is set and logprobs is not; set both");
+  }
+  if (prompt_logprobs.has_value() &&
+      (*prompt_logprobs < 0 || *prompt_logprobs > kMaxTopLogprobs)) {
+    return Reject("prompt_logprobs", absl::StrCat(*prompt_logprobs),
+                  absl::StrCat("from 0 to ", kMaxTopLogprobs));
+  }
+  if (prompt_logprobs_from < 0 || prompt_logprobs_from > prompt_length) {
+    return Reject("prompt_logprobs_from", absl::StrCat(prompt_logprobs_from),
+                  absl::StrCat("from 0 to ", prompt_length));
   }
   if (choice < 0) return Reject("choice", absl::StrCat(choice), "at least 0");
   if (credit < 0) return Reject("credit", absl::StrCat(credit), "at least 0");

@@ -31,7 +31,10 @@ struct SamplingParams {
 };
 
 struct StoppingParams {
-  int64_t max_tokens = 0;  // output tokens; at least 1
+  int64_t max_tokens = 0;  // output tokens; 0: the prompt is computed, and nothing is drawn
+  // No end-of-generation or stop token is drawn before so many output tokens, and no stop string is
+  // looked for in their text.
+  int64_t min_tokens = 0;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
@@ -54,7 +57,13 @@ struct GenerationRequest {
   // Report the log-probability of each output token, and of this many alternatives.
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  int32_t priority = 0;  // higher first
+  // Report the log-probability of each prompt token, and of this many alternatives. Each one takes
+  // one credit. KV of the prompt is computed, not found in a cache.
+  std::optional<int32_t> prompt_logprobs;
+  // The first prompt token to report; those before it were reported by an earlier attempt.
+  int64_t prompt_logprobs_from = 0;
+  bool progress = false;                               // report how far the prompt is computed
+  int32_t priority = 0;                                // higher first
   absl::Duration deadline = absl::InfiniteDuration();  // of the engine's monotonic clock
   // Tokens that may be made before the caller grants more; counts from the first new token.
   int64_t credit = 256;
@@ -71,6 +80,9 @@ struct GenerationRequest {
 struct TokenLogprob {
   int32_t token_id = 0;
   float logprob = 0;
+  // Of a prompt token: its place among all tokens, the most probable at 1, ties to the lower id. 0:
+  // of the first prompt token, which has no log-probability; or of an output token.
+  int32_t rank = 0;
   std::vector<std::pair<int32_t, float>> top;  // descending
 };
 
@@ -96,14 +108,26 @@ struct Usage {
   absl::Duration expert_stall_time;
 };
 
+// How much of a prompt is computed.
+struct PromptProgress {
+  int64_t total = 0;           // prompt tokens
+  int64_t cached = 0;          // of these, found in a cache
+  int64_t processed = 0;       // of these, computed or found
+  absl::Duration since_start;  // since its first step was planned
+};
+
 // The next tokens of a stream. Positions count output tokens from 0, earlier attempts included.
 struct StreamChunk {
   int64_t position = 0;  // of token_ids[0]
   std::vector<int32_t> token_ids;
   std::string text;  // whole UTF-8 characters only; may be empty beside tokens, or come late
   std::vector<TokenLogprob> logprobs;
-  std::optional<FinishReason> finish;  // set in the last chunk only
-  Usage usage;                         // complete in the last chunk only
+  // Of consecutive prompt tokens, the first of which is prompt_position.
+  int64_t prompt_position = 0;
+  std::vector<TokenLogprob> prompt_logprobs;
+  std::optional<PromptProgress> progress;  // the latest
+  std::optional<FinishReason> finish;      // set in the last chunk only
+  Usage usage;                             // complete in the last chunk only
 };
 
 }  // namespace tidepool::engine

@@ -143,11 +143,24 @@ absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
   return token;
 }
 
+absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int32_t token,
+                                            int32_t top) {
+  CHECK_LT(static_cast<size_t>(token), logits.size());
+  RETURN_IF_ERROR(BestToken(FindBest(logits)).status());
+  TokenLogprob scored = Logprob(logits, token, top);
+  const Candidate own{logits[token], token};
+  scored.rank = 1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    scored.rank += Better({logits[i], static_cast<int32_t>(i)}, own);
+  }
+  return scored;
+}
+
 // The logits with bias and penalties; the very same span when there are none.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   const bool penalties = NeedsTokenCounts(params);
-  if (!penalties && params.logit_bias.empty()) return logits;
+  if (!penalties && params.logit_bias.empty() && input.forbidden.empty()) return logits;
   adjusted_.assign(logits.begin(), logits.end());
   // A finite logit stays finite: extreme parameters are not the model's fault.
   const auto set = [this](int32_t id, float value) {
@@ -155,6 +168,9 @@ absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const Sa
   };
   for (const auto& [id, bias] : params.logit_bias) {
     if (static_cast<size_t>(id) < adjusted_.size()) set(id, adjusted_[id] + bias);
+  }
+  for (const int32_t id : input.forbidden) {
+    if (static_cast<size_t>(id) < adjusted_.size()) adjusted_[id] = -kInfinity;
   }
   if (!penalties) return adjusted_;
   for (const auto& [id, count] : input.counts->outputs()) {

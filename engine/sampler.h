@@ -40,6 +40,7 @@ struct SampleInput {
   const TokenCounts* counts = nullptr;  // may stay empty when no penalty is on
   int32_t choice = 0;
   int64_t position = 0;  // of the token to come, among output tokens
+  absl::Span<const int32_t> forbidden;  // tokens that are not drawn
   std::optional<int32_t>
       top_logprobs;  // set: report the token's log-probability and that many more
 };
@@ -65,6 +66,10 @@ class Sampler {
   // Requires: valid params. INTERNAL names the token id when a logit is NaN or +infinity, or when
   // all are -infinity: the model's arithmetic went wrong, and no token would be an honest answer.
   absl::StatusOr<SampledToken> Sample(absl::Span<const float> logits, const SampleInput& input);
+
+  // What the logits say of `token`, which is given, with its rank and `top` alternatives. INTERNAL as
+  // Sample.
+  absl::StatusOr<TokenLogprob> Score(absl::Span<const float> logits, int32_t token, int32_t top);
 
  private:
   struct Candidate {

@@ -50,6 +50,10 @@ class StreamImpl final : public Stream {
 
 // Appends what came later to what was not taken yet.
 void Merge(StreamChunk later, StreamChunk* chunk) {
+  if (chunk->prompt_logprobs.empty()) chunk->prompt_position = later.prompt_position;
+  std::move(later.prompt_logprobs.begin(), later.prompt_logprobs.end(),
+            std::back_inserter(chunk->prompt_logprobs));
+  if (later.progress.has_value()) chunk->progress = later.progress;
   chunk->token_ids.insert(chunk->token_ids.end(), later.token_ids.begin(), later.token_ids.end());
   chunk->text += later.text;
   std::move(later.logprobs.begin(), later.logprobs.end(), std::back_inserter(chunk->logprobs));

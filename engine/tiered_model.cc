@@ -25,9 +25,11 @@ std::vector<int> MoeLayers(const ModelConfig& config) {
   return layers;
 }
 
-absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, WeightStore* store) {
+absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::string& digest,
+                                        WeightStore* store) {
   PackContents contents;
-  contents.digest = store->file().Digest();
+  contents.digest = digest;
+  contents.sampled_digest = store->file().SampledDigest();
   contents.modified_ns = store->file().modified_ns();
   for (const int layer : MoeLayers(config)) {
     auto& row = contents.layouts.emplace_back();
@@ -64,14 +66,35 @@ ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int
   return sizes;
 }
 
+// What makes a damaged record again: the checkpoint, if it still has the same bytes.
+auto Rebuilder(const ModelConfig& config, const PackContents& contents, WeightStore* store) {
+  return [config, contents, layers = MoeLayers(config), store](moe::ExpertRef expert,
+                                                               std::byte* record) {
+    const ExpertId id = {layers[expert.layer], expert.expert};
+    RETURN_IF_ERROR(store->file().MapInHeaders());
+    RETURN_IF_ERROR(CheckExpertReadable(config, id, store));
+    const absl::Status packed =
+        PackExpert(config, id, store, contents.layouts[expert.layer][expert.expert], record);
+    store->EndThreads();
+    return packed;
+  };
+}
+
 // The records of a pack, which is written where it is of no use as it is, or not to be used.
 absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const PackContents& contents,
                                            const PackRequest& request) {
   if (request.existing == ExistingPack::kUse) {
     absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
+    // A pack that cannot be written to stays of use as it is.
+    if (found.ok()) RenewPackDigest(request.path, contents).IgnoreError();
     if (found.ok()) return found;
     if (absl::IsPermissionDenied(found.status())) {
       return absl::PermissionDeniedError(absl::StrCat("cannot read ", request.path));
+    }
+    if (request.note && !absl::IsNotFound(found.status())) {
+      request.note(absl::StrCat("the pack ", request.path,
+                                " is of no use: ", found.status().message(),
+                                "; it is made again from ", request.store->file().path()));
     }
   }
   const std::vector<int> layers = MoeLayers(config);
@@ -100,11 +123,11 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
 
 std::string PackPath(const GgufFile& file, const std::string& cache_dir) {
   if (cache_dir.empty()) return absl::StrCat(file.path(), ".tidepack");
-  return std::filesystem::path(cache_dir) / absl::StrCat(file.Digest(), ".tidepack");
+  return std::filesystem::path(cache_dir) / absl::StrCat(file.SampledDigest(), ".tidepack");
 }
 
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.store));
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, request.store));
   return UsePack(config, contents, request);
 }
 
@@ -113,7 +136,8 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             WeightStore* store,
                                                             const std::string& path) {
   if (path.empty() || config.moe_layers() == 0) return nullptr;
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
+  // The layouts alone are of use.
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, /*digest=*/"", store));
   moe::TraceHeader header = {.model = name,
                              .layers = static_cast<int>(contents.layouts.size()),
                              .experts = config.moe.experts,
@@ -126,11 +150,12 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
   return moe::TraceWriter::Create(path, header);
 }
 
-absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
-    const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
-    const StageProgress& progress) {
+absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
+                                                                      WeightStore* store,
+                                                                      const ExpertOptions& options,
+                                                                      const TierRequest& request) {
   if (config.moe_layers() == 0) return nullptr;
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, store));
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, store));
   ExpertSizes sizes = SizesOf(config, contents, options.staging);
   sizes.dense_bytes = DenseBytes(*store);
   ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
@@ -142,17 +167,21 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
                                                       config.moe.experts));
   }
   const std::string path = PackPath(store->file(), options.cache_dir);
-  ASSIGN_OR_RETURN(moe::ExpertRecords records,
-                   UsePack(config, contents, {.store = store, .path = path, .progress = progress}));
+  ASSIGN_OR_RETURN(
+      moe::ExpertRecords records,
+      UsePack(config, contents,
+              {.store = store, .path = path, .progress = request.progress, .note = options.note}));
   ASSIGN_OR_RETURN(std::unique_ptr<moe::RecordReader> reader,
-                   moe::OpenRecordReader(path, {.kind = options.reader}));
-  return moe::TieredExperts::Create(std::move(records), std::move(reader),
-                                    {.top_k = config.moe.experts_used,
-                                     .slots = slots,
-                                     .staging = options.staging,
-                                     .policy = std::move(policy),
-                                     .prefetch = options.prefetch,
-                                     .layer_numbers = MoeLayers(config)});
+                   moe::OpenRecordReader(path, {.kind = options.reader, .note = options.note}));
+  return moe::TieredExperts::Create(
+      std::move(records), std::move(reader),
+      {.top_k = config.moe.experts_used,
+       .slots = slots,
+       .staging = options.staging,
+       .policy = std::move(policy),
+       .prefetch = options.prefetch,
+       .layer_numbers = MoeLayers(config),
+       .repair = {.rebuild = Rebuilder(config, contents, store), .note = options.note}});
 }
 
 }  // namespace tidepool::engine

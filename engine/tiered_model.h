@@ -20,7 +20,7 @@
 namespace tidepool::engine {
 
 // What of a load takes long; told as it goes on.
-enum class LoadStage : uint8_t { kPacking, kLoading, kReadingExperts };
+enum class LoadStage : uint8_t { kHashing, kPacking, kLoading, kReadingExperts };
 using StageProgress = std::function<void(LoadStage stage, double fraction)>;
 
 // Where the pack of a checkpoint lies.
@@ -30,13 +30,16 @@ enum class ExistingPack : uint8_t { kUse, kReplace };
 
 struct PackRequest {
   WeightStore* store = nullptr;  // of the checkpoint
+  std::string digest;            // of every byte of it (content_digest.h)
   std::string path;
   ExistingPack existing = ExistingPack::kUse;
   StageProgress progress;
+  // Takes a line for people if a pack is damaged and made again. May be empty.
+  std::function<void(absl::string_view line)> note;
 };
 
-// The pack of a checkpoint: the one that is there, or a new one where that is missing, of another
-// version or checkpoint, older than the latter, or damaged in its header. Errors: WritePack's,
+// The pack of a checkpoint: the one that is there, or a new one if that is missing, of another
+// version or checkpoint, cut short, or damaged in its header. Errors: WritePack's,
 // PERMISSION_DENIED, and those of the checkpoint's tensors. Requires a config with experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
 
@@ -47,11 +50,17 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             WeightStore* store,
                                                             const std::string& path);
 
+struct TierRequest {
+  std::string digest;  // of every byte of the checkpoint (content_digest.h)
+  StageProgress progress;
+};
+
 // Null: all experts are to be packed into memory. Residents are not loaded yet. Errors: OpenPack's,
 // PlanExpertSlots' and TieredExperts::Create's.
-absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(
-    const ModelConfig& config, WeightStore* store, const ExpertOptions& options,
-    const StageProgress& progress);
+absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
+                                                                      WeightStore* store,
+                                                                      const ExpertOptions& options,
+                                                                      const TierRequest& request);
 
 }  // namespace tidepool::engine
 

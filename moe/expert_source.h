@@ -47,7 +47,7 @@ class ExpertSource {
   // The requested experts that are ready and not yet given out. With Patience::kUntilOne none means
   // that all have been given out, or that there is no memory to bring the next one into until one
   // that leaves is released or postponed. An error names the expert and ends the request, and what
-  // it has given out or not is forgotten: DATA_LOSS (a damaged record), UNAVAILABLE (a failed
+  // it has given out or not is forgotten: DATA_LOSS (a record that is lost), UNAVAILABLE (a failed
   // read), and of a source that writes down what is asked for, the error of writing.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
 

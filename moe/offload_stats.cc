@@ -44,6 +44,8 @@ OffloadStats Difference(const OffloadStats& now, const OffloadStats& before) {
   recent.prefetch_used_bytes -= before.prefetch_used_bytes;
   recent.prefetch_wasted_bytes -= before.prefetch_wasted_bytes;
   recent.failed_reads -= before.failed_reads;
+  recent.rebuilt_records -= before.rebuilt_records;
+  recent.failed_record_writes -= before.failed_record_writes;
   recent.stall_time -= before.stall_time;
   recent.hidden_time -= before.hidden_time;
   return recent;

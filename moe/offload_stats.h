@@ -31,6 +31,7 @@ struct OffloadStats {
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
+  int64_t lost_records = 0;  // now: damaged in the file, and cannot be made again
 
   PlacementCounters placement;        // of all layers
   std::vector<LayerCounters> layers;  // those with experts, in order
@@ -40,8 +41,10 @@ struct OffloadStats {
   int64_t prefetch_used_bytes = 0;    // that a layer then asked for
   int64_t prefetch_wasted_bytes = 0;  // dropped unused
   int64_t failed_reads = 0;
-  absl::Duration stall_time;   // the engine waited for records
-  absl::Duration hidden_time;  // records were on their way and it did not
+  int64_t rebuilt_records = 0;       // that were damaged in the file, and were made again
+  int64_t failed_record_writes = 0;  // of these, that could not be put back into the file
+  absl::Duration stall_time;         // the engine waited for records
+  absl::Duration hidden_time;        // records were on their way and it did not
 };
 
 // What came between two readings of one source; sizes are those of `now`.

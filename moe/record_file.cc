@@ -61,8 +61,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string
   CHECK(options.in_flight_bytes > 0);
   ASSIGN_OR_RETURN(RecordFile file, RecordFile::Open(path));
   if (options.kind != ReaderKind::kThreads) {
-    absl::StatusOr<std::unique_ptr<RecordReader>> uring =
-        MakeUringReader(std::move(file), options.in_flight_bytes);
+    absl::StatusOr<std::unique_ptr<RecordReader>> uring = MakeUringReader(std::move(file), options);
     if (uring.ok() || options.kind == ReaderKind::kUring) return uring;
     ASSIGN_OR_RETURN(RecordFile again, RecordFile::Open(path));
     return MakeThreadReader(std::move(again), options.in_flight_bytes);

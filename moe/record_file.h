@@ -74,7 +74,7 @@ absl::Status ShortRead();
 std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int64_t in_flight_bytes);
 // FAILED_PRECONDITION where the kernel or the container has no io_uring; `file` is then gone.
 absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
-                                                              int64_t in_flight_bytes);
+                                                              const ReaderOptions& options);
 
 }  // namespace tidepool::moe
 

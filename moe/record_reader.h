@@ -65,6 +65,9 @@ struct ReaderOptions {
   // asked for next waits behind all of it, and disks of virtual machines tell of no read's end
   // while others wait. At least 1.
   int64_t in_flight_bytes = int64_t{5} << 20;
+  // Called with a line for people, on a thread of the reader's: io_uring stopped taking reads, and
+  // a thread of the reader's does them. May be empty.
+  std::function<void(absl::string_view line)> note;
 };
 
 // Reads `path` past the page cache where the file system can, which a first read finds out. Errors:

@@ -43,6 +43,7 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       entries_(placement_->shape().all_experts()),
       uses_(placement_->shape().all_experts(), 0),
       waste_(pool_.buffer_bytes()),
+      repair_(records_.path, options_.repair),
       reader_(std::move(reader)) {
   stats_.reader = reader_->Description();
   for (const ExpertRef ref : placement_->residents()) {
@@ -58,10 +59,7 @@ const ExpertRecord& TieredExperts::RecordOf(int64_t index) const {
 absl::Status TieredExperts::Named(int64_t index, const absl::Status& status) const {
   const ExpertRef ref = placement_->residency().At(index);
   const absl::string_view remedy =
-      absl::IsDataLoss(status)
-          ? "; stop the server, make the file anew with tidepool pack --force (and the server's "
-            "--cache-dir, where it has one), and start it again"
-          : "";
+      absl::IsDataLoss(status) ? "; restore the model file, and start the server again" : "";
   return absl::Status(status.code(),
                       absl::StrCat(records_.path, ": layer ", options_.layer_numbers[ref.layer],
                                    ", expert ", ref.expert, " ", status.message(), remedy));
@@ -344,14 +342,19 @@ void TieredExperts::Arrived(const Arrival& arrival) {
   CHECK(entry.state == State::kReading);
   silent_ = false;
   ClearLate(&entry);
-  if (arrival.status.ok()) {
+  absl::Status status = arrival.status;
+  if (status.ok()) repair_.NoteSound(index);
+  if (absl::IsDataLoss(status)) {
+    status = repair_.Repair(placement_->residency().At(index), arrival.read, status);
+  }
+  if (status.ok()) {
     entry.state = State::kReady;
     entry.weights = RecordOf(index).layout.At(pool_.data(entry.buffer));
     if (entry.wanted) ready_.push_back(index);
   } else {
     entry.state = State::kAbsent;
     ++stats_.failed_reads;
-    if (entry.wanted && error_.ok()) error_ = Named(index, arrival.status);
+    if (entry.wanted && error_.ok()) error_ = Named(index, status);
     if (entry.resident) placement_->Forget(placement_->residency().At(index));
     entry.resident = false;
     entry.wanted = false;
@@ -460,6 +463,10 @@ std::optional<OffloadStats> TieredExperts::Stats() const {
   stats.refresh_interval = options_.policy.refresh_interval;
   stats.prefetch = options_.prefetch;
   stats.record_bytes = pool_.buffer_bytes();
+  const RepairStats repairs = repair_.stats();
+  stats.rebuilt_records = repairs.rebuilt;
+  stats.failed_record_writes = repairs.failed_writes;
+  stats.lost_records = repairs.lost;
   stats.placement = placement_->Total();
   for (size_t i = 0; i < options_.layer_numbers.size(); ++i) {
     stats.layers.push_back({options_.layer_numbers[i], placement_->counters()[i]});

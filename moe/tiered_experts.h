@@ -7,7 +7,8 @@
 // A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
 // has a buffer of the pool; `staging` more hold what passes through. A missing expert is read into
 // any free buffer (a victim that the layer needs gives its own up once it ran), and given out when
-// it has arrived and its hash is right. So a layer starts with those that are there.
+// it has arrived and its hash is right. So a layer starts with those that are there. One that is
+// damaged in the file is made again (record_repair.h).
 //
 // A read that does not end keeps its buffer until it does. Who waits for it is told after
 // read_patience, by UNAVAILABLE, and who asks for that expert later at once.
@@ -34,6 +35,7 @@
 #include "moe/policy/placement.h"
 #include "moe/recent_waste.h"
 #include "moe/record_reader.h"
+#include "moe/record_repair.h"
 
 namespace tidepool::moe {
 
@@ -49,6 +51,7 @@ struct TieredOptions {
   // How long a layer waits for experts while no read ends; then whoever needs one is told.
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
+  RepairOptions repair;
 };
 
 // Engine thread only, but for what its reader's threads call.
@@ -167,6 +170,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   bool silent_ = false;               // the last wait was in vain, and no read has ended since
   OffloadStats stats_;
   RecentWaste waste_;
+  RecordRepair repair_;
 
   // Shared with the reader's threads.
   mutable base::Mutex mutex_;

@@ -1,4 +1,5 @@
-// The RecordReader over io_uring: one thread that hands reads to the kernel and takes them back.
+// The RecordReader over io_uring: one thread that hands reads to the kernel and takes them back. If
+// the kernel refuses to take them, now and later, that thread reads the file itself from then on.
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -6,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,17 +26,23 @@ constexpr unsigned kRingEntries = 256;
 // Reads with the kernel at most, however small: each needs an entry of the ring.
 constexpr int kMostPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
+// EAGAIN and EBUSY in a row, with a pause after each, before the ring is given up: half a second.
+constexpr int kMaxRefusals = 50;
+constexpr absl::Duration kRefusalPause = absl::Milliseconds(10);
+// Between two looks for reads that the kernel took before the ring was given up.
+constexpr absl::Duration kLook = absl::Milliseconds(10);
 
 // Thread-safe.
 class UringReader final : public RecordReader {
  public:
-  UringReader(RecordFile file, int64_t in_flight_bytes)
-      : file_(std::move(file)), most_in_flight_(in_flight_bytes) {}
+  UringReader(RecordFile file, const ReaderOptions& options)
+      : file_(std::move(file)), most_in_flight_(options.in_flight_bytes), note_(options.note) {}
 
   ~UringReader() override {
     {
       base::MutexLock lock(&mutex_);
       stop_ = true;
+      changed_.NotifyAll();
     }
     if (thread_.joinable()) {
       Wake();
@@ -72,6 +81,7 @@ class UringReader final : public RecordReader {
     {
       base::MutexLock lock(&mutex_);
       waiting_.Push(read, priority);
+      changed_.NotifyAll();
     }
     Wake();
   }
@@ -133,21 +143,16 @@ class UringReader final : public RecordReader {
     while (true) {
       const bool stop = Begin();
       if (stop && in_kernel_ == 0) return;
-      io_uring_submit_and_wait(&ring_, 1);
-      io_uring_cqe* entry = nullptr;
-      while (io_uring_peek_cqe(&ring_, &entry) == 0) {
-        const uint64_t tag = entry->user_data;
-        const int result = entry->res;
-        io_uring_cqe_seen(&ring_, entry);
-        if (tag == kWakeTag) {
-          AwaitWake();
-        } else {
-          Finish(static_cast<int>(tag), result, &ended);
-        }
+      if (given_up_) {
+        AwaitWork();
+      } else {
+        TakeSubmitted(io_uring_submit_and_wait(&ring_, 1));
       }
+      TakeCompletions(&ended);
+      ReadBlocking(&ended);
       // The kernel has the next ones to do while these are looked at.
       Begin();
-      io_uring_submit(&ring_);
+      if (!given_up_) TakeSubmitted(io_uring_submit(&ring_));
       for (const int active : ended) {
         const Active record = active_[active];
         active_.GiveBack(active);
@@ -157,23 +162,92 @@ class UringReader final : public RecordReader {
     }
   }
 
-  io_uring_sqe* NextEntry() {
+  void TakeCompletions(std::vector<int>* ended) {
+    io_uring_cqe* entry = nullptr;
+    while (io_uring_peek_cqe(&ring_, &entry) == 0) {
+      const uint64_t tag = entry->user_data;
+      const int result = entry->res;
+      io_uring_cqe_seen(&ring_, entry);
+      if (tag == kWakeTag) {
+        AwaitWake();
+      } else {
+        Finish(static_cast<int>(tag), result, ended);
+      }
+    }
+  }
+
+  // What came of handing entries over: how many the kernel took, or -errno and none.
+  void TakeSubmitted(int result) {
+    if (result >= 0) {
+      refusals_ = 0;
+      queued_.erase(queued_.begin(), queued_.begin() + std::min<size_t>(result, queued_.size()));
+      return;
+    }
+    if (result == -EINTR) return;
+    const bool may_pass = result == -EAGAIN || result == -EBUSY;
+    if (!may_pass || ++refusals_ >= kMaxRefusals) return GiveUpRing(-result);
+    base::MutexLock lock(&mutex_);
+    if (!stop_) changed_.WaitFor(&mutex_, kRefusalPause);
+  }
+
+  void GiveUpRing(int error) {
+    given_up_ = true;
+    for (const uint64_t tag : std::exchange(queued_, {})) {
+      if (tag != kWakeTag) blocking_.push_back(static_cast<int>(tag));
+    }
+    if (note_) {
+      note_(
+          absl::StrCat("io_uring takes no reads any more (", std::strerror(error),
+                       "): experts are read by one thread until the next start, which is slower"));
+    }
+  }
+
+  // Without the ring: returns when there may be something to do.
+  void AwaitWork() {
+    if (!blocking_.empty()) return;
+    base::MutexLock lock(&mutex_);
+    if (!stop_ && !waiting_.empty() && in_flight_ < most_in_flight_) return;
+    if (in_kernel_ > 0) {
+      changed_.WaitFor(&mutex_, kLook);
+    } else if (!stop_) {
+      changed_.Wait(&mutex_);
+    }
+  }
+
+  // What the kernel did not take.
+  void ReadBlocking(std::vector<int>* ended) {
+    while (!blocking_.empty()) {
+      const int at = blocking_.front();
+      blocking_.pop_front();
+      const Piece piece = pieces_[at];
+      const RecordRead& read = active_[piece.active].read;
+      const ssize_t got = pread(file_.file(), read.into + piece.begin, piece.end - piece.begin,
+                                static_cast<off_t>(read.offset + piece.begin));
+      Finish(at, got < 0 ? -errno : static_cast<int>(got), ended);
+    }
+  }
+
+  // Null: the ring was given up.
+  io_uring_sqe* NextEntry(uint64_t tag) {
+    if (given_up_) return nullptr;
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    if (entry == nullptr) {
-      io_uring_submit(&ring_);
+    while (entry == nullptr && !given_up_) {
+      TakeSubmitted(io_uring_submit(&ring_));
       entry = io_uring_get_sqe(&ring_);
     }
-    CHECK(entry != nullptr);
+    if (given_up_) return nullptr;
+    queued_.push_back(tag);
     return entry;
   }
 
   void AwaitWake() {
-    io_uring_sqe* entry = NextEntry();
+    io_uring_sqe* entry = NextEntry(kWakeTag);
+    if (entry == nullptr) return;
     io_uring_prep_read(entry, event_, &wakes_, sizeof(wakes_), 0);
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Hands reads to the kernel while there is room in flight; true: the end has come.
+  // Hands reads over while there is room in flight; true: the end has come.
   bool Begin() {
     while (in_flight_ < most_in_flight_ && in_kernel_ < kMostPieces) {
       if (current_ < 0) {
@@ -196,13 +270,15 @@ class UringReader final : public RecordReader {
 
   void Submit(const Piece& piece) {
     const int at = pieces_.Take(piece);
-    const RecordRead& read = active_[piece.active].read;
-    io_uring_sqe* entry = NextEntry();
-    io_uring_prep_read(entry, file_.file(), read.into + piece.begin,
-                       static_cast<unsigned>(piece.end - piece.begin), read.offset + piece.begin);
-    io_uring_sqe_set_data64(entry, static_cast<uint64_t>(at));
     ++in_kernel_;
     in_flight_ += piece.end - piece.begin;
+    const auto tag = static_cast<uint64_t>(at);
+    io_uring_sqe* entry = NextEntry(tag);
+    if (entry == nullptr) return blocking_.push_back(at);
+    const RecordRead& read = active_[piece.active].read;
+    io_uring_prep_read(entry, file_.file(), read.into + piece.begin,
+                       static_cast<unsigned>(piece.end - piece.begin), read.offset + piece.begin);
+    io_uring_sqe_set_data64(entry, tag);
   }
 
   // A piece came back; its record goes to `ended` with its last one.
@@ -224,11 +300,13 @@ class UringReader final : public RecordReader {
 
   const RecordFile file_;
   const int64_t most_in_flight_;
+  const std::function<void(absl::string_view line)> note_;
   io_uring ring_;
   bool open_ = false;
   int event_ = -1;
   Done done_;  // set before the thread starts
   base::Mutex mutex_;
+  base::CondVar changed_;  // used while the ring refuses
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
 
@@ -236,17 +314,21 @@ class UringReader final : public RecordReader {
   Places<Active> active_;
   Places<Piece> pieces_;
   int current_ = -1;       // the record that has bytes yet to be asked for; -1: none
-  int in_kernel_ = 0;      // pieces
+  int in_kernel_ = 0;      // pieces, those that are still to be handed over included
   int64_t in_flight_ = 0;  // bytes
   uint64_t wakes_ = 0;
+  std::deque<uint64_t> queued_;  // tags of entries that the kernel has not taken yet, in order
+  int refusals_ = 0;             // in a row
+  bool given_up_ = false;        // the ring
+  std::deque<int> blocking_;     // pieces that this thread reads itself
   std::thread thread_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
-                                                              int64_t in_flight_bytes) {
-  auto reader = std::make_unique<UringReader>(std::move(file), in_flight_bytes);
+                                                              const ReaderOptions& options) {
+  auto reader = std::make_unique<UringReader>(std::move(file), options);
   const absl::Status status = reader->Open();
   if (!status.ok()) return status;
   return reader;

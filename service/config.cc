@@ -17,6 +17,7 @@
 #include "service/cli/security_flags.h"
 #include "service/cli/traffic_flags.h"
 #include "service/cli/units.h"
+#include "service/version.h"
 
 namespace tidepool::service {
 namespace {
@@ -203,11 +204,11 @@ absl::Status ValidateServing(const Config& config) {
 absl::Status RefuseModelFlags(const Config& config, const FlagValues& given) {
   for (const auto& [name, texts] : given) {
     const absl::string_view group = FindFlag(config.command, name)->group;
-    const bool of_model = group == "Model" || group == "Experts" || name == "batch" ||
-                          name == "repetitions";
-    RETURN_IF_ERROR(Need(!of_model, absl::StrCat("--", name,
-                                                 " has no effect on a server; leave out --", name,
-                                                 " or --server")));
+    const bool of_model =
+        group == "Model" || group == "Experts" || name == "batch" || name == "repetitions";
+    RETURN_IF_ERROR(
+        Need(!of_model, absl::StrCat("--", name, " has no effect on a server; leave out --", name,
+                                     " or --server")));
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/tensor.h"
 #include "service/auth/caller.h"
+#include "service/http/cors_origins.h"
 #include "service/log_level.h"
 
 namespace tidepool::service {
@@ -133,9 +134,11 @@ struct SecurityFlags {
 
   std::string auth_token_file;  // empty: nobody is authenticated
   bool allow_unauthenticated = false;
-  std::string worker_token_file;    // of a front; empty: it shows its workers none
-  std::string token_file;           // of a client; empty: it shows none
-  std::string store_password_file;  // of a store on Redis; empty: what `store` says
+  CorsOrigins cors_origins;             // of pages that may ask over HTTP and read the response
+  std::vector<std::string> http_hosts;  // served at a loopback address beside this machine's names
+  std::string worker_token_file;        // of a front; empty: it shows its workers none
+  std::string token_file;               // of a client; empty: it shows none
+  std::string store_password_file;      // of a store on Redis; empty: what `store` says
 };
 
 // What `token new` makes.
@@ -150,6 +153,7 @@ struct Config {
 
   // The model and how it is run.
   std::string model;
+  std::vector<std::string> aliases;
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
   int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
   size_t kv_memory_bytes = 0;             // 0: engine::DefaultKvBytes
@@ -178,6 +182,7 @@ struct Config {
   int64_t max_sessions = 0;                        // of one principal; 0: any number
   int64_t max_session_tokens = 0;                  // 0: the model's context
   int64_t max_sequences = 64;
+  int64_t max_concurrent_prefills = 4;
   int64_t max_queued = 1024;
   absl::Duration stall_timeout = absl::Minutes(1);   // an engine that stands still is not alive
   absl::Duration drain_grace = absl::Seconds(1);     // new work is still taken after SIGTERM
@@ -197,6 +202,9 @@ struct Config {
   std::string server;
   std::string session;
   GenerationFlags generation;
+
+  // inspect.
+  bool tensors = false;
 
   // logits.
   bool all_positions = false;
@@ -251,8 +259,6 @@ struct ParsedConfig {
 // for a flag or a command that is known and not served yet. All of them mean exit code 2.
 absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
                                          const Environment& environment);
-
-inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace tidepool::service
 

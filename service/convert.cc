@@ -65,6 +65,28 @@ void ToProto(const engine::Usage& usage, v1::Usage* out) {
   out->set_expert_stall_seconds(absl::ToDoubleSeconds(usage.expert_stall_time));
 }
 
+void ToProto(const engine::TokenLogprob& token, const engine::Tokenizer& tokenizer,
+             v1::TokenLogprob* out) {
+  const auto bytes = [&](int32_t id) { return std::string(tokenizer.TokenBytes(id)); };
+  out->set_token_id(token.token_id);
+  out->set_logprob(token.logprob);
+  out->set_token(bytes(token.token_id));
+  out->set_rank(token.rank);
+  for (const auto& [id, logprob] : token.top) {
+    v1::TopLogprob* top = out->add_top();
+    top->set_token_id(id);
+    top->set_logprob(logprob);
+    top->set_token(bytes(id));
+  }
+}
+
+void ToProto(const engine::PromptProgress& progress, v1::PromptProgress* out) {
+  out->set_total(progress.total);
+  out->set_cached(progress.cached);
+  out->set_processed(progress.processed);
+  out->set_seconds(absl::ToDoubleSeconds(progress.since_start));
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -128,6 +150,7 @@ engine::StoppingParams FromProto(const v1::Stopping& stopping) {
   out.stop_token_ids.assign(stopping.stop_token_ids().begin(), stopping.stop_token_ids().end());
   out.ignore_eos = stopping.ignore_eos();
   out.include_stop = stopping.include_stop();
+  out.min_tokens = stopping.min_tokens();
   return out;
 }
 
@@ -150,6 +173,9 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
   out.stopping = FromProto(prepared.stopping());
   out.logprobs = start.logprobs();
   out.top_logprobs = start.top_logprobs();
+  if (start.has_prompt_logprobs()) out.prompt_logprobs = start.prompt_logprobs();
+  out.prompt_logprobs_from = start.prompt_logprobs_from();
+  out.progress = start.return_progress();
   out.priority = start.priority();
   out.deadline = deadline;
   out.credit = start.credit();
@@ -177,26 +203,22 @@ void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out) {
                                         stopping.stop_token_ids.end());
   out->set_ignore_eos(stopping.ignore_eos);
   out->set_include_stop(stopping.include_stop);
+  out->set_min_tokens(stopping.min_tokens);
 }
 
 void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
              worker::v1::RunResponse* out) {
-  const auto bytes = [&](int32_t id) { return std::string(tokenizer.TokenBytes(id)); };
   out->set_position(chunk.position);
   out->mutable_token_ids()->Assign(chunk.token_ids.begin(), chunk.token_ids.end());
   out->set_text(chunk.text);
   for (const engine::TokenLogprob& token : chunk.logprobs) {
-    v1::TokenLogprob* to = out->add_logprobs();
-    to->set_token_id(token.token_id);
-    to->set_logprob(token.logprob);
-    to->set_token(bytes(token.token_id));
-    for (const auto& [id, logprob] : token.top) {
-      v1::TopLogprob* top = to->add_top();
-      top->set_token_id(id);
-      top->set_logprob(logprob);
-      top->set_token(bytes(id));
-    }
+    ToProto(token, tokenizer, out->add_logprobs());
   }
+  if (!chunk.prompt_logprobs.empty()) out->set_prompt_position(chunk.prompt_position);
+  for (const engine::TokenLogprob& token : chunk.prompt_logprobs) {
+    ToProto(token, tokenizer, out->add_prompt_logprobs());
+  }
+  if (chunk.progress.has_value()) ToProto(*chunk.progress, out->mutable_progress());
   if (!chunk.finish.has_value()) return;
   out->set_finish_reason(ToProto(*chunk.finish));
   ToProto(chunk.usage, out->mutable_usage());
@@ -246,8 +268,10 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
 
 void ToProto(const WorkerModel& model, v1::Model* out) {
   out->set_name(model.name);
+  out->mutable_aliases()->Assign(model.aliases.begin(), model.aliases.end());
   out->set_architecture(model.architecture);
   out->set_digest(model.digest);
+  out->set_content_digest(model.content_digest);
   out->set_context_length(model.context_length);
   out->set_vocab_size(model.tokenizer->vocab_size());
   out->set_layers(model.layers);
@@ -266,6 +290,8 @@ v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run) {
   out.mutable_token_ids()->Swap(run.mutable_token_ids());
   out.set_text(std::move(*run.mutable_text()));
   out.mutable_logprobs()->Swap(run.mutable_logprobs());
+  out.mutable_prompt_logprobs()->Swap(run.mutable_prompt_logprobs());
+  if (run.has_progress()) *out.mutable_progress() = run.progress();
   out.set_finish_reason(run.finish_reason());
   if (run.has_usage()) *out.mutable_usage() = std::move(*run.mutable_usage());
   return out;

@@ -46,6 +46,18 @@ inline constexpr char kForRequestOf[] = "tidepool-for-request-of-bin";
 // and its limit; UNIMPLEMENTED names a field that is not served yet.
 absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
 
+// Answers of one request at most.
+inline constexpr int32_t kMaxChoices = 128;
+
+// PrepareResponse.understands of this release. 1: prompt_logprobs, echo, return_progress, min_tokens,
+// logit_bias_text, add_generation_prompt, continue_final_message.
+inline constexpr int32_t kUnderstands = 1;
+// UNIMPLEMENTED names a field that a worker which understands this much would not see.
+absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands);
+
+// A conversation by itself: messages, roles, texts, JSON. INVALID_ARGUMENT names the field.
+absl::Status CheckChat(const v1::Chat& chat);
+
 // 1 to 128 of letters, digits, '-', '_', '.', ':'. INVALID_ARGUMENT.
 absl::Status CheckSessionId(absl::string_view session_id);
 

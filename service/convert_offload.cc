@@ -17,6 +17,8 @@ void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
   out->set_prefetch_used_bytes(stats.prefetch_used_bytes);
   out->set_prefetch_wasted_bytes(stats.prefetch_wasted_bytes);
   out->set_failed_reads(stats.failed_reads);
+  out->set_rebuilt_records(stats.rebuilt_records);
+  out->set_failed_record_writes(stats.failed_record_writes);
   out->set_stall_seconds(absl::ToDoubleSeconds(stats.stall_time));
   out->set_hidden_seconds(absl::ToDoubleSeconds(stats.hidden_time));
   for (const auto& [number, counters] : stats.layers) {
@@ -43,6 +45,7 @@ void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out) {
   out->set_record_bytes(offload.record_bytes);
   out->set_resident_bytes(offload.resident_bytes);
   out->set_capacity_bytes(offload.capacity_bytes);
+  out->set_lost_records(offload.lost_records);
   ToProto(offload, out->mutable_total());
   ToProto(stats.offload_recent, out->mutable_window());
   out->set_window_seconds(absl::ToDoubleSeconds(stats.offload_window));

@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<GrpcListener::Acceptor> acceptor;
   if (!options.listen.empty()) {
-    RETURN_IF_ERROR(host->Listen(options.listen));
+    RETURN_IF_ERROR(host->Listen(options.listen, options.listen_flag));
     host->credentials_ = options.tls == nullptr ? grpc::InsecureServerCredentials()
                                                 : ReloadingServerCredentials(options.tls);
     acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -130,14 +130,14 @@ absl::StatusOr<std::unique_ptr<GrpcHost>> GrpcHost::Start(const GrpcHostOptions&
   return host;
 }
 
-absl::Status GrpcHost::Listen(const std::string& listen) {
+absl::Status GrpcHost::Listen(const std::string& listen, absl::string_view flag) {
   ASSIGN_OR_RETURN(const ListenAddress asked, ParseListen(listen));
   absl::StatusOr<std::unique_ptr<GrpcListener>> listener =
       GrpcListener::Listen(asked.host, asked.port);
   if (!listener.ok()) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ",
                                                listener.status().message(),
-                                               "; choose another address"));
+                                               "; choose another address with ", flag));
   }
   listener_ = *std::move(listener);
   port_ = listener_->port();
@@ -201,12 +201,14 @@ absl::StatusOr<std::unique_ptr<GrpcHosts>> GrpcHosts::Start(const GrpcHostOption
   if (!more.admin_listen.empty()) {
     GrpcHostOptions admin = main;
     admin.listen = more.admin_listen;
+    admin.listen_flag = "--admin-listen";
     admin.services = more.admin_services;
     ASSIGN_OR_RETURN(hosts->admin_address_, hosts->Add(admin));
   }
   if (!more.probe_listen.empty()) {
     GrpcHostOptions probe = main;
     probe.listen = more.probe_listen;
+    probe.listen_flag = "--probe-listen";
     probe.services.clear();
     probe.max_message_bytes = kMaxProbeBytes;
     probe.tls = nullptr;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/tls_identity.h"
@@ -19,6 +20,8 @@ namespace tidepool::service {
 
 struct GrpcHostOptions {
   std::string listen;  // HOST:PORT; empty: no port
+  // What set it, for errors.
+  absl::string_view listen_flag = "--listen";
   // With a certificate; outlives the host. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
   // Of TLS: clients are asked then to make a new connection, whose handshake goes by the files as
@@ -54,7 +57,7 @@ class GrpcHost {
  private:
   GrpcHost() = default;
   // UNAVAILABLE and INVALID_ARGUMENT as of Start.
-  absl::Status Listen(const std::string& listen);
+  absl::Status Listen(const std::string& listen, absl::string_view flag);
 
   int64_t max_message_bytes_ = 0;
   std::vector<std::string> health_names_;

@@ -44,9 +44,11 @@ class LogSink {
  public:
   LogSink() = default;  // lines go nowhere
   // `write` takes (LogLevel, absl::string_view line, LogFields), or has no use for the fields.
+  // Implicit: lambdas are passed as sinks. `dropped_lines` counts those that were lost on the way.
   template <typename Write>
-    requires(!std::is_same_v<std::decay_t<Write>, LogSink>)
-  LogSink(Write write) {  // NOLINT(google-explicit-constructor): lambdas are passed as sinks
+  requires(!std::is_same_v<std::decay_t<Write>, LogSink>)
+      LogSink(Write write, std::function<int64_t()> dropped_lines = {})  // NOLINT
+      : dropped_lines_(std::move(dropped_lines)) {
     if constexpr (std::is_invocable_v<Write&, LogLevel, absl::string_view, LogFields>) {
       write_ = std::move(write);
     } else {
@@ -61,7 +63,11 @@ class LogSink {
   }
   explicit operator bool() const { return write_ != nullptr; }
 
+  // Since the process started; 0 for a sink that does not count.
+  int64_t dropped_lines() const { return dropped_lines_ ? dropped_lines_() : 0; }
+
  private:
+  std::function<int64_t()> dropped_lines_;
   std::function<void(LogLevel level, absl::string_view line, LogFields fields)> write_;
 };
 

@@ -1,4 +1,5 @@
 // The tidepool binary.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -67,7 +68,18 @@ int Fail(const absl::Status& status, int code, Console* console) {
   return code;
 }
 
+// Where the starter closed stdin, stdout or stderr, a file that is opened later would get that
+// number, and our lines: /dev/null, opened so that using it fails as before, takes the number.
+void OccupyStandardFiles() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number, which is this one.
+    (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int Main(const std::vector<std::string>& args) {
+  OccupyStandardFiles();
 #ifdef NDEBUG
   // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG: each lock and unlock
   // would search a graph of all that were ever taken together, under one lock of the process, and

@@ -11,6 +11,7 @@
 #include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
 #include "service/active_calls.h"
+#include "service/cli/units.h"
 #include "service/event_loop.h"
 #include "service/front/front_core.h"
 #include "service/front/front_services.h"
@@ -41,6 +42,15 @@ LogSink InfoAsDebug(const LogSink& log) {
   return [log](LogLevel level, absl::string_view line, LogFields fields) {
     log(level == LogLevel::kInfo ? LogLevel::kDebug : level, line, fields);
   };
+}
+
+WebAccess WebAccessOf(const ServerOptions& options) {
+  WebAccess web = options.web;
+  const absl::StatusOr<HostPort> http = ParseHostPort(options.http);
+  if (http.ok() && IsLoopback(http->host) && web.pages != Pages::kAny) {
+    web.hosts.served = HostPolicy::Served::kOfThisMachine;
+  }
+  return web;
 }
 
 // Runs `task` on the loop and waits for it. Requires: not called on the loop.
@@ -74,7 +84,8 @@ class WorkerServer final : public Server {
     RunOn(server->core_.loop(), [&] {
       server->core_.WatchEngine(
           options.stall_timeout,
-          [raw = server.get()](const absl::Status& live) { raw->OnLiveness(live); });
+          [raw = server.get()](const absl::Status& live) { raw->OnLiveness(live); },
+          [raw = server.get()](bool ready) { raw->OnReadiness(ready); });
     });
     return server;
   }
@@ -145,6 +156,9 @@ class WorkerServer final : public Server {
     if (liveness_listener_) liveness_listener_(live);
   }
 
+  // The front's own readiness goes by the state that it watches.
+  void OnReadiness(bool ready) { hosts_->SetReady(ready); }
+
   const LogSink log_;
   WorkerCore::OnLiveness liveness_listener_;  // on the core's loop
   WorkerCore core_;
@@ -172,9 +186,10 @@ class FrontServer final : public Server {
         .health_names = {"tidepool.v1.Inference", "tidepool.v1.Sessions", "tidepool.v1.Admin"}};
     grpc::Service* const admin = server->services_.admin.get();
     if (options.admin_listen.empty()) host.services.push_back(admin);
-    ASSIGN_OR_RETURN(server->hosts_, GrpcHosts::Start(host, {.admin_listen = options.admin_listen,
-                                                             .admin_services = {admin},
-                                                             .probe_listen = options.probe_listen}));
+    ASSIGN_OR_RETURN(server->hosts_,
+                     GrpcHosts::Start(host, {.admin_listen = options.admin_listen,
+                                             .admin_services = {admin},
+                                             .probe_listen = options.probe_listen}));
     if (!options.http.empty()) RETURN_IF_ERROR(server->StartHttp(options));
     RunOn(&server->loop_, [&] {
       server->core_->workers()->OnReadiness(
@@ -183,11 +198,14 @@ class FrontServer final : public Server {
                             : server->core_->workers()->Add(MakeGrpcWorkerLink(
                                   own_worker, "in process", server->link_loop()));
     });
+    server->store_->OnHealth(
+        [raw = server.get()](const absl::Status& status) { raw->OnStore(status); });
     server->Change(options.live);
     return server;
   }
 
   ~FrontServer() override {
+    store_->OnHealth(nullptr);
     // Without a host nothing has begun.
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
@@ -261,9 +279,12 @@ class FrontServer final : public Server {
       : store_(std::move(store)),
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), options.log,
                                           options.live.front_limits)),
-        api_({.core = core_.get(), .calls = &calls_}, options.authenticator, options.pages) {
-    services_ = MakeFrontServices(core_.get(), &calls_, options.authenticator,
-                                  options.max_connection_age);
+        api_({.core = core_.get(), .calls = &calls_, .comment_every = options.http_comment_every},
+             {.authenticator = options.authenticator,
+              .web = WebAccessOf(options),
+              .log = options.log}) {
+    services_ =
+        MakeFrontServices(core_.get(), &calls_, options.authenticator, options.max_connection_age);
   }
 
   absl::Status StartHttp(const ServerOptions& options) {
@@ -318,11 +339,19 @@ class FrontServer final : public Server {
   }
 
   void OnReadiness(bool ready) {
-    hosts_->SetReady(ready);
     api_.SetReady(ready);
     base::MutexLock lock(&mutex_);
     ready_ = ready;
+    hosts_->SetReady(ready_ && store_ok_);
     ready_changed_.NotifyAll();
+  }
+
+  // On any thread.
+  void OnStore(const absl::Status& status) {
+    api_.SetStore(status);
+    base::MutexLock lock(&mutex_);
+    store_ok_ = status.ok();
+    hosts_->SetReady(ready_ && store_ok_);
   }
 
   ActiveCalls calls_;                 // of clients
@@ -339,7 +368,8 @@ class FrontServer final : public Server {
 
   base::Mutex mutex_;
   base::CondVar ready_changed_;
-  bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;
+  bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a worker takes requests
+  bool store_ok_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   base::Mutex shutdown_mutex_;
   bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };

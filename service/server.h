@@ -20,7 +20,7 @@
 #include "service/auth/tls_identity.h"
 #include "service/front/front_limits.h"
 #include "service/front/worker_roster.h"
-#include "service/http/page_origin.h"
+#include "service/http/web_access.h"
 #include "service/log_level.h"
 #include "service/store/session_store.h"
 #include "service/worker/worker_admin.h"
@@ -54,8 +54,9 @@ struct ServerOptions {
   // The same for HTTP, of servers that have a front. Empty: no HTTP.
   std::string http;
   enum class PortTaken : uint8_t { kFail, kTakeAnother };
-  // Whose web pages may ask over HTTP where nobody is authenticated.
-  Pages pages = Pages::kOfThisMachine;
+  // Over HTTP. Where `http` is an address of this machine alone, `web.hosts` is checked, unless any
+  // page may ask.
+  WebAccess web;
   // What if another has the port of `http`: another may be taken where nobody named this one.
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
@@ -71,6 +72,8 @@ struct ServerOptions {
   absl::Duration max_connection_age = absl::Hours(1);
   // Who may call; outlives the server. Null: anybody.
   const Authenticator* authenticator = nullptr;
+  // Of a stream over HTTP of which nothing has come: when it gets a comment that says so.
+  absl::Duration http_comment_every = absl::Seconds(15);
   // A worker's engine that does not move for so long with work pending is not alive.
   absl::Duration stall_timeout = absl::Minutes(1);
   // A worker lost or found, a request's end, an engine that hangs. Any thread.

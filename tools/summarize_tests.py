@@ -4,7 +4,8 @@ Usage: summarize_tests.py [--passed=NAME] [--failed=NAME] EVENTS.json...
 Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
 A target whose test.xml lists cases counts case by case; one without (a script) counts as one. A
-target that could not be built or timed out counts as one failure and is named.
+target that could not be built or timed out counts as one failure and is named. A table of the
+slowest targets that ran (cached results did not) comes before the counts.
 """
 
 import json
@@ -12,6 +13,9 @@ import pathlib
 import sys
 import urllib.parse
 import xml.etree.ElementTree
+
+
+SLOWEST_SHOWN = 15
 
 
 def count_cases(xml_path):
@@ -65,6 +69,32 @@ def summarize_events(path):
     return passed, failed, skipped
 
 
+def slowest_targets(path):
+    """Returns [(seconds, label)] of the targets that ran, the slowest first."""
+    seconds = {}
+    for line in pathlib.Path(path).read_text().splitlines():
+        event = json.loads(line)
+        result = event.get("testResult")
+        if result is None or result.get("cachedLocally") or "executionInfo" not in result:
+            continue
+        if result["executionInfo"].get("cachedRemotely"):
+            continue
+        label = event["id"]["testResult"]["label"]
+        took = int(result.get("testAttemptDurationMillis", 0)) / 1000
+        seconds[label] = seconds.get(label, 0) + took
+    return sorted(((took, label) for label, took in seconds.items()), reverse=True)
+
+
+def print_slowest(paths):
+    slowest = sorted((row for path in paths for row in slowest_targets(path)), reverse=True)
+    if not slowest:
+        return
+    total = sum(took for took, _ in slowest)
+    print(f"slowest of {len(slowest)} test targets that ran ({total:.0f} s in all):")
+    for took, label in slowest[:SLOWEST_SHOWN]:
+        print(f"{took:8.1f} s  {label}")
+
+
 def main(arguments):
     passed, failed, skipped = 0, [], []
     for path in arguments:
@@ -79,6 +109,7 @@ def main(arguments):
         passed += counts[0]
         failed += counts[1]
         skipped += counts[2]
+    print_slowest(path for path in arguments if not path.startswith("--"))
     for name in skipped:
         print(f"skipped: {name}")
     for name in failed:

@@ -137,6 +137,16 @@ bool ParseSplitName(absl::string_view path, absl::string_view* prefix) {
 
 }  // namespace
 
+FileIdentity IdentityOf(const struct stat& info) {
+  const auto nanoseconds = [](const timespec& time) {
+    return int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+  };
+  return {.size = static_cast<uint64_t>(info.st_size),
+          .inode = info.st_ino,
+          .modified_ns = nanoseconds(info.st_mtim),
+          .changed_ns = nanoseconds(info.st_ctim)};
+}
+
 std::string GgufTensor::ShapeString() const {
   std::string text = "{";
   for (int i = 0; i < std::max(dim_count, 1); ++i)
@@ -151,7 +161,7 @@ GgufFile::Part& GgufFile::Part::operator=(Part&& other) noexcept {
   std::swap(data, other.data);
   std::swap(size, other.size);
   std::swap(data_start, other.data_start);
-  std::swap(modified_ns, other.modified_ns);
+  std::swap(identity, other.identity);
   return *this;
 }
 
@@ -180,7 +190,7 @@ absl::StatusOr<GgufFile::Part> GgufFile::Map(const std::string& path) {
   part.path = path;
   part.data = static_cast<const std::byte*>(data);
   part.size = info.st_size;
-  part.modified_ns = int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
+  part.identity = IdentityOf(info);
   return part;
 }
 
@@ -268,8 +278,16 @@ uint64_t GgufFile::file_bytes() const {
 
 int64_t GgufFile::modified_ns() const {
   int64_t latest = 0;
-  for (const Part& part : parts_) latest = std::max(latest, part.modified_ns);
+  for (const Part& part : parts_) latest = std::max(latest, part.identity.modified_ns);
   return latest;
+}
+
+std::vector<GgufPart> GgufFile::parts() const {
+  std::vector<GgufPart> parts;
+  for (const Part& part : parts_) {
+    parts.push_back({part.path, absl::MakeConstSpan(part.data, part.size), part.identity});
+  }
+  return parts;
 }
 
 const GgufEntry* GgufFile::Find(absl::string_view key) const {
@@ -400,6 +418,33 @@ std::string GgufFile::FormatValue(const GgufEntry& entry) {
     absl::StrAppend(&text, i > 0 ? ", " : "", format(i));
   }
   return absl::StrCat(text, entry.count > kShown ? ", ...}" : "}");
+}
+
+absl::Status GgufFile::MapIn(const std::byte* data, size_t bytes) const {
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+  const uintptr_t page = sysconf(_SC_PAGESIZE);
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const size_t length = reinterpret_cast<uintptr_t>(data) + bytes - begin;
+  madvise(reinterpret_cast<void*>(begin), length, MADV_WILLNEED);
+  if (madvise(reinterpret_cast<void*>(begin), length, MADV_POPULATE_READ) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno != EFAULT && errno != EHWPOISON) return absl::OkStatus();
+  for (const Part& part : parts_) {
+    if (data < part.data || data >= part.data + part.size) continue;
+    const size_t offset = data - part.data;
+    return absl::DataLossError(absl::StrCat(part.path, ": bytes ", offset, " to ", offset + bytes,
+                                            " cannot be read; restore the file, and check the "
+                                            "disk"));
+  }
+  return absl::DataLossError(absl::StrCat(path(), ": cannot be read"));
+}
+
+absl::Status GgufFile::MapInHeaders() const {
+  for (const Part& part : parts_) RETURN_IF_ERROR(MapIn(part.data, part.data_start));
+  return absl::OkStatus();
 }
 
 void GgufFile::DropPages(const std::byte* data, size_t bytes) const {

@@ -12,6 +12,8 @@
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +77,25 @@ struct GgufTensor {
   std::string ShapeString() const;
 };
 
+// What the file system says of a file: while it stays the same, so does the content.
+struct FileIdentity {
+  uint64_t size = 0;  // bytes
+  uint64_t inode = 0;
+  int64_t modified_ns = 0;  // since 1970, as is the next
+  int64_t changed_ns = 0;   // of the inode: also set when modified_ns is put back
+
+  bool operator==(const FileIdentity&) const = default;
+};
+
+FileIdentity IdentityOf(const struct stat& info);
+
+// One file of a checkpoint. Views point into the GgufFile.
+struct GgufPart {
+  absl::string_view path;
+  absl::Span<const std::byte> bytes;  // of the whole file
+  FileIdentity identity;              // when it was opened
+};
+
 // Immutable after Open, and then thread-safe. Move-only; views stay valid over a move.
 class GgufFile {
  public:
@@ -92,6 +113,7 @@ class GgufFile {
   uint64_t file_bytes() const;  // of all parts
   // When the part that was changed last was so, in nanoseconds since 1970.
   int64_t modified_ns() const;
+  std::vector<GgufPart> parts() const;  // in order
 
   // Metadata, in file order.
   absl::Span<const GgufEntry> metadata() const { return entries_; }
@@ -123,10 +145,17 @@ class GgufFile {
   absl::Span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* FindTensor(absl::string_view name) const;  // null when absent
 
-  // 32 hex digits that identify the checkpoint: XXH3-128 over every part's header, metadata and
-  // tensor infos, its size, and its tensor data: all of it up to 16 MiB, else 4 KiB of each of at
-  // most 512 tensors. Milliseconds; not a checksum of the weights.
-  std::string Digest() const;
+  // 32 hex digits that name the checkpoint: XXH3-128 over every part's header, metadata and tensor
+  // infos, its size, and its tensor data: all of it up to 16 MiB, else 4 KiB of each of at most 512
+  // tensors. Takes milliseconds. content_digest.h has the digest of every byte.
+  std::string SampledDigest() const;
+
+  // Reads the pages that hold [data, data + bytes) into memory with one call. DATA_LOSS names the
+  // file and the range: the disk cannot read it, or the file was cut short, and touching it would
+  // end this process. Kernels before 5.14 cannot say so.
+  absl::Status MapIn(const std::byte* data, size_t bytes) const;
+  // The same of all parts' headers, which names of tensors point into.
+  absl::Status MapInHeaders() const;
 
   // Lets the kernel take back the pages that hold [data, data + bytes), a range of one tensor;
   // reading them again reads the file again.
@@ -142,7 +171,7 @@ class GgufFile {
     const std::byte* data = nullptr;
     uint64_t size = 0;
     uint64_t data_start = 0;  // where tensor data begins
-    int64_t modified_ns = 0;
+    FileIdentity identity;
 
     Part() = default;
     Part(Part&& other) noexcept;

@@ -1,4 +1,4 @@
-// GgufFile::Digest.
+// GgufFile::SampledDigest.
 #include <algorithm>
 #include <vector>
 
@@ -19,7 +19,7 @@ struct FreeState {
 
 }  // namespace
 
-std::string GgufFile::Digest() const {
+std::string GgufFile::SampledDigest() const {
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   XXH3_128bits_reset(state.get());
   uint64_t data_bytes = 0;

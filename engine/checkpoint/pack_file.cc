@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -49,6 +50,47 @@ bool SameTime(int64_t recorded_ns, int64_t found_ns) {
   return recorded_ns == found_ns;
 }
 
+absl::string_view DigestOf(const PackPreamble& preamble) {
+  return absl::string_view(preamble.digest, sizeof(preamble.digest));
+}
+
+absl::Status CheckDigest(const PackPreamble& preamble, const PackContents& contents) {
+  if (DigestOf(preamble) == contents.digest) return absl::OkStatus();
+  if (DigestOf(preamble) != contents.sampled_digest) {
+    return absl::FailedPreconditionError("it was made from another checkpoint");
+  }
+  if (SameTime(preamble.modified_ns, contents.modified_ns)) return absl::OkStatus();
+  return absl::FailedPreconditionError("the checkpoint was changed since it was made");
+}
+
+// Closes at the end of a scope.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags) : file_(open(path.c_str(), flags | O_CLOEXEC)) {}
+  ~OpenFile() {
+    if (file_ >= 0) close(file_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int get() const { return file_; }
+
+ private:
+  const int file_;
+};
+
+absl::Status WriteStart(int file, absl::Span<const std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t put =
+        pwrite(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return absl::ErrnoToStatus(errno, "writing its header");
+    done += put;
+  }
+  if (fdatasync(file) != 0) return absl::ErrnoToStatus(errno, "writing its header");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t PackContents::header_bytes() const {
@@ -80,12 +122,7 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
     return absl::FailedPreconditionError(
         absl::StrCat("its format version is ", preamble.version, ", expected ", kPackVersion));
   }
-  if (absl::string_view(preamble.digest, sizeof(preamble.digest)) != contents.digest) {
-    return absl::FailedPreconditionError("it was made from another checkpoint");
-  }
-  if (!SameTime(preamble.modified_ns, contents.modified_ns)) {
-    return absl::FailedPreconditionError("the checkpoint was changed since it was made");
-  }
+  RETURN_IF_ERROR(CheckDigest(preamble, contents));
   const size_t layers = contents.layouts.size();
   const size_t experts = contents.layouts.front().size();
   if (preamble.layers != layers || preamble.experts != experts) {
@@ -123,19 +160,39 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
 }
 
 absl::StatusOr<moe::ExpertRecords> ReadPack(const std::string& path, const PackContents& contents) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return absl::ErrnoToStatus(errno, "opening it");
+  const OpenFile file(path, O_RDONLY);
+  if (file.get() < 0) return absl::ErrnoToStatus(errno, "opening it");
   struct stat found;
+  if (fstat(file.get(), &found) != 0) return absl::ErrnoToStatus(errno, "looking at it");
   std::vector<std::byte> header(contents.header_bytes());
-  absl::StatusOr<size_t> got = fstat(file, &found) == 0
-                                   ? ReadStart(file, absl::MakeSpan(header))
-                                   : absl::ErrnoToStatus(errno, "looking at it");
-  close(file);
-  RETURN_IF_ERROR(got.status());
+  ASSIGN_OR_RETURN(const size_t got, ReadStart(file.get(), absl::MakeSpan(header)));
   ASSIGN_OR_RETURN(moe::ExpertRecords records,
-                   ParsePack(absl::MakeConstSpan(header).first(*got), found.st_size, contents));
+                   ParsePack(absl::MakeConstSpan(header).first(got), found.st_size, contents));
   records.path = path;
   return records;
+}
+
+absl::Status RenewPackDigest(const std::string& path, const PackContents& contents) {
+  std::vector<std::byte> header(contents.header_bytes());
+  {
+    const OpenFile file(path, O_RDONLY);
+    if (file.get() < 0) return absl::ErrnoToStatus(errno, "opening it");
+    ASSIGN_OR_RETURN(const size_t got, ReadStart(file.get(), absl::MakeSpan(header)));
+    RETURN_IF_ERROR(
+        ParsePack(absl::MakeConstSpan(header).first(got), contents.file_bytes(), contents)
+            .status());
+  }
+  auto preamble = Load<PackPreamble>(header.data());
+  if (DigestOf(preamble) == contents.digest) return absl::OkStatus();
+  std::copy(contents.digest.begin(), contents.digest.end(), preamble.digest);
+  std::memcpy(header.data(), &preamble, sizeof(preamble));
+  const size_t table =
+      sizeof(preamble) + size_t{preamble.layers} * preamble.experts * sizeof(PackEntry);
+  const uint64_t hash = PackHash(absl::MakeConstSpan(header).first(table));
+  std::memcpy(header.data() + table, &hash, sizeof(hash));
+  const OpenFile file(path, O_WRONLY);
+  if (file.get() < 0) return absl::ErrnoToStatus(errno, "opening it");
+  return WriteStart(file.get(), header);
 }
 
 }  // namespace tidepool::engine

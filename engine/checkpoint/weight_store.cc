@@ -229,6 +229,13 @@ absl::Status WeightStore::PackInto(const MatrixRef& ref, std::byte* out) {
   return PackRows(place, out);
 }
 
+absl::Status WeightStore::CheckReadable(const MatrixRef& ref) {
+  ASSIGN_OR_RETURN(const Place place, Locate(ref));
+  const size_t row_bytes = place.tensor->row_bytes();
+  return file_.MapIn(place.tensor->data + place.first_row * row_bytes,
+                     place.shape.rows * row_bytes);
+}
+
 absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   ASSIGN_OR_RETURN(const Place place, Locate(ref));
   const MatrixKey key(IndexOf(place.tensor), place.first_row, ref.rows);

@@ -70,6 +70,10 @@ class WeightStore {
   // Matrix.
   absl::Status PackInto(const MatrixRef& ref, std::byte* out);
 
+  // Whether PackInto can read the matrix from the file: DATA_LOSS as GgufFile::MapIn, and errors as
+  // Matrix.
+  absl::Status CheckReadable(const MatrixRef& ref);
+
   // A tensor of `size` elements in one dimension, of any float type, as float32.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 

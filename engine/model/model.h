@@ -45,9 +45,9 @@ class Model {
 
   // Computes the batch: writes each row's KV, returns the wanted logits. Resets `workspace` first;
   // the result lives there. Errors: DATA_LOSS (an expert's record is damaged), UNAVAILABLE (it
-  // could not be read), each naming file, layer and expert, and that of a trace which cannot be
-  // written; afterwards the KV of the batch's rows
-  // is undefined, everything before it is untouched.
+  // could not be read), each naming file, layer and expert; INTERNAL (a key or value that the KV
+  // type cannot hold), naming the layer; and that of a trace which cannot be written. Afterwards
+  // the KV of the batch's rows is undefined, everything before it is untouched.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "engine/model/kv_values.h"
 #include "engine/model/linear.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -83,7 +84,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
   Observe("embedding", pass.x);
   const size_t mark = workspace->used();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
-    Attention(layer, pass);
+    RETURN_IF_ERROR(Attention(layer, pass));
     workspace->ResetTo(mark);
     if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass.x);
     if (config_.layers[layer].ffn == FfnKind::kMoe) {
@@ -134,7 +135,7 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
 
 // A long prompt's rows in parts, each after the KV of those before it: queries and outputs of all
 // would take more memory than anything else in a pass.
-void TransformerModel::Attention(int layer, const Pass& pass) {
+absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
   const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   if (pass.x.rows <= kMostAttentionRows) return AttendRows(layer, pass, 0, spans);
   const size_t mark = pass.arena->used();
@@ -142,11 +143,12 @@ void TransformerModel::Attention(int layer, const Pass& pass) {
   int64_t first_row = 0;
   int64_t rows = 0;  // of `part`
   const auto attend = [&] {
-    AttendRows(layer, pass, first_row, part);
+    RETURN_IF_ERROR(AttendRows(layer, pass, first_row, part));
     pass.arena->ResetTo(mark);
     first_row += rows;
     rows = 0;
     part.clear();
+    return absl::OkStatus();
   };
   for (const KvSpan& span : spans) {
     for (int64_t begin = 0; begin < span.rows;) {
@@ -160,14 +162,14 @@ void TransformerModel::Attention(int layer, const Pass& pass) {
         begin += count;
         rows += count;
       }
-      if (begin < span.rows) attend();
+      if (begin < span.rows) RETURN_IF_ERROR(attend());
     }
   }
-  attend();
+  return attend();
 }
 
-void TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
-                                  absl::Span<const KvSpan> spans) {
+absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
+                                          absl::Span<const KvSpan> spans) {
   const LayerWeights& w = weights_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];
   const int head_dim = config_.head_dim;
@@ -188,10 +190,13 @@ void TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row
   }
   backend_->Rope(q, head_dim, style, cos, sin);
   backend_->Rope(k, head_dim, style, cos, sin);
+  // Before it is stored: what is stored may be shared.
+  RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, k, v));
   backend_->StoreKv(k, v, kv, spans);
   const Activation attended =
       backend_->Attend({q, config_.layers[layer].heads, attention_scale_, kv, spans}, pass.arena);
   Multiply(backend_, attended, {w.attention_output.AddTo(x)});
+  return absl::OkStatus();
 }
 
 void TransformerModel::DenseFfn(int layer, const Pass& pass) {

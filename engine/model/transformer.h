@@ -124,9 +124,9 @@ class TransformerModel final : public Model {
                    TransformerOptions options, TransformerWeights weights);
 
   Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
-  void Attention(int layer, const Pass& pass);
-  void AttendRows(int layer, const Pass& pass, int64_t first_row,
-                  absl::Span<const kernels::KvSpan> spans);
+  absl::Status Attention(int layer, const Pass& pass);
+  absl::Status AttendRows(int layer, const Pass& pass, int64_t first_row,
+                          absl::Span<const kernels::KvSpan> spans);
   void DenseFfn(int layer, const Pass& pass);
   Gated Gate(int layer, const Pass& pass);
   absl::Status MoeFfn(int layer, const Pass& pass);

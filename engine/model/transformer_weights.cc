@@ -253,6 +253,17 @@ absl::StatusOr<FfnWeights> ExpertShapes(const ModelConfig& config, ExpertId id,
       });
 }
 
+absl::Status CheckExpertReadable(const ModelConfig& config, ExpertId id, WeightStore* store) {
+  return LayerLoader(config, id.layer, store)
+      .LoadExpert(
+          id.expert,
+          [&](const MatrixRef& ref, PackedMatrix FfnWeights::*) -> absl::StatusOr<PackedMatrix> {
+            RETURN_IF_ERROR(store->CheckReadable(ref));
+            return store->Shape(ref);
+          })
+      .status();
+}
+
 absl::Status PackExpert(const ModelConfig& config, ExpertId id, WeightStore* store,
                         const moe::ExpertLayout& layout, std::byte* record) {
   const FfnWeights places = layout.At(record);

@@ -77,6 +77,8 @@ struct ExpertId {
 // Its types and shapes, without data. Errors as above.
 absl::StatusOr<kernels::FfnWeights> ExpertShapes(const ModelConfig& config, ExpertId id,
                                                  WeightStore* store);
+// DATA_LOSS names the file and the range if the disk cannot read it. Errors as above.
+absl::Status CheckExpertReadable(const ModelConfig& config, ExpertId id, WeightStore* store);
 // Packs it into a record of the layout that its shapes give. Errors as above.
 absl::Status PackExpert(const ModelConfig& config, ExpertId id, WeightStore* store,
                         const moe::ExpertLayout& layout, std::byte* record);

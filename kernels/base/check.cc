@@ -1,6 +1,10 @@
 #include "kernels/base/check.h"
 
-#include <cstdio>
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 namespace tidepool::base {
@@ -11,7 +15,15 @@ namespace tidepool::base {
 }
 
 CheckFailure::~CheckFailure() {
-  std::fprintf(stderr, "%s\n", message_->str().c_str());
+  // A pipe that nobody reads must not keep the process from ending.
+  std::string text = message_->str() + "\n";
+  pollfd file = {STDERR_FILENO, POLLOUT, 0};
+  while (!text.empty() && poll(&file, 1, /*timeout=*/1000) > 0) {
+    const ssize_t written =
+        write(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
+    if (written <= 0) break;
+    text.erase(0, static_cast<size_t>(written));
+  }
   std::abort();
 }
 

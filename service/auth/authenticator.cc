@@ -20,6 +20,16 @@ absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization) {
   return absl::StripAsciiWhitespace(authorization.substr(kScheme.size()));
 }
 
+absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials) {
+  const absl::string_view key = absl::StripAsciiWhitespace(credentials.api_key);
+  if (key.empty()) return BearerToken(credentials.authorization);
+  // Another scheme's is for a proxy on the way.
+  const absl::StatusOr<absl::string_view> token = BearerToken(credentials.authorization);
+  if (!token.ok() || *token == key) return key;
+  return absl::UnauthenticatedError(
+      "the headers authorization and x-api-key hold different tokens; send one of them");
+}
+
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,
                              Access access) {
   if (authenticator == nullptr) return Caller();

@@ -16,6 +16,7 @@ namespace tidepool::service {
 // What a peer shows.
 struct Credentials {
   absl::string_view authorization;  // the header; empty: none
+  absl::string_view api_key;        // HTTP's X-Api-Key, a token by itself; empty: none
   // Subject alternative names (DNS, URI) of its certificate, which a CA of --tls-client-ca signed.
   std::vector<std::string> certificate_names;
 };
@@ -34,6 +35,9 @@ class Authenticator {
 
 // The token of "Bearer TOKEN" (RFC 6750; the scheme in any case). UNAUTHENTICATED: none there.
 absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization);
+
+// The token that is shown, whichever way. UNAUTHENTICATED: none, or two that differ.
+absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials);
 
 // Who calls, if he may. No authenticator (null): anybody. UNAUTHENTICATED, PERMISSION_DENIED.
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,

@@ -52,10 +52,10 @@ void ServerSecurity::TellOfExpiry(const std::string& path) {
   const absl::Time end = tls_->Get()->expires;
   const absl::Duration left = end - base::Clock::Real().Now();
   if (!log_ || left > kExpiryWarning) return;
-  std::string line = absl::StrCat(
-      "certificate ", path, left > absl::ZeroDuration() ? " expires on " : " expired on ",
-      absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
-      "; clients refuse it from then on: put a new one in its place");
+  std::string line = absl::StrCat("certificate ", path,
+                                  left > absl::ZeroDuration() ? " expires on " : " expired on ",
+                                  absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
+                                  "; clients refuse it from then on: put a new one in its place");
   if (line == told_of_expiry_) return;
   log_(LogLevel::kWarn, line);
   told_of_expiry_ = std::move(line);
@@ -74,7 +74,7 @@ absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,
     return absl::UnauthenticatedError(
         "the certificate names no front that is known here, and tokens are not taken");
   }
-  ASSIGN_OR_RETURN(const absl::string_view token, BearerToken(credentials.authorization));
+  ASSIGN_OR_RETURN(const absl::string_view token, TokenOf(credentials));
   return tokens_->Get()->Find(token, now);
 }
 

@@ -21,6 +21,12 @@ namespace {
 // As a shell tells of a process that a signal ended: this and the signal's number.
 constexpr int kSignalled = 128;
 
+constexpr absl::string_view kHelp =
+    "/help          show this\n"
+    "/quit, /exit   end the chat, as Ctrl-D does\n"
+    "Ctrl-C         stop the answer\n"
+    "Any other line is a message to the model.\n";
+
 // Thread-safe. What Ctrl-C means: the end while the model is loaded or the server looked for, then
 // the end of the answer that is being given, if there is one.
 class Interrupt {
@@ -116,7 +122,7 @@ absl::Status RunChat(const Config& config, Console* console) {
       if (console->err_is_terminal()) console->Note("\n");
       std::_Exit(kSignalled + signal);
     }
-    if (!interrupt.Cancel()) console->Note("\n[/exit or Ctrl-D ends the chat]\n> ");
+    if (!interrupt.Cancel()) console->Note("\n[/quit or Ctrl-D ends the chat]\n> ");
   });
   ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, console));
   Conversation conversation(config, connection.client.get());
@@ -124,7 +130,8 @@ absl::Status RunChat(const Config& config, Console* console) {
   interrupt.ChatIsOpen();
 
   if (console->err_is_terminal()) {
-    console->Note("[a line is a message; Ctrl-C stops an answer, /exit or Ctrl-D ends the chat]\n");
+    console->Note(
+        "[a line is a message; Ctrl-C stops an answer, /quit or Ctrl-D ends the chat, /help]\n");
   }
   WaitLine waiting(console);
   AnswerHooks hooks;
@@ -143,7 +150,11 @@ absl::Status RunChat(const Config& config, Console* console) {
     console->Note("> ");
     if (!std::getline(std::cin, line)) break;
     const absl::string_view words = absl::StripAsciiWhitespace(line);
-    if (words == "/exit") break;
+    if (words == "/quit" || words == "/exit") break;
+    if (words == "/help") {
+      console->Note(kHelp);
+      continue;
+    }
     if (words.empty()) continue;
     waiting.Start();
     const AskResult result = conversation.Say(line, hooks);

@@ -13,6 +13,7 @@
 #include "kernels/base/status_macros.h"
 #include "service/cli/expert_flags.h"
 #include "service/cli/log_flags.h"
+#include "service/cli/model_flags.h"
 #include "service/cli/replay_flags.h"
 #include "service/cli/security_flags.h"
 #include "service/cli/server_flags.h"
@@ -22,8 +23,6 @@
 namespace tidepool::service {
 namespace {
 
-using kernels::DType;
-using kernels::Isa;
 using kernels::Precision;
 
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
@@ -112,60 +111,10 @@ absl::Status SetPositiveNumber(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetKvMemory(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->kv_memory_bytes, ParseSize(value));
-  if (config->kv_memory_bytes < (size_t{1} << 10)) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is less than 1KiB"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetKvDisk(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
-  config->kv_disk_bytes = static_cast<int64_t>(bytes);
-  return bytes > 0 ? absl::OkStatus() : absl::InvalidArgumentError("leave it out for none");
-}
-
-absl::Status SetKvType(absl::string_view value, Config* config) {
-  const std::pair<absl::string_view, DType> types[] = {
-      {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0}};
-  for (const auto& [name, type] : types) {
-    if (absl::EqualsIgnoreCase(value, name)) {
-      config->kv_type = type;
-      return absl::OkStatus();
-    }
-  }
-  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not f32, f16, bf16 or q8_0"));
-}
-
 absl::Status SetExact(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
   config->precision = on ? Precision::kExact : Precision::kFast;
   return absl::OkStatus();
-}
-
-absl::Status SetIsa(absl::string_view value, Config* config) {
-  if (value == "auto") {
-    config->isa = Isa::kBest;
-  } else if (value == "portable") {
-    config->isa = Isa::kPortable;
-  } else if (value == "avx2") {
-    config->isa = Isa::kAvx2;
-  } else if (value == "avx512") {
-    config->isa = Isa::kAvx512;
-  } else if (value == "avx512vnni") {
-    config->isa = Isa::kAvx512Vnni;
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", value, "\" is not auto, portable, avx2, avx512 or avx512vnni"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetDevice(absl::string_view value, Config*) {
-  if (value == "cpu") return absl::OkStatus();
-  if (value == "cuda") return absl::UnimplementedError("cuda is not available yet; take cpu");
-  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu"));
 }
 
 absl::Status SetTimeout(absl::string_view value, Config* config) {
@@ -228,7 +177,7 @@ constexpr FlagKind kRepeats = FlagKind::kRepeats;
 using G = GenerationFlags;
 
 constexpr FlagSpec kFlags[] = {
-    {"prompt", 'p', kInput, "TEXT", "", "text to go on from", Bit(Command::kGenerate), kValue,
+    {"prompt", 'p', kInput, "TEXT", "", "prompt text to continue", Bit(Command::kGenerate), kValue,
      SetAnyString<&Config::prompt>},
     {"chat", 0, kInput, "TEXT", "", "one user message, put through the model's chat template",
      Bit(Command::kGenerate), kValue, SetAnyString<&Config::chat>},
@@ -240,20 +189,20 @@ constexpr FlagSpec kFlags[] = {
      kValue, SetString<&Config::file>},
     {"file", 'f', kInput, "FILE", "", "the text, UTF-8; - is stdin", Bit(Command::kPerplexity),
      kValue, SetString<&Config::file>},
-    {"chunks", 0, kInput, "N", "all", "score so many chunks at most", Bit(Command::kPerplexity),
-     kValue, SetInteger<&Config::chunks, 1, (int64_t{1} << 31)>},
+    {"chunks", 0, kInput, "N", "all", "maximum number of chunks to score",
+     Bit(Command::kPerplexity), kValue, SetInteger<&Config::chunks, 1, (int64_t{1} << 31)>},
     {"tokens", 0, kInput, "IDS", "", "token ids, such as 1,2,3",
      Bit(Command::kGenerate) | Bit(Command::kLogits) | Bit(Command::kDetokenize), kValue,
      SetTokens},
     {"trace", 0, kInput, "FILE", "", "the routing trace: JSON lines, plain or zstd",
      Bit(Command::kReplay), kValue, SetReplayTrace},
-    {"profile", 0, kInput, "FILE", "", "the trace whose counts place the experts of static",
+    {"profile", 0, kInput, "FILE", "", "trace whose counts place the experts of the policy static",
      Bit(Command::kReplay), kValue, SetReplayProfile},
-    {"action", 0, kInput, "ACTION", "", "export, import or verify; also the first plain word",
+    {"action", 0, kInput, "ACTION", "", "export, import or verify; also as the first argument",
      Bit(Command::kSessions), kValue, SetString<&Config::action>},
-    {"file", 'f', kInput, "FILE", "stdin", "what to import", Bit(Command::kSessions), kValue,
+    {"file", 'f', kInput, "FILE", "stdin", "sessions to import", Bit(Command::kSessions), kValue,
      SetString<&Config::file>},
-    {"system", 0, kInput, "TEXT", "", "system message in front of the conversation", kTalking,
+    {"system", 0, kInput, "TEXT", "", "system message at the start of the conversation", kTalking,
      kValue, SetString<&Config::system>},
     {"special", 0, kInput, "", "off",
      "read special tokens written in the text, such as <|im_end|>, as those tokens",
@@ -261,29 +210,29 @@ constexpr FlagSpec kFlags[] = {
     {"special", 0, kInput, "", "off", "show special tokens by their names",
      Bit(Command::kDetokenize), kSwitch, SetSwitch<&Config::parse_special>},
 
-    {"model", 'm', kModel, "FILE", "", "the model, a GGUF file (of a split one: any part)",
-     kReading, kValue, SetString<&Config::model>},
+    {"model", 'm', kModel, "FILE", "", "GGUF file of the model (any part of a split one)", kReading,
+     kValue, SetString<&Config::model>},
     {"threads", 't', kModel, "N", "the CPUs that this process may use",
-     "threads that compute; results do not depend on it",
+     "compute threads; results do not depend on the number",
      kRunning | Bit(Command::kQuantize) | Bit(Command::kPack), kValue,
      SetInteger<&Config::threads, 1, 1024>},
     {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
-     "most tokens of one sequence, prompt and output together", kEngine, kValue,
+     "maximum tokens of one sequence, prompt and output together", kEngine, kValue,
      SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
     {"context", 'c', kModel, "N", "512", "tokens of one chunk", Bit(Command::kPerplexity), kValue,
      SetInteger<&Config::context, 4, (int64_t{1} << 31)>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB, or a quarter of what is free if less",
      "memory for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
     {"kv-disk", 0, kModel, "SIZE", "none",
-     "disk space for KV that memory has no room for any more, or that is to outlive a stop; read "
-     "back where that is faster than computing it; a file in --cache-dir, or else in "
-     "$XDG_CACHE_HOME/tidepool or ~/.cache/tidepool; takes memory too: up to 64 MiB, and 320 "
-     "bytes for each 32 tokens that it has room for",
+     "disk space for KV that does not fit into memory; KV on disk survives a restart and is read "
+     "back where that is faster than computing it. The file is in --cache-dir, or in "
+     "$XDG_CACHE_HOME/tidepool or ~/.cache/tidepool. Also needs memory: up to 64 MiB, and 320 "
+     "bytes for each 32 tokens of capacity",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetKvDisk},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
      "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
-    {"exact", 0, kModel, "", "off", "float32 activations, accumulation and KV: the slow truth",
-     kRunning, kSwitch, SetExact},
+    {"exact", 0, kModel, "", "off",
+     "reference mode: float32 activations, accumulation and KV; slow", kRunning, kSwitch, SetExact},
     {"isa", 0, kModel, "ISA", "auto",
      "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
      kRunning, kValue, SetIsa},
@@ -292,9 +241,9 @@ constexpr FlagSpec kFlags[] = {
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",
      "memory for routed experts: a size, a percentage of all experts' bytes (100%: every expert "
-     "stays in memory; room is counted in records of the largest expert), or auto: all if they fit "
-     "into what is free beside --kv-memory, what --kv-disk takes and --reserve-memory, else as "
-     "many as do; models without experts need none",
+     "stays in memory), or auto: as many experts as fit into free memory after --kv-memory, "
+     "--kv-disk and --reserve-memory. Each expert counts as the largest one. No effect on models "
+     "without experts",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE", "1.5GiB, or a quarter of what is free if less",
      "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},
@@ -304,8 +253,7 @@ constexpr FlagSpec kFlags[] = {
     {"refresh-interval", 0, kExperts, "N", "1", "steps between refreshes of the policy tide",
      kRunning, kValue, SetRefreshInterval},
     {"prefetch", 0, kExperts, "on|off", "on",
-     "read experts before they are asked for, where the layer before foretells them", kRunning,
-     kValue, SetPrefetch},
+     "read experts ahead, where the previous layer predicts them", kRunning, kValue, SetPrefetch},
     {"expert-reader", 0, kExperts, "KIND", "auto",
      "how experts are read: uring, threads, or auto: threads where the kernel refuses io_uring",
      kRunning, kValue, SetExpertReader},
@@ -313,169 +261,179 @@ constexpr FlagSpec kFlags[] = {
      "write which experts each layer of each step chose, for replay; .zst compresses", kRunning,
      kValue, SetTraceExperts},
     {"cache-dir", 0, kExperts, "DIR", "beside the model",
-     "folder of pack files, which hold a model's experts as they are read on demand, and of "
-     "--kv-disk",
+     "directory for pack files (a model's experts, laid out for reads on demand), for --kv-disk, and "
+     "for the model's digest if its own directory takes no file",
      kRunning | Bit(Command::kPack), kValue, SetCacheDir},
 
     {"profile", 0, kExperts, "FILE", "",
-     "a trace, as --trace-experts writes it, whose most used experts the policy static keeps; "
-     "without one it spreads its slots evenly",
+     "trace written by --trace-experts; the policy static keeps its most used experts, and without "
+     "a trace spreads its slots evenly over the layers",
      kRunning, kValue, SetExpertProfile},
-    {"expert-memory", 0, kExperts, "SIZE", "as it is",
+    {"expert-memory", 0, kExperts, "SIZE", "unchanged",
      "a size, or a percentage of all experts' bytes", Bit(Command::kOffload), kValue,
      ChangeExpertMemory},
-    {"offload-policy", 0, kExperts, "POLICY", "as it is", "adaptive, tide, lru, static",
+    {"offload-policy", 0, kExperts, "POLICY", "unchanged", "adaptive, tide, lru, static",
      Bit(Command::kOffload), kValue, ChangeOffloadPolicy},
-    {"refresh-interval", 0, kExperts, "N", "as it is", "steps between refreshes of tide",
+    {"refresh-interval", 0, kExperts, "N", "unchanged", "steps between refreshes of tide",
      Bit(Command::kOffload), kValue, ChangeRefreshInterval},
-    {"prefetch", 0, kExperts, "on|off", "as it is", "read experts before they are asked for",
-     Bit(Command::kOffload), kValue, ChangePrefetch},
+    {"prefetch", 0, kExperts, "on|off", "unchanged", "read experts ahead", Bit(Command::kOffload),
+     kValue, ChangePrefetch},
     {"refresh", 0, kExperts, "", "off", "refresh the placement (of tide) at the next step",
      Bit(Command::kOffload), kSwitch, SetRefresh},
 
-    {"temperature", 0, kSampling, "X", "the model file's, else 0", "0 is greedy", kTalking, kValue,
+    {"temperature", 0, kSampling, "X", "the model file's, else 0",
+     "sampling temperature; 0 is greedy", kTalking, kValue,
      SetGenerationNumber<&G::temperature, 0, 100>},
     {"top-k", 0, kSampling, "K", "the model file's, else all",
      "keep the K most probable tokens; 0: all", kTalking, kValue,
      SetGenerationInteger<&G::top_k, 0, (int64_t{1} << 31) - 1>},
     {"top-p", 0, kSampling, "P", "the model file's, else 1",
-     "keep the most probable tokens up to this mass", kTalking, kValue,
+     "keep the most probable tokens whose probabilities add up to P", kTalking, kValue,
      SetPositiveNumber<&G::top_p, 1>},
     {"min-p", 0, kSampling, "P", "the model file's, else 0",
-     "drop tokens less probable than this share of the best", kTalking, kValue,
+     "drop tokens less probable than P times the most probable one", kTalking, kValue,
      SetGenerationNumber<&G::min_p, 0, 1>},
     {"seed", 0, kSampling, "N", "drawn", "equal seeds give equal tokens", kTalking, kValue,
      SetSeed},
-    {"repetition-penalty", 0, kSampling, "X", "1", "divides the logits of tokens seen", kTalking,
-     kValue, SetPositiveNumber<&G::repetition_penalty, 100>},
-    {"frequency-penalty", 0, kSampling, "X", "0", "subtracted for each occurrence in the output",
-     kTalking, kValue, SetGenerationNumber<&G::frequency_penalty, -2, 2>},
-    {"presence-penalty", 0, kSampling, "X", "0", "subtracted once for any occurrence in the output",
-     kTalking, kValue, SetGenerationNumber<&G::presence_penalty, -2, 2>},
+    {"repetition-penalty", 0, kSampling, "X", "1",
+     "divisor for the logits of tokens that occurred before", kTalking, kValue,
+     SetPositiveNumber<&G::repetition_penalty, 100>},
+    {"frequency-penalty", 0, kSampling, "X", "0",
+     "subtracted from a logit for each occurrence in the output", kTalking, kValue,
+     SetGenerationNumber<&G::frequency_penalty, -2, 2>},
+    {"presence-penalty", 0, kSampling, "X", "0",
+     "subtracted once from the logit of a token in the output", kTalking, kValue,
+     SetGenerationNumber<&G::presence_penalty, -2, 2>},
     {"logit-bias", 0, kSampling, "ID=X", "", "added to the logit of a token; repeatable", kTalking,
      kRepeats, AddLogitBias},
 
-    {"max-tokens", 'n', kStopping, "N", "to the end of the context", "output tokens at most",
+    {"max-tokens", 'n', kStopping, "N", "to the end of the context", "maximum output tokens",
      kTalking, kValue, SetGenerationInteger<&G::max_tokens, 1, kMaxInt64>},
-    {"stop", 0, kStopping, "TEXT", "", "end before this text; repeatable", kTalking, kRepeats,
+    {"stop", 0, kStopping, "TEXT", "", "stop before this text; repeatable", kTalking, kRepeats,
      AddStop},
-    {"ignore-eos", 0, kStopping, "", "off", "go on past the model's own end tokens", kTalking,
+    {"ignore-eos", 0, kStopping, "", "off", "continue past the model's end tokens", kTalking,
      kSwitch, SetIgnoreEos},
     {"timeout", 0, kStopping, "TIME", "none", "deadline of one answer", kTalking, kValue,
      SetTimeout},
 
     {"listen", 0, kServer, "HOST:PORT", "127.0.0.1:50051",
-     "where to serve gRPC; port 0 takes a free one", kServing, kValue, SetListen},
+     "address for gRPC; port 0 takes a free port", kServing, kValue, SetListen},
     {"http", 0, kServer, "HOST:PORT|off", "127.0.0.1:8080, or a free port if that one is taken",
-     "where to serve HTTP, OpenAI-compatible; port 0 takes a free one", kKeeping, kValue, SetHttp},
+     "address for the OpenAI-compatible HTTP API; port 0 takes a free port", kKeeping, kValue,
+     SetHttp},
     {"worker", 0, kServer, "HOST:PORT", "", "a worker to send requests to; repeatable",
      Bit(Command::kFront), kRepeats, AddWorker},
     {"workers", 0, kServer, "NAME:PORT", "",
-     "all workers that a name has addresses of, now and later, as dns:///NAME:PORT too; repeatable",
+     "discover workers from the addresses of a DNS name; also dns:///NAME:PORT; repeatable",
      Bit(Command::kFront), kRepeats, AddWorkerName},
     {"name", 0, kServer, "NAME", "drawn at each start",
-     "the worker's name: keep it over restarts, sessions find their worker by it",
+     "the worker's name; keep it over restarts, so that sessions return to their worker",
      Bit(Command::kWorker), kValue, SetString<&Config::name>},
     {"store", 0, kServer, "FILE",
      "$XDG_STATE_HOME/tidepool/sessions.db or ~/.local/state/tidepool/sessions.db",
-     "SQLite file of the sessions, made if missing, or redis://[:PASSWORD@]HOST:PORT[/DB]; "
-     ":memory: keeps them until the end of the process",
+     "session store: an SQLite file, created if missing; redis://[:PASSWORD@]HOST:PORT[/DB]; or "
+     ":memory:, which is lost when the process ends",
      kKeeping | Bit(Command::kSessions), kValue, SetStore},
     {"durability", 0, kServer, "KIND", "process",
-     "what the store survives: process (kill -9 of this one), power (the machine's going off)",
+     "what stored sessions survive: process (kill -9), power (power loss of the machine)",
      kKeeping | Bit(Command::kSessions), kValue, SetDurability},
-    {"store-unsafe", 0, kServer, "", "off",
-     "take a Redis server whose settings let it forget sessions",
+    {"store-unsafe", 0, kServer, "", "off", "allow a Redis server without durability",
      kKeeping | Bit(Command::kSessions), kSwitch, SetSwitch<&Config::store_unsafe>},
-    {"session-ttl", 0, kServer, "TIME", "none", "delete sessions that nobody changed for this time",
-     kKeeping, kValue, SetSessionTtl},
-    {"max-sessions", 0, kServer, "N", "any number", "sessions of one principal", kKeeping, kValue,
-     SetInteger<&Config::max_sessions, 1, (int64_t{1} << 40)>},
-    {"max-session-tokens", 0, kServer, "N", "the model's context",
-     "tokens of one session's log, as if the context ended there", kKeeping, kValue,
-     SetInteger<&Config::max_session_tokens, 2, (int64_t{1} << 31)>},
+    {"session-ttl", 0, kServer, "TIME", "none",
+     "delete sessions that were not changed for this time", kKeeping, kValue, SetSessionTtl},
+    {"max-sessions", 0, kServer, "N", "any number", "maximum sessions of one principal", kKeeping,
+     kValue, SetInteger<&Config::max_sessions, 1, (int64_t{1} << 40)>},
+    {"max-session-tokens", 0, kServer, "N", "the model's context", "maximum tokens of one session",
+     kKeeping, kValue, SetInteger<&Config::max_session_tokens, 2, (int64_t{1} << 31)>},
     {"request-ttl", 0, kServer, "TIME", "10m",
-     "how long an answer with a request_id is kept for its client to read again", kKeeping, kValue,
-     SetRequestTtl},
+     "how long a response with a request_id is kept, so that its client can read it again",
+     kKeeping, kValue, SetRequestTtl},
     {"orphan-ttl", 0, kServer, "TIME", "30s",
-     "how long such an answer goes on while its client is gone", kKeeping, kValue, SetOrphanTtl},
-    {"max-sequences", 0, kServer, "N", "64", "answers that are computed at the same time",
+     "how long such a response continues after its client has disconnected", kKeeping, kValue,
+     SetOrphanTtl},
+    {"max-sequences", 0, kServer, "N", "64", "maximum sequences computed at the same time",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
      SetInteger<&Config::max_sequences, 1, 4096>},
-    {"max-queued", 0, kServer, "N", "1024",
-     "requests that may wait beyond those before more are refused",
+    {"max-concurrent-prefills", 0, kServer, "N", "4",
+     "maximum prompts in prefill that hold KV at the same time",
+     Bit(Command::kServe) | Bit(Command::kWorker), kValue,
+     SetInteger<&Config::max_concurrent_prefills, 1, 4096>},
+    {"max-queued", 0, kServer, "N", "1024", "maximum requests that wait; more are refused",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
      SetInteger<&Config::max_queued, 0, 1 << 20>},
     {"stall-timeout", 0, kServer, "TIME", "1m",
-     "how long a step may stand still, which slow reads do not, before the process is not alive",
+     "time without progress before liveness fails (slow reads count as progress)",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetStallTimeout},
     {"drain-grace", 0, kServer, "TIME", "1s",
-     "on SIGTERM, how long new requests are still taken; not ready from the beginning", kServing,
+     "on SIGTERM, how long new requests are still accepted; readiness fails at once", kServing,
      kValue, SetDrainGrace},
     {"drain-timeout", 0, kServer, "TIME", "30s",
-     "behind that, how long running answers may go on; a worker's move to others", kServing, kValue,
-     SetDrainTimeout},
+     "after that, how long running responses may take; a worker's move to other workers", kServing,
+     kValue, SetDrainTimeout},
     {"server", 0, kServer, "HOST:PORT", "",
-     "ask this server; without it, --model runs in this process", kTalking, kValue, SetServer},
-    {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server to look at or to change",
+     "server to ask; without it, --model runs in this process", kTalking, kValue, SetServer},
+    {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server",
      Bit(Command::kStats) | Bit(Command::kOffload), kValue, SetServer},
-    {"worker-id", 0, kServer, "ID", "all workers", "the worker that is meant",
-     Bit(Command::kOffload), kValue, SetWorkerId},
-    {"session", 0, kServer, "ID", "",
-     "go on in this session of the server; made if it does not exist", kTalking, kValue,
-     SetString<&Config::session>},
+    {"worker-id", 0, kServer, "ID", "all workers", "the worker to change", Bit(Command::kOffload),
+     kValue, SetWorkerId},
+    {"session", 0, kServer, "ID", "", "session to continue; created if it does not exist", kTalking,
+     kValue, SetString<&Config::session>},
 
     {"prompt-tokens", 'p', kTests, "N,N,...", "512",
-     "measure prompts of these lengths; 0: none; with --server: draw them from these",
+     "prompt lengths to measure; 0: none; with --server: lengths to draw from",
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::prompt_tokens, 0, 1 << 20>},
     {"output-tokens", 'n', kTests, "N,N,...", "128",
-     "measure this many tokens made one by one; 0: none; with --server: draw from these",
+     "numbers of tokens to generate; 0: none; with --server: numbers to draw from",
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::output_tokens, 0, 1 << 20>},
-    {"batch", 'b', kTests, "N,N,...", "1", "sequences that make tokens at the same time",
+    {"batch", 'b', kTests, "N,N,...", "1", "sequences decoded at the same time",
      Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::batch_sizes, 1, 4096>},
-    {"repetitions", 'r', kTests, "N", "5", "times that each test is measured, after a warm-up",
+    {"repetitions", 'r', kTests, "N", "5", "measurements of each test, after a warm-up",
      Bit(Command::kBench), kValue, SetRepetitions},
 
-    {"slots", 0, kTests, "N,N,...", "", "experts that fit, or a share of all such as 25%",
+    {"slots", 0, kTests, "N,N,...", "", "numbers of resident experts, or shares of all such as 25%",
      Bit(Command::kReplay), kRepeats, AddReplaySlots},
     {"policy", 0, kTests, "P,P,...", "all", "adaptive, tide, lru, static, belady, hindsight",
      Bit(Command::kReplay), kRepeats, AddReplayPolicies},
     {"refresh-interval", 0, kTests, "N", "1", "TIDE's tau: steps from one refresh to the next",
      Bit(Command::kReplay), kValue, SetReplayRefreshInterval},
-    {"read-bandwidth", 0, kTests, "SIZE", "1.5GB", "bytes a second at which experts are brought",
+    {"read-bandwidth", 0, kTests, "SIZE", "1.5GB", "bytes per second at which experts are read",
      Bit(Command::kReplay), kValue, SetReplayReadBandwidth},
-    {"memory-bandwidth", 0, kTests, "SIZE", "10GB", "bytes a second at which experts run",
-     Bit(Command::kReplay), kValue, SetReplayMemoryBandwidth},
+    {"memory-bandwidth", 0, kTests, "SIZE", "10GB",
+     "bytes per second at which resident experts are computed", Bit(Command::kReplay), kValue,
+     SetReplayMemoryBandwidth},
 
-    {"all", 0, kResult, "", "off", "the logits of every position, not of the last only",
+    {"all", 0, kResult, "", "off", "write the logits of every position, not only of the last",
      Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},
-    {"out", 'o', kResult, "FILE", "", "where to write the logits, as .npy float32",
-     Bit(Command::kLogits), kValue, SetString<&Config::out>},
-    {"out", 'o', kResult, "FILE", "", "the GGUF file to write; also the second plain word",
+    {"out", 'o', kResult, "FILE", "", ".npy file (float32) for the logits", Bit(Command::kLogits),
+     kValue, SetString<&Config::out>},
+    {"out", 'o', kResult, "FILE", "", "GGUF file to write; also as the second argument",
      Bit(Command::kQuantize), kValue, SetString<&Config::out>},
-    {"out", 'o', kResult, "FILE", "stdout", "where to export to", Bit(Command::kSessions), kValue,
+    {"out", 'o', kResult, "FILE", "stdout", "file for the export", Bit(Command::kSessions), kValue,
      SetString<&Config::out>},
     {"type", 0, kResult, "TYPE", "",
-     "of the matrices: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, IQ4_NL, "
+     "type of the matrices: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, "
+     "IQ4_NL, "
      "MXFP4",
      Bit(Command::kQuantize), kValue, SetString<&Config::type>},
     {"head-type", 0, kResult, "TYPE", "Q6_K where --type has fewer bits, else --type",
-     "of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
-    {"force", 0, kResult, "", "off", "replace a file that is there already",
+     "type of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
+    {"force", 0, kResult, "", "off", "overwrite an existing file",
      Bit(Command::kQuantize) | Bit(Command::kPack) | Bit(Command::kSessions), kSwitch,
      SetSwitch<&Config::force>},
-    {"dump", 0, kResult, "DIR", "", "also write each layer's output there, as .npy float32",
+    {"dump", 0, kResult, "DIR", "", "directory for each layer's output, as .npy float32",
      Bit(Command::kLogits), kValue, SetString<&Config::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",
      Bit(Command::kLogits), kValue, SetInteger<&Config::chunk, 1, 1 << 20>},
-    {"once", 0, kResult, "", "off", "print one reading and end", Bit(Command::kStats), kSwitch,
+    {"tensors", 0, kResult, "", "off", "list every tensor after the summary; --json always does",
+     Bit(Command::kInspect), kSwitch, SetSwitch<&Config::tensors>},
+    {"once", 0, kResult, "", "off", "print once and exit", Bit(Command::kStats), kSwitch,
      SetSwitch<&Config::once>},
-    {"json", 0, kResult, "", "off", "one JSON object on stdout; progress and logs go to stderr",
-     kAll, kSwitch, SetJson},
+    {"json", 0, kResult, "", "off",
+     "print one JSON object to stdout; progress and logs go to stderr", kAll, kSwitch, SetJson},
 
-    {"config", 0, kGeneral, "FILE", "", "TOML file whose keys are these flags' names", kAll, kValue,
-     nullptr},
-    {"help", 'h', kGeneral, "", "", "this text", kAll, kSwitch, nullptr},
+    {"config", 0, kGeneral, "FILE", "", "TOML file with flags; keys are the flags' names", kAll,
+     kValue, nullptr},
+    {"help", 'h', kGeneral, "", "", "show this help", kAll, kSwitch, nullptr},
 };
 
 }  // namespace
@@ -486,6 +444,7 @@ absl::Span<const FlagSpec> Flags() {
     const auto insert_before = [flags](const auto& is_place, absl::Span<const FlagSpec> more) {
       flags->insert(std::find_if(flags->begin(), flags->end(), is_place), more.begin(), more.end());
     };
+    insert_before([](const FlagSpec& flag) { return flag.name == "threads"; }, ModelFlagSpecs());
     insert_before([](const FlagSpec& flag) { return flag.group == kTests; }, SecurityFlagSpecs());
     insert_before([](const FlagSpec& flag) { return flag.group == kResult; }, TrafficFlagSpecs());
     insert_before([](const FlagSpec& flag) { return flag.name == "help"; }, LogFlagSpecs());

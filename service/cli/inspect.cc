@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/expert_memory.h"
@@ -37,7 +38,7 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;  // resident
+  int64_t expert_bytes = 0;                        // resident
   std::map<std::string, int64_t> expert_bytes_of;  // likewise, by layer ("blk.0")
   struct OfType {
     int64_t tensors = 0;
@@ -65,6 +66,12 @@ Totals Add(const GgufFile& file) {
   return totals;
 }
 
+// Null: a start of this model computes it.
+Json ContentDigestOf(const GgufFile& file) {
+  const auto digest = engine::KnownContentDigest(file, {});
+  return digest.has_value() ? Json(*digest) : Json();
+}
+
 Json DescribeFile(const GgufFile& file, const Totals& totals) {
   Json types = Json::object();
   for (const auto& [name, type] : totals.types) {
@@ -75,7 +82,8 @@ Json DescribeFile(const GgufFile& file, const Totals& totals) {
   json["format"] = absl::StrCat("GGUF v", file.version());
   json["parts"] = file.part_count();
   json["file_bytes"] = file.file_bytes();
-  json["digest"] = file.Digest();
+  json["digest"] = file.SampledDigest();
+  json["content_digest"] = ContentDigestOf(file);
   json["parameters"] = totals.elements;
   json["types"] = std::move(types);
   return json;
@@ -153,8 +161,8 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   if (!available.has_value()) return json;
   json["fits"] = totals.resident_bytes + kv_bytes <= *available;
   if (experts == 0) return json;
-  const std::optional<int64_t> kept = ExpertsInMemory(
-      config, totals, {.available_bytes = available, .kv_bytes = kv_bytes});
+  const std::optional<int64_t> kept =
+      ExpertsInMemory(config, totals, {.available_bytes = available, .kv_bytes = kv_bytes});
   json["experts"] = experts;
   json["experts_in_memory"] = kept.has_value() ? Json(*kept) : Json(nullptr);
   return json;
@@ -191,12 +199,6 @@ Json DescribeTensors(const GgufFile& file) {
                        {"bytes", tensor.bytes}});
   }
   return tensors;
-}
-
-// For a terminal: what a file calls things may hold anything.
-std::string Shown(const Json& json) {
-  if (!json.is_string()) return ToLine(json);
-  return OneLine(json.get<std::string>());
 }
 
 std::string Bytes(const Json& json) { return FormatBytes(json.get<double>()); }
@@ -248,7 +250,7 @@ std::string ModelText(const Json& json) {
     if (value.is_number() && value.get<int64_t>() == 0) continue;
     std::string label(key);
     std::replace(label.begin(), label.end(), '_', ' ');
-    absl::StrAppendFormat(&text, "  %-18s%s\n", label, Shown(value));
+    absl::StrAppendFormat(&text, "  %-20s%s\n", label, Shown(value));
   }
   return text;
 }
@@ -259,24 +261,26 @@ std::string TokenizerText(const Json& json) {
   for (const auto& [key, value] : tokenizer.items()) {
     std::string label = key;
     std::replace(label.begin(), label.end(), '_', ' ');
-    absl::StrAppendFormat(&text, "  %-18s%s\n", label, Shown(value));
+    absl::StrAppendFormat(&text, "  %-20s%s\n", label, Shown(value));
   }
   return text;
 }
 
-std::string Text(const Json& json) {
-  std::string text =
-      absl::StrFormat("%s: %s, %s, %.1f million parameters\n\n", json["file"].get<std::string>(),
-                      json["format"].get<std::string>(), Bytes(json["file_bytes"]),
-                      json["parameters"].get<double>() / 1e6);
-  // First, so that a terminal ends with what is asked most.
-  absl::StrAppend(&text, "Tensors\n");
+std::string TensorsText(const Json& json) {
+  std::string text = "\nTensors\n";
   for (const Json& tensor : json["tensors"]) {
     absl::StrAppendFormat(&text, "  %-40s %-8s %-22s %12s\n", Shown(tensor["name"]),
                           tensor["type"].get<std::string>(), ToLine(tensor["shape"]),
                           Bytes(tensor["bytes"]));
   }
-  absl::StrAppend(&text, "\n", ModelText(json), "\nTypes\n");
+  return text;
+}
+
+std::string Summary(const Json& json) {
+  std::string text = absl::StrFormat("%s: %s, %s, %.1f million parameters\n\n", Shown(json["file"]),
+                                     json["format"].get<std::string>(), Bytes(json["file_bytes"]),
+                                     json["parameters"].get<double>() / 1e6);
+  absl::StrAppend(&text, ModelText(json), "\nTypes\n");
   for (const auto& [name, type] : json["types"].items()) {
     absl::StrAppendFormat(&text, "  %-8s%6d tensors  %12s\n", name, type["tensors"].get<int64_t>(),
                           Bytes(type["bytes"]));
@@ -327,7 +331,9 @@ absl::Status RunInspect(const Config& config, Console* console) {
   json["tokenizer"] =
       tokenizer.ok() ? DescribeTokenizer(**tokenizer) : Unserved(tokenizer.status());
   json["tensors"] = std::move(tensors);
-  return console->PrintResult(config.output, json, Text);
+  return console->PrintResult(config.output, json, [&config](const Json& all) {
+    return Summary(all) + (config.tensors ? TensorsText(all) : "");
+  });
 }
 
 }  // namespace tidepool::service

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
+#include "kernels/base/clock.h"
 #include "service/cli/machine.h"
 
 namespace tidepool::service {
@@ -17,6 +18,8 @@ using engine::LoadStage;
 
 absl::string_view Verb(LoadStage stage) {
   switch (stage) {
+    case LoadStage::kHashing:
+      return "hashing";
     case LoadStage::kPacking:
       return "packing the experts of";
     case LoadStage::kLoading:
@@ -26,6 +29,9 @@ absl::string_view Verb(LoadStage stage) {
   }
   return "";
 }
+
+// From here on somebody who reads a log wonders whether the program hangs.
+constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
 // Of the KV cache that the command keeps beside the weights; the others' is small.
 int64_t KvBytes(const Config& config) {
@@ -58,7 +64,7 @@ int64_t KvTokens(const Config& config) {
 }  // namespace
 
 LoadProgressLine::LoadProgressLine(const Config& config, Console* console)
-    : model_(config.model), console_(console) {}
+    : model_(config.model), console_(console), begun_(base::Clock::Real().Monotonic()) {}
 
 LoadProgressLine::~LoadProgressLine() {
   if (!shown_.empty()) console_->Note("\r\033[K");
@@ -70,6 +76,7 @@ engine::StageProgress LoadProgressLine::callback() {
 
 void LoadProgressLine::Show(LoadStage stage, double fraction) {
   if (!console_->err_is_terminal()) {
+    if (stage == LoadStage::kHashing) TellHashing(fraction);
     if (stage == LoadStage::kPacking) Tell(fraction);
     return;
   }
@@ -82,17 +89,35 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
 
 // A pack takes minutes where a disk is slow: who reads a log sees that it goes on.
 void LoadProgressLine::Tell(double packed) {
-  const std::string what = absl::StrCat("tidepool: packing the experts of ", model_);
-  if (told_ < 0) console_->Note(absl::StrCat(what, ", once\n"));
+  const std::string what = absl::StrCat("packing the experts of ", model_);
+  if (told_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);
   const int tenths = static_cast<int>(packed * 10);
   if (tenths > 0 && tenths > told_) {
-    console_->Note(absl::StrFormat("%s: %d %%\n", what, tenths * 10));
+    console_->NoteLine(absl::StrFormat("%s: %d %%", what, tenths * 10), LogLevel::kInfo);
   }
   told_ = std::max(told_, tenths);
 }
 
+void LoadProgressLine::TellHashing(double fraction) {
+  if (told_hashing_ || fraction >= 1) return;
+  if (base::Clock::Real().Monotonic() - begun_ < kLongHashing) return;
+  told_hashing_ = true;
+  console_->NoteLine(absl::StrFormat("hashing %s, once: %d %%", model_,
+                                     static_cast<int>(fraction * 100)),
+                     LogLevel::kInfo);
+}
+
+NoteLine ConsoleNote(Console* console) {
+  return [console](absl::string_view line) { console->NoteLine(line); };
+}
+
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console) {
+  return LoadBundle(config, console, ConsoleNote(console));
+}
+
+absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
+                                                                Console* console, NoteLine note) {
   LoadProgressLine progress(config, console);
   engine::LoadOptions options;
   options.threads = config.threads;
@@ -100,18 +125,30 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.isa = config.isa;
   options.kv_dtype = config.kv_type;
   options.experts = config.experts;
+  options.experts.note = note;
   options.experts.limits.available_bytes = AvailableMemoryBytes();
   options.experts.limits.kv_bytes = KvBytes(config);
   options.experts.limits.kv_tokens = KvTokens(config);
   options.experts.limits.kv_disk_bytes = config.kv_disk_bytes;
   options.progress = progress.callback();
   auto bundle = engine::LoadModel(config.model, options);
+  if (bundle.ok() && !(*bundle)->digest_recorded.ok()) {
+    note(absl::StrCat("the digest of ", config.model,
+                      " is computed again at the next start, for it cannot be recorded: ",
+                      (*bundle)->digest_recorded.message(),
+                      "; name a folder that takes files with --cache-dir DIR"));
+  }
   const bool unguided =
       config.experts.policy.kind == moe::PolicyKind::kStatic && config.experts.profile_path.empty();
   if (unguided && bundle.ok() && (*bundle)->tiered != nullptr) {
-    console->Note(
-        "tidepool: --offload-policy static knows no use of experts and spreads its slots evenly; "
-        "give it --profile TRACE, which --trace-experts writes\n");
+    console->NoteLine(
+        "--offload-policy static knows no use of experts and spreads its slots evenly; give it "
+        "--profile TRACE, which --trace-experts writes");
+  }
+  const bool asked = config.experts.memory.kind != engine::ExpertMemoryKind::kAuto;
+  if (asked && bundle.ok() && (*bundle)->config.moe.experts == 0) {
+    console->NoteLine(absl::StrCat("--expert-memory has no effect: ", config.model,
+                                   " has no experts, and all its weights are in memory"));
   }
   return bundle;
 }

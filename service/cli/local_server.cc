@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,7 @@
 #include "service/cli/console.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
+#include "service/cli/model_flags.h"
 #include "service/cli/open_store.h"
 #include "service/cli/sampling_defaults.h"
 #include "service/cli/units.h"
@@ -64,13 +68,26 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
 
 // A store that another front holds, or that cannot be made, is told before a model is loaded for
 // nothing. Nothing stays open or is left: a signal ends a load at once.
-absl::Status TryStore(const Config& config) {
+// What the store says then goes to the log, and to `said`: it may not say it again.
+absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::string>* said) {
   const NewStoreFile file(config.store);
-  return OpenStore(config, MissingStore::kMake).status();
+  const auto note = [&](LogLevel level, absl::string_view line, LogFields fields) {
+    said->emplace(line);
+    log(level, line, fields);
+  };
+  return OpenStore(config, MissingStore::kMake, note).status();
 }
 
-// Lines of a store that comes and goes.
-std::function<void(absl::string_view)> StoreLog(const ServerOptions& options) {
+// Without the lines in `said`, each once.
+LogSink Unsaid(const LogSink& log, std::set<std::string> said) {
+  const auto left = std::make_shared<std::set<std::string>>(std::move(said));
+  return [log, left](LogLevel level, absl::string_view line, LogFields fields) {
+    if (left->erase(std::string(line)) == 0) log(level, line, fields);
+  };
+}
+
+// Lines of the model, as long as it is served. Empty: there is no log.
+NoteLine WarnLine(const ServerOptions& options) {
   if (!options.log) return {};
   return [log = options.log](absl::string_view line) { log(LogLevel::kWarn, line); };
 }
@@ -97,7 +114,9 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.tls = surroundings.tls;
   if (const auto age = config.security.max_connection_age) options.max_connection_age = *age;
   options.authenticator = surroundings.authenticator;
-  if (config.security.allow_unauthenticated) options.pages = Pages::kAny;
+  options.web.cors = config.security.cors_origins;
+  options.web.hosts.names = config.security.http_hosts;
+  if (config.security.allow_unauthenticated) options.web.pages = Pages::kAny;
   if (surroundings.log != nullptr) options.log = surroundings.log->Sink();
   return options;
 }
@@ -110,14 +129,15 @@ class LocalServerImpl : public LocalServer {
     engine_.reset();
     if (bundle_ == nullptr) return;
     const absl::Status ended = bundle_->model->Finish();
-    if (!ended.ok()) console_->Note(absl::StrCat("tidepool: ", OneLine(ended.message()), "\n"));
+    if (!ended.ok()) console_->NoteLine(ended.message());
   }
 
-  absl::Status Load(Config config, Console* console) {
+  // `note`: as LoadBundle's.
+  absl::Status Load(Config config, Console* console, NoteLine note) {
     if (config.kv_memory_bytes == 0) {
       config.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
     }
-    ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console));
+    ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console, std::move(note)));
     if (bundle_->tiered != nullptr) offload_ = bundle_->tiered->Settings();
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
     engine::EngineOptions options;
@@ -125,18 +145,21 @@ class LocalServerImpl : public LocalServer {
     options.kv_memory_bytes = config.kv_memory_bytes;
     options.max_sequences = config.max_sequences;
     options.max_queued = config.max_queued;
+    options.max_concurrent_prefills = config.max_concurrent_prefills;
     options.prefill_chunk = engine::ModelBundle::kPrefillRows;
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
     // A row and its logits of every sequence fit into one step.
     options.limits.rows =
         std::max({options.prefill_chunk, options.offload_prefill_chunk, config.max_sequences});
-    options.limits.logit_rows = config.max_sequences;
-    options.cache_seed = absl::StrCat(bundle_->digest, "/", bundle_->numerics_id);
+    options.limits.logit_rows =
+        config.max_sequences + engine::PromptLogitRows(bundle_->config.vocab_size);
+    options.cache_seed = absl::StrCat(bundle_->content_digest, "/", bundle_->numerics_id);
     if (config.kv_disk_bytes > 0) {
       options.kv_disk_path = absl::StrCat(config.kv_disk_folder, "/", bundle_->digest, ".kv");
       options.kv_disk_bytes = config.kv_disk_bytes;
     }
     FillModel(options);
+    model_.aliases = AliasesOf(config.aliases, config.model);
     ASSIGN_OR_RETURN(model_.default_sampling,
                      ReadDefaultSampling(bundle_->weights->file(), bundle_->config.vocab_size));
     ASSIGN_OR_RETURN(engine_, engine::Engine::Create(bundle_->model.get(), bundle_->tokenizer.get(),
@@ -164,6 +187,7 @@ class LocalServerImpl : public LocalServer {
     model_.name = bundle_->name;
     model_.architecture = config.architecture;
     model_.digest = bundle_->digest;
+    model_.content_digest = bundle_->content_digest;
     model_.numerics_id = bundle_->numerics_id;
     model_.backend = bundle_->backend->Description();
     model_.context_length = options.context_length;
@@ -209,24 +233,28 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
                                                               Console* console) {
   Config stored = config;
   if (role != LocalRole::kServe) stored.store = ":memory:";
+  ServerOptions options = MakeServerOptions(config, surroundings);
+  std::set<std::string> said;
   if (role != LocalRole::kWorker) {
-    if (absl::Status tried = TryStore(stored); !tried.ok()) {
+    if (absl::Status tried = TryStore(stored, options.log, &said); !tried.ok()) {
       // A wrong path is told before what stands in the way of a right one.
       RETURN_IF_ERROR(engine::GgufFile::Open(config.model).status());
       return tried;
     }
   }
-  ServerOptions options = MakeServerOptions(config, surroundings);
   if (role == LocalRole::kPrivate) {
     options.listen.clear();
     options.http.clear();
   }
   auto server = std::make_unique<LocalServerImpl>(console);
-  RETURN_IF_ERROR(server->Load(config, console));
+  NoteLine note = WarnLine(options);
+  if (!note) note = ConsoleNote(console);
+  RETURN_IF_ERROR(server->Load(config, console, std::move(note)));
   NewStoreFile file(stored.store);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {
-    ASSIGN_OR_RETURN(store, OpenStore(stored, MissingStore::kMake, StoreLog(options)));
+    ASSIGN_OR_RETURN(store,
+                     OpenStore(stored, MissingStore::kMake, Unsaid(options.log, std::move(said))));
   }
   RETURN_IF_ERROR(server->Start(role, std::move(store), options));
   file.Keep();
@@ -244,7 +272,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                                  .ca = config.security.worker_tls_ca},
                                          .log = options.log}));
   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
-                   OpenStore(config, MissingStore::kMake, StoreLog(options)));
+                   OpenStore(config, MissingStore::kMake, options.log));
   ASSIGN_OR_RETURN(std::unique_ptr<Server> server, StartFrontServer(std::move(store), options));
   file.Keep();
   return server;

@@ -1,13 +1,12 @@
 #include "service/cli/log.h"
 
-#include <spdlog/async_logger.h>
-#include <spdlog/details/thread_pool.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/details/log_msg.h>
+#include <spdlog/pattern_formatter.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/ascii.h"
@@ -38,6 +37,18 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
 }
 
 spdlog::string_view_t View(absl::string_view line) { return {line.data(), line.size()}; }
+
+std::unique_ptr<spdlog::formatter> MakeFormatter(LogFormat format) {
+  return std::make_unique<spdlog::pattern_formatter>(format == LogFormat::kJson ? kJsonPattern
+                                                                                : kTextPattern);
+}
+
+// With its newline.
+std::string Formatted(LogLevel level, absl::string_view text, spdlog::formatter* formatter) {
+  spdlog::memory_buf_t line;
+  formatter->format(spdlog::details::log_msg("", LevelOf(level), View(text)), line);
+  return std::string(line.data(), line.size());
+}
 
 std::string Quoted(absl::string_view text) { return ToLine(Json(std::string(text))); }
 
@@ -77,37 +88,35 @@ std::string LogMembers(absl::string_view line, LogFields fields) {
   return members;
 }
 
-Log::Log(LogLevel least, LogFormat format)
-    : format_(format),
-      pool_(std::make_shared<spdlog::details::thread_pool>(kMostWaiting, /*threads_n=*/1)),
-      logger_(std::make_shared<spdlog::async_logger>(
-          "tidepool", std::make_shared<spdlog::sinks::stderr_sink_mt>(), pool_,
-          spdlog::async_overflow_policy::overrun_oldest)) {
-  SetLevel(least);
-  logger_->set_pattern(format == LogFormat::kJson ? kJsonPattern : kTextPattern);
-  logger_->flush_on(spdlog::level::debug);
+std::string DroppedLinesNote(LogFormat format, int64_t count) {
+  const std::string line = absl::StrCat(count, count == 1 ? " log line was" : " log lines were",
+                                        " dropped: they could not be written in time");
+  return Formatted(LogLevel::kWarn,
+                   format == LogFormat::kJson ? LogMembers(line, {}) : LogText(line, {}),
+                   MakeFormatter(format).get());
 }
 
-Log::~Log() {
-  const size_t dropped = pool_->overrun_counter();
-  if (dropped == 0) return;
-  Write(LogLevel::kWarn,
-        absl::StrCat(dropped, " lines of this log were dropped: nobody read them"));
-}
+Log::Log(LogLevel least, LogFormat format, LineWriter* writer)
+    : format_(format), writer_(writer), least_(least), formatter_(MakeFormatter(format)) {}
 
-void Log::SetLevel(LogLevel least) { logger_->set_level(LevelOf(least)); }
+Log::~Log() = default;
 
 void Log::Write(LogLevel level, absl::string_view line, LogFields fields) {
-  const spdlog::level::level_enum severity = LevelOf(level);
-  if (!logger_->should_log(severity)) return;
-  logger_->log(severity, View(format_ == LogFormat::kJson ? LogMembers(line, fields)
-                                                          : LogText(line, fields)));
+  if (level < least_) return;
+  const std::string text =
+      format_ == LogFormat::kJson ? LogMembers(line, fields) : LogText(line, fields);
+  std::string formatted;
+  {
+    base::MutexLock lock(&mutex_);
+    formatted = Formatted(level, text, formatter_.get());
+  }
+  writer_->Write(std::move(formatted));
 }
 
 LogSink Log::Sink() {
-  return [this](LogLevel level, absl::string_view line, LogFields fields) {
-    Write(level, line, fields);
-  };
+  return LogSink([this](LogLevel level, absl::string_view line,
+                        LogFields fields) { Write(level, line, fields); },
+                 [this] { return writer_->dropped(); });
 }
 
 }  // namespace tidepool::service

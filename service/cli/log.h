@@ -1,18 +1,19 @@
-// Log: lines for the operator, on stderr, with time and level.
+// Log: lines for the operator, with time and level.
 #ifndef TIDEPOOL_SERVICE_CLI_LOG_H_
 #define TIDEPOOL_SERVICE_CLI_LOG_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "kernels/base/mutex.h"
+#include "service/cli/line_writer.h"
 #include "service/log_level.h"
 
 namespace spdlog {
-class async_logger;
-namespace details {
-class thread_pool;
-}
+class formatter;
 }  // namespace spdlog
 
 namespace tidepool::service {
@@ -23,19 +24,18 @@ std::string LogText(absl::string_view line, LogFields fields);
 // The same as the members of a JSON object: "message", then the fields.
 std::string LogMembers(absl::string_view line, LogFields fields);
 
-// Thread-safe. An object that is passed around: there is no global logger. Lines are written by a
-// thread of its own, so that nobody waits for a reader of stderr; when that one is more than
-// kMostWaiting lines behind, the oldest are dropped, and the last line says how many.
+// The line that stands where `count` lines are missing: a warning, with time and newline.
+std::string DroppedLinesNote(LogFormat format, int64_t count);
+
+// Thread-safe. An object that is passed around: there is no global logger. Whoever logs never
+// waits: the LineWriter drops what nobody reads.
 class Log {
  public:
-  static constexpr int kMostWaiting = 2048;
-
-  // Lines below `least` are dropped. The thread inherits which signals are blocked.
-  Log(LogLevel least, LogFormat format);
-  // Returns when all lines are written.
+  // Lines below `least` are dropped. `writer` outlives the log.
+  Log(LogLevel least, LogFormat format, LineWriter* writer);
   ~Log();
 
-  void SetLevel(LogLevel least);
+  void SetLevel(LogLevel least) { least_ = least; }
 
   void Write(LogLevel level, absl::string_view line, LogFields fields = {});
   void Info(absl::string_view line) { Write(LogLevel::kInfo, line); }
@@ -44,8 +44,10 @@ class Log {
 
  private:
   const LogFormat format_;
-  std::shared_ptr<spdlog::details::thread_pool> pool_;
-  std::shared_ptr<spdlog::async_logger> logger_;
+  LineWriter* const writer_;
+  std::atomic<LogLevel> least_;
+  base::Mutex mutex_;
+  const std::unique_ptr<spdlog::formatter> formatter_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::service

@@ -45,12 +45,12 @@ absl::Status SetLogPrompts(absl::string_view value, Config* config) {
 
 constexpr absl::string_view kGeneral = "General";
 constexpr FlagSpec kFlags[] = {
-    {"log-level", 0, kGeneral, "LEVEL", "info", "least level logged: debug, info, warn, error, off",
+    {"log-level", 0, kGeneral, "LEVEL", "info", "minimum level: debug, info, warn, error, off",
      kServing, FlagKind::kValue, SetLogLevel},
-    {"log-format", 0, kGeneral, "FORMAT", "text", "text, or json: each line one object", kServing,
-     FlagKind::kValue, SetLogFormat},
-    {"log-prompts", 0, kGeneral, "", "off", "log what clients ask the model, up to 4 KiB of it",
-     kFronts, FlagKind::kSwitch, SetLogPrompts},
+    {"log-format", 0, kGeneral, "FORMAT", "text", "log format: text, or json (one object per line)",
+     kServing, FlagKind::kValue, SetLogFormat},
+    {"log-prompts", 0, kGeneral, "", "off", "log the first 4 KiB of each prompt", kFronts,
+     FlagKind::kSwitch, SetLogPrompts},
 };
 
 }  // namespace

@@ -19,16 +19,15 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 std::string Text(const Json& answer) {
   std::string text;
   for (const Json& worker : answer["workers"]) {
-    absl::StrAppend(&text, "worker ", worker["worker_id"].get<std::string>(), " ",
-                    worker["address"].get<std::string>(), "\n");
+    absl::StrAppend(&text, "worker ", Shown(worker["worker_id"]), " ", Shown(worker["address"]),
+                    "\n");
     const Json& settings = worker["settings"];
     if (settings.is_null()) {
-      absl::StrAppend(&text, "  failed: ", OneLine(worker["status_message"].get<std::string>()),
-                      "\n");
+      absl::StrAppend(&text, "  failed: ", Shown(worker["status_message"]), "\n");
       continue;
     }
     const auto number = [&](const char* key) { return settings[key].get<int64_t>(); };
-    const std::string policy = settings["policy"].get<std::string>();
+    const std::string policy = Shown(settings["policy"]);
     absl::StrAppendFormat(&text, "  policy      %s", policy);
     if (policy == "tide") {
       absl::StrAppendFormat(&text, ", refreshed every %d steps", number("refresh_interval"));

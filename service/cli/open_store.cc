@@ -1,9 +1,11 @@
 #include "service/cli/open_store.h"
 
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/files.h"
@@ -42,12 +44,15 @@ absl::StatusOr<RedisAddress> AddressOf(const Config& config) {
   return address;
 }
 
-absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(
-    const Config& config, std::function<void(absl::string_view)> log) {
+std::function<void(absl::string_view)> LinesOf(const LogSink& log, LogLevel level) {
+  return [log, level](absl::string_view line) { log(level, line); };
+}
+
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(const Config& config, const LogSink& log) {
   RedisSessionStoreOptions options;
   ASSIGN_OR_RETURN(options.address, AddressOf(config));
   options.max_sessions = config.max_sessions;
-  options.log = std::move(log);
+  options.log = LinesOf(log, LogLevel::kWarn);
   if (config.store_unsafe) {
     options.safety = RedisSafety::kUnchecked;
   } else if (config.durability == StoreDurability::kPower) {
@@ -71,9 +76,9 @@ absl::Status MakeFolder(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
-    const Config& config, MissingStore missing, std::function<void(absl::string_view)> log) {
-  if (IsRedisUrl(config.store)) return OpenRedis(config, std::move(log));
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
+                                                        const LogSink& log) {
+  if (IsRedisUrl(config.store)) return OpenRedis(config, log);
   if (!config.security.store_password_file.empty()) {
     return absl::InvalidArgumentError(
         "--store-password-file is for a --store at redis://; files have no password");
@@ -81,6 +86,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
   SqliteSessionStoreOptions options;
   options.path = config.store;
   options.max_sessions = config.max_sessions;
+  options.log = LinesOf(log, LogLevel::kError);
   options.durability =
       config.durability == StoreDurability::kPower ? Durability::kPower : Durability::kProcess;
   std::error_code error;
@@ -100,7 +106,8 @@ NewStoreFile::NewStoreFile(const std::string& store) {
 
 NewStoreFile::~NewStoreFile() {
   if (path_.empty()) return;
-  for (const char* suffix : {"", "-wal", "-shm"}) {
+  // STORE-commits is of a store that was there before: it is written with the first session.
+  for (const char* suffix : {"", "-wal", "-shm", "-reserve"}) {
     std::error_code error;
     std::filesystem::remove(path_ + suffix, error);
   }

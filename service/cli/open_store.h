@@ -2,24 +2,24 @@
 #ifndef TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
 #define TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "service/config.h"
+#include "service/log_level.h"
 #include "service/store/session_store.h"
 
 namespace tidepool::service {
 
 enum class MissingStore : uint8_t { kMake, kRefuse };
 
-// A file, made with its folder if it is missing, or a Redis server. `log` may be empty. NOT_FOUND:
+// A file, made with its folder if it is missing, or a Redis server. `log` is called on any thread:
+// damage that is found is an error there, a server that is away a warning. NOT_FOUND:
 // there is no such file, with kRefuse, or none with the password; INVALID_ARGUMENT: its folder
 // cannot be made, or --store-password-file does not fit; others as the stores' Open.
-absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(
-    const Config& config, MissingStore missing, std::function<void(absl::string_view)> log = {});
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
+                                                        const LogSink& log = {});
 
 // Takes back the store's file when the server that it was made for does not start. One that was
 // there before stays. Thread-compatible.

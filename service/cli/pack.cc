@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/available_cpus.h"
+#include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/model_config.h"
@@ -34,14 +35,24 @@ absl::Status RunPack(const Config& config, Console* console) {
   {
     LoadProgressLine line(config, console);
     const engine::StageProgress show = line.callback();
+    ASSIGN_OR_RETURN(const engine::ContentDigest digest,
+                     engine::DigestContent(store->file(), {.threads = threads,
+                                                           .cache_dir = config.experts.cache_dir,
+                                                           .progress = [&](double fraction) {
+                                                             show(engine::LoadStage::kHashing,
+                                                                  fraction);
+                                                           }}));
     records = engine::OpenPack(model, {.store = store.get(),
+                                       .digest = digest.hex,
                                        .path = path,
                                        .existing = config.force ? engine::ExistingPack::kReplace
                                                                 : engine::ExistingPack::kUse,
-                                       .progress = [&](engine::LoadStage stage, double fraction) {
-                                         written = true;
-                                         show(stage, fraction);
-                                       }});
+                                       .progress =
+                                           [&](engine::LoadStage stage, double fraction) {
+                                             written = true;
+                                             show(stage, fraction);
+                                           },
+                                       .note = ConsoleNote(console)});
   }
   RETURN_IF_ERROR(records.status());
   const int64_t layers = static_cast<int64_t>(records->layers.size());

@@ -8,14 +8,15 @@
 #include "service/auth/token_table.h"
 #include "service/cli/server_flags.h"
 #include "service/cli/units.h"
+#include "service/http/host_check.h"
 
 namespace tidepool::service {
 namespace {
 
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
+constexpr CommandSet kHttp = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAsking = Bit(Command::kGenerate) | Bit(Command::kChat) |
-                               Bit(Command::kBench) | Bit(Command::kStats) |
-                               Bit(Command::kOffload);
+                               Bit(Command::kBench) | Bit(Command::kStats) | Bit(Command::kOffload);
 constexpr CommandSet kToken = Bit(Command::kToken);
 
 template <auto member>
@@ -36,6 +37,16 @@ absl::Status SetAllowUnauthenticated(absl::string_view value, Config* config) {
 absl::Status AddFrontName(absl::string_view value, Config* config) {
   if (value.empty()) return absl::InvalidArgumentError("the value is empty");
   config->security.front_names.emplace_back(value);
+  return absl::OkStatus();
+}
+
+absl::Status AddCorsOrigin(absl::string_view value, Config* config) {
+  return config->security.cors_origins.Add(value);
+}
+
+absl::Status AddHttpHost(absl::string_view value, Config* config) {
+  RETURN_IF_ERROR(CheckHostName(value));
+  config->security.http_hosts.emplace_back(value);
   return absl::OkStatus();
 }
 
@@ -94,79 +105,87 @@ using L = PrincipalLimits;
 
 constexpr FlagSpec kFlags[] = {
     {"admin-listen", 0, kSecurity, "HOST:PORT", "--listen",
-     "a port of its own for the service Admin; port 0 takes a free one", kServing, kValue,
+     "separate address for the Admin service; port 0 takes a free port", kServing, kValue,
      SetAdminListen},
     {"probe-listen", 0, kSecurity, "HOST:PORT", "none",
-     "a port for health checks alone, in plain text and without tokens, for kubelet", kServing,
+     "address for health checks only, in plain text and without tokens, for kubelet", kServing,
      kValue, SetProbeListen},
     {"auth-token-file", 0, kSecurity, "FILE", "",
-     "who may call: lines of principal, role (user, admin or front) and a token's SHA-256, as "
-     "tidepool token new writes them; read again when it changes",
+     "file of allowed callers: lines of principal, role (user, admin or front) and a token's "
+     "SHA-256, as tidepool token new writes them; reloaded when it changes",
      kServing, kValue, SetFile<&S::auth_token_file>},
     {"allow-unauthenticated", 0, kSecurity, "", "off",
-     "serve past this machine although nobody is authenticated", kServing, kSwitch,
+     "accept unauthenticated clients on non-loopback addresses", kServing, kSwitch,
      SetAllowUnauthenticated},
+    {"cors-origin", 0, kSecurity, "ORIGIN", "none",
+     "let web pages of this origin call the HTTP API: SCHEME://HOST[:PORT] (port * for any), "
+     "SCHEME://* of local apps, such as tauri://*, or, with --auth-token-file, * for all; "
+     "repeatable",
+     kHttp, FlagKind::kRepeats, AddCorsOrigin},
+    {"http-host", 0, kSecurity, "NAME", "names of this machine",
+     "where --http is an address of this machine: also serve requests whose Host is NAME, as a "
+     "proxy passes it on; repeatable",
+     kHttp, FlagKind::kRepeats, AddHttpHost},
     {"tls-cert", 0, kSecurity, "FILE", "",
-     "serve gRPC and HTTP over TLS with this certificate, its chain behind it, in PEM form; read "
-     "again when it changes, as are the two below",
+     "serve gRPC and HTTP over TLS with this certificate, followed by its chain, in PEM format; "
+     "reloaded when it changes, as are the two files below",
      kServing, kValue, SetFile<&S::tls_cert>},
-    {"tls-key", 0, kSecurity, "FILE", "", "the certificate's private key, without a password",
+    {"tls-key", 0, kSecurity, "FILE", "", "private key of the certificate, without a password",
      kServing, kValue, SetFile<&S::tls_key>},
     {"tls-client-ca", 0, kSecurity, "FILE", "",
-     "clients must show a certificate that one of these has signed", kServing, kValue,
+     "require client certificates signed by one of these CAs", kServing, kValue,
      SetFile<&S::tls_client_ca>},
     {"max-connection-age", 0, kSecurity, "TIME", "1h",
-     "connections over TLS take no further requests when they are so old, and end with those that "
-     "run: clients show their certificates anew, and see the server's new one",
+     "age at which a TLS connection accepts no more requests; it closes when its running requests "
+     "end, so that clients present their certificates again and see a renewed server certificate",
      kServing, kValue, SetMaxConnectionAge},
     {"front-name", 0, kSecurity, "NAME", "",
-     "who shows a certificate with this DNS name or URI is a front, without a token; repeatable",
+     "accept a client certificate with this DNS name or URI as a front; repeatable",
      Bit(Command::kWorker), FlagKind::kRepeats, AddFrontName},
     {"worker-tls-ca", 0, kSecurity, "FILE", "",
-     "speak to workers over TLS; they show a certificate that one of these has signed, for the name "
-     "in --worker; read again when it changes, as are the three below",
+     "connect to workers over TLS and trust these CAs; a worker's certificate must match the host "
+     "in --worker; reloaded when it changes, as are the three files below",
      Bit(Command::kFront), kValue, SetFile<&S::worker_tls_ca>},
-    {"worker-tls-cert", 0, kSecurity, "FILE", "", "the certificate to show workers",
+    {"worker-tls-cert", 0, kSecurity, "FILE", "", "client certificate for workers",
      Bit(Command::kFront), kValue, SetFile<&S::worker_tls_cert>},
-    {"worker-tls-key", 0, kSecurity, "FILE", "", "its private key", Bit(Command::kFront), kValue,
-     SetFile<&S::worker_tls_key>},
+    {"worker-tls-key", 0, kSecurity, "FILE", "", "private key of that certificate",
+     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_key>},
     {"worker-token-file", 0, kSecurity, "FILE", "",
-     "the token to show workers, which has the role front there, on a line of its own",
-     Bit(Command::kFront), kValue, SetFile<&S::worker_token_file>},
+     "token for workers, with the role front there; one line", Bit(Command::kFront), kValue,
+     SetFile<&S::worker_token_file>},
     {"tls-ca", 0, kSecurity, "FILE", "",
-     "speak to the server over TLS; it shows a certificate that one of these has signed, for the "
-     "name in --server",
+     "connect to the server over TLS and trust these CAs; the server's certificate must match the "
+     "host in --server",
      kAsking, kValue, SetFile<&S::tls_ca>},
-    {"tls-cert", 0, kSecurity, "FILE", "", "the certificate to show the server", kAsking, kValue,
+    {"tls-cert", 0, kSecurity, "FILE", "", "client certificate for the server", kAsking, kValue,
      SetFile<&S::tls_cert>},
-    {"tls-key", 0, kSecurity, "FILE", "", "its private key", kAsking, kValue,
+    {"tls-key", 0, kSecurity, "FILE", "", "private key of that certificate", kAsking, kValue,
      SetFile<&S::tls_key>},
-    {"token-file", 0, kSecurity, "FILE", "", "the token to show the server, on a line of its own",
-     kAsking, kValue, SetFile<&S::token_file>},
+    {"token-file", 0, kSecurity, "FILE", "", "token for the server; one line", kAsking, kValue,
+     SetFile<&S::token_file>},
 
     {"store-password-file", 0, kSecurity, "FILE", "",
-     "the password of a --store at redis://, on a line of its own; read at the start",
+     "password of a --store at redis://; one line; read at the start",
      Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kSessions), kValue,
      SetFile<&S::store_password_file>},
-    {"action", 0, kSecurity, "ACTION", "", "new; also the first plain word", kToken, kValue,
+    {"action", 0, kSecurity, "ACTION", "", "new; also as the first argument", kToken, kValue,
      SetAction},
-    {"principal", 0, kSecurity, "NAME", "", "who will show the token", kToken, kValue,
+    {"principal", 0, kSecurity, "NAME", "", "principal that the token identifies", kToken, kValue,
      SetPrincipal},
     {"role", 0, kSecurity, "ROLE", "user",
-     "user: generates, has sessions; admin: also watches and steers the server; front: speaks to "
-     "workers",
+     "user: generate and keep sessions; admin: also inspect and change the server; front: connect "
+     "to workers",
      kToken, kValue, SetRole},
-    {"rate", 0, kSecurity, "N", "any number", "generations a minute", kToken, kValue,
+    {"rate", 0, kSecurity, "N", "any number", "maximum generations per minute", kToken, kValue,
      SetLimit<&L::per_minute, kMostPerMinute>},
-    {"concurrency", 0, kSecurity, "N", "any number", "generations at the same time", kToken, kValue,
-     SetLimit<&L::at_once, kMostAtOnce>},
-    {"max-priority", 0, kSecurity, "N", "0",
-     "the highest priority that its requests get, whatever they ask for: -100 to 100", kToken,
-     kValue, SetMaxPriority},
-    {"expires", 0, kSecurity, "TIME", "never", "a day, or a time as 2027-01-01T12:00:00Z", kToken,
-     kValue, SetExpires},
+    {"concurrency", 0, kSecurity, "N", "any number", "maximum concurrent generations", kToken,
+     kValue, SetLimit<&L::at_once, kMostAtOnce>},
+    {"max-priority", 0, kSecurity, "N", "0", "upper limit of its requests' priority: -100 to 100",
+     kToken, kValue, SetMaxPriority},
+    {"expires", 0, kSecurity, "TIME", "never", "a date, or a time such as 2027-01-01T12:00:00Z",
+     kToken, kValue, SetExpires},
     {"token-file", 0, kSecurity, "FILE", "",
-     "write the token there, for its owner alone to read, and not to the terminal", kToken, kValue,
+     "write the token to this file (mode 0600) and not to the terminal", kToken, kValue,
      SetFile<&S::token_file>},
 };
 
@@ -193,17 +212,42 @@ absl::Status NeedCallersKnown(absl::string_view flag, const std::string& listen)
       "--allow-unauthenticated"));
 }
 
+// What web pages may do, where there is HTTP.
+absl::Status ValidateWebAccess(const Config& config) {
+  const SecurityFlags& security = config.security;
+  const absl::string_view flag = !security.cors_origins.empty() ? "--cors-origin"
+                                 : !security.http_hosts.empty() ? "--http-host"
+                                                                : "";
+  if (!flag.empty() && config.http.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is for HTTP, and --http is off; leave one of them out"));
+  }
+  if (security.cors_origins.any() && security.auth_token_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--cors-origin * lets every web page call the API; name who may call with "
+        "--auth-token-file FILE, or name the pages' origins");
+  }
+  if (security.http_hosts.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const HostPort http, ParseHostPort(config.http));
+  if (IsLoopback(http.host) && !security.allow_unauthenticated) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--http-host has no effect: at --http ", config.http,
+                   security.allow_unauthenticated ? " with --allow-unauthenticated" : "",
+                   " requests for any host are served; leave it out"));
+}
+
 }  // namespace
 
 absl::Span<const FlagSpec> SecurityFlagSpecs() { return kFlags; }
 
 absl::Status ValidateServerSecurity(const Config& config) {
   const SecurityFlags& security = config.security;
+  RETURN_IF_ERROR(ValidateWebAccess(config));
   RETURN_IF_ERROR(NeedPair("--tls-cert", security.tls_cert, "--tls-key", security.tls_key));
   RETURN_IF_ERROR(NeedPair("--worker-tls-cert", security.worker_tls_cert, "--worker-tls-key",
                            security.worker_tls_key));
-  RETURN_IF_ERROR(NeedOther("--tls-client-ca", security.tls_client_ca, "--tls-cert",
-                            security.tls_cert));
+  RETURN_IF_ERROR(
+      NeedOther("--tls-client-ca", security.tls_client_ca, "--tls-cert", security.tls_cert));
   RETURN_IF_ERROR(NeedOther("--worker-tls-cert", security.worker_tls_cert, "--worker-tls-ca",
                             security.worker_tls_ca));
   if (security.max_connection_age.has_value() && security.tls_cert.empty()) {

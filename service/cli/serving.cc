@@ -2,85 +2,34 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "moe/policy/placement_policy.h"
 #include "service/auth/server_security.h"
 #include "service/cli/commands.h"
 #include "service/cli/flags.h"
+#include "service/cli/line_writer.h"
 #include "service/cli/local_server.h"
 #include "service/cli/log.h"
 #include "service/cli/reload.h"
 #include "service/cli/signals.h"
+#include "service/cli/stop_signals.h"
 #include "service/cli/units.h"
 #include "service/store/redis_address.h"
 
 namespace tidepool::service {
 namespace {
 
-// Thread-safe. What signals ask for. To stop is the end of the process before there is a server,
-// then the beginning of the end, and the second time the end at once. Admin's Drain begins the end,
-// too.
-class SignalRequests {
- public:
-  enum class Request : uint8_t { kStop, kReread };
-
-  // From now on a signal is for `server`, which outlives the signals.
-  void ServerIs(Server* server) {
-    base::MutexLock lock(&mutex_);
-    server_ = server;
-  }
-
-  void Ask(Request request) {
-    Server* hurry = nullptr;
-    {
-      base::MutexLock lock(&mutex_);
-      if (request == Request::kStop) {
-        // Nothing has been promised yet, and a load cannot be stopped half-way.
-        if (server_ == nullptr) std::_Exit(0);
-        if (std::exchange(signalled_, true)) hurry = server_;
-        stop_ = true;
-      } else {
-        reread_ = true;
-      }
-      changed_.NotifyAll();
-    }
-    if (hurry != nullptr) hurry->Shutdown({});
-  }
-
-  void OnDrain() {
-    base::MutexLock lock(&mutex_);
-    stop_ = true;
-    changed_.NotifyAll();
-  }
-
-  // Waits for one.
-  Request Next() {
-    base::MutexLock lock(&mutex_);
-    while (!stop_ && !reread_) changed_.Wait(&mutex_);
-    if (stop_) return Request::kStop;
-    reread_ = false;
-    return Request::kReread;
-  }
-
- private:
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  Server* server_ TIDEPOOL_GUARDED_BY(mutex_) = nullptr;
-  bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  bool signalled_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  bool reread_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-};
+// How long a second signal waits for an end in good order.
+constexpr absl::Duration kHurry = absl::Seconds(10);
 
 // The address as another program on this machine can dial it.
 std::string Dialable(const std::string& address) {
@@ -102,23 +51,25 @@ std::string ExampleCall(const Config& config, const std::string& address) {
   if (config.command == Command::kWorker) {
     return absl::StrCat(call, address, " tidepool.v1.Admin/GetStats");
   }
-  return absl::StrCat(
-      call, "-d '{\"text\":\"The sky is\",\"stopping\":{\"maxTokens\":16}}' ", address,
-      " tidepool.v1.Inference/Generate");
+  return absl::StrCat(call, "-d '{\"text\":\"The sky is\",\"stopping\":{\"maxTokens\":16}}' ",
+                      address, " tidepool.v1.Inference/Generate");
 }
 
 std::string ModelLines(const LocalServer& local) {
   const WorkerModel& model = local.model();
-  std::string text =
-      absl::StrFormat("  model     %s (%s), context %d tokens, %s of weights, %s\n", model.name,
-                      model.architecture, model.context_length,
-                      FormatBytes(static_cast<double>(model.weight_bytes)), model.backend);
+  std::string text = absl::StrFormat(
+      "  model     %s (%s), context %d tokens, %s of weights, %s\n", OneLine(model.name),
+      OneLine(model.architecture), model.context_length,
+      FormatBytes(static_cast<double>(model.weight_bytes)), model.backend);
+  if (!model.aliases.empty()) {
+    absl::StrAppend(&text, "  id        ", OneLine(absl::StrJoin(model.aliases, ", ")), "\n");
+  }
   if (const auto& offload = local.offload(); offload.has_value()) {
-    absl::StrAppendFormat(
-        &text, "  experts   %d of %d in %s of memory, the others read as needed (%s)\n",
-        offload->slots, offload->experts,
-        FormatBytes(static_cast<double>(offload->expert_memory_bytes)),
-        moe::PolicyName(offload->policy));
+    absl::StrAppendFormat(&text,
+                          "  experts   %d of %d in %s of memory, the others read as needed (%s)\n",
+                          offload->slots, offload->experts,
+                          FormatBytes(static_cast<double>(offload->expert_memory_bytes)),
+                          moe::PolicyName(offload->policy));
   }
   return text;
 }
@@ -126,6 +77,7 @@ std::string ModelLines(const LocalServer& local) {
 Json ModelJson(const LocalServer& local) {
   const WorkerModel& model = local.model();
   Json json = {{"model", model.name},
+               {"aliases", model.aliases},
                {"context_length", model.context_length},
                {"backend", model.backend}};
   if (const auto& offload = local.offload(); offload.has_value()) {
@@ -223,22 +175,27 @@ void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log
 
 absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* console) {
   const Config& config = parsed.config;
-  // Before the server, so that it outlives no call of the watcher's.
-  SignalRequests requests;
   RaiseFileLimit();
-  std::optional<Log> log;
-  std::unique_ptr<ServerSecurity> security;
-  std::unique_ptr<LocalServer> local;
-  std::unique_ptr<Server> front;
-  // Before every other thread, which then leave the signals to it.
+  StopSignals requests(kHurry);
+  // Before the server's threads, which then leave the signals to it; and ends after them, so that a
+  // signal can end a process whose server does not end.
   const SignalWatcher watcher({SIGINT, SIGTERM, SIGHUP}, [&](int signal) {
     // Without a file to read it tells that the terminal is gone.
     const bool reread = signal == SIGHUP && !parsed.file.empty();
-    requests.Ask(reread ? SignalRequests::Request::kReread : SignalRequests::Request::kStop);
+    reread ? requests.Reread() : requests.Stop(signal);
   });
-  log.emplace(config.log_level, config.log_format);
-  ASSIGN_OR_RETURN(security, OpenSecurity(config, &*log));
-  const Surroundings surroundings = {.log = &*log,
+  LineWriter* const lines =
+      console->NeverWait({.dropped_note = [format = config.log_format](int64_t count) {
+        return DroppedLinesNote(format, count);
+      }});
+  Log log(config.log_level, config.log_format, lines);
+  console->LinesTo(log.Sink());
+  const absl::Cleanup no_log = [console] { console->LinesTo(LogSink()); };
+  std::unique_ptr<ServerSecurity> security;
+  std::unique_ptr<LocalServer> local;
+  std::unique_ptr<Server> front;
+  ASSIGN_OR_RETURN(security, OpenSecurity(config, &log));
+  const Surroundings surroundings = {.log = &log,
                                      .tls = security->tls(),
                                      .authenticator = security->authenticator(),
                                      .drain = [&requests] { requests.OnDrain(); }};
@@ -253,18 +210,19 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     ASSIGN_OR_RETURN(local, StartLocalServer(config, role, surroundings, console));
     server = &local->server();
   }
-  requests.ServerIs(server);
+  requests.ServerIs([server] { server->Shutdown({}); });
+  const absl::Cleanup leave = [&requests] { requests.ServerLeaves(); };
   Announce(config, *server, local.get(), console);
   RETURN_IF_ERROR(console->out_status());
-  while (requests.Next() == SignalRequests::Request::kReread) {
-    Reread(read, &parsed, server, &*log);
+  while (requests.Next() == StopSignals::Request::kReread) {
+    Reread(read, &parsed, server, &log);
   }
-  log->Info(absl::StrCat("stopping: new requests are taken for ",
-                         absl::FormatDuration(config.drain_grace), ", running answers have ",
-                         absl::FormatDuration(config.drain_timeout),
-                         "; a second signal ends at once"));
+  log.Info(absl::StrCat("stopping: new requests are taken for ",
+                        absl::FormatDuration(config.drain_grace), ", running answers have ",
+                        absl::FormatDuration(config.drain_timeout),
+                        "; a second signal ends at once"));
   server->Shutdown({.grace = config.drain_grace, .drain = config.drain_timeout});
-  log->Info("stopped");
+  log.Info("stopped");
   return absl::OkStatus();
 }
 

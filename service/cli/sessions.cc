@@ -73,6 +73,21 @@ absl::StatusOr<SessionLogData> Read(SessionStore* store, const std::string& sess
   });
 }
 
+// Of one session: the others are read all the same.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInternal(status);
+}
+
+std::string NameFault(const std::string& session_id, const absl::Status& status) {
+  return absl::StrCat(session_id, ": ", status.message());
+}
+
+// Of a session that the list itself tells to be damaged.
+absl::Status AddDamage(const SessionInfo& info, Report* report) {
+  report->faults.push_back(absl::StrCat(info.session_id, ": ", info.damage));
+  return absl::OkStatus();
+}
+
 // Lines to stdout, or to a file that appears when it is whole. Thread-compatible.
 class LineWriter {
  public:
@@ -112,10 +127,11 @@ absl::Status Export(const Config& config, SessionStore* store, Console* console,
   ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(config, console));
   RETURN_IF_ERROR(writer.Write(ExportHead()));
   const auto write = [&](const SessionInfo& info) -> absl::Status {
+    if (!info.damage.empty()) return AddDamage(info, report);
     const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
     if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
-    if (absl::IsInternal(session.status())) {
-      report->faults.emplace_back(session.status().message());
+    if (IsDamage(session.status())) {
+      report->faults.push_back(NameFault(info.session_id, session.status()));
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(session.status());
@@ -159,9 +175,9 @@ absl::Status Import(const Config& config, SessionStore* store, Report* report) {
     return absl::OkStatus();
   };
   const absl::Status status = ReadExport(from_file ? file : std::cin, take);
-  if (status.ok() || !absl::IsInvalidArgument(status)) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat(from_file ? *config.file : "stdin", ": ", status.message()));
+  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(from_file ? *config.file : "stdin", ": ", status.message()));
 }
 
 absl::Status Verify(SessionStore* store, Report* report) {
@@ -169,16 +185,20 @@ absl::Status Verify(SessionStore* store, Report* report) {
       [&](SessionStore::Done<std::vector<std::string>> done) { store->Verify(std::move(done)); });
   RETURN_IF_ERROR(faults.status());
   report->faults = *faults;
-  return ForEach(store, [&](const SessionInfo& info) -> absl::Status {
+  const absl::Status all = ForEach(store, [&](const SessionInfo& info) -> absl::Status {
+    if (!info.damage.empty()) return AddDamage(info, report);
     const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
     if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
-    if (!session.ok() && !absl::IsInternal(session.status())) return session.status();
+    if (!session.ok() && !IsDamage(session.status())) return session.status();
     const absl::Status status = session.ok() ? CheckSession(*session) : session.status();
     if (session.ok()) report->Add(*session);
-    if (!status.ok())
-      report->faults.push_back(absl::StrCat(info.session_id, ": ", status.message()));
+    if (!status.ok()) report->faults.push_back(NameFault(info.session_id, status));
     return absl::OkStatus();
   });
+  // What is wrong with the store is told, though it keeps sessions from being listed.
+  if (!IsDamage(all)) return all;
+  report->faults.emplace_back(all.message());
+  return absl::OkStatus();
 }
 
 Json Describe(const Config& config, const Report& report) {

@@ -64,7 +64,7 @@ std::string OffloadText(const Json& offload) {
   std::string text = absl::StrFormat(
       "  slots       %.0f of %.0f experts, %s; policy %s, read by %s\n", number(offload, "slots"),
       number(offload, "experts"), FormatBytes(number(offload, "capacity_bytes")),
-      offload["policy"].get<std::string>(), offload["reader"].get<std::string>());
+      Shown(offload["policy"]), Shown(offload["reader"]));
   const double seconds = number(offload, "window_seconds");
   const bool recent = !window.is_null() && seconds > 0;
   absl::StrAppendFormat(&text, "  hit rate    %s since the start", HitRate(offload["total"]));
@@ -144,14 +144,13 @@ std::string MapText(const Json& worker, const Json& placement, const HeatMapSpac
 
 std::string WorkerText(const Json& worker, double tokens_per_second) {
   const auto number = [&](const char* key) { return worker[key].get<int64_t>(); };
-  std::string text = absl::StrFormat("worker %s %s\n", worker["worker_id"].get<std::string>(),
-                                     worker["address"].get<std::string>());
+  std::string text =
+      absl::StrFormat("worker %s %s\n", Shown(worker["worker_id"]), Shown(worker["address"]));
   if (number("status_code") != 0) {
-    return text +
-           absl::StrFormat("  does not answer: %s\n", worker["status_message"].get<std::string>());
+    return text + absl::StrFormat("  does not answer: %s\n", Shown(worker["status_message"]));
   }
   absl::StrAppendFormat(&text, "  model       %s (%s), %s of weights, up %.0f s\n",
-                        worker["model"].get<std::string>(), worker["backend"].get<std::string>(),
+                        Shown(worker["model"]), Shown(worker["backend"]),
                         FormatBytes(worker["weight_bytes"].get<double>()),
                         worker["uptime_seconds"].get<double>());
   absl::StrAppendFormat(

@@ -11,6 +11,7 @@
 #include "kernels/base/clock.h"
 #include "service/event_loop.h"
 #include "service/front/back_off.h"
+#include "service/front/crash_evidence.h"
 #include "service/front/poisoned_prompts.h"
 #include "service/front/resubmissions.h"
 
@@ -18,14 +19,25 @@ namespace tidepool::service {
 
 // Loop only.
 struct Failover {
-  // `running` and `serving` as Resubmissions'. Loop and clock outlive this.
-  Failover(Executor* loop, const base::Clock* clock, std::function<int64_t()> running,
-           std::function<int64_t(const std::string&)> serving)
-      : poisoned(clock), resubmissions(loop, std::move(running), std::move(serving)) {}
+  // `running` and `serving` as Resubmissions', `look` as CrashEvidence's. Loop and clock outlive
+  // this.
+  struct Sources {
+    std::function<int64_t()> running;
+    std::function<int64_t(const std::string&)> serving;
+    LookAtFate look;
+  };
+  Failover(Executor* loop, const base::Clock* clock, Sources sources)
+      : poisoned(clock),
+        evidence(clock, std::move(sources.look),
+                 [this](uint64_t prompt) { poisoned.Refuse(prompt); }),
+        resubmissions(loop, std::move(sources.running), std::move(sources.serving)) {}
+  Failover(const Failover&) = delete;
+  Failover& operator=(const Failover&) = delete;
 
   static constexpr BackOff kBackOff = {.first = absl::Milliseconds(50), .last = absl::Seconds(1)};
 
   PoisonedPrompts poisoned;
+  CrashEvidence evidence;
   Resubmissions resubmissions;
   std::minstd_rand random{std::random_device{}()};
   int64_t moved_total = 0;     // streams that went on at another worker than the one that failed

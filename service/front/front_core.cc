@@ -9,6 +9,8 @@
 #include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
 #include "service/convert.h"
+#include "service/front/choices.h"
+#include "service/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -29,6 +31,10 @@ constexpr int64_t kMostTexts = 64;
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
+  bytes += response.prompt_text().size() + response.prompt_token_ids_size() * sizeof(int32_t);
+  for (const v1::TokenLogprob& logprob : response.prompt_logprobs()) {
+    bytes += logprob.SpaceUsedLong();
+  }
   return static_cast<int64_t>(bytes);
 }
 
@@ -39,18 +45,23 @@ class Collector final : public GenerationSink {
       : loop_(loop), whole_(whole), done_(std::move(done)) {
     answer_.add_completions();
   }
+  // Before the first message. Requires: `count` is at least 1.
+  void SetCompletions(int32_t count) {
+    for (int32_t i = 1; i < count; ++i) answer_.add_completions()->set_index(i);
+  }
 
   void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
 
   void Write(v1::GenerateResponse response) override {
     if (absl::Status room = Grow(KeptBytes(response)); !room.ok()) return Stop(std::move(room));
-    v1::Completion* completion = answer_.mutable_completions(0);
+    v1::Completion* completion = answer_.mutable_completions(response.index());
     answer_.set_request_id(response.request_id());
     completion->mutable_text()->append(response.text());
     completion->mutable_token_ids()->MergeFrom(response.token_ids());
     completion->mutable_logprobs()->MergeFrom(response.logprobs());
     completion->set_finish_reason(response.finish_reason());
     if (response.has_usage()) *answer_.mutable_usage() = response.usage();
+    TakePrompt(&response);
     loop_->Post([weak = stream_] {
       if (const auto stream = weak.lock()) stream->OnWritten();
     });
@@ -66,6 +77,14 @@ class Collector final : public GenerationSink {
   }
 
  private:
+  void TakePrompt(v1::GenerateResponse* response) {
+    if (response->prompt_token_ids_size() > 0) {
+      answer_.mutable_prompt_token_ids()->Swap(response->mutable_prompt_token_ids());
+      answer_.set_prompt_text(response->prompt_text());
+    }
+    answer_.mutable_prompt_logprobs()->MergeFrom(response->prompt_logprobs());
+  }
+
   absl::Status Grow(int64_t bytes) {
     absl::Status room = whole_->Grow(bytes);
     if (!whole_->IsTooLong()) return room;
@@ -110,10 +129,13 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       named_(loop, limits.request_ttl, limits.orphan_ttl),
       asked_times_(clock),
       started_(clock->Monotonic()),
-      failover_(
-          loop, clock, [this] { return static_cast<int64_t>(running_.size()); },
-          [this](const std::string& model) { return workers_.Serving(model); }),
+      failover_(loop, clock,
+                {.running = [this] { return static_cast<int64_t>(running_.size()); },
+                 .serving = [this](const std::string& model) { return workers_.Serving(model); },
+                 .look = [this](const WorkerSighting& seen) { return workers_.FateOf(seen); }}),
       request_log_(std::move(log)) {
+  workers_.OnMayHaveCrashed(
+      [this](const WorkerSighting& seen) { failover_.evidence.OnLost(seen); });
   LeaveHangingWorkers();
   ExpireSessions();
 }
@@ -153,6 +175,9 @@ std::vector<std::shared_ptr<Generation>> FrontCore::Running() const {
 std::nullptr_t FrontCore::Refuse(const GenerationInput& input, absl::Status status,
                                  GenerationSink* sink) {
   ++requests_failed_total_;
+  if (const auto model = workers_.FindModel(input.request.model()); model.ok()) {
+    ++request_metrics_[model->name()].ends[static_cast<int>(RequestEnd::kError)];
+  }
   request_log_.Refused(input, status);
   sink->Finish(std::move(status));
   return nullptr;
@@ -165,6 +190,16 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
       input.checked.has_value() ? *input.checked : CheckGenerateRequest(input.request);
   if (!status.ok()) return Refuse(input, std::move(status), sink);
   if (!input.digests.has_value()) input.digests = DigestsOf(input.request);
+  if (input.request.n() > 1) {
+    --requests_total_;  // each answer counts
+    return Choices::Start(loop_, std::move(input), sink,
+                          [this, weak = std::weak_ptr<int>(alive_)](
+                              GenerationInput one, GenerationSink* to) -> std::shared_ptr<AnswerStream> {
+                            if (!weak.expired()) return Generate(std::move(one), to);
+                            to->Finish(absl::UnavailableError("the server is shutting down"));
+                            return nullptr;
+                          });
+  }
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);
@@ -185,20 +220,23 @@ absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& inp
 std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
                                                        GenerationSink* sink) {
   const NamedRequests::Name name = {input.principal, input.request.request_id()};
-  absl::StatusOr<std::shared_ptr<NamedRequest>> found = named_.Find(name, input.request, input.digests->body);
+  const int64_t resumed = static_cast<int64_t>(input.request.resume_after());
+  const int64_t after = input.replay ? 0 : resumed;
+  absl::StatusOr<std::shared_ptr<NamedRequest>> found =
+      named_.Find(name, {after, resumed}, input.digests->body);
   if (!found.ok()) return Refuse(input, found.status(), sink);
-  const int64_t after = static_cast<int64_t>(input.request.resume_after());
   if (*found != nullptr) return (*found)->Read(after, sink);
   absl::StatusOr<Place> place = FindPlace(input);
   if (!place.ok()) return Refuse(input, place.status(), sink);
-  const std::shared_ptr<NamedRequest> request = named_.Add(name, input.request, input.digests->body);
+  const std::shared_ptr<NamedRequest> request =
+      named_.Add(name, input.request, input.digests->body);
   const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
   if (const auto asked = asked_times_.Find(name, input.digests->body); asked.has_value()) {
     input.asked_at = *asked;
   } else {
-    input.begun_before = after > 0;
+    input.begun_before = resumed > 0;
   }
   // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
   input.deadline = absl::InfiniteDuration();
@@ -268,6 +306,9 @@ void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
                          Done<v1::CompleteResponse> done,
                          std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
   auto* collector = new Collector(loop_, answer, std::move(done));
+  collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
+  // Progress is for streams: an answer that comes as one would only wait for it.
+  input.request.clear_return_progress();
   const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;
   collector->Attach(stream);
@@ -276,7 +317,7 @@ void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
 
 absl::StatusOr<PickedWorker> FrontCore::AnyWorker(absl::string_view model) const {
   ASSIGN_OR_RETURN(const v1::Model found, workers_.FindModel(model));
-  return workers_.Pick({.model_digest = found.digest()}, /*session_id=*/"");
+  return workers_.Pick({.model_digest = ModelIdentity(found)}, /*session_id=*/"");
 }
 
 template <typename Request, typename Response>
@@ -293,6 +334,18 @@ void FrontCore::AskAboutText(Request request, const TextAsker& asker, Done<Respo
 
 void FrontCore::Tokenize(v1::TokenizeRequest request, const TextAsker& asker,
                          Done<v1::TokenizeResponse> done) {
+  if (request.has_chat() || request.add_special() || request.return_tokens() ||
+      request.describe()) {
+    done = [done = std::move(done)](absl::StatusOr<v1::TokenizeResponse> response) {
+      // A worker of the release before these fields says nothing of its context.
+      if (response.ok() && response->context_length() == 0) {
+        response = absl::UnimplementedError(
+            "chat, add_special, return_tokens and describe are not served by this model's worker, "
+            "which is of an earlier release; upgrade it");
+      }
+      done(std::move(response));
+    };
+  }
   AskAboutText<v1::TokenizeRequest, v1::TokenizeResponse>(std::move(request), asker,
                                                           std::move(done), &WorkerLink::Tokenize);
 }
@@ -326,7 +379,7 @@ void FrontCore::CreateSession(const v1::CreateSessionRequest& request, const std
                                                          : absl::StrCat("s-", base::RandomHex()),
                   .principal = principal,
                   .model = model->name(),
-                  .model_digest = model->digest()},
+                  .model_digest = ModelIdentity(*model)},
                  [done = std::move(done)](absl::StatusOr<SessionInfo> info) {
                    if (!info.ok()) return done(info.status());
                    v1::Session session;
@@ -358,6 +411,7 @@ void FrontCore::ListSessions(const v1::ListSessionsRequest& request, const std::
                  if (!page.ok()) return done(page.status());
                  v1::ListSessionsResponse response;
                  for (const SessionInfo& info : page->sessions) {
+                   if (!info.damage.empty()) return done(absl::DataLossError(info.damage));
                    ToProto(info, response.add_sessions());
                  }
                  response.set_next_page_token(page->next_page_token);
@@ -391,6 +445,7 @@ void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsRe
   front->set_numerics_changed_total(failover_.numerics_changed_total);
   front->set_failovers_waiting(failover_.resubmissions.waiting());
   front->set_poisoned_prompts_refused_total(failover_.poisoned.refused_total());
+  front->set_log_lines_dropped_total(request_log_.dropped_lines());
   gathering->done = std::move(done);
   const auto finish_one = [gathering] {
     if (--gathering->open == 0) gathering->done(std::move(gathering->response));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
+#include "service/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -28,7 +29,8 @@ worker::v1::Caller CallerOf(const GenerationInput& input) {
 // first one tells.
 int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
   constexpr int64_t kEach = 96;
-  return request.logprobs() ? kEach * (1 + request.top_logprobs()) : kEach;
+  if (!request.logprobs() && !request.has_prompt_logprobs()) return kEach;
+  return kEach * (1 + std::max(request.top_logprobs(), request.prompt_logprobs()));
 }
 
 // Appends `next` to a message that has no finish yet.
@@ -36,6 +38,8 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_text()->append(next.text());
   into->mutable_token_ids()->MergeFrom(next.token_ids());
   into->mutable_logprobs()->MergeFrom(next.logprobs());
+  into->mutable_prompt_logprobs()->MergeFrom(next.prompt_logprobs());
+  if (next.has_progress()) *into->mutable_progress() = next.progress();
   into->set_finish_reason(next.finish_reason());
   if (next.has_usage()) *into->mutable_usage() = std::move(*next.mutable_usage());
 }
@@ -44,7 +48,11 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
 
 Generation::Generation(const GenerationContext& context, GenerationInput input,
                        GenerationSink* sink, std::function<void(const absl::Status&)> on_end)
-    : context_(context), input_(std::move(input)), sink_(sink), on_end_(std::move(on_end)) {}
+    : context_(context),
+      input_(std::move(input)),
+      sink_(sink),
+      on_end_(std::move(on_end)),
+      prompt_report_(input_.request) {}
 
 void Generation::Start() { has_session() ? BeginTurn() : FindModel(); }
 
@@ -89,12 +97,19 @@ absl::Status Generation::CheckTurn() const {
         "session '", info.session_id, "' holds ", chat ? "tokens" : "chat messages",
         ": send its turns as ", chat ? "text or token_ids" : "chat", ", or make a new session"));
   }
-  if (input_.request.has_model() && input_.request.model() != info.model) {
-    return absl::FailedPreconditionError(absl::StrCat("session '", info.session_id,
-                                                      "' belongs to model '", info.model,
-                                                      "', not '", input_.request.model(), "'"));
-  }
   return absl::OkStatus();
+}
+
+absl::Status Generation::CheckSessionModel() const {
+  const SessionInfo& info = turn_.log.info;
+  const std::string& asked = input_.request.model();
+  if (!has_session() || !input_.request.has_model() || asked == info.model) return absl::OkStatus();
+  const absl::StatusOr<v1::Model> model = context_.workers->FindModel(asked);
+  if (model.ok() && SameModel(ModelIdentity(*model), ModelIdentity(model_))) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "session '", info.session_id, "' belongs to model '", info.model, "', not '", asked, "'"));
 }
 
 void Generation::KeepLease() {
@@ -116,38 +131,39 @@ void Generation::KeepLease() {
 }
 
 void Generation::FindModel() {
-  const std::string& name = has_session() ? turn_.log.info.model : input_.request.model();
-  absl::StatusOr<v1::Model> model = context_.workers->FindModel(name);
+  const SessionInfo& info = turn_.log.info;
+  absl::StatusOr<v1::Model> model = has_session()
+                                        ? context_.workers->FindModel(info.model, info.model_digest)
+                                        : context_.workers->FindModel(input_.request.model());
   if (absl::IsUnavailable(model.status())) {
     return WaitForWorkers(&Generation::FindModel, model.status());
   }
   if (!model.ok()) return End(model.status());
   model_ = *std::move(model);
-  const SessionInfo& info = turn_.log.info;
-  if (has_session() && info.model_digest != model_.digest()) {
-    return End(absl::FailedPreconditionError(absl::StrCat(
-        "session '", info.session_id, "' was made with other weights of model '", info.model,
-        "' (digest ", info.model_digest, ", now ", model_.digest(), "); make a new session")));
+  if (absl::Status named = CheckSessionModel(); !named.ok()) return End(std::move(named));
+  if (has_session() && !SameModel(info.model_digest, ModelIdentity(model_))) {
+    return End(absl::FailedPreconditionError(
+        absl::StrCat("session '", info.session_id, "' was made with other weights of model '",
+                     info.model, "' (digest ", info.model_digest, ", now ", ModelIdentity(model_),
+                     "); make a new session")));
   }
-  prompt_digest_ = PromptDigest(model_.digest(), input_.request, turn_.log.token_ids);
+  prompt_digest_ =
+      PromptDigest(input_.principal, model_.digest(), input_.request, turn_.log.token_ids);
+  context_.failover->evidence.Conclude();
   absl::Status allowed = context_.failover->poisoned.Check(prompt_digest_);
   if (!allowed.ok()) return End(std::move(allowed));
   // Before a worker is troubled with it: under overload most requests end here. What is in the log
   // already goes on, and waits for room if it must.
   if (!logged_turn_.has_value()) {
-    if (absl::Status room = context_.workers->CheckRoom(model_.digest()); !room.ok()) {
+    if (absl::Status room = context_.workers->CheckRoom(ModelIdentity(model_)); !room.ok()) {
       return End(std::move(room));
     }
   }
-  Prepare();
+  Try(&Generation::Prepare);
 }
 
 void Generation::Prepare() {
-  absl::StatusOr<PickedWorker> worker =
-      context_.workers->Pick(MakePick(), input_.request.session_id());
-  if (!worker.ok()) return WaitForWorkers(&Generation::Prepare, worker.status());
-  worker_ = *std::move(worker);
-  ticket_.GoTo(worker_.name);
+  if (!TakeWorker(&Generation::Prepare)) return;
   asked_ = &Generation::Prepare;
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
@@ -185,15 +201,26 @@ void Generation::TellTime(worker::v1::PrepareRequest* request) const {
 void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {
   if (sink_ == nullptr || attempt != attempt_) return;
   asked_ = nullptr;
-  if (IsWorkerFailure(prepared.status())) {
+  // DATA_LOSS is the session's own: every worker would say so.
+  if (IsWorkerFailure(prepared.status()) && !absl::IsDataLoss(prepared.status())) {
     return Retry(prepared.status(), UnaryEndedBy(prepared.status()), &Generation::Prepare);
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
+  if (absl::Status status = CheckUnderstood(input_.request, prepared_.understands());
+      !status.ok()) {
+    return End(std::move(status));
+  }
+  trial_.OnPrepared();
   BeginAttempts();
   if (logged_turn_.has_value()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
-  Run();
+  if (auto echo = prompt_report_.Echo(prepared_); echo.has_value()) {
+    echo->set_request_id(input_.request.request_id());
+    queue_.push_back({.response = *std::move(echo), .logged = true});
+    SendNext();
+  }
+  Try(&Generation::Run);
 }
 
 absl::Status Generation::LimitSession() {
@@ -213,11 +240,18 @@ absl::Status Generation::LimitSession() {
 
 PickRequest Generation::MakePick() const {
   PickRequest pick = {
-      .model_digest = model_.digest(),
+      .model_digest = ModelIdentity(model_),
       .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
       .preferred_numerics_id = numerics_id_,
       .avoid = failed_workers_};
-  if (record_.suspect()) pick.spare = context_.failover->resubmissions.WithSuspects();
+  const Resubmissions& line = context_.failover->resubmissions;
+  const bool suspect = ticket_.held() && kind_ != Resubmissions::Kind::kUsual;
+  pick.spare = suspect ? line.WithSuspects() : line.WithTrials();
+  if (tried_alone()) {
+    std::erase(pick.spare, ticket_.worker());
+    pick.prefer = ticket_.worker();
+    pick.fewest = true;
+  }
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {
     pick.affinity = input_.request.session_id();
@@ -228,18 +262,13 @@ PickRequest Generation::MakePick() const {
 }
 
 void Generation::Run() {
-  absl::StatusOr<PickedWorker> worker =
-      context_.workers->Pick(MakePick(), input_.request.session_id());
-  if (!worker.ok()) return WaitForWorkers(&Generation::Run, worker.status());
-  worker_ = *std::move(worker);
-  ticket_.GoTo(worker_.name);
+  if (!TakeWorker(&Generation::Run)) return;
   if (!lost_worker_.empty() && worker_.name != lost_worker_) ++context_.failover->moved_total;
   lost_worker_.clear();
   NoteNumerics();
   run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
-  granted_ = std::max(CreditLimit(), static_cast<int64_t>(output_ids_.size()));
-  // One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
-  if (granted_ == static_cast<int64_t>(output_ids_.size())) ticket_.Reset();
+  granted_ = std::max(CreditLimit(), told());
+  NoteStandstill();
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
   events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
@@ -254,7 +283,7 @@ void Generation::Run() {
 }
 
 void Generation::NoteNumerics() {
-  if (numerics_id_.empty() || output_ids_.empty()) numerics_id_ = worker_.numerics_id;
+  if (numerics_id_.empty() || told() == 0) numerics_id_ = worker_.numerics_id;
   if (numerics_changed_ || worker_.numerics_id == numerics_id_) return;
   numerics_changed_ = true;
   ++context_.failover->numerics_changed_total;
@@ -270,7 +299,8 @@ worker::v1::Start Generation::MakeStart() const {
   start.set_attempt(attempt_);
   *start.mutable_caller() = CallerOf(input_);
   start.set_priority(std::min(request.priority(), input_.limits.max_priority));
-  start.set_credit(granted_ - static_cast<int64_t>(output_ids_.size()));
+  start.set_credit(granted_ - told());
+  prompt_report_.Fill(&start);
   start.set_logprobs(request.logprobs());
   start.set_top_logprobs(request.top_logprobs());
   start.set_request_id(request.request_id());
@@ -285,10 +315,16 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
                                                 response.position(), " instead of ", next)));
   }
   if (response.migrate()) return LeaveDrainingWorker();
-  OnTokensMade(response.token_ids_size());
+  if (absl::Status fits =
+          prompt_report_.Take(response, prepared_.token_ids_size(), worker_.name);
+      !fits.ok()) {
+    return End(std::move(fits));
+  }
+  const int64_t count = response.token_ids_size() + response.prompt_logprobs_size();
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
-  untaken_tokens_ += response.token_ids_size();
-  if (const int64_t count = response.token_ids_size(); count > 0) {
+  if (count > 0) OnTokensMade(count);
+  untaken_tokens_ += count;
+  if (count > 0) {
     const int64_t each = static_cast<int64_t>(response.ByteSizeLong()) / count;
     token_bytes_ = std::max(token_bytes_, each);
   }
@@ -297,13 +333,22 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   if (out.response.has_usage())
     out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
   finish_received_ = out.response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
-  if (finish_received_) ticket_.Reset();
-  out.logged = !has_session();
+  if (finish_received_) {
+    trial_.Reset();
+    ticket_.Reset();
+  }
+  out.logged = !has_session() || IsProgressOnly(out.response);
   queue_.push_back(std::move(out));
-  has_session() ? AppendToLog(queue_.back().response) : SendNext();
+  queue_.back().logged ? SendNext() : AppendToLog(queue_.back().response);
   GrantCredit();
-  // As in Run: nobody waits for what its client lets stand still.
-  if (granted_ == static_cast<int64_t>(output_ids_.size())) ticket_.Reset();
+  NoteStandstill();
+}
+
+// One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
+void Generation::NoteStandstill() {
+  if (granted_ > told()) return trial_.Resume();
+  trial_.Pause();
+  ticket_.Reset();
 }
 
 void Generation::AppendToLog(const v1::GenerateResponse& response) {
@@ -385,7 +430,7 @@ void Generation::SendNext() {
     queue_.pop_front();
   }
   writing_ = true;
-  writing_tokens_ = response.token_ids_size();
+  writing_tokens_ = response.token_ids_size() + response.prompt_logprobs_size();
   writing_last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   sink_->Write(std::move(response));
 }
@@ -405,16 +450,22 @@ int64_t Generation::WindowTokens() const {
 }
 
 int64_t Generation::CreditLimit() const {
-  const int64_t made = static_cast<int64_t>(output_ids_.size());
-  const int64_t limit = made - untaken_tokens_ + WindowTokens();
+  int64_t limit = told() - untaken_tokens_ + WindowTokens();
+  // One that is tried by itself gets as far as it has to, whether its client reads or not.
+  if (tried_alone()) {
+    limit = std::max(limit, told() + context_.failover->evidence.ProofOf(prompt_digest_));
+  }
   const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
-  return made < resumed ? std::min(limit, resumed) : limit;
+  if (resumed == 0) return limit;
+  const int64_t end = prompt_report_.Expected(prepared_.token_ids_size()) + resumed;
+  return told() < end ? std::min(limit, end) : limit;
 }
 
 void Generation::GrantCredit() {
   const int64_t more = CreditLimit() - granted_;
   if (call_ == nullptr || more <= 0) return;
   granted_ += more;
+  trial_.Resume();
   call_->AddCredit(more);
 }
 
@@ -428,6 +479,7 @@ void Generation::End(absl::Status status) {
   if (sink_ == nullptr) return;
   GenerationSink* sink = std::exchange(sink_, nullptr);
   call_.reset();
+  trial_.Reset();
   ticket_.Reset();
   queue_.clear();
   if (run_ != 0 && has_session() && !output_ids_.empty()) {

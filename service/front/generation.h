@@ -20,6 +20,7 @@
 #include "service/front/attempt_record.h"
 #include "service/front/failover.h"
 #include "service/front/logged_turn.h"
+#include "service/front/prompt_report.h"
 #include "service/front/request_digests.h"
 #include "service/front/worker_set.h"
 #include "service/store/session_store.h"
@@ -79,6 +80,9 @@ struct GenerationInput {
   // When it was asked first, which its chat template is told; InfinitePast: now. In a session that
   // is when the session was made.
   absl::Time asked_at = absl::InfinitePast();
+  // With a request_id: its sink gets the whole response again, and a message ends at resume_after.
+  // Not for a session's turn.
+  bool replay = false;
   // An answer of it has begun before, and when is not known.
   bool begun_before = false;
 };
@@ -115,10 +119,16 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   };
 
   bool has_session() const { return input_.request.has_session_id(); }
+  // Tokens that workers told of, those of the prompt that its report counts too.
+  int64_t told() const {
+    return prompt_report_.received() + static_cast<int64_t>(output_ids_.size());
+  }
 
   void BeginTurn();
   void OnTurn(absl::StatusOr<OpenTurn> turn);
   absl::Status CheckTurn() const;
+  // The name that the request gives its session's model, once the model is known.
+  absl::Status CheckSessionModel() const;
   // What stands in the log of a turn that went on elsewhere before goes to the client first.
   void FindReceivedText();
   // The prompt is the log's, whatever the template makes of the request today.
@@ -153,15 +163,28 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void GiveAttemptUp();
   // Tries `step` when it has waited a little longer than the last time.
   void BackOff(void (Generation::*step)());
-  bool EndIfHopeless(const absl::Status& status, EndedBy by, void (Generation::*step)());
-  // Two workers seem to have crashed on this prompt: ends it, or tries `step` again if by `until`,
-  // on the monotonic clock, one of them says that it has not.
-  void Judge(const absl::Status& status, absl::Duration until, void (Generation::*step)());
-  AttemptRecord::Look LookAfterWorkers() const;
-  // `status` is of the last attempt that there was.
-  void GiveUp(const absl::Status& status);
+  // Ends it if its prompt was convicted, its attempts are used up, or its deadline has passed.
+  bool EndIfConvicted();
+  // Of the prompt, where `step` would run it now.
+  Suspicion SuspicionAt(void (Generation::*step)()) const;
+  // Picks worker_ for `step` and begins an attempt there. False: `step` is called again later, or
+  // this has ended.
+  bool TakeWorker(void (Generation::*step)());
+  // Whether `step` has to wait at this worker: for streams that run there, before it is tried there
+  // by itself, or for the one that is.
+  bool WaitsAt(const PickedWorker& worker, void (Generation::*step)());
+  bool tried_alone() const { return ticket_.held() && kind_ == Resubmissions::Kind::kAlone; }
+  // Calls `step` again, in line if a worker has failed it.
+  void Try(void (Generation::*step)());
+  // It is this one's turn in line.
+  void OnTurnInLine(void (Generation::*step)());
   bool AnotherHasRoom() const;
-  // Calls `step` when it is this stream's turn.
+  bool IsExhausted();
+  void Later(absl::Duration wait, void (Generation::*then)(void (Generation::*)()),
+             void (Generation::*step)());
+  // Tries `step` the first time that it is called, unless something else was tried meanwhile.
+  std::function<void()> ResumeOnce(void (Generation::*step)());
+  // Calls `step` when it is this stream's turn, which may need calm.
   void Resubmit(void (Generation::*step)());
   // Calls `step` when the workers changed, or ends with `reason` when that takes too long.
   void WaitForWorkers(void (Generation::*step)(), absl::Status reason);
@@ -176,9 +199,10 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   void SendNext();
   // Of this answer, beyond what the sink has taken.
   int64_t WindowTokens() const;
-  // Output tokens that the worker may make, all in all.
+  // Tokens that the worker may tell of, all in all.
   int64_t CreditLimit() const;
   void GrantCredit();
+  void NoteStandstill();
   // The run at worker_ is over.
   void LeaveWorker();
   void End(absl::Status status);
@@ -210,7 +234,11 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   // The attempt that runs.
   int32_t attempt_ = 0;
   AttemptRecord record_;
+  absl::Status last_failure_;     // of a worker
+  CrashEvidence::Attempt trial_;  // what it does at worker_
   Resubmissions::Ticket ticket_;  // held while it is on its way to another worker
+  Resubmissions::Kind kind_ = Resubmissions::Kind::kUsual;  // the ticket's
+  std::optional<absl::Duration> calm_since_;  // it waits to be tried by itself since then
   PickedWorker worker_;
   void (Generation::*asked_)() = nullptr;  // the step whose answer is awaited of worker_
   uint64_t run_ = 0;                       // NoteSent's; 0: none runs
@@ -221,7 +249,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   bool numerics_changed_ = false;
   bool numerics_logged_ = false;  // the log has it that they changed
 
-  int64_t granted_ = 0;  // output tokens
+  PromptReport prompt_report_;
+  int64_t granted_ = 0;  // tokens that the worker may tell of
   std::vector<int32_t> output_ids_;
   bool finish_received_ = false;
   std::deque<Outgoing> queue_;

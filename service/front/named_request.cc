@@ -35,6 +35,7 @@ int64_t NamedRequest::kept_from() const {
 }
 
 bool NamedRequest::Holds(int64_t after) const {
+  if (after == 0 && dropped_ > 0) return false;  // what tells of the prompt comes first
   if (after == begin_ && dropped_ == 0) return true;
   if (!messages_.empty() && after == end()) return true;
   return std::any_of(messages_.begin(), messages_.end(),
@@ -127,7 +128,9 @@ void NamedRequest::Reader::Advance() {
   if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
   if (writing_) return;
   if (next_ < request_->dropped_) {
-    if (request_->kept_from() > std::max(after_, position_)) return End(FellBehind());
+    // Up to position 0 there may be several messages, of the prompt.
+    const bool of_prompt = after_ == 0 && position_ <= 0;
+    if (of_prompt || request_->kept_from() > std::max(after_, position_)) return End(FellBehind());
     next_ = request_->dropped_;
   }
   while (next_ < request_->made()) {
@@ -146,6 +149,9 @@ void NamedRequest::Reader::Advance() {
       response.clear_text();
       response.clear_token_ids();
       response.clear_logprobs();
+      response.clear_prompt_logprobs();
+      response.clear_prompt_token_ids();
+      response.clear_prompt_text();
     }
     writing_ = true;
     position_ = EndOf(response);

@@ -38,15 +38,19 @@ void NamedRequests::SetTtls(absl::Duration ttl, absl::Duration orphan_ttl) {
 }
 
 absl::StatusOr<std::shared_ptr<NamedRequest>> NamedRequests::Find(
-    const Name& name, const v1::GenerateRequest& request, const std::string& digest) {
+    const Name& name, std::initializer_list<int64_t> positions, const std::string& digest) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return nullptr;
   if (found->second.body != digest) return AnotherRequest(name.second);
   const std::shared_ptr<NamedRequest> named = found->second.request;
   if (named->readers() >= kMostReaders) return TooManyReaders(name.second);
-  const auto after = static_cast<int64_t>(request.resume_after());
-  if (named->Holds(after)) return named;
-  if (named->readers() > 0 && after < named->kept_from()) return KeptNoMore(name.second, *named);
+  if (std::all_of(positions.begin(), positions.end(),
+                  [&](int64_t position) { return named->Holds(position); })) {
+    return named;
+  }
+  if (named->readers() > 0 && std::min(positions) < named->kept_from()) {
+    return KeptNoMore(name.second, *named);
+  }
   // Its messages were cut elsewhere, for a client that another front served meanwhile.
   const int64_t number = found->second.number;
   named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));

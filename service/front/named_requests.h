@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,12 +39,13 @@ class NamedRequests {
   // For requests that begin, and answers that end, from now on.
   void SetTtls(absl::Duration ttl, absl::Duration orphan_ttl);
 
-  // The one of this name, if its answer can be read from resume_after on; one that cannot is
-  // forgotten, and cancelled if it runs. Null: there is none. ALREADY_EXISTS: it has another body.
-  // RESOURCE_EXHAUSTED: as many read it as may. FAILED_PRECONDITION: what comes behind resume_after
-  // is kept no more, and another one reads it further on. `digest`: RequestDigests::body.
+  // The one of this name, if a message of its answer begins at each of `positions`, counted in output
+  // tokens; one where none does is forgotten, and cancelled if it runs. Null: there is none.
+  // ALREADY_EXISTS: it has another body. RESOURCE_EXHAUSTED: as many read it as may.
+  // FAILED_PRECONDITION: a position is kept no more, and another one reads it further on. `digest`:
+  // RequestDigests::body.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
-                                                     const v1::GenerateRequest& request,
+                                                     std::initializer_list<int64_t> positions,
                                                      const std::string& digest);
   // Requires: Find gave null.
   std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,

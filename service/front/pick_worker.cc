@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/algorithm/container.h"
+#include "service/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -66,19 +67,21 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
 
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request) {
   // Higher is better; only workers of the best class are compared by time.
-  using Class = std::tuple<bool, bool, bool, bool>;
+  using Class = std::tuple<bool, bool, bool, bool, bool, int64_t>;
   std::optional<Class> best_class;
   std::vector<size_t> candidates;
   for (size_t i = 0; i < workers.size(); ++i) {
     const WorkerView& worker = workers[i];
-    if (worker.model_digest != request.model_digest) continue;
+    if (!SameModel(worker.model_digest, request.model_digest)) continue;
     if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect)
       continue;
     const Class own = {worker.health == WorkerHealth::kServing,
                        !absl::c_linear_search(request.spare, worker.name),
+                       worker.name == request.prefer,
                        !absl::c_linear_search(request.avoid, worker.name),
                        request.preferred_numerics_id.empty() ||
-                           worker.numerics_id == request.preferred_numerics_id};
+                           worker.numerics_id == request.preferred_numerics_id,
+                       request.fewest ? -worker.sequences : 0};
     if (best_class.has_value() && own < *best_class) continue;
     if (!best_class.has_value() || own > *best_class) candidates.clear();
     best_class = own;

@@ -25,11 +25,11 @@ struct WorkerView {
   std::string name;
   WorkerHealth health = WorkerHealth::kDown;
   std::string model;
-  std::string model_digest;
+  std::string model_digest;  // ModelIdentity, as in PickRequest
   std::string numerics_id;
-  int64_t sequences = 0;                  // running and waiting
-  int64_t queued_prompt_tokens = 0;       // as the worker told, and what was sent there since
-  double prefill_tokens_per_second = 0;   // 0: not known
+  int64_t sequences = 0;                 // running and waiting
+  int64_t queued_prompt_tokens = 0;      // as the worker told, and what was sent there since
+  double prefill_tokens_per_second = 0;  // 0: not known
   // Last blocks of cached prefixes; shared, for views are copied.
   std::shared_ptr<const std::unordered_set<uint64_t>> prefixes;
   int64_t session_tokens = 0;  // of the request's session: KV that its last turn left there
@@ -44,16 +44,19 @@ struct PickRequest {
   std::string preferred_numerics_id;   // of an earlier attempt; empty: none
   std::vector<std::string> avoid;      // names of workers that failed this request
   std::vector<std::string> spare;      // and of those that another one may be about to crash
+  std::string prefer = {};             // the worker that waits for it; empty: none
+  bool fewest = false;                 // the fewest sequences win over the least time
 };
 
 // Tokens of the prompt that `worker` has in its cache, as far as is known.
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
 // Index into `workers`; empty: none can take it. Serving workers come before suspect ones, those
-// not in `spare` before those that are, those not in `avoid` likewise, an equal numerics_id before
-// others. Among equals the least time until the prompt is computed wins (queued and uncached tokens
-// over the prefill rate); of those within 20 % or 10 ms of it the one first in the rendezvous order
-// of `affinity`, unless it carries more than 1.25 x the mean number of sequences, and more than one
+// not in `spare` before those that are, `prefer` before others, those not in `avoid` before those
+// that are, an equal numerics_id before others, and with `fewest` those with fewer sequences. Among
+// equals the least time until the prompt is computed wins (queued and uncached tokens over the
+// prefill rate); of those within 20 % or 10 ms of it the one first in the rendezvous order of
+// `affinity`, unless it carries more than 1.25 x the mean number of sequences, and more than one
 // above it. Where no rate was measured yet, the mean of the others' counts.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 

@@ -8,14 +8,15 @@
 
 namespace tidepool::service {
 
-uint64_t PromptDigest(absl::string_view model_digest, const v1::GenerateRequest& request,
+uint64_t PromptDigest(absl::string_view principal, absl::string_view model_digest,
+                      const v1::GenerateRequest& request,
                       absl::Span<const int32_t> session_token_ids) {
   v1::GenerateRequest input;
   if (request.has_text()) input.set_text(request.text());
   if (request.has_token_ids()) *input.mutable_token_ids() = request.token_ids();
   if (request.has_chat()) *input.mutable_chat() = request.chat();
-  const std::string bytes =
-      absl::StrCat(model_digest.size(), ":", model_digest, MessageBytes(input));
+  const std::string bytes = absl::StrCat(principal.size(), ":", principal, model_digest.size(), ":",
+                                         model_digest, MessageBytes(input));
   // One hash seeds the next: no bytes of one part pass for another's.
   const uint64_t seed = XXH3_64bits(session_token_ids.data(),
                                     session_token_ids.size() * sizeof(session_token_ids[0]));
@@ -31,10 +32,15 @@ void PoisonedPrompts::DropExpired() {
 }
 
 void PoisonedPrompts::Refuse(uint64_t digest) {
-  // Whoever is refused already was under way before: its time does not begin anew.
+  // One that is refused already keeps its time.
   const bool added = until_.emplace(digest, clock_->Monotonic() + kRefusedFor).second;
   if (added) order_.push_back(digest);
   DropExpired();
+}
+
+bool PoisonedPrompts::Refuses(uint64_t digest) {
+  DropExpired();
+  return until_.contains(digest);
 }
 
 absl::Status PoisonedPrompts::Check(uint64_t digest) {
@@ -43,9 +49,9 @@ absl::Status PoisonedPrompts::Check(uint64_t digest) {
   if (found == until_.end()) return absl::OkStatus();
   ++refused_total_;
   const absl::Duration left = absl::Ceil(found->second - clock_->Monotonic(), absl::Seconds(1));
-  return absl::InternalError(
-      absl::StrCat("workers crashed while they computed this prompt; it is refused for another ",
-                   absl::FormatDuration(left), ": change it, or tell whoever runs the workers"));
+  return absl::InternalError(absl::StrCat(
+      "workers crashed while they computed this prompt; it is refused to its sender for another ",
+      absl::FormatDuration(left), ": change it, or tell whoever runs the workers"));
 }
 
 }  // namespace tidepool::service

@@ -1,5 +1,5 @@
-// PoisonedPrompts: prompts that crashed their workers, and are refused for a while: one of them
-// must not take down every worker that there is.
+// PoisonedPrompts: prompts that were convicted of crashing workers (crash_evidence.h). They are
+// refused for a while to the principal that sent them, and to nobody else.
 #ifndef TIDEPOOL_SERVICE_FRONT_POISONED_PROMPTS_H_
 #define TIDEPOOL_SERVICE_FRONT_POISONED_PROMPTS_H_
 
@@ -17,9 +17,11 @@
 
 namespace tidepool::service {
 
-// Of all that the prompt is made of, whoever asks and however it is sampled: the model, the
-// request's input, and what its session holds.
-uint64_t PromptDigest(absl::string_view model_digest, const v1::GenerateRequest& request,
+// Of the principal and all that the prompt is made of, however it is sampled: the model, the
+// request's input, and what its session holds. Callers without authentication are one principal,
+// whose name is empty.
+uint64_t PromptDigest(absl::string_view principal, absl::string_view model_digest,
+                      const v1::GenerateRequest& request,
                       absl::Span<const int32_t> session_token_ids);
 
 // Loop only.
@@ -34,6 +36,7 @@ class PoisonedPrompts {
   void Refuse(uint64_t digest);
   // INTERNAL while the prompt is refused, with how long that lasts.
   absl::Status Check(uint64_t digest);
+  bool Refuses(uint64_t digest);
 
   // Refusals that Check gave.
   int64_t refused_total() const { return refused_total_; }

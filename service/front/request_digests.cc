@@ -28,6 +28,7 @@ RequestDigests DigestsOf(const v1::GenerateRequest& request) {
   part.clear_session_id();
   part.clear_logprobs();
   part.clear_top_logprobs();
+  part.clear_return_progress();
   digests.turn = Digest(part);
   return digests;
 }

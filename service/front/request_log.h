@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_SERVICE_FRONT_REQUEST_LOG_H_
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_LOG_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,9 @@ class RequestLog {
   explicit RequestLog(LogSink log) : log_(std::move(log)) {}
 
   void SetPrompts(PromptLogging prompts) { prompts_ = prompts; }
+
+  // Of the log as a whole: lines that could not be written.
+  int64_t dropped_lines() const { return log_.dropped_lines(); }
 
   // One that began; `model` as its worker names it.
   void Ended(const Generation& generation, const std::string& model, const RequestSummary& summary,

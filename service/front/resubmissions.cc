@@ -9,6 +9,7 @@ Resubmissions::Ticket& Resubmissions::Ticket::operator=(Ticket&& other) noexcept
   Reset();
   line_ = std::exchange(other.line_, nullptr);
   number_ = other.number_;
+  worker_ = std::move(other.worker_);
   return *this;
 }
 
@@ -18,39 +19,59 @@ void Resubmissions::Ticket::Reset() {
 
 void Resubmissions::Ticket::GoTo(const std::string& worker) {
   if (line_ == nullptr) return;
+  worker_ = worker;
   const auto found = line_->under_way_.find(number_);
   if (found != line_->under_way_.end()) found->second.worker = worker;
 }
 
 std::vector<std::string> Resubmissions::WithSuspects() const {
+  return WorkersOf({Kind::kSuspect, Kind::kAlone});
+}
+
+std::vector<std::string> Resubmissions::WithTrials() const { return WorkersOf({Kind::kAlone}); }
+
+std::vector<std::string> Resubmissions::WorkersOf(const std::vector<Kind>& kinds) const {
   std::vector<std::string> workers;
   for (const auto& [number, one] : under_way_) {
-    if (one.kind == Kind::kSuspect && !one.worker.empty()) workers.push_back(one.worker);
+    const bool asked = std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
+    if (asked && !one.worker.empty()) workers.push_back(one.worker);
   }
   return workers;
 }
 
 int64_t Resubmissions::waiting() const {
   size_t waiting = usual_.size();
-  for (const auto& [model, line] : suspects_) waiting += line.size();
+  for (const Lines* lines : {&suspects_, &trials_}) {
+    for (const auto& [model, line] : *lines) waiting += line.size();
+  }
   return static_cast<int64_t>(waiting);
 }
 
 Resubmissions::Ticket Resubmissions::Enter(Kind kind, const std::string& model_digest,
                                            std::function<void()> go) {
   const uint64_t number = next_number_++;
-  Line& line = kind == Kind::kUsual ? usual_ : suspects_[model_digest];
+  Line& line = kind == Kind::kUsual     ? usual_
+               : kind == Kind::kSuspect ? suspects_[model_digest]
+                                        : trials_[model_digest];
   line.push_back({.number = number, .go = std::move(go)});
   Advance();
   return Ticket(this, number);
 }
 
 void Resubmissions::Leave(uint64_t number) {
-  under_way_.erase(number);
+  const auto found = under_way_.find(number);
+  if (found != under_way_.end()) {
+    if (found->second.kind == Kind::kAlone) {
+      for (auto& task : std::exchange(after_trial_, {})) loop_->Post(std::move(task));
+    }
+    under_way_.erase(found);
+  }
   const auto is_it = [number](const Waiting& one) { return one.number == number; };
   std::erase_if(usual_, is_it);
-  for (auto& [model, line] : suspects_) std::erase_if(line, is_it);
-  std::erase_if(suspects_, [](const auto& entry) { return entry.second.empty(); });
+  for (Lines* lines : {&suspects_, &trials_}) {
+    for (auto& [model, line] : *lines) std::erase_if(line, is_it);
+    std::erase_if(*lines, [](const auto& entry) { return entry.second.empty(); });
+  }
   Advance();
 }
 
@@ -58,29 +79,36 @@ void Resubmissions::Advance() {
   const int64_t limit =
       std::max(kAlways, static_cast<int64_t>(kShare * static_cast<double>(running_())));
   while (under_way() < limit && !usual_.empty()) Send({.kind = Kind::kUsual}, &usual_);
+  SendSuspects(Kind::kSuspect, &suspects_, limit);
+  SendSuspects(Kind::kAlone, &trials_, limit);
+}
+
+void Resubmissions::SendSuspects(Kind kind, Lines* lines, int64_t limit) {
   while (under_way() < limit) {
-    const auto next = NextSuspects();
-    if (next == suspects_.end()) return;
-    Send({.kind = Kind::kSuspect, .model_digest = next->first}, &next->second);
-    if (next->second.empty()) suspects_.erase(next);
+    const auto next = NextSuspects(kind, lines);
+    if (next == lines->end()) return;
+    Send({.kind = kind, .model_digest = next->first}, &next->second);
+    if (next->second.empty()) lines->erase(next);
   }
 }
 
-std::map<std::string, Resubmissions::Line>::iterator Resubmissions::NextSuspects() {
-  auto next = suspects_.end();
-  for (auto line = suspects_.begin(); line != suspects_.end(); ++line) {
+Resubmissions::Lines::iterator Resubmissions::NextSuspects(Kind kind, Lines* lines) const {
+  auto next = lines->end();
+  for (auto line = lines->begin(); line != lines->end(); ++line) {
     const bool sooner =
-        next == suspects_.end() || line->second.front().number < next->second.front().number;
-    if (sooner && HasWorkerForSuspect(line->first)) next = line;
+        next == lines->end() || line->second.front().number < next->second.front().number;
+    if (sooner && HasWorker(kind, line->first)) next = line;
   }
   return next;
 }
 
-bool Resubmissions::HasWorkerForSuspect(const std::string& model_digest) const {
-  const int64_t taken =
-      std::count_if(under_way_.begin(), under_way_.end(), [&](const auto& entry) {
-        return entry.second.kind == Kind::kSuspect && entry.second.model_digest == model_digest;
-      });
+bool Resubmissions::HasWorker(Kind kind, const std::string& model_digest) const {
+  int64_t taken = 0;
+  for (const auto& [number, one] : under_way_) {
+    if (one.kind == Kind::kUsual || one.model_digest != model_digest) continue;
+    if (kind == Kind::kAlone && one.kind == Kind::kAlone) return false;
+    ++taken;
+  }
   return taken < std::max<int64_t>(1, serving_(model_digest));
 }
 

@@ -29,8 +29,11 @@ class Resubmissions {
     kUsual,
     // The prompt may be what crashed the worker: after the usual ones, and as many of these of one
     // model at a time as workers serve it, so that each has a worker to itself among them: a second
-    // crash tells which it was and is no other one's second.
+    // crash does not count against two of them.
     kSuspect,
+    // It is tried by itself: after the others, one of a model at a time, and nothing else is sent
+    // to its worker meanwhile.
+    kAlone,
   };
 
   // A place in line or on the way; given up on destruction. Must not outlive the line.
@@ -43,6 +46,9 @@ class Resubmissions {
     void Reset();
     // It goes to this worker.
     void GoTo(const std::string& worker);
+    bool held() const { return line_ != nullptr; }
+    // Where it goes; empty: not known yet.
+    const std::string& worker() const { return worker_; }
 
    private:
     friend class Resubmissions;
@@ -50,6 +56,7 @@ class Resubmissions {
 
     Resubmissions* line_ = nullptr;
     uint64_t number_ = 0;
+    std::string worker_;
   };
 
   // `running` tells how many streams there are, those that wait here included, `serving` how many
@@ -62,8 +69,12 @@ class Resubmissions {
   // kept until the stream runs again.
   [[nodiscard]] Ticket Enter(Kind kind, const std::string& model_digest, std::function<void()> go);
 
-  // Workers to which suspects are on their way.
+  // Workers to which suspects are on their way, those that are tried by themselves included.
   std::vector<std::string> WithSuspects() const;
+  // And only those.
+  std::vector<std::string> WithTrials() const;
+  // Posts `task` when a stream that is tried by itself gives its ticket up.
+  void AfterTrial(std::function<void()> task) { after_trial_.push_back(std::move(task)); }
   int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
 
@@ -79,11 +90,14 @@ class Resubmissions {
   };
   using Line = std::deque<Waiting>;  // in the order of asking
 
+  std::vector<std::string> WorkersOf(const std::vector<Kind>& kinds) const;
   void Leave(uint64_t number);
   void Advance();
-  // Of the lines of suspects that may go on, the one whose first has waited longest; end(): none.
-  std::map<std::string, Line>::iterator NextSuspects();
-  bool HasWorkerForSuspect(const std::string& model_digest) const;
+  using Lines = std::map<std::string, Line>;  // by the model's digest; none is empty
+  void SendSuspects(Kind kind, Lines* lines, int64_t limit);
+  // Of the lines that may go on, the one whose first has waited longest; end(): none.
+  Lines::iterator NextSuspects(Kind kind, Lines* lines) const;
+  bool HasWorker(Kind kind, const std::string& model_digest) const;
   void Send(OnItsWay way, Line* line);
 
   Executor* loop_;
@@ -91,7 +105,9 @@ class Resubmissions {
   const std::function<int64_t(const std::string&)> serving_;
   uint64_t next_number_ = 1;
   Line usual_;
-  std::map<std::string, Line> suspects_;  // by the model's digest; none is empty
+  Lines suspects_;
+  Lines trials_;
+  std::vector<std::function<void()>> after_trial_;
   std::map<uint64_t, OnItsWay> under_way_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };

@@ -83,7 +83,7 @@ void Generation::Resume(const std::string& received_text) {
   SendNext();
   if (finish_received_) return;
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
-  Run();
+  Try(&Generation::Run);
 }
 
 }  // namespace tidepool::service

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/base/retry_after.h"
+#include "service/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -24,6 +25,24 @@ WorkerHealth HealthOf(worker::v1::WorkerState state) {
   if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
   return serves ? WorkerHealth::kServing : WorkerHealth::kDraining;
+}
+
+bool HasAlias(const v1::Model& model, absl::string_view name) {
+  const auto& aliases = model.aliases();
+  return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+}
+
+// All that select one, aliases first, each once.
+std::vector<absl::string_view> NamesOf(const std::vector<v1::Model>& models) {
+  std::vector<absl::string_view> names;
+  const auto add = [&names](absl::string_view name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const v1::Model& model : models) {
+    for (const std::string& alias : model.aliases()) add(alias);
+    add(model.name());
+  }
+  return names;
 }
 
 }  // namespace
@@ -73,10 +92,20 @@ std::vector<v1::Model> WorkerSet::Models() const {
   std::vector<v1::Model> models;
   for (const auto& member : members_) {
     if (!member->heard || member->retired) continue;
-    const bool known = std::any_of(models.begin(), models.end(), [&](const v1::Model& model) {
-      return model.name() == member->model.name();
+    const auto known = std::find_if(models.begin(), models.end(), [&](const v1::Model& model) {
+      return model.name() == member->model.name() &&
+             SameModel(ModelIdentity(model), ModelIdentity(member->model));
     });
-    if (!known) models.push_back(member->model);
+    if (known == models.end()) {
+      models.push_back(member->model);
+      continue;
+    }
+    if (known->content_digest().empty()) {
+      known->set_content_digest(member->model.content_digest());
+    }
+    for (const std::string& alias : member->model.aliases()) {
+      if (!HasAlias(*known, alias)) known->add_aliases(alias);
+    }
   }
   return models;
 }
@@ -86,18 +115,30 @@ absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name) const {
   if (models.empty()) {
     return absl::UnavailableError("no worker has answered yet; start one, or retry later");
   }
-  if (name.empty() && models.size() == 1) return std::move(models[0]);
-  std::vector<std::string> names;
+  const bool one_name = std::all_of(models.begin(), models.end(), [&](const v1::Model& model) {
+    return model.name() == models[0].name();
+  });
+  if (name.empty() && one_name) return std::move(models[0]);
   for (v1::Model& model : models) {
     if (model.name() == name) return std::move(model);
-    names.push_back(model.name());
   }
-  const std::string served = absl::StrJoin(names, ", ");
+  for (v1::Model& model : models) {
+    if (HasAlias(model, name)) return std::move(model);
+  }
+  const std::string served = absl::StrJoin(NamesOf(models), ", ");
   if (name.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("model is unset and several are served; set it to one of: ", served));
   }
   return absl::NotFoundError(absl::StrCat("model '", name, "' is not served; served: ", served));
+}
+
+absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name,
+                                               absl::string_view digest) const {
+  for (v1::Model& model : Models()) {
+    if (model.name() == name && SameModel(ModelIdentity(model), digest)) return std::move(model);
+  }
+  return FindModel(name);
 }
 
 absl::StatusOr<std::vector<const WorkerSet::Member*>> WorkerSet::Named(
@@ -142,11 +183,12 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
   int64_t sequences = 0;
   absl::Duration wait = absl::InfiniteDuration();
   for (const auto& member : members_) {
-    if (member->view.model_digest != model_digest) continue;
+    if (!SameModel(member->view.model_digest, model_digest)) continue;
     if (Health(*member) != WorkerHealth::kServing) continue;
     const int64_t here = Sequences(*member);
     if (member->places == 0 || here < member->places) return absl::OkStatus();
-    sequences += here;
+    // A request that was sent lately can be counted twice, and no more than its places are taken.
+    sequences += std::min(here, member->places);
     wait = std::min(wait, member->room_wait);
   }
   if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // there is nobody to say so
@@ -163,15 +205,16 @@ std::vector<WorkerSet::ToLeave> WorkerSet::BetterLeft() const {
     const bool silent = clock_->Monotonic() - member->last_state >= kLongSilence;
     const bool stuck = member->view.health == WorkerHealth::kSuspect;
     if ((!silent && !stuck) || !HasSubstitute(*member)) continue;
-    left.push_back({.link = member->link.get(),
-                    .why = silent ? "says nothing any more" : "says that its engine stands still"});
+    left.push_back(
+        {.link = member->link.get(),
+         .why = silent ? "says nothing any more" : "says that it cannot serve all requests"});
   }
   return left;
 }
 
 int64_t WorkerSet::Serving(const std::string& model_digest) const {
   return std::count_if(members_.begin(), members_.end(), [&](const auto& member) {
-    return member->view.model_digest == model_digest &&
+    return SameModel(member->view.model_digest, model_digest) &&
            Health(*member) == WorkerHealth::kServing;
   });
 }
@@ -183,7 +226,8 @@ bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
 
 bool WorkerSet::HasSubstitute(const Member& member) const {
   return std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
-    return other.get() != &member && other->view.model_digest == member.view.model_digest &&
+    return other.get() != &member &&
+           SameModel(other->view.model_digest, member.view.model_digest) &&
            Health(*other) == WorkerHealth::kServing;
   });
 }
@@ -253,8 +297,7 @@ WorkerSighting WorkerSet::Sight(const WorkerLink* link) const {
           .at = clock_->Monotonic()};
 }
 
-AttemptRecord::Fate WorkerSet::FateOf(const WorkerSighting& seen) const {
-  using Fate = AttemptRecord::Fate;
+Fate WorkerSet::FateOf(const WorkerSighting& seen) const {
   const Member* member = Find(seen.link);
   if (member == nullptr || seen.process_id == 0 || member->process_id != seen.process_id) {
     return Fate::kGone;
@@ -269,7 +312,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.name = state.worker_id();
   view.health = HealthOf(state.state());
   view.model = state.model().name();
-  view.model_digest = state.model().digest();
+  view.model_digest = ModelIdentity(state.model());
   view.numerics_id = state.model().numerics_id();
   view.sequences = state.sequences_running() + state.sequences_waiting();
   view.queued_prompt_tokens = state.queued_prompt_tokens();
@@ -304,7 +347,9 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
     member->last_state = clock_->Monotonic() + kWorkerConnectTimeout;
     return;
   }
+  const bool leaves = Health(*member) == WorkerHealth::kDraining;
   if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
+  if (!leaves && on_may_have_crashed_) on_may_have_crashed_(Sight(member->link.get()));
   // Whoever comes back at this address may be a new process.
   member->sessions.clear();
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", member->link->address(),

@@ -17,9 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
-#include "service/front/attempt_record.h"
 #include "service/front/pick_worker.h"
 #include "service/front/worker_link.h"
+#include "service/front/worker_sighting.h"
 #include "service/log_level.h"
 
 namespace tidepool::service {
@@ -54,11 +54,18 @@ class WorkerSet {
   // Called when a worker is lost or fails a call.
   void OnTrouble(std::function<void()> callback) { on_trouble_ = std::move(callback); }
 
-  // The models of all workers that were heard of, once each.
+  // Called when the stream of states of a worker breaks that does not drain: it may have crashed.
+  void OnMayHaveCrashed(std::function<void(const WorkerSighting&)> callback) {
+    on_may_have_crashed_ = std::move(callback);
+  }
+
+  // The models of all workers that were heard of, once each, with the aliases of all its workers.
   std::vector<v1::Model> Models() const;
-  // `name` empty: the only one. UNAVAILABLE: no worker was heard of yet; NOT_FOUND: unknown name;
-  // INVALID_ARGUMENT: no name, and several models.
+  // `name` is a model's or one of its aliases; empty: the only one. UNAVAILABLE: no worker was
+  // heard of yet; NOT_FOUND: unknown name; INVALID_ARGUMENT: no name, and several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
+  // A session's: of several models of this name the one of this ModelIdentity, if it is served.
+  absl::StatusOr<v1::Model> FindModel(absl::string_view name, absl::string_view digest) const;
 
   // Those of this name, or all there are; NOT_FOUND: none has it.
   struct Member;
@@ -86,7 +93,7 @@ class WorkerSet {
   // lives on when it says its state on another stream, or for long enough on the same one: one that
   // breaks can still bring states of before.
   WorkerSighting Sight(const WorkerLink* link) const;
-  AttemptRecord::Fate FateOf(const WorkerSighting& seen) const;
+  Fate FateOf(const WorkerSighting& seen) const;
 
   // How many serve this model now.
   int64_t Serving(const std::string& model_digest) const;
@@ -143,6 +150,7 @@ class WorkerSet {
   std::vector<std::unique_ptr<Member>> members_;
   std::function<void(bool)> on_readiness_;
   std::function<void()> on_trouble_;
+  std::function<void(const WorkerSighting&)> on_may_have_crashed_;
   bool ready_ = false;
   uint64_t runs_ = 0;
   std::list<std::function<void()>> waiting_;

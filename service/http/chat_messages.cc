@@ -1,7 +1,5 @@
 #include "service/http/chat_messages.h"
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/tokenizer/utf8.h"
+#include "service/chat_roles.h"
 
 namespace tidepool::service {
 namespace {
@@ -24,15 +23,15 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
       fields->Fail(where, "is no object; it must be {\"type\": \"text\", \"text\": ...}");
       return text;
     }
-    JsonFields part(parts[i], where + ".");
-    const std::string type = part.String("type").value_or("");
-    if (type != "text") {
+    JsonFields part = fields->Inside(parts[i], where + ".");
+    const auto type = part.String("type"), value = part.String("text");
+    if (!type.has_value()) part.Missing("type", "is missing");
+    if (type.value_or("text") != "text") {
       fields->Fail(where + ".type",
-                   absl::StrCat("is ", engine::Quoted(type), "; only \"text\" is served yet"));
+                   absl::StrCat("is ", engine::Quoted(*type), "; only \"text\" is served yet"));
       return text;
     }
-    const auto value = part.String("text");
-    if (!value.has_value()) part.Fail("text", "is missing");
+    if (!value.has_value()) part.Missing("text", "is missing");
     fields->Fail(part.Done());
     absl::StrAppend(&text, value.value_or(""));
   }
@@ -45,19 +44,19 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
     fields->Fail(path, "is no object");
     return {};
   }
-  JsonFields outer(call, path + ".");
+  JsonFields outer = fields->Inside(call, path + ".");
   const std::string id = outer.String("id").value_or("");
-  outer.Find("index");  // as streams number calls, and clients send them back
+  outer.Find("index", {"integer"});  // as streams number calls, and clients send them back
   if (outer.String("type").value_or("function") != "function") {
     outer.Fail("type", "is not \"function\"");
   }
   const Json* function = outer.Object("function");
-  if (function == nullptr) outer.Fail("function", "is missing");
+  if (function == nullptr) outer.Missing("function", "is missing");
   fields->Fail(outer.Done());
   if (function == nullptr) return {};
-  JsonFields inner(*function, path + ".function.");
+  JsonFields inner = fields->Inside(*function, path + ".function.");
   const auto name = inner.String("name");
-  if (!name.has_value()) inner.Fail("name", "is missing");
+  if (!name.has_value()) inner.Missing("name", "is missing");
   const std::string text = inner.String("arguments").value_or("{}");
   absl::StatusOr<Json> arguments = ParseJsonText(text.empty() ? "{}" : text);
   if (!arguments.ok() || !arguments->is_object()) {
@@ -83,19 +82,17 @@ void ReadToolCalls(const Json& calls, const std::string& path, JsonFields* field
 void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
                  v1::ChatMessage* message) {
   if (!json.is_object()) return fields->Fail(path, "is no object");
-  JsonFields read(json, path + ".");
+  JsonFields read = fields->Inside(json, path + ".");
   const auto role = read.String("role");
-  constexpr absl::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   if (!role.has_value()) {
-    read.Fail("role", "is missing");
-  } else if (std::find(std::begin(kRoles), std::end(kRoles), *role) == std::end(kRoles)) {
+    read.Missing("role", "is missing");
+  } else if (!IsChatRole(*role)) {
     read.Fail("role", absl::StrCat("is ", engine::Quoted(*role),
-                                   "; accepted: ", absl::StrJoin(kRoles, ", ")));
+                                   "; accepted: ", absl::StrJoin(kChatRoles, ", ")));
   }
-  // Newer models' name for the same thing; templates know the older one.
-  message->set_role(role == "developer" ? "system" : role.value_or(""));
+  message->set_role(std::string(TemplateRole(role.value_or(""))));
   const Json* calls = read.Array("tool_calls");
-  const Json* content = read.Find("content");
+  const Json* content = read.Find("content", {"string", "array"});
   if (content == nullptr) {
     if (calls == nullptr) read.Fail("content", "is missing");
   } else if (content->is_array()) {
@@ -108,38 +105,42 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   if (const auto name = read.String("name")) message->set_name(*name);
   if (const auto id = read.String("tool_call_id")) message->set_tool_call_id(*id);
   if (calls != nullptr) ReadToolCalls(*calls, path + ".tool_calls", fields, message);
-  // What answers carry and clients send back.
-  read.NotServed("refusal");
+  // What answers carry and clients send back. Templates here see none of it.
+  read.String("refusal");
+  read.String("reasoning_content");
+  read.Array("annotations");
+  read.Object("provider_specific_fields");  // LiteLLM's
   read.NotServed("audio");
-  read.NotServed("annotations", Json::array());
   read.NotServed("function_call", Json(), "use tool_calls");
   fields->Fail(read.Done());
 }
 
 void ReadTools(JsonFields* fields, v1::Chat* chat) {
   const Json* tools = fields->Array("tools");
-  const Json* choice = fields->Find("tool_choice");
+  const Json* choice = fields->Find("tool_choice", {"string", "object"});
   if (choice != nullptr && *choice != "auto" && *choice != "none") {
     fields->Fail("tool_choice", "is served as \"auto\" and \"none\" only yet");
   }
-  fields->NotServed("parallel_tool_calls", true);
+  const bool parallel = fields->Bool("parallel_tool_calls").value_or(true);
   fields->NotServed("functions", Json(), "use tools");
   fields->NotServed("function_call", Json(), "use tool_choice");
   if (tools == nullptr || tools->empty()) return;
   for (size_t i = 0; i < tools->size(); ++i) {
     const Json& tool = (*tools)[i];
     const std::string path = At("tools", i);
-    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) {
+    if (!tool.is_object()) {
       return fields->Fail(path, "must be {\"type\": \"function\", \"function\": {...}}");
     }
-    JsonFields outer(tool, path + ".");
-    outer.Find("function");
+    JsonFields outer = fields->Inside(tool, path + ".");
+    const Json* function = outer.Object("function");
     if (outer.String("type").value_or("") != "function") {
       outer.Fail("type", "is not \"function\"; no other is served yet");
     }
+    if (function == nullptr) outer.Missing("function", "is missing");
     fields->Fail(outer.Done());
-    JsonFields inner(tool["function"], path + ".function.");
-    if (!inner.String("name").has_value()) inner.Fail("name", "is missing");
+    if (function == nullptr) return;
+    JsonFields inner = fields->Inside(*function, path + ".function.");
+    if (!inner.String("name").has_value()) inner.Missing("name", "is missing");
     inner.String("description");
     inner.Object("parameters");
     inner.NotServed("strict", false);
@@ -147,6 +148,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
   }
   // The model does not call what it does not see.
   if (choice != nullptr && *choice == "none") return;
+  if (!parallel) fields->NotServed("parallel_tool_calls", true);
   chat->set_tools_json(DumpJson(*tools));
 }
 
@@ -167,8 +169,8 @@ void ReadChat(JsonFields* fields, v1::Chat* chat) {
   }
   fields->NotServed("chat_template");
   fields->NotServed("documents");
-  fields->NotServed("add_generation_prompt", true);
-  fields->NotServed("continue_final_message", false);
+  if (const auto add = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*add);
+  chat->set_continue_final_message(fields->Bool("continue_final_message").value_or(false));
   fields->NotServed("reasoning_effort", Json(),
                     "pass what the template knows in chat_template_kwargs");
 }

@@ -8,6 +8,15 @@
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
+namespace {
+
+// Of a request that comes again the same.
+std::string IdOf(const RequestKey& key, const Caller& caller) {
+  if (key.id.empty()) return base::RandomHex();
+  return absl::StrCat(absl::Hex(SeedOf({caller.principal, key.id}), absl::kZeroPad16));
+}
+
+}  // namespace
 
 GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                                std::shared_ptr<HttpExchange> exchange)
@@ -15,17 +24,20 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
       request_(std::move(request)),
       caller_(std::move(asker.caller)),
       trace_(std::move(asker.trace)),
+      key_(std::move(asker.key)),
       exchange_(std::move(exchange)),
       choices_(request_.choices.size()),
+      position_(request_.choices.size()),
       left_(static_cast<int64_t>(request_.choices.size())) {
   const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
   head_ = {.endpoint = request_.endpoint,
-           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", base::RandomHex()),
+           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", IdOf(key_, caller_)),
            .model = request_.choices[0].model(),
            .created = absl::ToUnixSeconds(absl::Now())};
   for (size_t i = 0; i < request_.choices.size(); ++i) {
-    renderers_.emplace_back(head_, i, request_.echo.empty() ? "" : request_.echo[i]);
+    renderers_.emplace_back(head_, i, request_.prompt);
   }
+  prompts_.resize(request_.choices.size() / request_.n);
 }
 
 GenerationCall::~GenerationCall() {
@@ -49,10 +61,8 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
   if (!call->request_.stream) {
     call->whole_ = std::make_shared<WholeAnswer>(
         front.core->whole_answers().Begin(call->caller_.principal));
-    size_t echoed = 0;
-    for (const ChoiceRenderer& renderer : call->renderers_) echoed += renderer.bytes();
-    call->GrowWhole(echoed);
-    if (call->failed_) return;
+  } else {
+    call->CommentLater();
   }
   front.core->loop()->Post([call] { call->Begin(); });
 }
@@ -74,17 +84,30 @@ void GenerationCall::Begin() {
       trace_.has_value() || choices_.size() == 1 ? trace_ : BeginSpan(std::nullopt).context;
   const auto keep = self_;  // a generation that is refused ends at once
   for (size_t i = 0; i < choices_.size(); ++i) {
-    GenerationInput input = {
-        .request = request_.choices[i],
-        .own_id = choices_.size() == 1 ? head_.id : absl::StrCat(head_.id, "-", i),
-        .principal = caller_.principal,
-        .role = caller_.role,
-        .limits = caller_.limits,
-        .span = BeginSpan(trace),
-        .deadline = absl::InfiniteDuration(),
-        .checked = absl::OkStatus()};
+    GenerationInput input = InputOf(i);
+    input.span = BeginSpan(trace);
     choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
   }
+}
+
+GenerationInput GenerationCall::InputOf(size_t choice) const {
+  const size_t count = choices_.size();
+  GenerationInput input = {
+      .request = request_.choices[choice],
+      .own_id = count == 1 ? head_.id : absl::StrCat(head_.id, "-", choice),
+      .principal = caller_.principal,
+      .role = caller_.role,
+      .limits = caller_.limits,
+      .deadline = absl::InfiniteDuration(),
+      .checked = absl::OkStatus()};
+  if (key_.id.empty()) return input;
+  input.request.set_request_id(key_.ChoiceId(choice, count));
+  // What the client has had is rendered again and not sent: later events depend on it.
+  input.replay = true;
+  if (key_.resume.has_value()) input.request.set_resume_after(key_.resume->tokens(choice));
+  input.digests = DigestsOf(input.request);
+  if (count > 1) absl::StrAppend(&input.digests->body, " ", choice, " of ", count);
+  return input;
 }
 
 absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
@@ -118,12 +141,14 @@ void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
     model = ServedModel();
   }
   exchange_->Post([self = shared_from_this(), index, syntax, model = std::move(model),
-                   response = std::move(response)] {
+                   response = std::move(response)]() mutable {
     if (!syntax.ok()) return self->Fail(syntax.status());
-    if (self->head_.model.empty()) self->head_.model = model.name();
+    if (self->head_.model.empty()) {
+      self->head_.model = model.aliases().empty() ? model.name() : model.aliases(0);
+    }
     if (model.experts() > 0) self->usage_.has_experts = true;
     if (*syntax != v1::TOOL_SYNTAX_UNSPECIFIED) self->renderers_[index].LookForCalls(*syntax);
-    self->OnMessage(index, response);
+    self->OnMessage(index, std::move(response));
   });
 }
 
@@ -143,30 +168,115 @@ void GenerationCall::CancelAll(const absl::Status& status) {
   }
 }
 
-void GenerationCall::OnMessage(int64_t index, const v1::GenerateResponse& message) {
+void GenerationCall::OnMessage(int64_t index, v1::GenerateResponse message) {
   if (failed_) return;
+  if (WaitsForPrompt(index, message)) {
+    message.set_index(static_cast<int32_t>(index));
+    prompts_[index / request_.n].held.push_back(std::move(message));
+    return;
+  }
+  Render(index, message);
+  SharePrompt(index, message);
+}
+
+bool GenerationCall::WaitsForPrompt(int64_t index, const v1::GenerateResponse& message) const {
+  const bool shares =
+      request_.prompt.echo_logprobs.has_value() || request_.prompt.prompt_logprobs.has_value();
+  const bool answers = message.token_ids_size() > 0 ||
+                       message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  return shares && answers && index % request_.n > 0 && !prompts_[index / request_.n].told;
+}
+
+void GenerationCall::SharePrompt(int64_t index, const v1::GenerateResponse& message) {
+  if (index % request_.n > 0 || failed_) return;
+  for (int64_t other = index + 1; other < index + request_.n; ++other) {
+    const size_t before = renderers_[other].bytes();
+    renderers_[other].TakePromptLogprobs(message);
+    if (!request_.stream) GrowWhole(renderers_[other].bytes() - before);
+    if (failed_) return;
+  }
+  SharedPrompt& prompt = prompts_[index / request_.n];
+  if (message.token_ids_size() == 0 && message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) {
+    return;
+  }
+  prompt.told = true;
+  for (const v1::GenerateResponse& held : std::exchange(prompt.held, {})) {
+    if (!failed_) Render(held.index(), held);
+  }
+}
+
+void GenerationCall::Render(int64_t index, const v1::GenerateResponse& message) {
   ChoiceRenderer& renderer = renderers_[index];
   const size_t before = renderer.bytes();
   renderer.Take(message);
-  if (message.has_usage()) {
-    if (index % request_.n == 0) {
-      usage_.prompt_tokens += message.usage().prompt_tokens();
-      usage_.cached_tokens += message.usage().cached_tokens();
-    }
-    usage_.completion_tokens += message.usage().completion_tokens();
-    usage_.expert_hits += message.usage().expert_hits();
-    usage_.expert_misses += message.usage().expert_misses();
-    usage_.expert_demand_bytes += message.usage().expert_demand_bytes();
-    usage_.expert_stall_seconds += message.usage().expert_stall_seconds();
+  if (message.has_usage()) AddUsage(index, message.usage());
+  if (request_.stream) return WriteDelta(index, message);
+  GrowWhole(renderer.bytes() - before);
+  Acknowledge(index);
+}
+
+void GenerationCall::AddUsage(int64_t index, const v1::Usage& usage) {
+  if (index % request_.n == 0) {
+    usage_.prompt_tokens += usage.prompt_tokens();
+    usage_.cached_tokens += usage.cached_tokens();
+    usage_.prefill_seconds += usage.prefill_seconds();
   }
-  if (!request_.stream) {
-    GrowWhole(renderer.bytes() - before);
-    return Acknowledge(index);
+  usage_.completion_tokens += usage.completion_tokens();
+  usage_.decode_seconds += usage.decode_seconds();
+  usage_.expert_hits += usage.expert_hits();
+  usage_.expert_misses += usage.expert_misses();
+  usage_.expert_demand_bytes += usage.expert_demand_bytes();
+  usage_.expert_stall_seconds += usage.expert_stall_seconds();
+}
+
+// Of an event of a stream with text.
+std::string GenerationCall::EventUsage(int64_t index) const {
+  if (!request_.include_usage) return "";
+  if (!request_.continuous_usage) return "null";
+  const ChoiceRenderer& renderer = renderers_[index];
+  return DumpJson(UsageJson({.prompt_tokens = renderer.prompt_tokens(),
+                             .completion_tokens = renderer.completion_tokens()}));
+}
+
+void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& message) {
+  AnswerExtras extras;
+  if (message.has_progress()) extras.prompt_progress = DumpJson(ProgressJson(message.progress()));
+  const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
+  if (chat) extras.prompt_token_ids = renderers_[index].GivePromptIds();
+  const bool ends = message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  if (ends && ++finished_ == static_cast<int64_t>(renderers_.size())) {
+    extras.timings = DumpJson(TimingsJson(usage_));
   }
-  const std::optional<std::string> delta = renderer.TakeDelta();
-  if (!delta.has_value()) return Acknowledge(index);
-  WriteEvent(ChunkText(head_, *delta, request_.include_usage ? "null" : ""),
+  position_.Take(static_cast<size_t>(index), message);
+  if (ends && key_.resume.has_value() && key_.resume->IsPast(static_cast<size_t>(index), position_)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("Last-Event-ID is ", key_.resume->Id(), ", and the response of choice ", index,
+                     " ends at ", position_.Id(), "; send an id that the stream had")));
+  }
+  const std::optional<std::string> delta = renderers_[index].TakeDelta();
+  const bool empty = !delta.has_value() && extras.prompt_progress.empty() &&
+                     extras.prompt_token_ids.empty();
+  if (empty || Has(static_cast<size_t>(index))) return Acknowledge(index);
+  WriteEvent(ChunkText(head_, delta.value_or(""), EventUsage(index), extras),
              [self = shared_from_this(), index] { self->Acknowledge(index); });
+}
+
+void GenerationCall::CommentLater() {
+  front_.core->loop()->PostAfter(front_.comment_every, [weak = weak_from_this(), events = events_] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->exchange_->Post([self, events] { self->CommentIfSilent(events); });
+  });
+}
+
+void GenerationCall::CommentIfSilent(int64_t events) {
+  if (failed_) return;
+  if (events == events_ && untaken_ == 0) {
+    BeginStream();
+    ++events_, ++untaken_;
+    exchange_->Write(kSseComment, [self = shared_from_this()] { --self->untaken_; });
+  }
+  CommentLater();
 }
 
 void GenerationCall::GrowWhole(size_t bytes) {
@@ -190,7 +300,7 @@ void GenerationCall::Acknowledge(int64_t index) {
 void GenerationCall::OnEnd(int64_t index, const absl::Status& status) {
   static_cast<void>(index);
   if (failed_) return;
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return Fail(status, HttpResponse::FailureLog::kElsewhere);
   if (--left_ == 0) Complete();
 }
 
@@ -198,7 +308,7 @@ HttpResponse GenerationCall::HeadOf(int status, std::string content_type) const 
   HttpResponse response;
   response.status = status;
   response.content_type = std::move(content_type);
-  response.headers = {{"x-request-id", head_.id}};
+  response.headers = {{"x-request-id", RequestId()}};
   return response;
 }
 
@@ -213,18 +323,38 @@ void GenerationCall::BeginStream() {
 
 void GenerationCall::WriteEvent(const std::string& chunk, std::function<void()> taken) {
   BeginStream();
-  exchange_->Write(SseEvent(chunk), std::move(taken));
+  ++events_, ++untaken_;
+  exchange_->Write(WithId(SseEvent(chunk)), [self = shared_from_this(), taken = std::move(taken)] {
+    --self->untaken_;
+    if (taken) taken();
+  });
 }
 
-void GenerationCall::Fail(const absl::Status& status) {
+std::string GenerationCall::WithId(std::string event) const {
+  return key_.id.empty() ? event : absl::StrCat("id: ", position_.Id(), "\n", event);
+}
+
+bool GenerationCall::Has(size_t choice) const {
+  return key_.resume.has_value() && key_.resume->Covers(choice, position_);
+}
+
+void GenerationCall::WriteTail(StreamPosition::Tail tail, const std::string& event) {
+  position_.TakeTail(tail);
+  BeginStream();
+  const bool has = key_.resume.has_value() && key_.resume->Covers(tail);
+  if (!has) exchange_->Write(WithId(event), nullptr);
+}
+
+void GenerationCall::Fail(const absl::Status& status, HttpResponse::FailureLog log) {
   if (std::exchange(failed_, true)) return;
   if (stream_begun_) {
     // The status line has left: the error is an event, and no [DONE] follows.
-    exchange_->Write(SseEvent(DumpJson(ErrorJson(ToHttpError(status)))), nullptr);
+    exchange_->Write(WithId(SseEvent(DumpJson(ErrorJson(ToHttpError(status))))), nullptr);
     exchange_->EndStream();
   } else {
     HttpResponse response = ErrorResponse(status);
-    response.headers.emplace_back("x-request-id", head_.id);
+    response.failure_log = log;
+    response.headers.emplace_back("x-request-id", RequestId());
     exchange_->Answer(std::move(response));
   }
   front_.core->loop()->Post([self = shared_from_this()] {
@@ -236,16 +366,21 @@ void GenerationCall::Complete() {
   failed_ = true;  // nothing is said after this
   if (request_.stream) {
     if (request_.include_usage) {
-      WriteEvent(ChunkText(head_, "", DumpJson(UsageJson(usage_))), nullptr);
+      WriteTail(StreamPosition::Tail::kUsage,
+                SseEvent(ChunkText(head_, "", DumpJson(UsageJson(usage_)))));
     }
-    BeginStream();
-    exchange_->Write(kSseDone, nullptr);
+    WriteTail(StreamPosition::Tail::kDone, kSseDone);
     return exchange_->EndStream();
+  }
+  AnswerExtras extras = {.timings = DumpJson(TimingsJson(usage_))};
+  if (request_.endpoint == OpenAiEndpoint::kChat) {
+    extras.prompt_token_ids = renderers_[0].GivePromptIds();
+    extras.prompt_logprobs = renderers_[0].GivePromptLogprobs();
   }
   std::vector<std::string> choices;
   for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
   HttpResponse response = HeadOf(200, "application/json");
-  response.body = AnswerText(head_, std::move(choices), usage_);
+  response.body = AnswerText(head_, std::move(choices), usage_, extras);
   response.held = whole_;
   exchange_->Answer(std::move(response));
 }

@@ -17,6 +17,8 @@
 #include "service/http/http_exchange.h"
 #include "service/http/openai_request.h"
 #include "service/http/openai_response.h"
+#include "service/http/request_key.h"
+#include "service/http/stream_position.h"
 #include "service/trace_context.h"
 #include "service/whole_answers.h"
 
@@ -26,12 +28,16 @@ namespace tidepool::service {
 struct HttpFront {
   FrontCore* core = nullptr;
   ActiveCalls* calls = nullptr;
+  // A stream of which nothing has come for this long gets a comment, so that proxies and clients
+  // know that it lives.
+  absl::Duration comment_every = absl::Seconds(15);
 };
 
 // Who asks, and as which part of what.
 struct HttpAsker {
   Caller caller;
   std::optional<TraceContext> trace;
+  RequestKey key = {};
 };
 
 // Lives until its client has the answer or is gone, and its generations have ended. What renders
@@ -72,22 +78,45 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void CancelAll(const absl::Status& status);
 
   // The exchange's executor.
-  void OnMessage(int64_t index, const v1::GenerateResponse& message);
+  void OnMessage(int64_t index, v1::GenerateResponse message);
+  // Choices of one prompt whose log-probabilities are asked for share those of the first one: they
+  // wait until it has them all.
+  bool WaitsForPrompt(int64_t index, const v1::GenerateResponse& message) const;
+  void SharePrompt(int64_t index, const v1::GenerateResponse& message);
+  void Render(int64_t index, const v1::GenerateResponse& message);
+  void WriteDelta(int64_t index, const v1::GenerateResponse& message);
+  std::string EventUsage(int64_t index) const;
+  void AddUsage(int64_t index, const v1::Usage& usage);
+  // Writes a comment when nothing was written for a while, and again.
+  void CommentLater();
+  void CommentIfSilent(int64_t events);
   void OnEnd(int64_t index, const absl::Status& status);
   void Acknowledge(int64_t index);
   void BeginStream();
   void WriteEvent(const std::string& chunk, std::function<void()> taken);
-  void Fail(const absl::Status& status);
+  void Fail(const absl::Status& status,
+            HttpResponse::FailureLog log = HttpResponse::FailureLog::kHere);
   void Complete();
   // An answer that is no stream has so many bytes of JSON more; up to three times as many as it has
   // are held for the moment in which they become one text.
   void GrowWhole(size_t bytes);
+  // What the front calls a choice's request, and which other requests of this name are the same.
+  GenerationInput InputOf(size_t choice) const;
+  // What the response names the request.
+  const std::string& RequestId() const { return key_.id.empty() ? head_.id : key_.id; }
+  // `event` with its id, where the request has a key.
+  std::string WithId(std::string event) const;
+  // Of a client that comes back: it has had the event after which the stream is at position_.
+  bool Has(size_t choice) const;
+  // Sends what follows the last token, unless its client has had it.
+  void WriteTail(StreamPosition::Tail tail, const std::string& event);
   HttpResponse HeadOf(int status, std::string content_type) const;
 
   const HttpFront front_;
   const OpenAiRequest request_;
   const Caller caller_;
   const std::optional<TraceContext> trace_;
+  const RequestKey key_;
   const std::shared_ptr<HttpExchange> exchange_;
   bool entered_ = false;
 
@@ -99,10 +128,19 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
   // The exchange's executor only.
   AnswerHead head_;
+  StreamPosition position_;  // after what was rendered
   std::vector<ChoiceRenderer> renderers_;
   std::shared_ptr<WholeAnswer> whole_;  // null: it is a stream
   AnswerUsage usage_;
   int64_t left_ = 0;
+  struct SharedPrompt {
+    bool told = false;                       // all of its log-probabilities have come
+    std::vector<v1::GenerateResponse> held;  // of choices that wait for it
+  };
+  std::vector<SharedPrompt> prompts_;
+  int64_t finished_ = 0;  // choices whose last message has come
+  int64_t events_ = 0;    // that were written
+  int64_t untaken_ = 0;   // of these, not yet taken by the socket
   bool stream_begun_ = false;
   bool failed_ = false;
 };

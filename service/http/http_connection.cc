@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/tokenizer/utf8.h"
 #include "kernels/base/clock.h"
 #include "service/http/http_error.h"
 #include "service/http/request_path.h"
@@ -118,6 +119,7 @@ void HttpConnection::WaitForRequest() {
   state_ = State::kIdle;
   parser_.reset();
   head_ = {};
+  common_headers_.clear();
   if (all_->draining) return Close();
   if (buffer_.size() > 0) return ReadHeader();
   if (!watching_) buffer_.shrink_to_fit();
@@ -177,57 +179,99 @@ void HttpConnection::ReadHeader() {
   parser_->header_limit(static_cast<uint32_t>(all_->limits.max_header_bytes));
   parser_->body_limit(static_cast<uint64_t>(all_->limits.max_body_bytes));
   SetDeadline(all_->limits.header_timeout);
+  ReadStart();
+}
+
+void HttpConnection::ReadStart() {
+  const bool had_bytes = buffer_.size() > 0;
+  const auto starts_with = [this](absl::string_view line) {
+    const absl::string_view bytes(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+    return absl::StartsWith(bytes, line);
+  };
+  while (starts_with("\r\n")) buffer_.consume(2);
+  const bool half_a_line = buffer_.size() == 1 && starts_with("\r");
+  // Nothing but empty lines: some clients end a request with one.
+  if (had_bytes && buffer_.size() == 0) return WaitForRequest();
+  if (buffer_.size() == 0 || half_a_line) {
+    return socket_.async_read_some(buffer_.prepare(kWatchBytes),
+                                   [self = shared_from_this()](const Error& error, size_t bytes) {
+                                     if (error) return self->OnReadError(error);
+                                     self->buffer_.commit(bytes);
+                                     self->ReadStart();
+                                   });
+  }
   http::async_read_header(
       socket_, buffer_, *parser_,
       [self = shared_from_this()](const Error& error, size_t) { self->OnHeader(error); });
 }
 
-std::string HttpConnection::FaultOfHeader() const {
+std::optional<HttpConnection::HeaderFault> HttpConnection::FaultOfHeader() const {
   const auto& header = parser_->get();
+  const auto bad = [](std::string message) { return HeaderFault{.message = std::move(message)}; };
   if (header.version() != 10 && header.version() != 11) {
-    return "only HTTP/1.1 is spoken here (gRPC is at another port)";
+    return bad("only HTTP/1.1 is spoken here (gRPC is at another port)");
   }
   if (header.version() == 11 && header.count(http::field::host) != 1) {
-    return "a request of HTTP/1.1 has exactly one Host header";
+    return bad("a request of HTTP/1.1 has exactly one Host header");
   }
   // A proxy that let the request in may have looked at the other one.
-  if (header.count(http::field::authorization) > 1) {
-    return "a request has at most one Authorization header";
+  for (const char* name : {"Authorization", "X-Api-Key", "Origin"}) {
+    if (header.count(name) > 1)
+      return bad(absl::StrCat("a request has at most one ", name, " header"));
   }
-  // Anything but chunked, and the end of the body is anybody's guess.
-  if (header.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
-    return "the transfer encoding is not chunked";
+  // With any other coding the body is not what it seems (RFC 9112, 6.1).
+  const std::string coding = JoinedField(header, "Transfer-Encoding");
+  if (!coding.empty() && !absl::EqualsIgnoreCase(coding, "chunked")) {
+    return HeaderFault{.status = 501,
+                       .message = absl::StrCat("Transfer-Encoding is ", engine::Quoted(coding),
+                                               "; only chunked is served")};
   }
-  if (!absl::StartsWith(PathOf({header.target().data(), header.target().size()}), "/")) {
-    return "the request's target is no path";
-  }
-  return "";
+  if (!absl::StartsWith(head_.path, "/")) return bad("the request's target is no path");
+  return std::nullopt;
 }
 
-void HttpConnection::OnHeader(const Error& error) {
-  if (error) return OnReadError(error);
+void HttpConnection::TakeHead() {
   const auto& header = parser_->get();
-  if (const std::string fault = FaultOfHeader(); !fault.empty()) {
-    return Refuse(400, fault, "bad_request");
-  }
-  const auto field = [&header](http::field name) {
+  const auto field = [&header](auto name) {
     const auto value = header[name];
     return std::string(value.data(), value.size());
   };
+  const absl::string_view target(header.target().data(), header.target().size());
   head_.method = std::string(header.method_string().data(), header.method_string().size());
-  head_.path = PathOf({header.target().data(), header.target().size()});
+  head_.path = PathOf(target);
+  head_.host = HostOf(target, field(http::field::host));
   head_.content_type = field(http::field::content_type);
+  head_.content_encoding = JoinedField(header, "Content-Encoding");
   head_.authorization = field(http::field::authorization);
+  head_.api_key = field("X-Api-Key");
   head_.origin = field(http::field::origin);
+  head_.request_method = field(http::field::access_control_request_method);
+  head_.request_headers = JoinedField(header, "Access-Control-Request-Headers");
+  head_.private_network = field("Access-Control-Request-Private-Network");
   head_.traceparent = JoinedField(header, "traceparent");
   head_.tracestate = JoinedField(header, "tracestate");
+  head_.idempotency_key = field("Idempotency-Key");
+  head_.request_id = field("X-Request-Id");
+  head_.last_event_id = field("Last-Event-ID");
   is_head_ = head_.method == "HEAD";
   http_1_0_ = header.version() == 10;
+  common_headers_ = all_->handler->CommonHeaders(head_);
+}
+
+void HttpConnection::OnHeader(const Error& error) {
+  // Found by its Content-Length, so that the header is known.
+  if (error == http::error::body_limit) TakeHead();
+  if (error) return OnReadError(error);
+  TakeHead();
+  if (const std::optional<HeaderFault> fault = FaultOfHeader()) {
+    return Refuse(fault->status, fault->message,
+                  fault->status == 501 ? "not_implemented" : "bad_request");
+  }
   if (std::optional<HttpResponse> refusal = all_->handler->CheckHead(head_)) {
     // An unread body would be taken for the next request.
     return Refuse(*std::move(refusal), parser_->is_done() && parser_->get().keep_alive());
   }
-  const std::string expect = field(http::field::expect);
+  const std::string expect(parser_->get()[http::field::expect]);
   if (!expect.empty() && !absl::EqualsIgnoreCase(expect, "100-continue")) {
     return Refuse(417, "the only expectation that is known is 100-continue", "bad_request");
   }

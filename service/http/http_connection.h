@@ -96,10 +96,17 @@ class HttpConnection final : public HttpExchange,
   void WatchTls();
   void OnTlsBytes(const Error& error, size_t bytes);
   void OnReadable(const Error& error);
+  // Reads a header, and first whatever empty lines stand in front of it (RFC 9112, 2.2).
   void ReadHeader();
+  void ReadStart();
+  void TakeHead();
   void OnHeader(const Error& error);
-  // What is wrong with a header that parses; empty: nothing.
-  std::string FaultOfHeader() const;
+  // What is wrong with a header that parses; none: nothing.
+  struct HeaderFault {
+    int status = 400;
+    std::string message;
+  };
+  std::optional<HeaderFault> FaultOfHeader() const;
   void ReadBody();
   void OnBody(const Error& error);
   bool AccountBody(int64_t bytes);
@@ -140,6 +147,7 @@ class HttpConnection final : public HttpExchange,
   // The request that is read or answered.
   std::optional<Parser> parser_;
   HttpHead head_;
+  HttpHeaders common_headers_;
   int64_t body_accounted_ = 0;
   bool is_head_ = false;
   bool chunked_ = false;

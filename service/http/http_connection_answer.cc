@@ -44,6 +44,9 @@ std::string HttpConnection::HeadText(const HttpResponse& response, int64_t conte
   for (const auto& [name, value] : response.headers) {
     absl::StrAppend(&text, name, ": ", value, "\r\n");
   }
+  for (const auto& [name, value] : common_headers_) {
+    absl::StrAppend(&text, name, ": ", value, "\r\n");
+  }
   if (content_length >= 0) absl::StrAppend(&text, "Content-Length: ", content_length, "\r\n");
   if (chunked_) absl::StrAppend(&text, "Transfer-Encoding: chunked\r\n");
   if (!keep_alive_) absl::StrAppend(&text, "Connection: close\r\n");
@@ -55,6 +58,7 @@ void HttpConnection::Answer(HttpResponse response) {
   if (state_ != State::kBusy) return;
   if (IsLastAnswer()) keep_alive_ = false;
   chunked_ = false;
+  all_->handler->OnResponse(head_, response);
   const bool no_content = response.status == 204;
   pending_ = HeadText(response, no_content ? -1 : static_cast<int64_t>(response.body.size()));
   if (!is_head_) pending_ += response.body;
@@ -66,6 +70,7 @@ void HttpConnection::Answer(HttpResponse response) {
 void HttpConnection::BeginStream(HttpResponse head) {
   if (state_ != State::kBusy) return;
   chunked_ = !http_1_0_;
+  all_->handler->OnResponse(head_, head);
   if (IsLastAnswer() || http_1_0_) keep_alive_ = false;
   pending_ = HeadText(head, -1);
   StartWrite();

@@ -96,8 +96,10 @@ HttpError ToHttpError(const absl::Status& status) {
     error.param = std::string(FieldInFront(status.message()));
   }
   // Statuses cross the wire as code and message alone.
+  // "the context of" is what workers of the release before say.
   if (absl::IsInvalidArgument(status) && absl::StartsWith(status.message(), "the prompt ") &&
-      absl::StrContains(status.message(), "the context of ")) {
+      (absl::StrContains(status.message(), "maximum context length") ||
+       absl::StrContains(status.message(), "the context of "))) {
     error.code = "context_length_exceeded";
   }
   if (absl::IsNotFound(status) && absl::StartsWith(status.message(), "model ")) {

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,12 +19,24 @@ struct HttpHead {
   std::string method;  // GET, POST, ...
   std::string path;    // without the query, percent escapes undone
   std::string content_type;
-  // Headers as they came; of the last two several of a name are joined by commas.
+  // Headers as they came; empty: there was none. Several traceparent or tracestate are joined
+  // by commas.
   std::string authorization;
+  std::string api_key;  // X-Api-Key
+  std::string content_encoding;
   std::string origin;
+  std::string request_method;   // Access-Control-Request-Method
+  std::string request_headers;  // Access-Control-Request-Headers
+  std::string private_network;  // Access-Control-Request-Private-Network
+  std::string host;             // of the target where that names one, else the header Host
   std::string traceparent;
   std::string tracestate;
+  std::string idempotency_key;  // Idempotency-Key
+  std::string request_id;       // X-Request-Id
+  std::string last_event_id;    // Last-Event-ID
 };
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   HttpHead head;
@@ -34,7 +47,9 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // beside type, length, connection
+  HttpHeaders headers;  // beside type, length, connection
+  // A failed generation has a line in the log of requests, and a probe tells by itself.
+  enum class FailureLog : uint8_t { kHere, kElsewhere } failure_log = FailureLog::kHere;
   std::shared_ptr<const void> held = {};  // goes when the client's socket has the body, or it left
 };
 
@@ -67,6 +82,12 @@ class HttpExchange {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
+
+  // Headers of every response to this request, those that the connection makes included.
+  virtual HttpHeaders CommonHeaders(const HttpHead& /*head*/) { return {}; }
+  // Called of every response, when its status is known. `head` is empty where the request could not
+  // be read.
+  virtual void OnResponse(const HttpHead& /*head*/, const HttpResponse& /*response*/) {}
 
   // A request that is refused before its body is read.
   virtual std::optional<HttpResponse> CheckHead(const HttpHead& head) = 0;

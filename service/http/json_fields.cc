@@ -20,6 +20,21 @@ std::string Shown(const Json& value) {
 
 }  // namespace
 
+std::optional<int64_t> WholeNumber(const Json& value) {
+  if (value.is_number_float()) {
+    constexpr double kExact = int64_t{1} << 53;  // doubles above skip integers
+    const double number = value.get<double>();
+    if (std::trunc(number) != number || std::abs(number) > kExact) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return std::nullopt;
+  }
+  return value.get<int64_t>();
+}
+
 std::string JsonFields::PathOf(absl::string_view name) const { return absl::StrCat(path_, name); }
 
 void JsonFields::Fail(absl::string_view name, absl::string_view complaint) {
@@ -29,6 +44,7 @@ void JsonFields::Fail(absl::string_view name, absl::string_view complaint) {
 void JsonFields::Fail(const absl::Status& status) { status_.Update(status); }
 
 void JsonFields::Missing(absl::string_view name, absl::string_view complaint) {
+  if (recorder_ != nullptr) recorder_->OnMissing(PathOf(name));
   missing_.Update(FieldError(PathOf(name), complaint));
 }
 
@@ -36,28 +52,33 @@ void JsonFields::WrongType(absl::string_view name, const Json& found, absl::stri
   Fail(name, absl::StrCat("is ", Shown(found), "; it must be ", wanted));
 }
 
-const Json* JsonFields::Find(absl::string_view name) {
+const Json* JsonFields::Find(absl::string_view name, JsonTypes types) {
   asked_.emplace_back(name);
   const auto found = object_.find(asked_.back());
-  return found == object_.end() || found->is_null() ? nullptr : &*found;
+  const bool there = found != object_.end() && !found->is_null();
+  if (recorder_ != nullptr) {
+    using Presence = FieldRecorder::Presence;
+    recorder_->OnField(PathOf(name), types, there ? Presence::kThere : Presence::kAbsent);
+  }
+  return there ? &*found : nullptr;
 }
 
 const Json* JsonFields::Array(absl::string_view name) {
-  const Json* value = Find(name);
+  const Json* value = Find(name, {"array"});
   if (value == nullptr || value->is_array()) return value;
   WrongType(name, *value, "an array");
   return nullptr;
 }
 
 const Json* JsonFields::Object(absl::string_view name) {
-  const Json* value = Find(name);
+  const Json* value = Find(name, {"object"});
   if (value == nullptr || value->is_object()) return value;
   WrongType(name, *value, "an object");
   return nullptr;
 }
 
 std::optional<std::string> JsonFields::String(absl::string_view name) {
-  const Json* value = Find(name);
+  const Json* value = Find(name, {"string"});
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
   WrongType(name, *value, "a string");
@@ -65,7 +86,7 @@ std::optional<std::string> JsonFields::String(absl::string_view name) {
 }
 
 std::optional<bool> JsonFields::Bool(absl::string_view name) {
-  const Json* value = Find(name);
+  const Json* value = Find(name, {"boolean"});
   if (value == nullptr) return std::nullopt;
   if (value->is_boolean()) return value->get<bool>();
   WrongType(name, *value, "true or false");
@@ -73,7 +94,7 @@ std::optional<bool> JsonFields::Bool(absl::string_view name) {
 }
 
 std::optional<float> JsonFields::Number(absl::string_view name) {
-  const Json* value = Find(name);
+  const Json* value = Find(name, {"number"});
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
     WrongType(name, *value, "a number");
@@ -86,16 +107,11 @@ std::optional<float> JsonFields::Number(absl::string_view name) {
 }
 
 std::optional<int64_t> JsonFields::Integer(absl::string_view name, int64_t least, int64_t most) {
-  const Json* value = Find(name);
+  if (recorder_ != nullptr) recorder_->OnRange(PathOf(name), least, most);
+  const Json* value = Find(name, {"integer"});
   if (value == nullptr) return std::nullopt;
-  const bool fits =
-      value->is_number_unsigned()
-          ? value->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
-          : value->is_number_integer();
-  if (fits) {
-    const int64_t number = value->get<int64_t>();
-    if (number >= least && number <= most) return number;
-  }
+  const std::optional<int64_t> number = WholeNumber(*value);
+  if (number.has_value() && *number >= least && *number <= most) return number;
   WrongType(name, *value, absl::StrCat("an integer from ", least, " to ", most));
   return std::nullopt;
 }
@@ -117,6 +133,7 @@ std::vector<int32_t> JsonFields::Ids(absl::string_view name) {
 }
 
 void JsonFields::NotServed(absl::string_view name, const Json& harmless, absl::string_view remedy) {
+  if (recorder_ != nullptr) recorder_->OnNotServed(PathOf(name), harmless);
   const Json* value = Find(name);
   if (value == nullptr || *value == harmless) return;
   Fail(name, absl::StrCat("is not served yet", harmless.is_null() ? "" : " but for ",

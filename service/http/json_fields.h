@@ -14,9 +14,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "service/http/field_recorder.h"
 #include "service/http/json.h"
 
 namespace tidepool::service {
+
+// The value of an integer, or of a number without a fraction such as 5.0. Nothing: it is neither,
+// or an int64 cannot hold it.
+std::optional<int64_t> WholeNumber(const Json& value);
 
 // Thread-compatible. A field that is null counts as missing. Functions return nothing for a field
 // that is missing or has the wrong type; the latter is a fault.
@@ -24,16 +29,22 @@ class JsonFields {
  public:
   // `object` is one, and outlives this. `path` stands in front of names in errors, as in
   // "messages[0].".
-  JsonFields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
+  // `recorder` learns of each field that is read; null: nobody does.
+  JsonFields(const Json& object, std::string path, FieldRecorder* recorder = nullptr)
+      : object_(object), path_(std::move(path)), recorder_(recorder) {}
+  // The same of an object inside this one.
+  JsonFields Inside(const Json& object, std::string path) const {
+    return JsonFields(object, std::move(path), recorder_);
+  }
 
-  // Of any type.
-  const Json* Find(absl::string_view name);
+  // Of any of these types, which the caller checks; none: of any type.
+  const Json* Find(absl::string_view name, JsonTypes types = {});
   const Json* Array(absl::string_view name);
   const Json* Object(absl::string_view name);
   std::optional<std::string> String(absl::string_view name);
   std::optional<bool> Bool(absl::string_view name);
   std::optional<float> Number(absl::string_view name);
-  // Inclusive limits.
+  // Inclusive limits. A number without a fraction is one, as 5.0 is.
   std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
   // Token ids.
   std::vector<int32_t> Ids(absl::string_view name);
@@ -59,6 +70,7 @@ class JsonFields {
 
   const Json& object_;
   const std::string path_;
+  FieldRecorder* const recorder_;
   std::vector<std::string> asked_;
   absl::Status status_;
   absl::Status missing_;

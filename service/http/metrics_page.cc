@@ -84,12 +84,14 @@ void AddFront(const v1::FrontStats& front, Page* page) {
   page->Counter("migrations_total", "Streams that left a worker because it drains.", {},
                 static_cast<double>(front.migrations_total()));
   page->Counter("numerics_changed_total",
-                "Streams that went on at a worker whose arithmetic may differ in the last bits.", {},
-                static_cast<double>(front.numerics_changed_total()));
+                "Streams that went on at a worker whose arithmetic may differ in the last bits.",
+                {}, static_cast<double>(front.numerics_changed_total()));
   page->Gauge("failovers_waiting", "Streams that lost their worker and wait for their turn.", {},
               static_cast<double>(front.failovers_waiting()));
   page->Counter("poisoned_prompts_refused_total", "Requests whose prompt crashed workers before.",
                 {}, static_cast<double>(front.poisoned_prompts_refused_total()));
+  page->Counter("log_lines_dropped_total", "Log lines that could not be written in time.", {},
+                static_cast<double>(front.log_lines_dropped_total()));
   page->Gauge("sessions", "Sessions in the store.", {}, static_cast<double>(front.sessions()));
 }
 
@@ -153,6 +155,13 @@ void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page)
           static_cast<double>(total.prefetch_wasted_bytes()));
   counter("expert_failed_reads_total", "Reads of experts that failed.",
           static_cast<double>(total.failed_reads()));
+  counter("expert_rebuilt_records_total",
+          "Records that were damaged in the pack file, and were made again from the model file.",
+          static_cast<double>(total.rebuilt_records()));
+  counter("expert_failed_record_writes_total", "Of these, not put back into the pack file.",
+          static_cast<double>(total.failed_record_writes()));
+  page->Gauge("expert_lost_records", "Records that are damaged and cannot be made again.", labels,
+              static_cast<double>(offload.lost_records()));
   counter("expert_stall_seconds_total", "Computation waited for experts.", total.stall_seconds());
   counter("expert_hidden_seconds_total", "Reads went on beside computation.",
           total.hidden_seconds());
@@ -170,6 +179,8 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   counter("num_preemptions_total", "Sequences whose KV was given up.", worker.preemptions_total());
   counter("deadline_refusals_total", "Requests whose deadlines could not be met.",
           worker.deadline_refusals_total());
+  counter("worker_log_lines_dropped_total", "Log lines that the worker could not write in time.",
+          worker.log_lines_dropped_total());
   counter("engine_steps_total", "Forward passes.", worker.steps_total());
   counter("engine_progress_total", "Moves whenever work is done.",
           static_cast<int64_t>(worker.progress()));
@@ -243,11 +254,16 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
 }  // namespace
 
 std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests,
-                        const PrincipalUsageMap& principals) {
+                        const PrincipalUsageMap& principals, const HttpCounts& http) {
   Page page;
   AddFront(stats.front(), &page);
   for (const auto& [model, metrics] : requests) AddRequests(model, metrics, &page);
   for (const auto& [principal, usage] : principals) AddPrincipal(principal, usage, &page);
+  for (const auto& [request, count] : http) {
+    page.Counter("http_requests_total", "HTTP responses by path and status.",
+                 {{"handler", request.first}, {"status", absl::StrCat(request.second)}},
+                 static_cast<double>(count));
+  }
   for (const v1::WorkerStats& worker : stats.workers()) AddWorker(worker, &page);
   return page.Text();
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "service/front/request_metrics.h"
+#include "service/http/http_log.h"
 #include "tidepool/v1/admin.pb.h"
 
 namespace tidepool::service {
@@ -16,7 +17,7 @@ inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8
 // Workers that did not answer are told by tidepool:worker_up alone. `principals`: those that the
 // reader may know of.
 std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests,
-                        const PrincipalUsageMap& principals);
+                        const PrincipalUsageMap& principals, const HttpCounts& http = {});
 
 }  // namespace tidepool::service
 

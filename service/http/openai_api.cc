@@ -1,25 +1,31 @@
 #include "service/http/openai_api.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "engine/tokenizer/utf8.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "service/http/cors.h"
 #include "service/http/http_error.h"
 #include "service/http/json.h"
 #include "service/http/metrics_page.h"
+#include "service/http/openapi.h"
+#include "service/http/request_key.h"
+#include "service/http/text_api.h"
+#include "service/version.h"
 
 namespace tidepool::service {
 
 struct OpenAiApi::Route {
-  const char* path;  // one that ends with '/' stands for all that begin with it
-  const char* method;
-  enum class For : uint8_t { kAnybody, kClients } who;
+  ApiPath api;
   void (OpenAiApi::*handle)(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 };
 
@@ -38,6 +44,13 @@ HttpResponse TextResponse(int status, std::string text) {
   response.status = status;
   response.content_type = "text/plain; charset=utf-8";
   response.body = std::move(text);
+  return response;
+}
+
+// Probes ask every few seconds, and say themselves what they hear.
+HttpResponse ProbeResponse(int status, std::string text) {
+  HttpResponse response = TextResponse(status, std::move(text));
+  response.failure_log = HttpResponse::FailureLog::kElsewhere;
   return response;
 }
 
@@ -60,12 +73,40 @@ bool IsJson(const std::string& content_type) {
   return type == "application/json";
 }
 
-Json ModelJson(const v1::Model& model, int64_t created) {
-  return {{"id", model.name()},
+bool IsEncoded(const std::string& content_encoding) {
+  return !content_encoding.empty() && !absl::EqualsIgnoreCase(content_encoding, "identity");
+}
+
+// A parser as ApiPath wants it.
+template <auto parse>
+void ReadBodyOf(const Json& body, FieldRecorder* recorder) {
+  static_cast<void>(parse(body, recorder));
+}
+
+// As vLLM's: `root` is what lies behind an alias.
+Json ModelJson(const v1::Model& model, absl::string_view id, int64_t created) {
+  return {{"id", std::string(id)},
           {"object", "model"},
           {"created", created},
           {"owned_by", "tidepool"},
+          {"root", model.name()},
+          {"parent", Json()},
           {"max_model_len", model.context_length()}};
+}
+
+// Each name that is listed, once.
+Json ModelListJson(const v1::ListModelsResponse& response, int64_t created) {
+  Json list = Json::array();
+  std::set<std::string> ids;
+  for (const v1::Model& model : response.models()) {
+    if (model.aliases().empty() && ids.insert(model.name()).second) {
+      list.push_back(ModelJson(model, model.name(), created));
+    }
+    for (const std::string& alias : model.aliases()) {
+      if (ids.insert(alias).second) list.push_back(ModelJson(model, alias, created));
+    }
+  }
+  return {{"object", "list"}, {"data", std::move(list)}};
 }
 
 // A user's own; what others used is for admins, and for everybody where nobody is told apart.
@@ -82,58 +123,121 @@ void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse res
 
 }  // namespace
 
-OpenAiApi::OpenAiApi(const HttpFront& front, const Authenticator* authenticator, Pages pages)
+OpenAiApi::OpenAiApi(const HttpFront& front, const Options& options)
     : front_(front),
-      authenticator_(authenticator),
-      pages_(pages),
-      started_(absl::ToUnixSeconds(absl::Now())) {}
+      authenticator_(options.authenticator),
+      web_(options.web),
+      started_(absl::ToUnixSeconds(absl::Now())),
+      log_(options.log, &base::Clock::Real()) {}
+
+absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
+  using For = ApiPath::For;
+  using Answers = ApiPath::Answers;
+  static constexpr Route kRoutes[] = {
+      {{"/v1/completions", "POST", For::kClients, "Continue a prompt.", Answers::kJsonOrEvents,
+        ReadBodyOf<&ParseCompletionRequest>},
+       &OpenAiApi::Complete},
+      {{"/v1/chat/completions", "POST", For::kClients, "Answer a conversation.",
+        Answers::kJsonOrEvents, ReadBodyOf<&ParseChatRequest>},
+       &OpenAiApi::Chat},
+      {{"/tokenize", "POST", For::kClients, "Turn a text or a conversation into tokens.",
+        Answers::kJson, ReadBodyOf<&ParseTokenizeBody>},
+       &OpenAiApi::Tokenize},
+      {{"/detokenize", "POST", For::kClients, "Turn tokens into text.", Answers::kJson,
+        ReadBodyOf<&ParseDetokenizeBody>},
+       &OpenAiApi::Detokenize},
+      {{"/apply-template", "POST", For::kClients,
+        "Write a conversation as the model's template does.", Answers::kJson,
+        ReadBodyOf<&ParseApplyTemplateBody>},
+       &OpenAiApi::ApplyTemplate},
+      {{"/tokenizer_info", "GET", For::kClients, "Describe the tokenizer."},
+       &OpenAiApi::TokenizerInfo},
+      {{"/v1/models", "GET", For::kClients, "List the models that are served."},
+       &OpenAiApi::ListModels},
+      {{"/v1/models/", "GET", For::kClients, "Describe one model."}, &OpenAiApi::GetModel},
+      {{"/metrics", "GET", For::kClients, "Metrics in Prometheus' text format.", Answers::kText},
+       &OpenAiApi::Metrics},
+      // Probes and load balancers have no tokens, and learn that the process lives.
+      {{"/health", "GET", For::kAnybody, "Whether requests are served; no body.",
+        Answers::kNothing},
+       &OpenAiApi::Health},
+      {{"/healthz", "GET", For::kAnybody, "Whether the process is alive.", Answers::kText},
+       &OpenAiApi::Healthz},
+      {{"/readyz", "GET", For::kAnybody, "Whether a worker takes requests.", Answers::kText},
+       &OpenAiApi::Readyz},
+      // What the released program knows, and nothing of what it serves.
+      {{"/version", "GET", For::kAnybody, "The server's version."}, &OpenAiApi::Version},
+      {{"/openapi.json", "GET", For::kAnybody, "This description."}, &OpenAiApi::OpenApi},
+  };
+  return kRoutes;
+}
 
 const OpenAiApi::Route* OpenAiApi::FindRoute(const std::string& path) {
-  using For = Route::For;
-  static constexpr Route kRoutes[] = {
-      {"/v1/completions", "POST", For::kClients, &OpenAiApi::Complete},
-      {"/v1/chat/completions", "POST", For::kClients, &OpenAiApi::Chat},
-      {"/v1/models", "GET", For::kClients, &OpenAiApi::ListModels},
-      {"/v1/models/", "GET", For::kClients, &OpenAiApi::GetModel},
-      {"/metrics", "GET", For::kClients, &OpenAiApi::Metrics},
-      // Probes and load balancers have no tokens, and learn that the process lives.
-      {"/healthz", "GET", For::kAnybody, &OpenAiApi::Healthz},
-      {"/readyz", "GET", For::kAnybody, &OpenAiApi::Readyz},
-  };
-  for (const Route& route : kRoutes) {
-    const bool prefix = absl::EndsWith(route.path, "/");
-    if (prefix ? absl::StartsWith(path, route.path) : path == route.path) return &route;
+  for (const Route& route : Routes()) {
+    const absl::string_view known = route.api.path;
+    if (absl::EndsWith(known, "/") && absl::StartsWith(path, known)) return &route;
+    // A '/' too many is what some clients end an address with.
+    if (path == known || path == absl::StrCat(known, "/")) return &route;
   }
   return nullptr;
 }
 
+std::string OpenAiApi::LabelOf(const std::string& path) {
+  const Route* route = FindRoute(path);
+  return route == nullptr ? "other" : route->api.path;
+}
+
+void OpenAiApi::OnResponse(const HttpHead& head, const HttpResponse& response) {
+  log_.OnResponse(LabelOf(head.path), head, response);
+}
+
+HttpHeaders OpenAiApi::CommonHeaders(const HttpHead& head) { return CorsHeaders(web_.cors, head); }
+
+HttpResponse OpenAiApi::AnswerOptions(const Route& route, const HttpHead& head) const {
+  HttpResponse response = TextResponse(204, "");
+  response.content_type.clear();
+  const std::string methods = AllowOf(route.api.method);
+  if (IsPreflight(head)) response.headers = PreflightHeaders(web_.cors, head, methods);
+  response.headers.emplace_back("Allow", methods);
+  return response;
+}
+
 std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
+  if (const absl::Status host = CheckHost(head.host, web_.hosts); !host.ok()) {
+    return ErrorResponse(host);
+  }
   const Route* route = FindRoute(head.path);
   if (route == nullptr) {
     return Refusal(404,
-                   absl::StrCat("there is nothing at ", Printable(head.path),
-                                "; served: /v1/completions, /v1/chat/completions, /v1/models, "
-                                "/metrics, /healthz, /readyz"),
+                   absl::StrCat("there is nothing at ", Printable(head.path), "; served: ",
+                                absl::StrJoin(Routes(), ", ",
+                                              [](std::string* list, const Route& one) {
+                                                list->append(one.api.path);
+                                              })),
                    "not_found");
   }
-  const bool get = absl::string_view(route->method) == "GET";
-  if (head.method == "OPTIONS") {
-    HttpResponse response = TextResponse(204, "");
-    response.content_type.clear();
-    response.headers = {{"Allow", AllowOf(route->method)}};
-    return response;
-  }
-  if (head.method != route->method && !(get && head.method == "HEAD")) {
+  const bool get = absl::string_view(route->api.method) == "GET";
+  if (head.method == "OPTIONS") return AnswerOptions(*route, head);
+  if (head.method != route->api.method && !(get && head.method == "HEAD")) {
     HttpResponse response =
         Refusal(405,
                 absl::StrCat(Printable(head.path), " does not take the method ",
-                             Printable(head.method), "; it takes ", AllowOf(route->method)),
+                             Printable(head.method), "; it takes ", AllowOf(route->api.method)),
                 "method_not_allowed");
-    response.headers = {{"Allow", AllowOf(route->method)}};
+    response.headers = {{"Allow", AllowOf(route->api.method)}};
     return response;
   }
-  if (route->who == Route::For::kClients) {
+  if (route->api.who == ApiPath::For::kClients) {
     if (const auto caller = CallerOf(head); !caller.ok()) return ErrorResponse(caller.status());
+  }
+  if (!get && IsEncoded(head.content_encoding)) {
+    HttpResponse response =
+        Refusal(415,
+                absl::StrCat("Content-Encoding is ", Printable(head.content_encoding),
+                             ", and bodies are read as they are; send it without Content-Encoding"),
+                "unsupported_media_type");
+    response.headers = {{"Accept-Encoding", "identity"}};
+    return response;
   }
   if (!get && !IsJson(head.content_type)) {
     return Refusal(415,
@@ -146,8 +250,11 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
 
 absl::StatusOr<Caller> OpenAiApi::CallerOf(const HttpHead& head) const {
   // A token is no page's but by its reader's will.
-  if (authenticator_ == nullptr) RETURN_IF_ERROR(CheckOrigin(head.origin, pages_));
-  return Admit(authenticator_, {.authorization = head.authorization}, Access::kClients);
+  if (authenticator_ == nullptr && !web_.cors.Allows(head.origin)) {
+    RETURN_IF_ERROR(CheckOrigin(head.origin, web_.pages));
+  }
+  return Admit(authenticator_, {.authorization = head.authorization, .api_key = head.api_key},
+               Access::kClients);
 }
 
 void OpenAiApi::Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
@@ -173,8 +280,11 @@ void OpenAiApi::Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> reques
   // Once more: a long body may outlive its token.
   absl::StatusOr<Caller> caller = CallerOf(head);
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
+  absl::StatusOr<RequestKey> key = RequestKeyOf(head, *request);
+  if (!key.ok()) return exchange->Answer(ErrorResponse(key.status()));
   HttpAsker asker = {.caller = *std::move(caller),
-                     .trace = ParseTraceContext(head.traceparent, head.tracestate)};
+                     .trace = ParseTraceContext(head.traceparent, head.tracestate),
+                     .key = *std::move(key)};
   GenerationCall::Start(front_, *std::move(request), std::move(asker), std::move(exchange));
 }
 
@@ -182,9 +292,7 @@ void OpenAiApi::ListModels(HttpRequest, std::shared_ptr<HttpExchange> exchange) 
   front_.core->loop()->Post([core = front_.core, started = started_, exchange] {
     core->ListModels([started, exchange](const absl::StatusOr<v1::ListModelsResponse>& response) {
       if (!response.ok()) return AnswerLater(exchange, ErrorResponse(response.status()));
-      Json list = Json::array();
-      for (const v1::Model& model : response->models()) list.push_back(ModelJson(model, started));
-      AnswerLater(exchange, JsonResponse({{"object", "list"}, {"data", std::move(list)}}));
+      AnswerLater(exchange, JsonResponse(ModelListJson(*response, started)));
     });
   });
 }
@@ -196,8 +304,8 @@ void OpenAiApi::GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exch
     return exchange->Answer(ErrorResponse(utf8));
   }
   front_.core->loop()->Post([core = front_.core, started = started_, asked, exchange] {
-    core->GetModel(asked, [started, exchange](const absl::StatusOr<v1::Model>& model) {
-      AnswerLater(exchange, model.ok() ? JsonResponse(ModelJson(*model, started))
+    core->GetModel(asked, [started, asked, exchange](const absl::StatusOr<v1::Model>& model) {
+      AnswerLater(exchange, model.ok() ? JsonResponse(ModelJson(*model, asked.model(), started))
                                        : ErrorResponse(model.status()));
     });
   });
@@ -206,32 +314,56 @@ void OpenAiApi::GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exch
 void OpenAiApi::Metrics(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   const absl::StatusOr<Caller> caller = CallerOf(request.head);
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
-  front_.core->loop()->Post([core = front_.core, caller = *caller, exchange] {
+  front_.core->loop()->Post([core = front_.core, caller = *caller, http = log_.counts(),
+                             exchange]() mutable {
     core->GetStats({}, [requests = core->request_metrics(),
                         principals = UsageFor(caller, core->principal_usage()),
+                        http = std::move(http),
                         exchange](const absl::StatusOr<v1::GetStatsResponse>& stats) {
       if (!stats.ok()) return AnswerLater(exchange, ErrorResponse(stats.status()));
-      HttpResponse response = TextResponse(200, MetricsPage(*stats, requests, principals));
+      HttpResponse response = TextResponse(200, MetricsPage(*stats, requests, principals, http));
       response.content_type = kMetricsType;
       AnswerLater(exchange, std::move(response));
     });
   });
 }
 
+absl::Status OpenAiApi::Live() {
+  base::MutexLock lock(&mutex_);
+  return live_;
+}
+
+// As vLLM's: the status is all.
+void OpenAiApi::Health(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
+  const bool serves = ready_ && store_ok_ && !draining_ && Live().ok();
+  HttpResponse response = ProbeResponse(serves ? 200 : 503, "");
+  response.content_type.clear();
+  exchange->Answer(std::move(response));
+}
+
+void OpenAiApi::Version(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
+  exchange->Answer(JsonResponse({{"version", kVersion}}));
+}
+
+void OpenAiApi::OpenApi(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
+  std::vector<ApiPath> paths;
+  for (const Route& route : Routes()) paths.push_back(route.api);
+  exchange->Answer(JsonResponse(OpenApiDocument(paths)));
+}
+
 void OpenAiApi::Healthz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
-  absl::Status live;
-  {
-    base::MutexLock lock(&mutex_);
-    live = live_;
-  }
-  exchange->Answer(live.ok() ? TextResponse(200, "ok\n")
-                             : TextResponse(503, absl::StrCat(live.message(), "\n")));
+  const absl::Status live = Live();
+  exchange->Answer(live.ok() ? ProbeResponse(200, "ok\n")
+                             : ProbeResponse(503, absl::StrCat(live.message(), "\n")));
 }
 
 void OpenAiApi::Readyz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
-  if (draining_) return exchange->Answer(TextResponse(503, "shutting down\n"));
-  exchange->Answer(ready_ ? TextResponse(200, "ready\n")
-                          : TextResponse(503, "no worker takes requests\n"));
+  if (draining_) return exchange->Answer(ProbeResponse(503, "shutting down\n"));
+  if (!store_ok_) {
+    return exchange->Answer(ProbeResponse(503, "the session store is away or gone\n"));
+  }
+  exchange->Answer(ready_ ? ProbeResponse(200, "ready\n")
+                          : ProbeResponse(503, "no worker takes requests\n"));
 }
 
 }  // namespace tidepool::service

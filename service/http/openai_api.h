@@ -10,22 +10,34 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/authenticator.h"
 #include "service/http/generation_call.h"
 #include "service/http/http_exchange.h"
-#include "service/http/page_origin.h"
+#include "service/http/http_log.h"
+#include "service/http/json.h"
+#include "service/http/web_access.h"
+#include "service/log_level.h"
+#include "tidepool/v1/inference.pb.h"
 
 namespace tidepool::service {
 
 // Thread-safe. Outlives the threads that call it; exchanges may outlive it.
 class OpenAiApi final : public HttpHandler {
  public:
-  // The authenticator, which may be null (anybody may ask, from `pages` alone), outlives it.
-  OpenAiApi(const HttpFront& front, const Authenticator* authenticator, Pages pages);
+  struct Options {
+    // Outlives the server. Null: anybody may ask, from `web.pages` alone.
+    const Authenticator* authenticator = nullptr;
+    WebAccess web;
+    LogSink log;  // any thread
+  };
+  OpenAiApi(const HttpFront& front, const Options& options);
 
   // What /readyz tells.
   void SetReady(bool ready) { ready_ = ready; }
+  // Not ready either while the session store cannot be written.
+  void SetStore(const absl::Status& store) { store_ok_ = store.ok(); }
   // What /healthz tells: OK, or why this process is of no use.
   void SetLive(const absl::Status& live) {
     base::MutexLock lock(&mutex_);
@@ -34,30 +46,50 @@ class OpenAiApi final : public HttpHandler {
   // /readyz is not ready from now on, whatever SetReady says.
   void StopReady() { draining_ = true; }
 
+  HttpHeaders CommonHeaders(const HttpHead& head) override;
+  void OnResponse(const HttpHead& head, const HttpResponse& response) override;
   std::optional<HttpResponse> CheckHead(const HttpHead& head) override;
   void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
 
  private:
   struct Route;
+  static absl::Span<const Route> Routes();
   static const Route* FindRoute(const std::string& path);
+  // "other" for a path that is not served.
+  static std::string LabelOf(const std::string& path);
 
+  HttpResponse AnswerOptions(const Route& route, const HttpHead& head) const;
+  absl::Status Live();
   absl::StatusOr<Caller> CallerOf(const HttpHead& head) const;
   void Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
              std::shared_ptr<HttpExchange> exchange);
 
   void Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  // Calls about text: `body` parsed, asked of the front, and answered as `render` says.
+  using TokenizeRender = Json (*)(const v1::TokenizeResponse&);
+  void AskTokenizer(const HttpHead& head, absl::StatusOr<v1::TokenizeRequest> request,
+                    TokenizeRender render, std::shared_ptr<HttpExchange> exchange);
+  void Tokenize(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Detokenize(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void ApplyTemplate(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void TokenizerInfo(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void ListModels(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Metrics(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Health(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void Version(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  void OpenApi(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Healthz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Readyz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
   const HttpFront front_;
   const Authenticator* const authenticator_;
-  const Pages pages_;
+  const WebAccess web_;
   const int64_t started_;  // Unix seconds
+  HttpLog log_;
   std::atomic<bool> ready_ = false;
+  std::atomic<bool> store_ok_ = true;
   std::atomic<bool> draining_ = false;
   base::Mutex mutex_;
   absl::Status live_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -23,23 +23,30 @@ constexpr int64_t kCompletionMaxTokens = 16;
 constexpr size_t kMaxPromptBytes = 64 << 20;
 
 void ReadSeed(JsonFields* fields, v1::Sampling* sampling) {
-  const Json* seed = fields->Find("seed");
+  const Json* seed = fields->Find("seed", {"integer"});
   if (seed == nullptr) return;
-  if (!seed->is_number_integer()) return fields->Fail("seed", "must be an integer");
-  // Negative ones are numbers like others.
-  sampling->set_seed(seed->is_number_unsigned() ? seed->get<uint64_t>()
-                                                : static_cast<uint64_t>(seed->get<int64_t>()));
+  // All 64 bits are taken, and negative ones are numbers like others.
+  if (seed->is_number_unsigned()) return sampling->set_seed(seed->get<uint64_t>());
+  const std::optional<int64_t> number = WholeNumber(*seed);
+  if (!number.has_value()) return fields->Fail("seed", "must be an integer");
+  sampling->set_seed(static_cast<uint64_t>(*number));
 }
 
 void ReadLogitBias(JsonFields* fields, v1::Sampling* sampling) {
   const Json* biases = fields->Object("logit_bias");
   if (biases == nullptr) return;
   for (const auto& [key, value] : biases->items()) {
-    int32_t id = 0;
-    if (!absl::SimpleAtoi(key, &id) || !value.is_number()) {
-      return fields->Fail("logit_bias", "must hold token ids as keys and numbers from -100 to 100");
+    if (!value.is_number()) {
+      return fields->Fail("logit_bias",
+                          "must hold token ids or texts as keys, and numbers from -100 to 100");
     }
-    (*sampling->mutable_logit_bias())[id] = static_cast<float>(value.get<double>());
+    const auto bias = static_cast<float>(value.get<double>());
+    int32_t id = 0;
+    if (absl::SimpleAtoi(key, &id)) {
+      (*sampling->mutable_logit_bias())[id] = bias;
+    } else {
+      (*sampling->mutable_logit_bias_text())[key] = bias;
+    }
   }
 }
 
@@ -68,7 +75,7 @@ void ReadSampling(JsonFields* fields, v1::Sampling* sampling) {
 }
 
 void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
-  if (const Json* stop = fields->Find("stop")) {
+  if (const Json* stop = fields->Find("stop", {"string", "array"})) {
     const Json list = stop->is_array() ? *stop : Json::array({*stop});
     for (const Json& text : list) {
       if (!text.is_string()) return fields->Fail("stop", "must be a string or a list of strings");
@@ -79,10 +86,49 @@ void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
   if (fields->Bool("ignore_eos").value_or(false)) stopping->set_ignore_eos(true);
   if (fields->Bool("include_stop_str_in_output").value_or(false)) stopping->set_include_stop(true);
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  if (const auto tokens = fields->Integer("max_tokens", 1, kMost)) {
+  if (const auto tokens = fields->Integer("max_tokens", 0, kMost)) {
     stopping->set_max_tokens(*tokens);
   }
-  fields->NotServed("min_tokens", 0);
+  if (const auto tokens = fields->Integer("min_tokens", 0, kMost); tokens.value_or(0) > 0) {
+    stopping->set_min_tokens(*tokens);
+  }
+}
+
+// What the answer shows of the prompt, but for echo.
+void ReadPromptParts(JsonFields* fields, OpenAiRequest* out) {
+  out->prompt.token_ids = fields->Bool("return_token_ids").value_or(false);
+  if (const auto top = fields->Integer("prompt_logprobs", 0, engine::kMaxTopLogprobs)) {
+    if (out->stream) {
+      fields->Fail("prompt_logprobs", "is not served in streams; set stream to false");
+    }
+    out->prompt.prompt_logprobs = static_cast<int32_t>(*top);
+  }
+  out->return_progress = fields->Bool("return_progress").value_or(false);
+  if (out->return_progress && !out->stream) {
+    fields->Fail("return_progress", "is for streams; set stream to true");
+  }
+}
+
+// What the front must tell of the prompt for all that.
+void AskForPrompt(const OpenAiRequest& out, v1::GenerateRequest* base) {
+  const PromptParts& parts = out.prompt;
+  if (parts.echo || parts.token_ids || out.continuous_usage) base->set_echo(true);
+  if (out.return_progress) base->set_return_progress(true);
+  if (!parts.prompt_logprobs.has_value() && !parts.echo_logprobs.has_value()) return;
+  base->set_prompt_logprobs(
+      std::max(parts.prompt_logprobs.value_or(0), parts.echo_logprobs.value_or(0)));
+}
+
+// Fields that cannot change the output: clients of hosted services send them. Their types are
+// checked and nothing else happens.
+void AcceptHarmless(JsonFields* fields) {
+  for (const char* name : {"user", "safety_identifier", "service_tier", "prompt_cache_key",
+                           "prompt_cache_retention"}) {
+    fields->String(name);
+  }
+  fields->Object("metadata");
+  fields->Object("prompt_cache_options");
+  fields->NotServed("store", false);
 }
 
 // What both endpoints have, but for what makes the prompt.
@@ -93,38 +139,34 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
   out->stream = fields->Bool("stream").value_or(false);
   if (const Json* options = fields->Object("stream_options")) {
     if (!out->stream) fields->Fail("stream_options", "is for streams; set stream to true");
-    JsonFields inner(*options, "stream_options.");
+    JsonFields inner = fields->Inside(*options, "stream_options.");
     out->include_usage = inner.Bool("include_usage").value_or(false);
     inner.NotServed("include_obfuscation", false);
-    inner.NotServed("continuous_usage_stats", false);
+    out->continuous_usage = inner.Bool("continuous_usage_stats").value_or(false);
+    if (out->continuous_usage) out->include_usage = true;
     fields->Fail(inner.Done());
   }
+  ReadPromptParts(fields, out);
   // vLLM's lower numbers go first, ours later.
   if (const auto priority = fields->Integer("priority", -kHighestPriority, -kLowestPriority)) {
     base->set_priority(static_cast<int32_t>(-*priority));
   }
-  // Names of a service's own users: nothing here depends on them.
-  fields->String("user");
-  fields->String("safety_identifier");
-  if (const auto tier = fields->String("service_tier")) {
-    if (*tier != "auto" && *tier != "default") fields->NotServed("service_tier");
-  }
+  AcceptHarmless(fields);
   fields->NotServed("skip_special_tokens", true);
   fields->NotServed("spaces_between_special_tokens", true);
   fields->NotServed("add_special_tokens", true);
   fields->NotServed("return_tokens_as_token_ids", false);
   if (const Json* format = fields->Object("response_format")) {
-    JsonFields inner(*format, "response_format.");
+    JsonFields inner = fields->Inside(*format, "response_format.");
     if (inner.String("type").value_or("") != "text") {
       inner.Fail("type", "is served as \"text\" only yet");
     }
     fields->Fail(inner.Done());
   }
   for (const char* name :
-       {"truncate_prompt_tokens", "prompt_logprobs", "logits_processors", "guided_json",
+       {"truncate_prompt_tokens", "logits_processors", "guided_json",
         "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "request_id",
-        "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "moderation",
-        "kv_transfer_params"}) {
+        "moderation", "kv_transfer_params"}) {
     fields->NotServed(name);
   }
 }
@@ -157,6 +199,12 @@ absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, Op
     const uint64_t seed = prompt.sampling().seed();
     for (int64_t i = 0; i < n; ++i) {
       v1::GenerateRequest& choice = out->choices.emplace_back(prompt);
+      // The prompt is told once. Without anything to tell of it there is no answer of 0 tokens.
+      if (i > 0) {
+        if (choice.has_prompt_logprobs()) choice.set_echo(true);
+        choice.clear_prompt_logprobs();
+        choice.clear_return_progress();
+      }
       // The first is what n = 1 gives; without a seed each draws its own.
       if (prompt.sampling().has_seed()) choice.mutable_sampling()->set_seed(seed + i);
     }
@@ -179,7 +227,7 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
 // A text, a list of texts, token ids, or a list of lists of token ids.
 std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   std::vector<v1::GenerateRequest> prompts;
-  const Json* prompt = fields->Find("prompt");
+  const Json* prompt = fields->Find("prompt", {"string", "array"});
   if (prompt == nullptr) {
     fields->Missing("prompt", "is missing");
   } else if (prompt->is_array() && prompt->empty()) {
@@ -211,24 +259,12 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   return prompts;
 }
 
-absl::Status ApplyEcho(const std::vector<v1::GenerateRequest>& prompts, int64_t n, bool logprobs,
-                       OpenAiRequest* out) {
-  if (logprobs) {
-    return FieldError("echo", "is not served together with logprobs yet; leave one of them out");
-  }
-  for (const v1::GenerateRequest& prompt : prompts) {
-    if (!prompt.has_text()) return FieldError("echo", "is served for prompts of text only yet");
-    out->echo.insert(out->echo.end(), n, prompt.text());
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body) {
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body, FieldRecorder* recorder) {
   OpenAiRequest out;
   out.endpoint = OpenAiEndpoint::kCompletions;
-  JsonFields fields(body, "");
+  JsonFields fields(body, "", recorder);
   v1::GenerateRequest base;
   ReadCommon(&fields, &out, &base);
   if (!base.stopping().has_max_tokens()) {
@@ -239,21 +275,22 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body) {
   // n is what best_of defaults to.
   fields.NotServed("best_of", n);
   fields.NotServed("suffix", "");
-  const bool echo = fields.Bool("echo").value_or(false);
+  out.prompt.echo = fields.Bool("echo").value_or(false);
   if (const auto top = fields.Integer("logprobs", 0, engine::kMaxTopLogprobs)) {
     AskLogprobs(*top, &base);
+    if (out.prompt.echo) out.prompt.echo_logprobs = static_cast<int32_t>(*top);
   }
   RETURN_IF_ERROR(fields.Done());
-  if (echo) RETURN_IF_ERROR(ApplyEcho(prompts, n, base.logprobs(), &out));
+  AskForPrompt(out, &base);
   for (v1::GenerateRequest& prompt : prompts) prompt.MergeFrom(base);
   RETURN_IF_ERROR(MakeChoices(n, std::move(prompts), &out));
   return out;
 }
 
-absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body) {
+absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* recorder) {
   OpenAiRequest out;
   out.endpoint = OpenAiEndpoint::kChat;
-  JsonFields fields(body, "");
+  JsonFields fields(body, "", recorder);
   v1::GenerateRequest base;
   ReadCommon(&fields, &out, &base);
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -273,12 +310,12 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body) {
     fields.Fail("top_logprobs", "needs logprobs; set logprobs to true");
   }
   fields.NotServed("modalities", Json::array({"text"}));
-  fields.NotServed("store", false);
   fields.NotServed("echo", false);
-  for (const char* name : {"audio", "prediction", "web_search_options", "metadata", "verbosity"}) {
+  for (const char* name : {"audio", "prediction", "web_search_options", "verbosity"}) {
     fields.NotServed(name);
   }
   RETURN_IF_ERROR(fields.Done());
+  AskForPrompt(out, &base);
   RETURN_IF_ERROR(MakeChoices(n, {std::move(base)}, &out));
   return out;
 }

@@ -53,12 +53,31 @@ int64_t Characters(const std::string& text) {
                        [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
 
-Json LegacyTop(const v1::TokenLogprob& token) {
+// The first `most` alternatives.
+Json LegacyTop(const v1::TokenLogprob& token, int32_t most) {
   Json top = Json::object();
-  for (const v1::TopLogprob& other : token.top()) {
-    top[LegacyName(other.token())] = Finite(other.logprob());
+  for (int32_t i = 0; i < std::min(most, token.top_size()); ++i) {
+    top[LegacyName(token.top(i).token())] = Finite(token.top(i).logprob());
   }
   return top;
+}
+
+// The first prompt token, which nothing predicts.
+bool IsFirstOfPrompt(const v1::TokenLogprob& token) { return token.rank() == 0; }
+
+// vLLM's: the token itself, and the first `most` alternatives.
+Json PromptLogprobJson(const v1::TokenLogprob& token, int32_t most) {
+  if (IsFirstOfPrompt(token)) return {};
+  const auto entry = [](float logprob, int32_t rank, const std::string& bytes) -> Json {
+    return {{"logprob", Finite(logprob)}, {"rank", rank}, {"decoded_token", Lossy(bytes)}};
+  };
+  Json all = Json::object();
+  for (int32_t i = 0; i < std::min(most, token.top_size()); ++i) {
+    const v1::TopLogprob& other = token.top(i);
+    all[absl::StrCat(other.token_id())] = entry(other.logprob(), i + 1, other.token());
+  }
+  all[absl::StrCat(token.token_id())] = entry(token.logprob(), token.rank(), token.token());
+  return all;
 }
 
 // Appends `json` to the elements of a list.
@@ -70,6 +89,18 @@ void AppendElement(const Json& json, std::string* list) {
 std::string WithMember(std::string object, absl::string_view name, absl::string_view value) {
   object.pop_back();
   absl::StrAppend(&object, ",\"", name, "\":", value, "}");
+  return object;
+}
+
+std::string WithExtras(std::string object, const AnswerExtras& extras) {
+  const std::pair<const char*, const std::string*> members[] = {
+      {"prompt_token_ids", &extras.prompt_token_ids},
+      {"prompt_logprobs", &extras.prompt_logprobs},
+      {"prompt_progress", &extras.prompt_progress},
+      {"timings", &extras.timings}};
+  for (const auto& [name, value] : members) {
+    if (!value->empty()) object = WithMember(std::move(object), name, *value);
+  }
   return object;
 }
 
@@ -101,8 +132,36 @@ Json UsageJson(const AnswerUsage& usage) {
   return json;
 }
 
+Json TimingsJson(const AnswerUsage& usage) {
+  const int64_t computed = usage.prompt_tokens - usage.cached_tokens;
+  // The first token of an answer comes with its prompt.
+  const int64_t decoded = std::max<int64_t>(usage.completion_tokens - 1, 0);
+  const auto each = [](double seconds, int64_t count) -> Json {
+    return count > 0 ? Json(1000 * seconds / static_cast<double>(count)) : Json();
+  };
+  const auto rate = [](double seconds, int64_t count) -> Json {
+    return seconds > 0 ? Json(static_cast<double>(count) / seconds) : Json();
+  };
+  return {{"cache_n", usage.cached_tokens},
+          {"prompt_n", computed},
+          {"prompt_ms", 1000 * usage.prefill_seconds},
+          {"prompt_per_token_ms", each(usage.prefill_seconds, computed)},
+          {"prompt_per_second", rate(usage.prefill_seconds, computed)},
+          {"predicted_n", usage.completion_tokens},
+          {"predicted_ms", 1000 * usage.decode_seconds},
+          {"predicted_per_token_ms", each(usage.decode_seconds, decoded)},
+          {"predicted_per_second", rate(usage.decode_seconds, decoded)}};
+}
+
+Json ProgressJson(const v1::PromptProgress& progress) {
+  return {{"total", progress.total()},
+          {"cache", progress.cached()},
+          {"processed", progress.processed()},
+          {"time_ms", static_cast<int64_t>(1000 * progress.seconds())}};
+}
+
 std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
-                       const AnswerUsage& usage) {
+                       const AnswerUsage& usage, const AnswerExtras& extras) {
   std::string list = "[";
   for (std::string& choice : choices) {
     absl::StrAppend(&list, list.size() > 1 ? "," : "", choice);
@@ -110,19 +169,26 @@ std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
   }
   list += "]";
   std::string text = WithMember(DumpJson(HeadJson(head, /*chunk=*/false)), "choices", list);
-  return WithMember(std::move(text), "usage", DumpJson(UsageJson(usage)));
+  text = WithMember(std::move(text), "usage", DumpJson(UsageJson(usage)));
+  return WithExtras(std::move(text), extras);
 }
 
-std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage) {
+std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
+                      const AnswerExtras& extras) {
   std::string text = WithMember(DumpJson(HeadJson(head, /*chunk=*/true)), "choices",
                                 absl::StrCat("[", choice, "]"));
-  return usage.empty() ? text : WithMember(std::move(text), "usage", usage);
+  if (!usage.empty()) text = WithMember(std::move(text), "usage", usage);
+  return WithExtras(std::move(text), extras);
 }
 
 std::string SseEvent(absl::string_view json) { return absl::StrCat("data: ", json, "\n\n"); }
 
-ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const std::string& echo)
-    : endpoint_(head.endpoint), id_(head.id), index_(index), text_(echo) {}
+ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts)
+    : endpoint_(head.endpoint),
+      id_(head.id),
+      index_(index),
+      parts_(parts),
+      prompt_token_due_(parts.echo_logprobs.has_value()) {}
 
 void ChoiceRenderer::TakeText(const std::string& text, bool last) {
   if (!parser_.has_value()) {
@@ -138,18 +204,55 @@ void ChoiceRenderer::TakeText(const std::string& text, bool last) {
 }
 
 void ChoiceRenderer::Take(const v1::GenerateResponse& message) {
+  TakePrompt(message);
   finish_ = message.finish_reason();
   TakeText(message.text(), finish_ != v1::FINISH_REASON_UNSPECIFIED);
-  for (const v1::TokenLogprob& token : message.logprobs()) TakeLogprob(token);
+  completion_tokens_ += message.token_ids_size();
+  if (parts_.token_ids) {
+    for (const int32_t id : message.token_ids()) AppendElement(id, &token_ids_);
+  }
+  for (const v1::TokenLogprob& token : message.logprobs()) TakeLogprob(token, token.top_size());
 }
 
-void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token) {
+void ChoiceRenderer::TakePrompt(const v1::GenerateResponse& message) {
+  if (message.prompt_token_ids_size() > 0) prompt_tokens_ = message.prompt_token_ids_size();
+  if (parts_.echo) text_ += message.prompt_text();
+  if (parts_.token_ids) {
+    for (const int32_t id : message.prompt_token_ids()) AppendElement(id, &prompt_ids_);
+  }
+  TakePromptLogprobs(message);
+}
+
+void ChoiceRenderer::TakePromptLogprobs(const v1::GenerateResponse& message) {
+  for (const v1::TokenLogprob& token : message.prompt_logprobs()) TakePromptLogprob(token);
+}
+
+void ChoiceRenderer::TakePromptLogprob(const v1::TokenLogprob& token) {
+  if (parts_.prompt_logprobs.has_value()) {
+    AppendElement(PromptLogprobJson(token, *parts_.prompt_logprobs), &prompt_logprobs_);
+  }
+  if (parts_.echo_logprobs.has_value()) TakeLogprob(token, *parts_.echo_logprobs);
+}
+
+std::string ChoiceRenderer::GivePromptIds() {
+  const std::string ids = std::exchange(prompt_ids_, "");
+  return ids.empty() ? "" : absl::StrCat("[", ids, "]");
+}
+
+std::string ChoiceRenderer::GivePromptLogprobs() {
+  const std::string list = std::exchange(prompt_logprobs_, "");
+  return list.empty() ? "" : absl::StrCat("[", list, "]");
+}
+
+void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token, int32_t most_top) {
   if (endpoint_ == OpenAiEndpoint::kChat) {
     return AppendElement(ChatLogprob(token), &logprobs_.tokens);
   }
   AppendElement(LegacyName(token.token()), &logprobs_.tokens);
-  AppendElement(Finite(token.logprob()), &logprobs_.values);
-  AppendElement(LegacyTop(token), &logprobs_.tops);
+  const bool first = prompt_token_due_ && IsFirstOfPrompt(token);
+  prompt_token_due_ = false;
+  AppendElement(first ? Json() : Json(Finite(token.logprob())), &logprobs_.values);
+  AppendElement(first ? Json() : LegacyTop(token, most_top), &logprobs_.tops);
   AppendElement(offset_, &logprobs_.offsets);
   offset_ += Characters(token.token());
   logprobs_.any_top = logprobs_.any_top || token.top_size() > 0;
@@ -168,7 +271,19 @@ std::string ChoiceRenderer::GiveLogprobs() {
 
 std::string ChoiceRenderer::WithEnd(const Json& choice) {
   std::string text = WithMember(DumpJson(choice), "logprobs", GiveLogprobs());
-  return WithMember(std::move(text), "finish_reason", DumpJson(FinishJson()));
+  text = WithMember(std::move(text), "finish_reason", DumpJson(FinishJson()));
+  if (parts_.token_ids) {
+    const std::string ids = std::exchange(token_ids_, "");
+    text = WithMember(std::move(text), "token_ids", absl::StrCat("[", ids, "]"));
+  }
+  if (endpoint_ == OpenAiEndpoint::kChat) return text;
+  if (const std::string ids = GivePromptIds(); !ids.empty()) {
+    text = WithMember(std::move(text), "prompt_token_ids", ids);
+  }
+  if (const std::string list = GivePromptLogprobs(); !list.empty()) {
+    text = WithMember(std::move(text), "prompt_logprobs", list);
+  }
+  return text;
 }
 
 Json ChoiceRenderer::TakeCalls(bool numbered) {
@@ -200,7 +315,7 @@ Json ChoiceRenderer::FinishJson() const {
 
 std::optional<std::string> ChoiceRenderer::TakeDelta() {
   const bool last = finish_ != v1::FINISH_REASON_UNSPECIFIED;
-  const bool has_content = !text_.empty() || !logprobs_.tokens.empty();
+  const bool has_content = !text_.empty() || !logprobs_.tokens.empty() || !token_ids_.empty();
   if (!has_content && calls_.empty() && !last) return std::nullopt;
   Json choice = {{"index", index_}};
   if (endpoint_ == OpenAiEndpoint::kCompletions) {
@@ -217,7 +332,8 @@ std::optional<std::string> ChoiceRenderer::TakeDelta() {
 
 size_t ChoiceRenderer::bytes() const {
   size_t bytes = text_.size() + logprobs_.tokens.size() + logprobs_.values.size() +
-                 logprobs_.tops.size() + logprobs_.offsets.size();
+                 logprobs_.tops.size() + logprobs_.offsets.size() + prompt_ids_.size() +
+                 prompt_logprobs_.size() + token_ids_.size();
   for (const ToolCall& call : calls_) bytes += call.name.size() + call.arguments.size();
   return bytes;
 }

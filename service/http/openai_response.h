@@ -35,31 +35,59 @@ struct AnswerUsage {
   int64_t expert_misses = 0;
   int64_t expert_demand_bytes = 0;
   double expert_stall_seconds = 0;
+  // Of all prompts, and of all choices.
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
 };
 // With all four on experts, which OpenAI's does not have, where the model has any.
 Json UsageJson(const AnswerUsage& usage);
+// As llama.cpp's server names them: what was computed of prompts, what was found in the cache, what
+// was made, and the times.
+Json TimingsJson(const AnswerUsage& usage);
+// As llama.cpp's server has it in a stream with return_progress.
+Json ProgressJson(const v1::PromptProgress& progress);
+
+// Members of an answer or a chunk beside its choices and usage, as JSON; empty: it has none.
+struct AnswerExtras {
+  std::string prompt_token_ids;
+  std::string prompt_logprobs;
+  std::string prompt_progress;
+  std::string timings;
+};
 
 // A whole answer, of choices that TakeWhole gave, which it consumes.
 std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
-                       const AnswerUsage& usage);
-// Of one event of a stream; `choice` is TakeDelta's, or empty, as in the last one, which carries the
-// usage. `usage` is JSON; empty: it has none.
-std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage);
+                       const AnswerUsage& usage, const AnswerExtras& extras = {});
+// Of one event of a stream; `choice` is TakeDelta's, or empty, as in the last one, which carries
+// the usage. `usage` is JSON; empty: it has none.
+std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
+                      const AnswerExtras& extras = {});
 
 // One event of text/event-stream (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 std::string SseEvent(absl::string_view json);
 inline constexpr char kSseDone[] = "data: [DONE]\n\n";
+// Which readers of events skip.
+inline constexpr char kSseComment[] = ": the answer is being computed\n\n";
 
 // One choice, from its messages to its JSON. What is taken of logprobs is kept as the text that it
 // becomes, an order of magnitude smaller. Thread-compatible.
 class ChoiceRenderer {
  public:
-  // `id` of the answer: names calls of tools. `echo` is what the text begins with.
-  ChoiceRenderer(const AnswerHead& head, int64_t index, const std::string& echo);
+  // `id` of the answer: names calls of tools.
+  ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts);
 
   // Before the first message.
   void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
   void Take(const v1::GenerateResponse& message);
+  // Log-probabilities of the prompt alone, of a choice that shares it. Before its own tokens.
+  void TakePromptLogprobs(const v1::GenerateResponse& message);
+
+  int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: not told yet
+  int64_t completion_tokens() const { return completion_tokens_; }  // so far
+  // The prompt's parts, as JSON, that a chat has beside its choices; each once, empty: there is
+  // none.
+  std::string GivePromptIds();
+  std::string GivePromptLogprobs();
 
   // What came since the last time as JSON, for a stream; nullopt: nothing worth an event.
   std::optional<std::string> TakeDelta();
@@ -78,7 +106,9 @@ class ChoiceRenderer {
   };
 
   void TakeText(const std::string& text, bool last);
-  void TakeLogprob(const v1::TokenLogprob& token);
+  void TakeLogprob(const v1::TokenLogprob& token, int32_t most_top);
+  void TakePromptLogprob(const v1::TokenLogprob& token);
+  void TakePrompt(const v1::GenerateResponse& message);
   Json TakeCalls(bool numbered);
   // As JSON, of what was taken; null: of none.
   std::string GiveLogprobs();
@@ -89,13 +119,19 @@ class ChoiceRenderer {
   const OpenAiEndpoint endpoint_;
   const std::string id_;
   const int64_t index_;
+  const PromptParts parts_;
   std::optional<ToolCallParser> parser_;
 
   // Not given yet.
   std::string text_;
   std::vector<ToolCall> calls_;
   LogprobTexts logprobs_;
+  // Elements of JSON's lists.
+  std::string prompt_ids_, prompt_logprobs_, token_ids_;
 
+  int64_t prompt_tokens_ = 0;
+  int64_t completion_tokens_ = 0;
+  bool prompt_token_due_;  // the first logprob is the prompt's first token's
   bool role_sent_ = false;
   int64_t calls_taken_ = 0;
   int64_t offset_ = 0;  // characters of the tokens whose logprobs were taken

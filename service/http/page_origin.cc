@@ -29,7 +29,7 @@ absl::Status CheckOrigin(absl::string_view origin, Pages pages) {
   return absl::PermissionDeniedError(
       absl::StrCat("a page of ", engine::Quoted(origin),
                    " may not ask here, where nobody is authenticated; start the server with "
-                   "--auth-token-file FILE, or let any page with --allow-unauthenticated"));
+                   "--cors-origin ORIGIN to let this page ask, or with --auth-token-file FILE"));
 }
 
 }  // namespace tidepool::service

@@ -32,4 +32,9 @@ std::string PathOf(absl::string_view target) {
   return path;
 }
 
+std::string HostOf(absl::string_view target, absl::string_view header) {
+  if (!absl::ConsumePrefix(&target, "http://")) return std::string(header);
+  return std::string(target.substr(0, target.find_first_of("/?#")));
+}
+
 }  // namespace tidepool::service

@@ -38,7 +38,7 @@ std::string MessagesToJson(const std::vector<StoredMessage>& messages) {
 
 absl::StatusOr<std::vector<StoredMessage>> MessagesFromJson(absl::string_view json) {
   const absl::Status damaged =
-      absl::InternalError("session store: a turn's messages are damaged; delete the session");
+      absl::DataLossError("session store: a turn's messages are damaged; delete the session");
   const Json array = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (!array.is_array()) return damaged;
   std::vector<StoredMessage> messages;

@@ -13,7 +13,7 @@ namespace tidepool::service {
 
 std::string MessagesToJson(const std::vector<StoredMessage>& messages);
 
-// INTERNAL: not what MessagesToJson wrote.
+// DATA_LOSS: not what MessagesToJson wrote.
 absl::StatusOr<std::vector<StoredMessage>> MessagesFromJson(absl::string_view json);
 
 }  // namespace tidepool::service

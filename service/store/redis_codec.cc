@@ -6,6 +6,8 @@
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/store/message_json.h"
+#include "service/store/sha1_chain.h"
+#include "service/store/store_errors.h"
 #include "service/store/token_bytes.h"
 
 namespace tidepool::service {
@@ -61,6 +63,35 @@ absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info
   return turn;
 }
 
+// What stands in the session's own fields has been compared by the script.
+absl::Status CheckHashes(absl::string_view id, RedisValue answer) {
+  const absl::string_view state = answer[6].text();
+  if (state == "old") return absl::OkStatus();
+  if (state != "ok") return FieldsDamaged(id);
+  const RedisValue chains = answer[7];
+  if (Sha1Chain(answer[3].text()) != chains[0].text()) {
+    return SessionDamaged(id, "its log does not match its hash");
+  }
+  if (Sha1Chain(answer[4].text()) != chains[1].text()) {
+    return SessionDamaged(id, "the text of its running turn does not match its hash");
+  }
+  const RedisValue turns = answer[5];
+  std::string hash;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const RedisValue t = turns[i];
+    const std::string input =
+        Sha1Hex(PackValues({t[0].text(), t[1].text(), t[2].text(), t[4].text(), t[7].text()}));
+    if (input != t[9].text()) {
+      return SessionDamaged(id, absl::StrCat("the input of turn ", i, " does not match its hash"));
+    }
+    if (absl::StrCat(i) == chains[3].text()) continue;
+    const std::string end = PackValues({t[3].text(), t[6].text(), t[8].text()});
+    hash = Sha1Hex(absl::StrCat(hash, input, end, Sha1Digest(t[5].text())));
+  }
+  if (hash == chains[2].text()) return absl::OkStatus();
+  return SessionDamaged(id, "its turns do not match their hash");
+}
+
 }  // namespace
 
 void EncodeSession(const SessionLogData& session, std::vector<std::string>* fields) {
@@ -91,14 +122,28 @@ SessionInfo DecodeInfo(RedisValue fields, int64_t now_us) {
   return info;
 }
 
+SessionInfo DecodeListed(RedisValue listed, int64_t now_us) {
+  SessionInfo info = DecodeInfo(listed, now_us);
+  const absl::string_view state = listed[12].text();
+  info.session_id = std::string(listed[13].text());
+  if (state == "missing") {
+    info.damage = std::string(SessionMissing(info.session_id).message());
+  } else if (state == "damaged" || listed[0].text() != info.session_id) {
+    info.damage = std::string(FieldsDamaged(info.session_id).message());
+  }
+  return info;
+}
+
 absl::StatusOr<SessionLogData> DecodeLog(RedisValue answer) {
   SessionLogData log;
   log.info = DecodeInfo(answer[2], answer[1].integer());
-  RETURN_IF_ERROR(UnpackTokens(answer[3].text(), &log.token_ids));
-  if (static_cast<int64_t>(log.token_ids.size()) != log.info.token_count) {
-    return absl::InternalError(absl::StrCat(
-        "session store: the log of session '", log.info.session_id, "' is damaged: it has ",
-        log.token_ids.size(), " tokens of ", log.info.token_count));
+  const std::string& id = log.info.session_id;
+  RETURN_IF_ERROR(CheckHashes(id, answer));
+  const absl::Status unpacked = UnpackTokens(answer[3].text(), &log.token_ids);
+  const int64_t length = static_cast<int64_t>(log.token_ids.size());
+  if (!unpacked.ok() || length != log.info.token_count) {
+    return SessionDamaged(
+        id, absl::StrCat("its log has ", length, " tokens of ", log.info.token_count));
   }
   const RedisValue turns = answer[5];
   for (size_t i = 0; i < turns.size(); ++i) {

@@ -18,7 +18,10 @@ void EncodeSession(const SessionLogData& session, std::vector<std::string>* fiel
 // `info` is a script's info(), `now_us` the server's time.
 SessionInfo DecodeInfo(RedisValue info, int64_t now_us);
 
-// Of a script's whole_log(). INTERNAL: it is damaged.
+// Of one in a kList's answer: a damaged one says so.
+SessionInfo DecodeListed(RedisValue listed, int64_t now_us);
+
+// Of a script's whole_log(), compared with its hashes. DATA_LOSS: it is damaged.
 absl::StatusOr<SessionLogData> DecodeLog(RedisValue answer);
 
 }  // namespace tidepool::service

@@ -29,23 +29,111 @@ local function tied(field, request)
   return value:sub(1, -#request - 2)
 end
 local function drop_lease() call('HSET', KEYS[1], 'lease_request', '', 'lease_until_us', '0') end
+
+-- Hashes (sha1_chain.h): lc and xc are the chains of the log and of the running text, t<N>:i is of a
+-- turn's input, t<N>:h and th of the turns that have ended; the seal is of all that and the rest.
+local sha = redis.sha1hex
+local block = 256
+local function packed(values)
+  local parts = {}
+  for i = 1, #values do parts[i] = #(values[i] or '') .. ':' .. (values[i] or '') end
+  return table.concat(parts)
+end
+local function chain(state, key, from, to)
+  for at = from - from % block, to - block, block do
+    state = sha(state .. call('GETRANGE', key, at, at + block - 1))
+  end
+  return state
+end
+local function rest_of(key, length)
+  if length % block == 0 then return '' end
+  return call('GETRANGE', key, length - length % block, length - 1)
+end
+local function digest_of(text)
+  local state, length = '', #text
+  for at = 0, length - block, block do state = sha(state .. text:sub(at + 1, at + block)) end
+  return sha(state .. text:sub(length - length % block + 1))
+end
+local function input_hash(t)
+  return sha(packed(call('HMGET', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'm', t .. 'b')))
+end
+local function turn_hash(before, t, answer)
+  return sha(before .. (call('HGET', KEYS[1], t .. 'i') or '') ..
+             packed(call('HMGET', KEYS[1], t .. 'e', t .. 'f', t .. 'n')) .. answer)
+end
+-- Of a session by its three keys.
+local function body(session, log, text)
+  local f = call('HMGET', session, 'id', 'principal', 'model', 'digest', 'kind', 'create_us',
+                 'update_us', 'tokens', 'turns', 'lc', 'xc', 'th', 'running')
+  local running = ''
+  if f[13] then
+    local t = 't' .. f[13] .. ':'
+    running = packed(call('HMGET', session, t .. 'r', t .. 'i', t .. 'n')) ..
+              rest_of(text, call('STRLEN', text))
+  end
+  return sha(packed(f) .. rest_of(log, call('STRLEN', log)) .. '|' .. running)
+end
+-- ok, damaged, or old: a program without seals has written since, which raises epoch or append.
+local function state_of(session, log, text)
+  local f = call('HMGET', session, 'seal', 'epoch', 'append')
+  if not f[1] then return 'old' end
+  local sealed_epoch, sealed_append, hash = f[1]:match('^(%d+):(%d+):(%x+)$')
+  if not hash then return 'damaged' end
+  local epoch, append = tonumber(f[2] or '0'), tonumber(f[3] or '0')
+  sealed_epoch, sealed_append = tonumber(sealed_epoch), tonumber(sealed_append)
+  if not epoch or not append then return 'damaged' end
+  if epoch > sealed_epoch or (epoch == sealed_epoch and append > sealed_append) then return 'old' end
+  if epoch ~= sealed_epoch or append ~= sealed_append or body(session, log, text) ~= hash then
+    return 'damaged'
+  end
+  return 'ok'
+end
+local function seal()
+  call('HSET', KEYS[1], 'seal', whole(number('epoch')) .. ':' .. whole(number('append')) .. ':' ..
+       body(KEYS[1], KEYS[2], KEYS[3]))
+end
+-- Hashes all from the beginning: what is new, or an older program wrote.
+local function rebuild()
+  local th, running = '', call('HGET', KEYS[1], 'running')
+  for n = 0, number('turns') - 1 do
+    local t = 't' .. whole(n) .. ':'
+    call('HSET', KEYS[1], t .. 'i', input_hash(t))
+    if running ~= whole(n) then
+      th = turn_hash(th, t, digest_of(call('HGET', KEYS[1], t .. 'a') or ''))
+      call('HSET', KEYS[1], t .. 'h', th)
+    end
+  end
+  call('HSET', KEYS[1], 'th', th, 'lc', chain('', KEYS[2], 0, call('STRLEN', KEYS[2])),
+       'xc', running and chain('', KEYS[3], 0, call('STRLEN', KEYS[3])) or '')
+end
+local function field(name) return call('HGET', KEYS[1], name) or '' end
 local function finish_turn(finish)
   local n = call('HGET', KEYS[1], 'running')
   if not n then return end
-  call('HSET', KEYS[1], 't' .. n .. ':e', call('HGET', KEYS[1], 'tokens'),
-       't' .. n .. ':a', call('GET', KEYS[3]) or '', 't' .. n .. ':f', finish)
+  local t = 't' .. n .. ':'
+  local answer = sha(field('xc') .. rest_of(KEYS[3], call('STRLEN', KEYS[3])))
+  call('HSET', KEYS[1], t .. 'e', call('HGET', KEYS[1], 'tokens'),
+       t .. 'a', call('GET', KEYS[3]) or '', t .. 'f', finish)
+  local th = turn_hash(field('th'), t, answer)
+  call('HSET', KEYS[1], t .. 'h', th, 'th', th, 'xc', '')
   call('HDEL', KEYS[1], 'running')
   call('DEL', KEYS[3])
+end
+-- The index of all sessions has it, or it has the index's place.
+local function missing(index, id)
+  if call('ZSCORE', index, id) then return {'MISSING'} end
+  return {'NONE'}
 end
 local function whole_log()
   local turns = {}
   for n = 0, number('turns') - 1 do
     local t = 't' .. n .. ':'
     turns[n + 1] = call('HMGET', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'e', t .. 'm',
-                        t .. 'a', t .. 'f', t .. 'b', t .. 'n')
+                        t .. 'a', t .. 'f', t .. 'b', t .. 'n', t .. 'i')
   end
   return {'OK', whole(now()), info(KEYS[1]), call('GET', KEYS[2]) or '',
-          call('GET', KEYS[3]) or '', turns}
+          call('GET', KEYS[3]) or '', turns, state_of(KEYS[1], KEYS[2], KEYS[3]),
+          call('HMGET', KEYS[1], 'lc', 'xc', 'th', 'running')}
 end
 )";
 
@@ -69,28 +157,38 @@ call('HSET', KEYS[1], 'id', ARGV[1], 'principal', ARGV[2], 'mark', ARGV[3], 'kin
      'lease_request', '', 'lease_until_us', '0', 'append', '0', 'seq', seq)
 for i = 6, #ARGV, 2 do call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 if ARGV[5] ~= '' then call('SET', KEYS[2], ARGV[5]) end
+rebuild()
+seal()
 call('ZADD', KEYS[4], seq, ARGV[1])
 call('ZADD', KEYS[5], seq, ARGV[1])
 call('ZADD', KEYS[6], call('HGET', KEYS[1], 'update_us'), ARGV[1])
 return {'OK', whole(now()), info(KEYS[1])}
 )";
 
-// KEYS: session, log, text. ARGV: '=' and the principal, or '*' for anybody's.
+// KEYS: session, log, text, all. ARGV: '=' and the principal, or '*' for anybody's; id.
 constexpr char kGet[] = R"(
-if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[1]) then return {'NONE'} end
+if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[2]) end
+if not owned(ARGV[1]) then return {'NONE'} end
 return whole_log()
 )";
 
 // KEYS: an index. ARGV: the least seq to leave out ('+inf': none), how many, the prefix of
-// sessions' keys.
+// keys: session, log, text. Behind what is told of each session stand its state and its id.
 constexpr char kList[] = R"(
 local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'LIMIT', 0, ARGV[2])
 local page = {'OK', whole(now())}
-for i, id in ipairs(ids) do page[i + 2] = info(ARGV[3] .. id) end
+for i, id in ipairs(ids) do
+  local told = info(ARGV[3] .. id)
+  told[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
+  if not told[1] then told[13] = 'missing' end
+  told[14] = id
+  page[i + 2] = told
+end
 return page
 )";
 
-// KEYS: session, log, text, all, principal, updated, deleted. ARGV: id, '=' and the principal.
+// KEYS: session, log, text, all, principal, updated, deleted, gone. ARGV: id, '=' and the
+// principal.
 constexpr char kDelete[] = R"(
 if call('EXISTS', KEYS[7]) == 1 then return {'OK'} end
 if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[2]) then return {'NONE'} end
@@ -98,6 +196,7 @@ if leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
 call('DEL', KEYS[1], KEYS[2], KEYS[3])
 for i = 4, 6 do call('ZREM', KEYS[i], ARGV[1]) end
 call('SET', KEYS[7], '1', 'EX', 60)
+call('SET', KEYS[8], '1', 'EX', 600)
 return {'OK'}
 )";
 
@@ -114,24 +213,30 @@ if call('HGET', KEYS[1], 'mark') == ARGV[3] then return {'OK', whole(now()), inf
 if leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
 local epoch = number('epoch')
 if epoch ~= tonumber(ARGV[4]) then return {'CHANGED'} end
+if state_of(KEYS[1], KEYS[2], KEYS[3]) == 'damaged' then return {'DAMAGED'} end
 for n = 0, number('turns') - 1 do
   local t = 't' .. n .. ':'
   call('HDEL', KEYS[1], t .. 'r', t .. 's', t .. 'o', t .. 'e', t .. 'm', t .. 'a', t .. 'f',
-       t .. 'b', t .. 'n')
+       t .. 'b', t .. 'n', t .. 'i', t .. 'h')
 end
 call('HDEL', KEYS[1], 'running')
 call('DEL', KEYS[2], KEYS[3])
 for i = 6, #ARGV, 2 do call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 if ARGV[5] ~= '' then call('SET', KEYS[2], ARGV[5]) end
 call('HSET', KEYS[1], 'mark', ARGV[3], 'epoch', whole(epoch + 1))
+rebuild()
+seal()
 call('ZADD', KEYS[4], call('HGET', KEYS[1], 'update_us'), ARGV[1])
 return {'OK', whole(now()), info(KEYS[1])}
 )";
 
-// KEYS: session, log, text. ARGV: '=' and the principal, request_id, the lease in microseconds, the
-// body's digest.
+// KEYS: session, log, text, all. ARGV: '=' and the principal, request_id, the lease in
+// microseconds, the body's digest, id.
 constexpr char kBegin[] = R"(
-if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[1]) then return {'NONE'} end
+if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[5]) end
+if not owned(ARGV[1]) then return {'NONE'} end
+local state = state_of(KEYS[1], KEYS[2], KEYS[3])
+if state == 'damaged' then return {'DAMAGED'} end
 local holder = call('HGET', KEYS[1], 'lease_request')
 if leased() and holder ~= ARGV[2] then return {'BUSY', holder} end
 local function another(field)
@@ -145,17 +250,22 @@ for i = 0, number('turns') - 1 do
     break
   end
 end
+if state == 'old' then rebuild() end
 local n = number('turns') - 1
 local t = 't' .. n .. ':'
 if call('HGET', KEYS[1], t .. 'r') ~= ARGV[2] then
   finish_turn('4')
 elseif number(t .. 'f') == 4 and number(t .. 'e') == number('tokens') then
+  local before = n > 0 and field('t' .. whole(n - 1) .. ':h') or ''
+  if turn_hash(before, t, digest_of(field(t .. 'a'))) ~= field('th') then return {'DAMAGED'} end
   call('SET', KEYS[3], call('HGET', KEYS[1], t .. 'a'))
-  call('HSET', KEYS[1], t .. 'a', '', t .. 'f', '0', 'running', whole(n))
+  call('HSET', KEYS[1], t .. 'a', '', t .. 'f', '0', 'running', whole(n), 'th', before,
+       'xc', chain('', KEYS[3], 0, call('STRLEN', KEYS[3])))
 end
 call('HSET', KEYS[1], 'epoch', whole(number('epoch') + 1), 'lease_request', ARGV[2],
      'lease_until_us', whole(now() + tonumber(ARGV[3])), 'append', '0',
      'lease_body', ARGV[4] .. '\n' .. ARGV[2])
+seal()
 return whole_log()
 )";
 
@@ -175,17 +285,22 @@ if call('HGET', KEYS[1], 'epoch') == ARGV[1] then drop_lease() end
 return {'OK'}
 )";
 
-// KEYS: session, log, text, updated. ARGV: id, epoch, expected length, the append's number, output
-// tokens, output text, finish, numerics_id ('': as it was), and of a turn's first append: request_id,
-// kind, kept, input tokens, messages, the body's digest.
+// KEYS: session, log, text, updated, gone. ARGV: id, epoch, expected length, the append's number,
+// output tokens, output text, finish, numerics_id ('': as it was), and of a turn's first append:
+// request_id, kind, kept, input tokens, messages, the body's digest.
 constexpr char kAppend[] = R"(
+if call('EXISTS', KEYS[1]) == 0 and call('EXISTS', KEYS[5]) == 0 then return {'GONE'} end
 if call('HGET', KEYS[1], 'epoch') ~= ARGV[2] then return {'LOST'} end
 if number('append') >= tonumber(ARGV[4]) then return {'OK'} end
 local tokens = number('tokens')
 local kept = tonumber(ARGV[11] or '0')
 if tokens ~= tonumber(ARGV[3]) or kept > tokens then return {'LENGTH', whole(tokens)} end
+local state = state_of(KEYS[1], KEYS[2], KEYS[3])
+if state == 'damaged' then return {'DAMAGED'} end
 -- A server without memory refuses a script's first write only, and only one that takes memory.
 call('HSET', KEYS[1], 'append', ARGV[4])
+if state == 'old' then rebuild() end
+local lc, at = field('lc'), tokens * 4
 if ARGV[9] then
   local n = number('turns')
   if kept == 0 then
@@ -193,6 +308,7 @@ if ARGV[9] then
   elseif kept < tokens then
     call('SET', KEYS[2], call('GETRANGE', KEYS[2], 0, kept * 4 - 1))
   end
+  if kept < tokens then lc, at = chain('', KEYS[2], 0, kept * 4), kept * 4 end
   if ARGV[12] ~= '' then call('APPEND', KEYS[2], ARGV[12]) end
   tokens = kept + #ARGV[12] / 4
   local t = 't' .. n .. ':'
@@ -200,6 +316,8 @@ if ARGV[9] then
        t .. 'r', ARGV[9], t .. 's', whole(kept), t .. 'o', whole(tokens), t .. 'e', '0',
        t .. 'm', ARGV[13], t .. 'a', '', t .. 'f', '0',
        t .. 'b', ARGV[14] .. '\n' .. ARGV[9])
+  call('HDEL', KEYS[1], t .. 'n')
+  call('HSET', KEYS[1], t .. 'i', input_hash(t), 'xc', '')
   call('DEL', KEYS[3])
 end
 local running = call('HGET', KEYS[1], 'running')
@@ -208,21 +326,28 @@ if ARGV[8] ~= '' and running then
   call('HSET', KEYS[1], t .. 'n', ARGV[8] .. '\n' .. call('HGET', KEYS[1], t .. 'r'))
 end
 if ARGV[5] ~= '' then call('APPEND', KEYS[2], ARGV[5]) end
-if ARGV[6] ~= '' then call('APPEND', KEYS[3], ARGV[6]) end
-local at = whole(now())
-call('HSET', KEYS[1], 'tokens', whole(tokens + #ARGV[5] / 4), 'update_us', at)
-call('ZADD', KEYS[4], at, ARGV[1])
+tokens = tokens + #ARGV[5] / 4
+if ARGV[6] ~= '' then
+  local length = call('STRLEN', KEYS[3])
+  call('APPEND', KEYS[3], ARGV[6])
+  call('HSET', KEYS[1], 'xc', chain(field('xc'), KEYS[3], length, length + #ARGV[6]))
+end
+local changed = whole(now())
+call('HSET', KEYS[1], 'tokens', whole(tokens), 'update_us', changed,
+     'lc', chain(lc, KEYS[2], at, tokens * 4))
+call('ZADD', KEYS[4], changed, ARGV[1])
 if ARGV[7] ~= '0' then
   finish_turn(ARGV[7])
   drop_lease()
 end
+seal()
 return {'OK'}
 )";
 
 // Deletes what nobody changed for a time and no turn holds.
 // KEYS: updated, all. ARGV: the time in microseconds, how many at most, the prefixes of keys:
 // session, log, text, principal; the latest time that it can be, should the server's clock have
-// been set forward.
+// been set forward; the prefix of gone keys.
 constexpr char kExpire[] = R"(
 local at = math.min(now(), tonumber(ARGV[7]))
 local gone = 0
@@ -230,11 +355,14 @@ local most = tonumber(ARGV[2])
 for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(at - tonumber(ARGV[1])),
                             'LIMIT', 0, 1000)) do
   local session = ARGV[3] .. id
-  if gone < most and tonumber(call('HGET', session, 'lease_until_us') or '0') <= at then
+  -- An index that is damaged does not make a session older.
+  local changed = tonumber(call('HGET', session, 'update_us') or '0') or at
+  if gone < most and changed <= at - tonumber(ARGV[1]) and tonumber(call('HGET', session, 'lease_until_us') or '0') <= at then
     call('ZREM', ARGV[6] .. (call('HGET', session, 'principal') or ''), id)
     call('ZREM', KEYS[1], id)
     call('ZREM', KEYS[2], id)
     call('DEL', session, ARGV[4] .. id, ARGV[5] .. id)
+    call('SET', ARGV[8] .. id, '1', 'EX', 600)
     gone = gone + 1
   end
 end
@@ -312,6 +440,9 @@ std::string RedisPrincipalKey(absl::string_view principal) {
 }
 std::string RedisDeletedKey(absl::string_view mark) {
   return absl::StrCat(kPrefix, "deleted:", mark);
+}
+std::string RedisGoneKey(absl::string_view session_id) {
+  return absl::StrCat(kPrefix, "gone:", session_id);
 }
 std::string RedisAllKey() { return absl::StrCat(kPrefix, "all"); }
 std::string RedisUpdatedKey() { return absl::StrCat(kPrefix, "updated"); }

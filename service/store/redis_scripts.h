@@ -5,8 +5,14 @@
 // sets index sessions by creation, all and per principal, and by their last change. Times are the
 // server's own, in microseconds, so that fronts need not agree on theirs.
 //
+// A session has a seal, a SHA-1 over its fields and over chains of its log, text and turns
+// (sha1_chain.h). Scripts compare it before they write; what the chains are of is compared by
+// whoever reads the whole log (redis_codec.h). A session that an older program has written since
+// counts as not sealed, and is sealed by the next write.
+//
 // A field that older programs neither write nor delete is tied to the request_id that it belongs
-// to, which stands behind it in a line of its own: what they left of another turn counts as nothing.
+// to, which stands behind it in a line of its own: what they left of another turn counts as
+// nothing.
 //
 // Every script answers an array whose first element is a word: OK, or why nothing was written.
 // A script that was sent twice because its first answer was lost changes nothing the second time
@@ -50,6 +56,9 @@ std::string RedisTextKey(absl::string_view session_id);
 std::string RedisPrincipalKey(absl::string_view principal);
 // Stands for a minute in the place of a session that a call with this mark deleted.
 std::string RedisDeletedKey(absl::string_view mark);
+// Stands for ten minutes in the place of a session that was deleted or expired: a turn that lost it
+// otherwise knows that the server lost it.
+std::string RedisGoneKey(absl::string_view session_id);
 std::string RedisAllKey();
 std::string RedisUpdatedKey();
 std::string RedisSequenceKey();

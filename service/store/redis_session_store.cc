@@ -24,6 +24,8 @@ constexpr size_t kPipeline = 256;
 constexpr int64_t kVerifiedAtOnce = 1000;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+constexpr size_t kMaxNamedFaults = 20;
+constexpr absl::Duration kProbeEvery = absl::Seconds(1);
 
 std::string Micros(absl::Duration duration) {
   return absl::StrCat(absl::ToInt64Microseconds(duration));
@@ -46,6 +48,9 @@ absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_vie
   if (word == "CHANGED") return SessionChanged(session_id);
   if (word == "ANOTHER") return AnotherRequest(request_id);
   if (word == "LOST") return LeaseLost(session_id);
+  if (word == "GONE") return SessionGone(session_id);
+  if (word == "DAMAGED") return FieldsDamaged(session_id);
+  if (word == "MISSING") return SessionMissing(session_id);
   if (word == "QUOTA") return TooManySessions((*answer)[1].integer());
   return absl::InternalError("session store: a Redis script answered something unknown");
 }
@@ -88,6 +93,22 @@ std::vector<std::string> CreateKeys(const std::string& session_id, const std::st
   return keys;
 }
 
+// Sessions that no index leads to are missed at the start, not by whoever looks for them.
+SessionStore::Done<std::vector<std::string>> LogFaults(const RedisSessionStoreOptions& options) {
+  return [log = options.log,
+          name = options.address.Name()](const absl::StatusOr<std::vector<std::string>>& faults) {
+    if (!faults.ok()) return;
+    const size_t named = std::min(faults->size(), kMaxNamedFaults);
+    for (size_t i = 0; i < named; ++i) {
+      log(absl::StrCat("session store ", name, ": ", (*faults)[i]));
+    }
+    if (named < faults->size()) {
+      log(absl::StrCat("session store ", name, ": ", faults->size() - named, " more faults; see ",
+                       "`tidepool sessions verify`"));
+    }
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RedisLink>> RedisSessionStore::Connect(
@@ -111,8 +132,10 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
     Scripts scripts;
     ASSIGN_OR_RETURN(std::unique_ptr<RedisLink> link, Connect(options, &scripts));
     ASSIGN_OR_RETURN(const ServerTime opened, AskTime(options, link.get()));
-    return std::unique_ptr<SessionStore>(
+    auto store = std::unique_ptr<SessionStore>(
         new RedisSessionStore(options, std::move(link), std::move(scripts), opened));
+    if (options.log) store->Verify(LogFaults(options));
+    return store;
   };
   absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
   if (store.ok()) return store;
@@ -172,6 +195,7 @@ void RedisSessionStore::Run() {
   pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   while (true) {
     const bool more = TakeCalls();
+    if (more && pending_.empty()) Probe();
     const bool now = !more || options_.clock->Monotonic() >= next_try_;
     if (link_ == nullptr && !pending_.empty() && now) Reconnect();
     if (link_ != nullptr) SendPending();
@@ -188,7 +212,7 @@ void RedisSessionStore::Run() {
 bool RedisSessionStore::TakeCalls() {
   base::MutexLock lock(&mutex_);
   if (pending_.empty()) {
-    while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
+    if (queue_.empty() && !stopping_) changed_.WaitFor(&mutex_, kProbeEvery);
   } else {
     absl::Duration until = next_try_;
     for (const Call& call : pending_) until = std::min(until, call.give_up);
@@ -205,15 +229,35 @@ bool RedisSessionStore::Idle() {
   return queue_.empty();
 }
 
+void RedisSessionStore::Probe() {
+  if (link_ != nullptr) {
+    const absl::Status there = link_->Call({"PING"}).status();
+    if (!absl::IsUnavailable(there)) return;
+    LoseLink(there);
+  }
+  if (options_.clock->Monotonic() >= next_try_) Reconnect();
+}
+
+void RedisSessionStore::LoseLink(const absl::Status& reason) {
+  reason_ = reason;
+  link_ = nullptr;
+  next_try_ = options_.clock->Monotonic();
+  if (options_.log) {
+    options_.log(absl::StrCat("session store ", name_, " is away: ", reason_.message()));
+  }
+}
+
 void RedisSessionStore::Reconnect() {
   absl::StatusOr<std::unique_ptr<RedisLink>> link = Connect(options_, &scripts_);
   if (link.ok()) {
     link_ = *std::move(link);
     if (options_.log) options_.log(absl::StrCat("session store ", name_, " is back"));
     failed_tries_ = 0;
+    health_.Set(absl::OkStatus());
     return;
   }
   reason_ = link.status();
+  health_.Set(Away());
   // Two to the tries, and up to half of it more, so that fronts do not come back all at once.
   const absl::Duration backoff =
       std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 6)), kLongestBackoff);
@@ -236,13 +280,7 @@ void RedisSessionStore::SendPending() {
       absl::StatusOr<RedisReply> reply = link_->Receive();
       if (absl::IsUnavailable(reply.status())) {
         // Whether those that are left ran is not known: they stay, to be sent again.
-        reason_ = reply.status();
-        link_ = nullptr;
-        next_try_ = options_.clock->Monotonic();
-        if (options_.log) {
-          options_.log(absl::StrCat("session store ", name_, " is away: ", reason_.message()));
-        }
-        return;
+        return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());
       pending_.pop_front();
@@ -310,8 +348,10 @@ void RedisSessionStore::Get(std::optional<std::string> principal, std::string se
     }
     done(DecodeLog(*answer));
   };
-  Enqueue(RedisScript::kGet, LogKeys(session_id), {principal.has_value() ? Owner(*principal) : "*"},
-          std::move(deliver));
+  std::vector<std::string> keys = LogKeys(session_id);
+  keys.push_back(RedisAllKey());
+  Enqueue(RedisScript::kGet, std::move(keys),
+          {principal.has_value() ? Owner(*principal) : "*", session_id}, std::move(deliver));
 }
 
 void RedisSessionStore::List(std::optional<std::string> principal, int page_size,
@@ -334,20 +374,21 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
         break;
       }
       last = info[11].integer();
-      page.sessions.push_back(DecodeInfo(info, (*answer)[1].integer()));
+      page.sessions.push_back(DecodeListed(info, (*answer)[1].integer()));
     }
     done(std::move(page));
   };
-  Enqueue(
-      RedisScript::kList, {principal.has_value() ? RedisPrincipalKey(*principal) : RedisAllKey()},
-      {page_token.empty() ? "+inf" : Number(before), Number(page_size + 1), RedisSessionKey("")},
-      std::move(deliver));
+  Enqueue(RedisScript::kList,
+          {principal.has_value() ? RedisPrincipalKey(*principal) : RedisAllKey()},
+          {page_token.empty() ? "+inf" : Number(before), Number(page_size + 1), RedisSessionKey(""),
+           RedisLogKey(""), RedisTextKey("")},
+          std::move(deliver));
 }
 
 void RedisSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
   std::vector<std::string> keys = LogKeys(session_id);
   keys.insert(keys.end(), {RedisAllKey(), RedisPrincipalKey(principal), RedisUpdatedKey(),
-                           RedisDeletedKey(base::RandomHex())});
+                           RedisDeletedKey(base::RandomHex()), RedisGoneKey(session_id)});
   Enqueue(RedisScript::kDelete, std::move(keys), {session_id, Owner(principal)},
           StatusTo(session_id, std::move(done)));
 }
@@ -362,7 +403,7 @@ void RedisSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> d
       absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
   Enqueue(RedisScript::kExpire, {RedisUpdatedKey(), RedisAllKey()},
           {Micros(age), Number(most), RedisSessionKey(""), RedisLogKey(""), RedisTextKey(""),
-           RedisPrincipalKey(""), Number(latest_us)},
+           RedisPrincipalKey(""), Number(latest_us), RedisGoneKey("")},
           NumberTo(std::move(done)));
 }
 
@@ -398,8 +439,11 @@ void RedisSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
     const int64_t epoch = log->info.epoch;
     done(OpenTurn{.epoch = epoch, .log = *std::move(log)});
   };
-  Enqueue(RedisScript::kBegin, LogKeys(turn.session_id),
-          {Owner(turn.principal), turn.request_id, Micros(turn.lease), turn.body_digest},
+  std::vector<std::string> keys = LogKeys(turn.session_id);
+  keys.push_back(RedisAllKey());
+  Enqueue(RedisScript::kBegin, std::move(keys),
+          {Owner(turn.principal), turn.request_id, Micros(turn.lease), turn.body_digest,
+           turn.session_id},
           std::move(deliver));
 }
 
@@ -417,7 +461,7 @@ void RedisSessionStore::ReleaseLease(std::string session_id, int64_t epoch, Done
 void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
   const std::string& id = append.session_id;
   std::vector<std::string> keys = LogKeys(id);
-  keys.push_back(RedisUpdatedKey());
+  keys.insert(keys.end(), {RedisUpdatedKey(), RedisGoneKey(id)});
   // The fourth is the append's number, which Enqueue gives.
   std::vector<std::string> arguments = {id,
                                         Number(append.epoch),

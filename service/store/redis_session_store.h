@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,10 +44,13 @@ struct RedisSessionStoreOptions {
   absl::Duration turn_patience = absl::Seconds(10);  // those of a turn that holds its lease
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
-  // Lines for the operator: the server lost, or back. The store's thread; may be empty.
+  // Lines for the operator: the server lost, or back; what is wrong with its indexes at the start.
+  // The store's thread; may be empty.
   std::function<void(absl::string_view)> log;
 };
 
+// A server that nobody calls is asked every second whether it is there.
+//
 // Thread-safe. Calls that came while the server answered others are sent together.
 class RedisSessionStore : public SessionStore {
  public:
@@ -56,6 +60,7 @@ class RedisSessionStore : public SessionStore {
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(RedisSessionStoreOptions options);
   ~RedisSessionStore() override;
 
+  void OnHealth(StoreHealth::Listener listener) override { health_.Listen(std::move(listener)); }
   void Create(NewSession session, Done<SessionInfo> done) override;
   void Get(std::optional<std::string> principal, std::string session_id,
            Done<SessionLogData> done) override;
@@ -105,6 +110,9 @@ class RedisSessionStore : public SessionStore {
   // Waits for calls, or, with some that the server is away for, for the next try. False: the end.
   bool TakeCalls();
   bool Idle();  // no call has come since TakeCalls
+  // Nobody calls: asks the server whether it is there.
+  void Probe();
+  void LoseLink(const absl::Status& reason);
   void Reconnect();
   void SendPending();
   void FailExpired();
@@ -113,6 +121,7 @@ class RedisSessionStore : public SessionStore {
   const RedisSessionStoreOptions options_;
   const std::string name_;  // of the server, for messages
   const ServerTime opened_;
+  StoreHealth health_;
 
   // The store's thread only.
   std::unique_ptr<RedisLink> link_;

@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "service/store/message_json.h"
+#include "service/store/row_hash.h"
 #include "service/store/session_check.h"
 
 namespace tidepool::service {
@@ -173,6 +174,29 @@ absl::Status CheckHead(absl::string_view line) {
                    ": use the program that wrote it, or a newer one"));
 }
 
+constexpr absl::string_view kHashKey = ",\"hash\":\"";
+constexpr size_t kHashDigits = 32;
+
+// The line with its hash. Requires: it is a JSON object with a value.
+std::string WithHash(std::string line) {
+  line.pop_back();
+  const std::string hash = HashBytes(line).Hex();
+  return absl::StrCat(line, kHashKey, hash, "\"}");
+}
+
+// OK where the line has no hash: older programs wrote none.
+absl::Status CheckHash(absl::string_view line, const Json& json) {
+  if (!json.contains("hash")) return absl::OkStatus();
+  constexpr size_t kTail = kHashKey.size() + kHashDigits + 2;
+  const absl::string_view body = line.substr(0, line.size() - std::min(kTail, line.size()));
+  if (WithHash(absl::StrCat(body, "}")) == line) return absl::OkStatus();
+  const auto id = json.find("session_id");
+  return absl::DataLossError(
+      absl::StrCat("session ", id == json.end() ? "" : Dump(*id),
+                   " is damaged: its line does not match its hash; export it again, or take "
+                   "\"hash\" out of the line if you changed it yourself"));
+}
+
 // False: there is no further line. INVALID_ARGUMENT: the line is too long.
 absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   line->clear();
@@ -206,6 +230,7 @@ absl::Status ReadLines(std::istream& in, int64_t* number,
     }
     ASSIGN_OR_RETURN(const Json json, ParseLine(line));
     if (!json.contains("end")) {
+      RETURN_IF_ERROR(CheckHash(line, json));
       ASSIGN_OR_RETURN(SessionLogData session, FromJson(json));
       RETURN_IF_ERROR(take(std::move(session)));
       ++sessions;
@@ -238,19 +263,20 @@ std::string SessionToJson(const SessionLogData& session) {
                      {"update_time", TimeText(info.update_time)},
                      {"token_ids", session.token_ids},
                      {"turns", std::move(turns)}};
-  return Dump(json);
+  return WithHash(Dump(json));
 }
 
 absl::StatusOr<SessionLogData> SessionFromJson(absl::string_view line) {
   ASSIGN_OR_RETURN(const Json json, ParseLine(line));
+  RETURN_IF_ERROR(CheckHash(line, json));
   return FromJson(json);
 }
 
 absl::Status ReadExport(std::istream& in, const std::function<absl::Status(SessionLogData)>& take) {
   int64_t line = 0;
   const absl::Status status = ReadLines(in, &line, take);
-  if (!absl::IsInvalidArgument(status)) return status;
-  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", status.message()));
+  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
+  return absl::Status(status.code(), absl::StrCat("line ", line, ": ", status.message()));
 }
 
 }  // namespace tidepool::service

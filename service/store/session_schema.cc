@@ -61,15 +61,36 @@ ALTER TABLE turns ADD COLUMN body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN numerics_id TEXT NOT NULL DEFAULT '';
 )";
 
+// Hashes, so that damage is noticed: each chunk's and turn's is over its session's id and all
+// before it; a session's seal is over its row with the last of both (session_tables.h).
+constexpr char kVersion4[] = R"(
+ALTER TABLE sessions ADD COLUMN log_hash BLOB NOT NULL DEFAULT x'';
+ALTER TABLE sessions ADD COLUMN turns_hash BLOB NOT NULL DEFAULT x'';
+ALTER TABLE sessions ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE turns ADD COLUMN hash BLOB NOT NULL DEFAULT x'';
+ALTER TABLE chunks ADD COLUMN hash BLOB NOT NULL DEFAULT x'';
+CREATE TABLE store (
+  one INTEGER PRIMARY KEY,
+  store_id TEXT NOT NULL,
+  commits INTEGER NOT NULL,
+  sessions INTEGER NOT NULL,
+  sum BLOB NOT NULL,
+  schema BLOB NOT NULL,
+  losses TEXT NOT NULL,
+  seal BLOB NOT NULL);
+)";
+
 // Step i leads from version i to i + 1.
-constexpr const char* kSteps[] = {kVersion1, kVersion2, kVersion3};
+constexpr const char* kSteps[] = {kVersion1, kVersion2, kVersion3, kVersion4};
 static_assert(std::size(kSteps) == kSessionSchemaVersion);
 
 // Requires: a transaction is open.
-absl::Status Migrate(const SqliteDb& db, int64_t version) {
+absl::Status Migrate(const SqliteDb& db, int64_t version,
+                     const std::function<absl::Status()>& seal) {
   for (; version < kSessionSchemaVersion; ++version) {
     RETURN_IF_ERROR(db.Execute(kSteps[version]));
   }
+  RETURN_IF_ERROR(seal());
   return db.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
                                  "; PRAGMA user_version = ", kSessionSchemaVersion)
                         .c_str());
@@ -77,7 +98,7 @@ absl::Status Migrate(const SqliteDb& db, int64_t version) {
 
 }  // namespace
 
-absl::Status BringSchemaUpToDate(const SqliteDb& db) {
+absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::Status()>& seal) {
   ASSIGN_OR_RETURN(const int64_t version, db.QueryInt("PRAGMA user_version"));
   ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t tables, db.QueryInt("SELECT count(*) FROM sqlite_schema"));
@@ -93,7 +114,7 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db) {
   if (version == kSessionSchemaVersion) return absl::OkStatus();
   // All steps or none: what goes wrong half-way leaves the file as it was.
   RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
-  absl::Status status = Migrate(db, version);
+  absl::Status status = Migrate(db, version, seal);
   if (status.ok()) status = db.Execute("COMMIT");
   if (!status.ok() && db.in_transaction()) db.Execute("ROLLBACK").IgnoreError();
   return status;

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "service/store/store_health.h"
 
 namespace tidepool::service {
 
@@ -52,6 +53,9 @@ struct SessionInfo {
   int32_t turn_count = 0;
   bool busy = false;  // a lease is held and has not expired
   int64_t epoch = 0;  // of the last lease; Replace raises it too
+  // Not empty: what is stored is damaged, as this says, and only session_id is to be trusted. Of
+  // List alone: every other call ends with DATA_LOSS.
+  std::string damage;
 };
 
 // The numerics_id of a turn that workers of different ones have made.
@@ -144,7 +148,8 @@ struct SessionPage {
 
 // Thread-safe. Every call returns at once; `done` runs later on the store's own thread and must not
 // block. Calls take effect in the order in which they were made. Any of them can end with
-// RESOURCE_EXHAUSTED (the disk is full), INTERNAL (the file is damaged) or UNAVAILABLE (closed).
+// RESOURCE_EXHAUSTED (the disk is full), DATA_LOSS (what is stored is damaged; the message names
+// the session, where it is one session's), or UNAVAILABLE (closed, or the store is away).
 class SessionStore {
  public:
   template <typename T>
@@ -153,6 +158,10 @@ class SessionStore {
 
   // Runs the calls made before, then ends.
   virtual ~SessionStore() = default;
+
+  // Who is told whether the store can be written, as StoreHealth::Listen says. UNAVAILABLE: its
+  // server is away, or its file is gone.
+  virtual void OnHealth(StoreHealth::Listener listener) = 0;
 
   // ALREADY_EXISTS: the id is taken, by whomever; RESOURCE_EXHAUSTED: the principal has as many as
   // the store allows.

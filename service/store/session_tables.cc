@@ -13,12 +13,11 @@
 namespace tidepool::service {
 namespace {
 
-// Of a log that is written at once: a cut rewrites no more than this.
-constexpr int64_t kChunkTokens = 1024;
-
 constexpr char kSessionColumns[] =
     "SELECT key, session_id, principal, model, model_digest, kind, create_us, update_us, "
-    "token_count, turn_count, epoch, lease_request, lease_until_us, lease_body FROM sessions ";
+    "token_count, turn_count, epoch, lease_request, lease_until_us, lease_body, log_hash, "
+    "turns_hash, seal FROM sessions ";
+constexpr char kSessionClasses[] = "ittttiiiiiititbbb";
 
 SessionInfo ReadInfo(const SqliteStatement& row, const StoreTime& now) {
   SessionInfo info;
@@ -48,49 +47,52 @@ absl::Status PrepareAll(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(const SqliteDb& db,
+                                                                     StoreLedger* ledger,
                                                                      int64_t max_sessions) {
   auto tables = std::unique_ptr<SessionTables>(new SessionTables());
+  tables->ledger_ = ledger;
   tables->max_sessions_ = max_sessions;
   RETURN_IF_ERROR(tables->PrepareForSessions(db));
   RETURN_IF_ERROR(tables->PrepareForLogs(db));
+  RETURN_IF_ERROR(tables->PrepareForRepairs(db));
   return tables;
 }
 
 absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
-  const std::string by_id = absl::StrCat(kSessionColumns, "WHERE session_id = ?1");
-  const std::string page =
-      absl::StrCat(kSessionColumns, "WHERE principal = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3");
-  const std::string all =
-      absl::StrCat(kSessionColumns, "WHERE key < ?2 ORDER BY key DESC LIMIT ?3");
+  const auto select = [](absl::string_view rest) { return absl::StrCat(kSessionColumns, rest); };
+  // By way of the key, so that all columns are read from the table and none from an index. A name
+  // whose class is damaged is found too: an index that was made from it has it as a blob.
+  const std::string by_id = select(
+      "WHERE key = (SELECT key FROM sessions WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)");
+  const std::string by_key = select("WHERE key = ?1");
+  const std::string page = select(
+      "WHERE key IN (SELECT key FROM sessions WHERE principal = ?1 AND key < ?2 "
+      "ORDER BY key DESC LIMIT ?3) ORDER BY key DESC");
+  const std::string all = select("WHERE key < ?2 ORDER BY key DESC LIMIT ?3");
+  const std::string scan = select("NOT INDEXED ORDER BY key");
   return PrepareAll(
-      db, {
-              {&insert_session_,
-               "INSERT INTO sessions "
-               "(session_id, principal, model, model_digest, create_us, update_us) "
-               "VALUES (?1, ?2, ?3, ?4, ?5, ?5)"},
-              {&find_session_, by_id},
-              {&list_sessions_, page},
-              {&list_all_, all},
-              {&count_owned_, "SELECT count(*) FROM sessions WHERE principal = ?1"},
-              {&find_expired_,
-               "SELECT key FROM sessions WHERE update_us <= ?1 AND lease_until_us <= ?2 "
-               "ORDER BY update_us LIMIT ?3"},
-              {&count_sessions_, "SELECT count(*) FROM sessions"},
-              {&delete_session_, "DELETE FROM sessions WHERE key = ?1"},
-              {&take_lease_,
-               "UPDATE sessions SET epoch = epoch + 1, lease_request = ?2, lease_until_us = ?3, "
-               "lease_body = ?4 WHERE key = ?1"},
-              {&renew_lease_, "UPDATE sessions SET lease_until_us = ?2 WHERE key = ?1"},
-              {&drop_lease_,
-               "UPDATE sessions SET lease_request = '', lease_until_us = 0 WHERE key = ?1"},
-              {&drop_all_leases_,
-               "UPDATE sessions SET lease_request = '', lease_until_us = 0 "
-               "WHERE lease_until_us > 0"},
-              {&update_session_,
-               "UPDATE sessions SET kind = ?2, update_us = ?3, token_count = ?4, turn_count = ?5 "
-               "WHERE key = ?1"},
-              {&raise_epoch_, "UPDATE sessions SET epoch = epoch + 1 WHERE key = ?1"},
-          });
+      db,
+      {
+          {&insert_session_,
+           "INSERT INTO sessions (session_id, principal, model, model_digest, create_us, "
+           "update_us, kind, token_count, turn_count, epoch, lease_request, lease_until_us, "
+           "lease_body) VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, 0, 0, 0, '', 0, '')"},
+          {&find_session_, by_id},
+          {&find_key_, by_key},
+          {&list_sessions_, page},
+          {&list_all_, all},
+          {&scan_, scan},
+          {&count_owned_, "SELECT count(*) FROM sessions WHERE principal = ?1"},
+          {&find_expired_,
+           "SELECT key FROM sessions WHERE update_us <= ?1 AND lease_until_us <= ?2 "
+           "ORDER BY update_us LIMIT ?3"},
+          {&count_sessions_, "SELECT count(*) FROM sessions"},
+          {&delete_session_, "DELETE FROM sessions WHERE key = ?1"},
+          {&save_session_,
+           "UPDATE sessions SET kind = ?2, update_us = ?3, token_count = ?4, turn_count = ?5, "
+           "epoch = ?6, lease_request = ?7, lease_until_us = ?8, lease_body = ?9, log_hash = ?10, "
+           "turns_hash = ?11, seal = ?12 WHERE key = ?1"},
+      });
 }
 
 absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
@@ -101,52 +103,117 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&delete_chunks_, "DELETE FROM chunks WHERE session = ?1"},
           {&read_turns_,
            "SELECT request_id, start, output_start, end, messages, answer, finish, body, "
-           "numerics_id FROM turns WHERE session = ?1 ORDER BY turn"},
-          {&body_of_turn_,
-           "SELECT body FROM turns WHERE session = ?1 AND request_id = ?2 ORDER BY turn LIMIT 1"},
-          {&read_chunks_, "SELECT tokens, start FROM chunks WHERE session = ?1 ORDER BY start"},
-          {&read_text_,
-           "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
-          {&chunk_over_,
-           "SELECT start, tokens FROM chunks WHERE session = ?1 AND start < ?2 "
-           "ORDER BY start DESC LIMIT 1"},
-          {&cut_chunks_, "DELETE FROM chunks WHERE session = ?1 AND start >= ?2"},
+           "numerics_id, hash, turn FROM turns WHERE session = ?1 ORDER BY turn"},
+          {&turn_at_,
+           "SELECT request_id, start, output_start, end, messages, answer, finish, body, "
+           "numerics_id, hash, turn FROM turns WHERE session = ?1 AND turn = ?2"},
           {&insert_turn_,
            "INSERT INTO turns (session, turn, request_id, start, output_start, messages, end, "
-           "answer, finish, body, numerics_id) "
-           "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"},
-          {&set_numerics_,
-           "UPDATE turns SET numerics_id = ?2 WHERE session = ?1 AND finish = 0"},
-          {&running_turn_,
-           "SELECT turn, output_start FROM turns WHERE session = ?1 AND finish = 0"},
-          {&finish_turn_,
-           "UPDATE turns SET end = ?3, answer = ?4, finish = ?5 WHERE session = ?1 AND turn = ?2"},
-          {&insert_chunk_,
-           "INSERT INTO chunks (session, start, tokens, text) VALUES (?1, ?2, ?3, ?4) "
-           "ON CONFLICT DO UPDATE SET tokens = excluded.tokens, text = text || excluded.text"},
-          {&last_turn_,
-           "SELECT request_id, output_start, end, answer, finish FROM turns "
+           "answer, finish, body, numerics_id, hash) "
+           "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
+          {&change_turn_,
+           "UPDATE turns SET end = ?3, answer = ?4, finish = ?5, numerics_id = ?6, hash = ?7 "
            "WHERE session = ?1 AND turn = ?2"},
+          {&read_chunks_,
+           "SELECT start, tokens, text, hash FROM chunks WHERE session = ?1 ORDER BY start"},
+          {&chunk_at_,
+           "SELECT start, tokens, text, hash FROM chunks WHERE session = ?1 AND start = ?2"},
+          {&chunk_before_,
+           "SELECT start, tokens, text, hash FROM chunks WHERE session = ?1 AND start < ?2 "
+           "ORDER BY start DESC LIMIT 1"},
+          {&read_text_,
+           "SELECT text FROM chunks WHERE session = ?1 AND start >= ?2 ORDER BY start"},
+          {&cut_chunks_, "DELETE FROM chunks WHERE session = ?1 AND start >= ?2"},
+          {&write_chunk_,
+           "INSERT INTO chunks (session, start, tokens, text, hash) VALUES (?1, ?2, ?3, ?4, ?5) "
+           "ON CONFLICT DO UPDATE SET tokens = ?3, text = ?4, hash = ?5"},
           {&clear_text_, "UPDATE chunks SET text = '' WHERE session = ?1 AND start >= ?2"},
-          {&reopen_turn_,
-           "UPDATE turns SET end = 0, answer = '', finish = 0 WHERE session = ?1 AND turn = ?2"},
-          {&interrupted_,
-           "SELECT s.key, s.token_count FROM turns t JOIN sessions s ON s.key = t.session "
-           "WHERE t.finish = 0"},
+          {&chunks_from_,
+           "SELECT start, tokens, text, hash FROM chunks WHERE session = ?1 AND start >= ?2 "
+           "ORDER BY start"},
       });
+}
+
+absl::Status SessionTables::PrepareForRepairs(const SqliteDb& db) {
+  return PrepareAll(
+      db, {
+              {&leased_,
+               "SELECT key FROM sessions WHERE lease_until_us <> 0 "
+               "OR lease_request <> '' UNION SELECT session FROM turns "
+               "WHERE finish = 0"},
+              {&hash_chunk_, "UPDATE chunks SET hash = ?3 WHERE session = ?1 AND start = ?2"},
+              {&hash_turn_, "UPDATE turns SET hash = ?3 WHERE session = ?1 AND turn = ?2"},
+          });
+}
+
+SessionTables::Row SessionTables::ReadRow(const SqliteStatement& row, const StoreTime& now) {
+  return {.key = row.Int(0),
+          .lease_request = std::string(row.Text(11)),
+          .lease_body = std::string(row.Text(13)),
+          .lease_until_us = row.Int(12),
+          .info = ReadInfo(row, now),
+          .log_hash = Hash128::FromBytes(row.Text(14)),
+          .turns_hash = Hash128::FromBytes(row.Text(15)),
+          .seal = Hash128::FromBytes(row.Text(16)),
+          .classes_fit = row.HasClasses(kSessionClasses)};
+}
+
+Hash128 SessionTables::SealOf(const Row& row) {
+  const SessionInfo& info = row.info;
+  return RowHasher("session")
+      .Add(row.key)
+      .Add(info.session_id)
+      .Add(info.principal)
+      .Add(info.model)
+      .Add(info.model_digest)
+      .Add(static_cast<int64_t>(info.kind))
+      .Add(absl::ToUnixMicros(info.create_time))
+      .Add(absl::ToUnixMicros(info.update_time))
+      .Add(info.token_count)
+      .Add(int64_t{info.turn_count})
+      .Add(info.epoch)
+      .Add(row.lease_request)
+      .Add(row.lease_body)
+      .Add(row.log_hash)
+      .Add(row.turns_hash)
+      .Finish();
+}
+
+absl::Status SessionTables::CheckRow(const Row& row) {
+  if (!row.classes_fit) {
+    return SessionDamaged(row.info.session_id, "a column of its row is not of the type written");
+  }
+  if (row.seal == SealOf(row)) return absl::OkStatus();
+  return SessionDamaged(row.info.session_id, "its row does not match its seal");
+}
+
+absl::StatusOr<SessionTables::Row> SessionTables::FindAny(absl::string_view session_id,
+                                                          const StoreTime& now) {
+  ASSIGN_OR_RETURN(const bool found, find_session_.Bind(1, session_id).Step());
+  if (!found) return NoSuchSession(session_id);
+  Row row = ReadRow(find_session_, now);
+  find_session_.Reset();
+  // The index led to another row.
+  if (row.info.session_id != session_id) {
+    return SessionDamaged(session_id, "the index of sessions does not match them");
+  }
+  return row;
+}
+
+absl::StatusOr<SessionTables::Row> SessionTables::FindKey(int64_t key, const StoreTime& now) {
+  ASSIGN_OR_RETURN(const bool found, find_key_.Bind(1, key).Step());
+  if (!found)
+    return absl::DataLossError("session store: an index names a session that is not there");
+  Row row = ReadRow(find_key_, now);
+  find_key_.Reset();
+  RETURN_IF_ERROR(CheckRow(row));
+  return row;
 }
 
 absl::StatusOr<SessionTables::Row> SessionTables::Find(absl::string_view session_id,
                                                        const StoreTime& now) {
-  find_session_.Bind(1, session_id);
-  ASSIGN_OR_RETURN(const bool found, find_session_.Step());
-  if (!found) return NoSuchSession(session_id);
-  Row row;
-  row.key = find_session_.Int(0);
-  row.info = ReadInfo(find_session_, now);
-  row.lease_request = std::string(find_session_.Text(11));
-  row.lease_body = std::string(find_session_.Text(13));
-  find_session_.Reset();
+  ASSIGN_OR_RETURN(Row row, FindAny(session_id, now));
+  RETURN_IF_ERROR(CheckRow(row));
   return row;
 }
 
@@ -158,6 +225,28 @@ absl::StatusOr<SessionTables::Row> SessionTables::FindOwned(absl::string_view pr
   return row;
 }
 
+absl::Status SessionTables::Save(Row* row) {
+  const Hash128 before = row->seal;
+  row->seal = SealOf(*row);
+  ledger_->ReplaceSeal(before, row->seal);
+  const std::string log_hash = row->log_hash.Bytes();
+  const std::string turns_hash = row->turns_hash.Bytes();
+  const std::string seal = row->seal.Bytes();
+  save_session_.Bind(1, row->key)
+      .Bind(2, static_cast<int64_t>(row->info.kind))
+      .Bind(3, absl::ToUnixMicros(row->info.update_time))
+      .Bind(4, row->info.token_count)
+      .Bind(5, int64_t{row->info.turn_count})
+      .Bind(6, row->info.epoch)
+      .Bind(7, row->lease_request)
+      .Bind(8, row->lease_until_us)
+      .Bind(9, row->lease_body)
+      .BindBlob(10, log_hash)
+      .BindBlob(11, turns_hash)
+      .BindBlob(12, seal);
+  return save_session_.Run();
+}
+
 absl::Status SessionTables::CheckQuota(absl::string_view principal) {
   if (max_sessions_ == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool row, count_owned_.Bind(1, principal).Step());
@@ -167,7 +256,7 @@ absl::Status SessionTables::CheckQuota(absl::string_view principal) {
 }
 
 absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, const StoreTime& now) {
-  const absl::StatusOr<Row> taken = Find(session.session_id, now);
+  const absl::StatusOr<Row> taken = FindAny(session.session_id, now);
   if (taken.ok()) return SessionIdTaken(session.session_id);
   if (!absl::IsNotFound(taken.status())) return taken.status();
   RETURN_IF_ERROR(CheckQuota(session.principal));
@@ -177,29 +266,12 @@ absl::StatusOr<SessionInfo> SessionTables::Create(const NewSession& session, con
       .Bind(4, session.model_digest)
       .Bind(5, absl::ToUnixMicros(now.wall));
   RETURN_IF_ERROR(insert_session_.Run());
-  ASSIGN_OR_RETURN(Row row, Find(session.session_id, now));
+  ASSIGN_OR_RETURN(Row row, FindAny(session.session_id, now));
+  row.log_hash = LogStart(row);
+  row.turns_hash = TurnsStart(row);
+  ledger_->AddSession(row.seal);
+  RETURN_IF_ERROR(Save(&row));
   return std::move(row.info);
-}
-
-absl::Status SessionTables::InsertLog(int64_t key, const SessionLogData& session) {
-  const auto& tokens = session.token_ids;
-  const int64_t count = static_cast<int64_t>(tokens.size());
-  for (int64_t start = 0; start < count; start += kChunkTokens) {
-    const int64_t size = std::min(kChunkTokens, count - start);
-    RETURN_IF_ERROR(InsertChunk(key, start, absl::MakeConstSpan(tokens).subspan(start, size), ""));
-  }
-  for (size_t i = 0; i < session.turns.size(); ++i) {
-    StoredTurn turn = session.turns[i];
-    if (turn.finish == TurnFinish::kRunning) turn.finish = TurnFinish::kCancelled;
-    RETURN_IF_ERROR(InsertTurn(key, static_cast<int64_t>(i), turn));
-  }
-  const int64_t turns = static_cast<int64_t>(session.turns.size());
-  update_session_.Bind(1, key)
-      .Bind(2, static_cast<int64_t>(session.info.kind))
-      .Bind(3, absl::ToUnixMicros(session.info.update_time))
-      .Bind(4, count)
-      .Bind(5, turns);
-  return update_session_.Run();
 }
 
 absl::StatusOr<SessionInfo> SessionTables::Insert(const SessionLogData& session,
@@ -212,8 +284,8 @@ absl::StatusOr<SessionInfo> SessionTables::Insert(const SessionLogData& session,
                          StoreTime{.wall = info.create_time, .monotonic = now.monotonic})
                       .status());
   ASSIGN_OR_RETURN(Row row, Find(info.session_id, now));
-  RETURN_IF_ERROR(InsertLog(row.key, session));
-  ASSIGN_OR_RETURN(row, Find(info.session_id, now));
+  RETURN_IF_ERROR(AddLog(&row, session));
+  RETURN_IF_ERROR(Save(&row));
   return std::move(row.info);
 }
 
@@ -225,9 +297,13 @@ absl::StatusOr<SessionInfo> SessionTables::Replace(const SessionLogData& session
   if (row.info.epoch != info.epoch) return SessionChanged(info.session_id);
   RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
   RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
-  RETURN_IF_ERROR(InsertLog(row.key, session));
-  RETURN_IF_ERROR(raise_epoch_.Bind(1, row.key).Run());
-  ASSIGN_OR_RETURN(row, Find(info.session_id, now));
+  row.info.token_count = 0;
+  row.info.turn_count = 0;
+  row.log_hash = LogStart(row);
+  row.turns_hash = TurnsStart(row);
+  RETURN_IF_ERROR(AddLog(&row, session));
+  ++row.info.epoch;
+  RETURN_IF_ERROR(Save(&row));
   return std::move(row.info);
 }
 
@@ -263,36 +339,56 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
       return page;
     }
     last_key = rows.Int(0);
-    page.sessions.push_back(ReadInfo(rows, now));
+    Row row = ReadRow(rows, now);
+    row.info.damage = std::string(CheckRow(row).message());
+    page.sessions.push_back(std::move(row.info));
   }
 }
 
 absl::Status SessionTables::Delete(absl::string_view principal, absl::string_view session_id,
                                    const StoreTime& now) {
-  ASSIGN_OR_RETURN(const Row row, FindOwned(principal, session_id, now));
+  ASSIGN_OR_RETURN(const Row row, FindAny(session_id, now));
+  if (row.info.principal != principal) return NoSuchSession(session_id);
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
-  return DeleteRow(row.key);
+  return DeleteRow(row);
 }
 
-absl::Status SessionTables::DeleteRow(int64_t key) {
-  RETURN_IF_ERROR(delete_chunks_.Bind(1, key).Run());
-  RETURN_IF_ERROR(delete_turns_.Bind(1, key).Run());
-  return delete_session_.Bind(1, key).Run();
+absl::Status SessionTables::DeleteRow(const Row& row) {
+  RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
+  RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
+  RETURN_IF_ERROR(delete_session_.Bind(1, row.key).Run());
+  if (CheckRow(row).ok()) {
+    ledger_->RemoveSession(row.seal);
+    return absl::OkStatus();
+  }
+  // What the ledger had of it is not known.
+  const SessionScan scan = Scan();
+  RETURN_IF_ERROR(scan.end);
+  ledger_->Recount(scan.sessions, scan.sum);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most,
                                               const StoreTime& now) {
-  find_expired_.Bind(1, absl::ToUnixMicros(now.expiry - age))
-      .Bind(2, absl::ToInt64Microseconds(now.monotonic))
-      .Bind(3, most);
+  const int64_t latest_us = absl::ToUnixMicros(now.expiry - age);
+  find_expired_.Bind(1, latest_us).Bind(2, absl::ToInt64Microseconds(now.monotonic)).Bind(3, most);
   std::vector<int64_t> keys;
   while (true) {
     ASSIGN_OR_RETURN(const bool more, find_expired_.Step());
     if (!more) break;
     keys.push_back(find_expired_.Int(0));
   }
-  for (const int64_t key : keys) RETURN_IF_ERROR(DeleteRow(key));
-  return static_cast<int64_t>(keys.size());
+  int64_t gone = 0;
+  for (const int64_t key : keys) {
+    // An index and a row that are damaged name no time to go by.
+    const absl::StatusOr<Row> row = FindKey(key, now);
+    if (absl::IsDataLoss(row.status())) continue;
+    RETURN_IF_ERROR(row.status());
+    if (absl::ToUnixMicros(row->info.update_time) > latest_us) continue;
+    RETURN_IF_ERROR(DeleteRow(*row));
+    ++gone;
+  }
+  return gone;
 }
 
 absl::StatusOr<int64_t> SessionTables::Count() {
@@ -308,34 +404,43 @@ absl::StatusOr<OpenTurn> SessionTables::BeginTurn(const TurnRequest& turn, const
   if (row.info.busy && row.lease_request != turn.request_id) {
     return SessionBusy(turn.session_id, row.lease_request);
   }
-  RETURN_IF_ERROR(CheckBody(row, turn));
-  ASSIGN_OR_RETURN(const bool goes_on, ReopenTurn(row, turn.request_id));
+  OpenTurn open;
+  // All of it, before anything follows from it.
+  RETURN_IF_ERROR(ReadLog(row, &open.log));
+  RETURN_IF_ERROR(CheckBody(row, open.log, turn));
+  const std::pair<Hash128, Hash128> read(row.log_hash, row.turns_hash);
+  ASSIGN_OR_RETURN(const bool goes_on, ReopenTurn(&row, open.log, turn.request_id));
   if (!goes_on) {
     // Of a front that lost the lease in the middle of its turn.
-    RETURN_IF_ERROR(FinishRunningTurn(row.key, row.info.token_count, TurnFinish::kCancelled));
+    RETURN_IF_ERROR(UpdateRunningTurn(&row, TurnFinish::kCancelled, ""));
   }
-  take_lease_.Bind(1, row.key)
-      .Bind(2, turn.request_id)
-      .Bind(3, absl::ToInt64Microseconds(now.monotonic + turn.lease))
-      .Bind(4, turn.body_digest);
-  RETURN_IF_ERROR(take_lease_.Run());
-  OpenTurn open;
-  open.epoch = ++row.info.epoch;
+  ++row.info.epoch;
+  row.lease_request = turn.request_id;
+  row.lease_until_us = absl::ToInt64Microseconds(now.monotonic + turn.lease);
+  row.lease_body = turn.body_digest;
+  RETURN_IF_ERROR(Save(&row));
+  open.epoch = row.info.epoch;
+  open.log.info = row.info;
+  if (read == std::pair(row.log_hash, row.turns_hash)) return open;
+  open.log = {};
   RETURN_IF_ERROR(ReadLog(row, &open.log));
   return open;
 }
 
 absl::Status SessionTables::RenewLease(absl::string_view session_id, int64_t epoch,
                                        absl::Duration until) {
-  ASSIGN_OR_RETURN(const Row row, Find(session_id, StoreTime()));
+  ASSIGN_OR_RETURN(Row row, Find(session_id, StoreTime()));
   if (row.info.epoch != epoch || row.lease_request.empty()) return LeaseLost(session_id);
-  return renew_lease_.Bind(1, row.key).Bind(2, absl::ToInt64Microseconds(until)).Run();
+  row.lease_until_us = absl::ToInt64Microseconds(until);
+  return Save(&row);
 }
 
 absl::Status SessionTables::ReleaseLease(absl::string_view session_id, int64_t epoch) {
-  ASSIGN_OR_RETURN(const Row row, Find(session_id, StoreTime()));
+  ASSIGN_OR_RETURN(Row row, Find(session_id, StoreTime()));
   if (row.info.epoch != epoch) return absl::OkStatus();
-  return drop_lease_.Bind(1, row.key).Run();
+  row.lease_request.clear();
+  row.lease_until_us = 0;
+  return Save(&row);
 }
 
 }  // namespace tidepool::service

@@ -14,8 +14,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/store/row_hash.h"
 #include "service/store/session_store.h"
 #include "service/store/sqlite_db.h"
+#include "service/store/store_ledger.h"
 
 namespace tidepool::service {
 
@@ -28,21 +30,37 @@ struct StoreTime {
   absl::Time expiry = wall;
 };
 
+// What a look at every session's row found.
+struct SessionScan {
+  int64_t sessions = 0;
+  Hash128 sum;                       // of the seals as they are stored
+  std::vector<std::string> damaged;  // a line for each damaged row
+  absl::Status end;                  // why not all rows could be read
+};
+
 // Thread-compatible. Each function reads and writes as one step of the caller's transaction; one
-// that returns an error other than RESOURCE_EXHAUSTED and INTERNAL has written nothing.
+// that returns an error other than RESOURCE_EXHAUSTED, DATA_LOSS and INTERNAL has written nothing.
+//
+// Damage: chunk i's hash is over the session's id, the chunks before it and its own columns; turn
+// i's hash likewise. A session's seal is over its row and both last hashes, and the ledger has the
+// sum of all seals. All that is read is compared before it is used or hashed again. DATA_LOSS names
+// the session. lease_until_us is not hashed: it means nothing to another process.
 class SessionTables {
  public:
-  // Requires: the schema is there. The connection outlives this.
+  // Requires: the schema is there. The connection and the ledger outlive this.
   // `max_sessions` is of one principal; 0: any number.
   static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db,
+                                                               StoreLedger* ledger,
                                                                int64_t max_sessions);
 
   absl::StatusOr<SessionInfo> Create(const NewSession& session, const StoreTime& now);
   absl::StatusOr<SessionLogData> Get(const std::optional<std::string>& principal,
                                      absl::string_view session_id, const StoreTime& now);
+  // A damaged session has SessionInfo::damage.
   absl::StatusOr<SessionPage> List(const std::optional<std::string>& principal, int page_size,
                                    absl::string_view page_token, const StoreTime& now);
   absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, const StoreTime& now);
+  // A damaged session too.
   absl::Status Delete(absl::string_view principal, absl::string_view session_id,
                       const StoreTime& now);
   absl::StatusOr<int64_t> Count();
@@ -52,48 +70,101 @@ class SessionTables {
   absl::Status RenewLease(absl::string_view session_id, int64_t epoch, absl::Duration until);
   absl::Status ReleaseLease(absl::string_view session_id, int64_t epoch);
   absl::Status Append(const AppendRequest& append, const StoreTime& now);
+
+  // Reads the table itself, no index.
+  SessionScan Scan();
   // After a crash: turns that were running end as CANCELLED with what was logged; no lease is held.
+  // Damaged sessions stay as they are.
   absl::Status EndInterruptedTurns();
+  // Hashes sessions that an older version wrote. Those that do not hold together stay without.
+  absl::Status SealAll();
 
  private:
   struct Row {
     int64_t key = 0;
     std::string lease_request;
     std::string lease_body;
+    int64_t lease_until_us = 0;
     SessionInfo info;
+    Hash128 log_hash;    // of the last chunk
+    Hash128 turns_hash;  // of the last turn
+    Hash128 seal;
+    bool classes_fit = true;  // each column has the storage class that it was written with
+  };
+  struct Chunk {
+    int64_t start = 0;
+    std::string tokens;  // bytes
+    std::string text;
+    Hash128 hash;  // 0, which fits nothing: a column has another storage class than was written
+  };
+  struct TurnRow {
+    StoredTurn turn;       // without its messages
+    std::string messages;  // as stored
+    Hash128 hash;          // as Chunk's
   };
   SessionTables() = default;
   absl::Status PrepareForSessions(const SqliteDb& db);
   absl::Status PrepareForLogs(const SqliteDb& db);
+  absl::Status PrepareForRepairs(const SqliteDb& db);
 
+  static Row ReadRow(const SqliteStatement& row, const StoreTime& now);
+  static Hash128 SealOf(const Row& row);
+  static Hash128 LogStart(const Row& row);
+  static Hash128 TurnsStart(const Row& row);
+  static Hash128 HashOf(const Hash128& before, const Chunk& chunk);
+  static Hash128 HashOf(const Hash128& before, int64_t number, const TurnRow& turn);
+  static absl::Status CheckRow(const Row& row);
+
+  // Of any row under this id, damaged or not.
+  absl::StatusOr<Row> FindAny(absl::string_view session_id, const StoreTime& now);
+  absl::StatusOr<Row> FindKey(int64_t key, const StoreTime& now);
   absl::StatusOr<Row> Find(absl::string_view session_id, const StoreTime& now);
-  absl::Status CheckQuota(absl::string_view principal);
-  absl::Status DeleteRow(int64_t key);
   absl::StatusOr<Row> FindOwned(absl::string_view principal, absl::string_view session_id,
                                 const StoreTime& now);
-  absl::Status ReadLog(const Row& row, SessionLogData* log);
-  absl::StatusOr<std::string> OutputText(int64_t key, int64_t output_start);
-  absl::Status CutLog(int64_t key, int64_t length);
-  absl::Status InsertChunk(int64_t key, int64_t start, absl::Span<const int32_t> tokens,
-                           absl::string_view text);
-  absl::Status InsertTurn(int64_t key, int64_t number, const StoredTurn& turn);
-  absl::Status InsertLog(int64_t key, const SessionLogData& session);
-  absl::Status StartTurn(const TurnStart& begin, Row* row);
-  // ALREADY_EXISTS: what the log or the lease has under this request_id is of another body.
-  absl::Status CheckBody(const Row& row, const TurnRequest& turn);
-  // Whether the last turn is of this request and goes on.
-  absl::StatusOr<bool> ReopenTurn(const Row& row, absl::string_view request_id);
-  absl::Status FinishRunningTurn(int64_t key, int64_t end, TurnFinish finish);
+  // Seals the row and writes what can change of it.
+  absl::Status Save(Row* row);
+  absl::Status CheckQuota(absl::string_view principal);
+  absl::Status DeleteRow(const Row& row);
 
-  SqliteStatement insert_session_, find_session_, list_sessions_, list_all_, count_sessions_,
-      count_owned_;
-  SqliteStatement delete_session_, delete_turns_, delete_chunks_;
-  SqliteStatement take_lease_, renew_lease_, drop_lease_;
-  SqliteStatement read_turns_, body_of_turn_, set_numerics_, read_chunks_, read_text_, chunk_over_, cut_chunks_;
-  SqliteStatement insert_turn_, running_turn_, finish_turn_, insert_chunk_, update_session_,
-      raise_epoch_;
-  SqliteStatement last_turn_, clear_text_, reopen_turn_;
-  SqliteStatement interrupted_, drop_all_leases_, find_expired_;
+  absl::Status ReadLog(const Row& row, SessionLogData* log);
+  absl::Status ReadTokens(const Row& row, std::vector<int32_t>* tokens);
+  absl::Status ReadTurns(const Row& row, std::vector<StoredTurn>* turns);
+  absl::StatusOr<std::string> OutputText(int64_t key, int64_t output_start);
+  // The last chunk that starts before `before`; none: an empty one with the hash of the log's
+  // start.
+  absl::StatusOr<Chunk> LastChunk(const Row& row, int64_t before);
+  // Behind the log's end. None of these four saves the row.
+  absl::Status AddChunk(Row* row, absl::Span<const int32_t> tokens, absl::string_view text);
+  absl::Status CutLog(Row* row, int64_t length);
+  absl::Status AddTurn(Row* row, const StoredTurn& turn);
+  absl::Status AddLog(Row* row, const SessionLogData& session);
+  // Hashes the chunks from `from` on, and what those behind them follow from.
+  absl::Status Rechain(Row* row, int64_t from);
+  absl::Status WriteChunk(const Row& row, const Chunk& chunk);
+
+  absl::Status StartTurn(const TurnStart& begin, Row* row);
+  // The last turn, and the hash before it. None: there are no turns.
+  absl::StatusOr<std::optional<TurnRow>> LastTurn(const Row& row, Hash128* before);
+  // The row that turn_at_ stands on, which is then reset.
+  TurnRow TurnAt();
+  absl::Status ChangeTurn(Row* row, const Hash128& before, TurnRow* turn);
+  // What becomes of the running turn; empty: its numerics_id stays.
+  absl::Status UpdateRunningTurn(Row* row, TurnFinish finish, absl::string_view numerics_id);
+  // ALREADY_EXISTS: what the log or the lease has under this request_id is of another body.
+  static absl::Status CheckBody(const Row& row, const SessionLogData& log, const TurnRequest& turn);
+  // True: the last turn is of this request, and goes on.
+  absl::StatusOr<bool> ReopenTurn(Row* row, const SessionLogData& log,
+                                  absl::string_view request_id);
+  // What a session that an older version wrote holds.
+  absl::Status SealSession(Row row);
+
+  StoreLedger* ledger_ = nullptr;
+  SqliteStatement insert_session_, find_session_, find_key_, list_sessions_, list_all_, scan_,
+      count_sessions_, count_owned_, find_expired_, leased_;
+  SqliteStatement save_session_, delete_session_, delete_turns_, delete_chunks_;
+  SqliteStatement read_turns_, turn_at_, insert_turn_, change_turn_, hash_turn_;
+  SqliteStatement read_chunks_, chunk_at_, chunk_before_, read_text_, cut_chunks_, write_chunk_,
+      clear_text_, chunks_from_, hash_chunk_;
   int64_t max_sessions_ = 0;
 };
 

@@ -71,9 +71,16 @@ absl::Status SqliteError(sqlite3* db, int code) {
     case SQLITE_PERM:
     case SQLITE_AUTH:
       return absl::FailedPreconditionError(reason);
+    case SQLITE_CORRUPT:
+      return absl::DataLossError(
+          absl::StrCat(reason,
+                       ": the file is damaged; restore a backup, or export what can be read "
+                       "with `tidepool sessions export` and import it into a new store"));
     case SQLITE_NOTADB:
-      return absl::FailedPreconditionError(
-          absl::StrCat(reason, "; choose a file with --store that a server wrote, or a new one"));
+      return absl::DataLossError(
+          absl::StrCat(reason,
+                       ": the file is damaged, or no server wrote it; restore a backup, or choose "
+                       "another file with --store"));
     default:
       return absl::InternalError(reason);
   }
@@ -130,6 +137,16 @@ absl::string_view SqliteStatement::Text(int column) const {
   const void* bytes = sqlite3_column_blob(statement_.get(), column);
   const int size = sqlite3_column_bytes(statement_.get(), column);
   return absl::string_view(static_cast<const char*>(bytes), size);
+}
+
+bool SqliteStatement::HasClasses(absl::string_view classes) const {
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const int wanted = classes[i] == 'i'   ? SQLITE_INTEGER
+                       : classes[i] == 't' ? SQLITE_TEXT
+                                           : SQLITE_BLOB;
+    if (sqlite3_column_type(statement_.get(), static_cast<int>(i)) != wanted) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {

@@ -36,6 +36,9 @@ class SqliteStatement {
   // Columns count from 0; the text lives until the next step.
   int64_t Int(int column) const;
   absl::string_view Text(int column) const;
+  // Whether the columns have these storage classes, one letter each: i(nteger), t(ext), b(lob).
+  // A row of another class has the same bytes, and no query finds it by them.
+  bool HasClasses(absl::string_view classes) const;
 
  private:
   friend class SqliteDb;
@@ -55,6 +58,8 @@ class SqliteDb {
   // Statements without parameters or results.
   absl::Status Execute(const char* sql) const;
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql) const;
+  // Rows that were written since the connection was opened.
+  int64_t changes() const { return sqlite3_total_changes64(db_.get()); }
   // Whether a transaction is open: some errors end it.
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
 
@@ -66,8 +71,8 @@ class SqliteDb {
 };
 
 // FAILED_PRECONDITION: another process holds the lock, or the file cannot be opened or written;
-// RESOURCE_EXHAUSTED: the disk is full, or a quota or a limit of a file's size is reached; INTERNAL:
-// anything else.
+// RESOURCE_EXHAUSTED: the disk is full, or a quota or a limit of a file's size is reached;
+// DATA_LOSS: the file is damaged; INTERNAL: anything else.
 absl::Status SqliteError(sqlite3* db, int code);
 
 }  // namespace tidepool::service

@@ -1,12 +1,13 @@
 #include "service/store/sqlite_session_store.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
-#include "service/store/session_schema.h"
 
 namespace tidepool::service {
 namespace {
@@ -14,11 +15,12 @@ namespace {
 constexpr int64_t kPageBytes = 4096;
 // The two clocks are read one after the other, and both are steered: up to this they agree.
 constexpr absl::Duration kClockSlack = absl::Seconds(1);
+constexpr absl::Duration kLookEvery = absl::Milliseconds(500);  // at the file
 
 // Errors of the file, not of the call: the whole transaction is in doubt.
 bool IsStorageError(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
-         absl::IsFailedPrecondition(status);
+         absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
 
 absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
@@ -48,30 +50,38 @@ absl::Status OpenError(const std::string& path, const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
     const SqliteSessionStoreOptions& options) {
   const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
+    std::error_code error;
+    const bool existed = std::filesystem::exists(options.path, error);
     ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(options.path));
     RETURN_IF_ERROR(Configure(db, options));
-    RETURN_IF_ERROR(BringSchemaUpToDate(db));
-    ASSIGN_OR_RETURN(std::unique_ptr<SessionTables> tables,
-                     SessionTables::Create(db, options.max_sessions));
-    RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
-    RETURN_IF_ERROR(tables->EndInterruptedTurns());
-    RETURN_IF_ERROR(db.Execute("COMMIT"));
-    return std::unique_ptr<SessionStore>(
-        new SqliteSessionStore(std::move(db), std::move(tables), options.clock));
+    ASSIGN_OR_RETURN(OpenedStore opened, OpenTables(std::move(db), StoreWitness(options.path),
+                                                    {.path = options.path,
+                                                     .existed = existed,
+                                                     .max_sessions = options.max_sessions,
+                                                     .now = options.clock->Now()}));
+    return std::unique_ptr<SessionStore>(new SqliteSessionStore(options, std::move(opened)));
   };
   absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
   if (!store.ok()) return OpenError(options.path, store.status());
   return store;
 }
 
-SqliteSessionStore::SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables,
-                                       const base::Clock* clock)
-    : db_(std::move(db)),
-      tables_(std::move(tables)),
-      clock_(clock),
-      opened_monotonic_(clock->Monotonic()),
-      opened_wall_(clock->Now()),
-      thread_([this] { Run(); }) {}
+SqliteSessionStore::SqliteSessionStore(const SqliteSessionStoreOptions& options, OpenedStore opened)
+    : options_(options),
+      clock_(options.clock),
+      opened_monotonic_(clock_->Monotonic()),
+      opened_wall_(clock_->Now()),
+      opened_(std::move(opened)),
+      witness_(options.path),
+      file_(options.path) {
+  if (options_.log) {
+    for (const std::string& fault : opened_.faults) {
+      options_.log(absl::StrCat("session store '", options_.path, "': ", fault));
+    }
+  }
+  file_.Reserve();
+  thread_ = std::thread([this] { Run(); });
+}
 
 SqliteSessionStore::~SqliteSessionStore() {
   {
@@ -84,9 +94,11 @@ SqliteSessionStore::~SqliteSessionStore() {
 
 template <typename T>
 void SqliteSessionStore::Enqueue(
-    std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run, Done<T> done) {
+    Access access, std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+    Done<T> done) {
   auto result = std::make_shared<std::optional<T>>();
   EnqueueJob({
+      .access = access,
       .run = [run = std::move(run), result](SessionTables& tables,
                                             const StoreTime& now) -> absl::Status {
         ASSIGN_OR_RETURN(*result, run(tables, now));
@@ -111,15 +123,36 @@ void SqliteSessionStore::Run() {
     std::vector<Job> jobs;
     {
       base::MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
-      if (queue_.empty()) return;
+      // Nobody needs to call for the file to be looked at.
+      if (queue_.empty() && !stopping_) changed_.WaitFor(&mutex_, kLookEvery);
+      if (queue_.empty() && stopping_) return;
       jobs.swap(queue_);
     }
-    CommitGroup(jobs);
+    WatchFile();
+    if (!jobs.empty()) CommitGroup(jobs);
+  }
+}
+
+void SqliteSessionStore::WatchFile() {
+  const absl::Duration now = base::Clock::Real().Monotonic();
+  if (now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  file_status_ = file_.Check();
+  const bool changed = health_.Set(file_status_);
+  if (changed && options_.log) {
+    options_.log(file_status_.ok()
+                     ? absl::StrCat("session store '", options_.path, "': the file is back")
+                     : std::string(file_status_.message()));
   }
 }
 
 void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
+  if (!file_status_.ok()) {
+    const auto refused = std::stable_partition(
+        jobs.begin(), jobs.end(), [](const Job& job) { return job.access == Access::kRead; });
+    std::for_each(refused, jobs.end(), [this](Job& job) { job.deliver(file_status_); });
+    jobs.erase(refused, jobs.end());
+  }
   std::vector<absl::Status> results;
   if (TryTransaction(jobs.data(), jobs.size(), &results).ok()) {
     for (size_t i = 0; i < jobs.size(); ++i) jobs[i].deliver(std::move(results[i]));
@@ -127,9 +160,26 @@ void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
   }
   // One of them broke the transaction of all: alone, each gets its own answer.
   for (Job& job : jobs) {
-    absl::Status status = TryTransaction(&job, 1, &results);
+    absl::Status status = CommitAlone(&job, &results);
     job.deliver(status.ok() ? std::move(results[0]) : std::move(status));
   }
+}
+
+absl::Status SqliteSessionStore::CommitAlone(Job* job, std::vector<absl::Status>* results) {
+  absl::Status status = TryTransaction(job, 1, results);
+  const auto stuck = [&] {
+    return absl::IsResourceExhausted(status) && job->access == Access::kFree;
+  };
+  if (stuck()) {
+    // The log begins again at its start, where it has room, if the file can take what it holds.
+    opened_.db.Execute("PRAGMA wal_checkpoint(RESTART)").IgnoreError();
+    status = TryTransaction(job, 1, results);
+  }
+  if (stuck() && file_.ReleaseReserve()) {
+    reserve_used_ = true;
+    status = TryTransaction(job, 1, results);
+  }
+  return status;
 }
 
 // Steady is what the wall clock would tell if nobody had set it since the store was opened. A stamp
@@ -147,22 +197,42 @@ StoreTime SqliteSessionStore::Now() const {
 absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
                                                 std::vector<absl::Status>* results) {
   const StoreTime now = Now();
+  const int64_t changes = opened_.db.changes();
   results->clear();
-  absl::Status status = db_.Execute("BEGIN IMMEDIATE");
+  absl::Status status = opened_.db.Execute("BEGIN IMMEDIATE");
   for (size_t i = 0; i < count && status.ok(); ++i) {
-    results->push_back(jobs[i].run(*tables_, now));
+    results->push_back(jobs[i].run(*opened_.tables, now));
     if (IsStorageError(results->back())) status = results->back();
   }
-  if (status.ok()) status = db_.Execute("COMMIT");
-  if (!status.ok() && db_.in_transaction()) {
-    // Its own failure adds nothing: the first error is the one to tell.
-    db_.Execute("ROLLBACK").IgnoreError();
-  }
+  if (status.ok()) status = Commit(changes);
+  if (status.ok()) return status;
+  opened_.ledger->Rollback();
+  // Its own failure adds nothing: the first error is the one to tell.
+  if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
   return status;
+}
+
+absl::Status SqliteSessionStore::Commit(int64_t changes) {
+  StoreLedger& ledger = *opened_.ledger;
+  const bool wrote = opened_.db.changes() != changes;
+  if (wrote) RETURN_IF_ERROR(ledger.Write());
+  RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));
+  if (!wrote) return absl::OkStatus();
+  ledger.Committed();
+  // Before anybody is told of the commit.
+  witness_.Write(
+      {.store_id = ledger.store_id(), .commits = ledger.commits(), .sessions = ledger.sessions()});
+  if (std::exchange(reserve_used_, false)) {
+    // What was freed goes back to the disk, and the reserve takes its place.
+    opened_.db.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+    file_.Reserve();
+  }
+  return absl::OkStatus();
 }
 
 void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
+      Access::kWrite,
       [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Create(session, now);
       },
@@ -172,6 +242,7 @@ void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
 void SqliteSessionStore::Get(std::optional<std::string> principal, std::string session_id,
                              Done<SessionLogData> done) {
   Enqueue<SessionLogData>(
+      Access::kRead,
       [principal = std::move(principal), session_id = std::move(session_id)](SessionTables& tables,
                                                                              const StoreTime& now) {
         return tables.Get(principal, session_id, now);
@@ -182,6 +253,7 @@ void SqliteSessionStore::Get(std::optional<std::string> principal, std::string s
 void SqliteSessionStore::List(std::optional<std::string> principal, int page_size,
                               std::string page_token, Done<SessionPage> done) {
   Enqueue<SessionPage>(
+      Access::kRead,
       [principal = std::move(principal), page_size, page_token = std::move(page_token)](
           SessionTables& tables, const StoreTime& now) {
         return tables.List(principal, page_size, page_token, now);
@@ -191,6 +263,7 @@ void SqliteSessionStore::List(std::optional<std::string> principal, int page_siz
 
 void SqliteSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
   EnqueueJob({
+      .access = Access::kFree,
       .run = [principal = std::move(principal), session_id = std::move(session_id)](
                  SessionTables& tables,
                  const StoreTime& now) { return tables.Delete(principal, session_id, now); },
@@ -199,23 +272,29 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
 }
 
 void SqliteSessionStore::Count(Done<int64_t> done) {
-  Enqueue<int64_t>([](SessionTables& tables, const StoreTime&) { return tables.Count(); },
-                   std::move(done));
+  Enqueue<int64_t>(
+      Access::kRead, [](SessionTables& tables, const StoreTime&) { return tables.Count(); },
+      std::move(done));
 }
 
 void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
-  Enqueue<int64_t>([age, most](SessionTables& tables,
-                               const StoreTime& now) { return tables.Expire(age, most, now); },
-                   std::move(done));
+  Enqueue<int64_t>(
+      Access::kFree,
+      [age, most](SessionTables& tables, const StoreTime& now) {
+        return tables.Expire(age, most, now);
+      },
+      std::move(done));
 }
 
 void SqliteSessionStore::Verify(Done<std::vector<std::string>> done) {
   Enqueue<std::vector<std::string>>(
-      [this](SessionTables&, const StoreTime&) { return FindFaults(db_); }, std::move(done));
+      Access::kRead, [this](SessionTables&, const StoreTime&) { return VerifyStore(opened_); },
+      std::move(done));
 }
 
 void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
+      Access::kWrite,
       [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Insert(session, now);
       },
@@ -224,6 +303,7 @@ void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) 
 
 void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
+      Access::kFree,
       [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
         return tables.Replace(session, now);
       },
@@ -232,6 +312,7 @@ void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done)
 
 void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
   Enqueue<OpenTurn>(
+      Access::kWrite,
       [turn = std::move(turn)](SessionTables& tables, const StoreTime& now) {
         return tables.BeginTurn(turn, now);
       },
@@ -241,6 +322,7 @@ void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
 void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                                     DoneStatus done) {
   EnqueueJob({
+      .access = Access::kWrite,
       .run =
           [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
                                                              const StoreTime& now) {
@@ -252,6 +334,7 @@ void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl:
 
 void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) {
   EnqueueJob({
+      .access = Access::kWrite,
       .run = [session_id = std::move(session_id), epoch](
                  SessionTables& tables,
                  const StoreTime&) { return tables.ReleaseLease(session_id, epoch); },
@@ -261,6 +344,7 @@ void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, Don
 
 void SqliteSessionStore::Append(AppendRequest append, DoneStatus done) {
   EnqueueJob({
+      .access = Access::kWrite,
       .run = [append = std::move(append)](
                  SessionTables& tables,
                  const StoreTime& now) { return tables.Append(append, now); },

@@ -11,15 +11,21 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
+#include "service/store/open_sqlite_store.h"
 #include "service/store/session_store.h"
 #include "service/store/session_tables.h"
-#include "service/store/sqlite_db.h"
+#include "service/store/store_file.h"
+#include "service/store/store_health.h"
+#include "service/store/store_witness.h"
 
 namespace tidepool::service {
 
@@ -35,18 +41,25 @@ struct SqliteSessionStoreOptions {
   int64_t max_bytes = 0;     // of the file; 0: what the disk holds
   int64_t max_sessions = 0;  // of one principal; 0: any number
   const base::Clock* clock = &base::Clock::Real();
+  // Lines for the operator: damage and losses that were found, the file gone or back. Any thread;
+  // may be empty.
+  std::function<void(absl::string_view)> log = {};
 };
 
+// Beside FILE and SQLite's own FILE-wal lie FILE-commits, which knows the last commit
+// (StoreWitness), and FILE-reserve, the room that deletions take when the disk is full (StoreFile).
+//
 // Thread-safe. All calls that have come while a transaction was written share the next one.
 class SqliteSessionStore : public SessionStore {
  public:
   // Opens or makes the file, holds it alone until destroyed, and ends turns that a crash cut short.
-  // FAILED_PRECONDITION: another process has it open, it is no session store, or it cannot be
-  // written.
+  // FAILED_PRECONDITION: another process has it open, it is another program's, or it cannot be
+  // written; DATA_LOSS: nothing can be read of it. Damage to single sessions goes to the log.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;
 
+  void OnHealth(StoreHealth::Listener listener) override { health_.Listen(std::move(listener)); }
   void Create(NewSession session, Done<SessionInfo> done) override;
   void Get(std::optional<std::string> principal, std::string session_id,
            Done<SessionLogData> done) override;
@@ -65,29 +78,49 @@ class SqliteSessionStore : public SessionStore {
   void Append(AppendRequest append, DoneStatus done) override;
 
  private:
+  enum class Access : uint8_t {
+    kRead,
+    kWrite,
+    kFree,  // writes less than it frees: a full disk must not stop it
+  };
   // One call: what it does inside a transaction, and how its end is told after the commit.
   struct Job {
+    Access access = Access::kWrite;
     std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
     std::function<void(absl::Status)> deliver;
   };
 
-  SqliteSessionStore(SqliteDb db, std::unique_ptr<SessionTables> tables, const base::Clock* clock);
+  SqliteSessionStore(const SqliteSessionStoreOptions& options, OpenedStore opened);
 
   template <typename T>
-  void Enqueue(std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+  void Enqueue(Access access,
+               std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
                Done<T> done);
   void EnqueueJob(Job job);
   StoreTime Now() const;
   void Run();
+  // Whether the file is still there, now and then.
+  void WatchFile();
   void CommitGroup(std::vector<Job>& jobs);
+  // One job by itself; on a full disk one that frees room gets some.
+  absl::Status CommitAlone(Job* job, std::vector<absl::Status>* results);
   // Runs the jobs in one transaction. An error: nothing of it was written.
   absl::Status TryTransaction(Job* jobs, size_t count, std::vector<absl::Status>* results);
+  absl::Status Commit(int64_t changes);
 
-  SqliteDb db_;
-  std::unique_ptr<SessionTables> tables_;  // before db_ on destruction
-  const base::Clock* clock_;
+  const SqliteSessionStoreOptions options_;
+  const base::Clock* const clock_;
   const absl::Duration opened_monotonic_;
   const absl::Time opened_wall_;
+  StoreHealth health_;
+
+  // The store's thread only.
+  OpenedStore opened_;
+  StoreWitness witness_;
+  StoreFile file_;
+  absl::Status file_status_;
+  absl::Duration next_look_ = absl::ZeroDuration();
+  bool reserve_used_ = false;
 
   base::Mutex mutex_;
   base::CondVar changed_;

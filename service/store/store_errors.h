@@ -61,6 +61,30 @@ inline absl::Status LengthDiffers(absl::string_view session_id, int64_t length, 
       absl::StrCat("session '", session_id, "': its log has ", length, " tokens, not ", expected));
 }
 
+// What is stored of the session does not match its hashes.
+inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_view what) {
+  return absl::DataLossError(
+      absl::StrCat("session '", session_id, "' is damaged in the session store: ", what,
+                   "; restore a backup of the store, or delete the session"));
+}
+
+inline absl::Status FieldsDamaged(absl::string_view session_id) {
+  return SessionDamaged(session_id, "its fields do not match their seal");
+}
+
+inline absl::Status SessionMissing(absl::string_view session_id) {
+  return SessionDamaged(session_id, "it is in the index, and not there");
+}
+
+// Nobody deletes a session while its turn holds the lease, so the store itself has lost it.
+inline absl::Status SessionGone(absl::string_view session_id) {
+  return absl::DataLossError(absl::StrCat(
+      "session '", session_id,
+      "' is gone from the session store in the middle of its turn, and was not deleted: "
+      "the store was emptied, or lost what it had acknowledged; restore its backup, or "
+      "make the session again with CreateSession"));
+}
+
 }  // namespace tidepool::service
 
 #endif  // TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_

@@ -13,7 +13,7 @@ std::string PackTokens(absl::Span<const int32_t> tokens) {
 
 absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens) {
   if (bytes.size() % 4 != 0) {
-    return absl::InternalError("session store: a piece of the token log is damaged");
+    return absl::DataLossError("session store: a piece of the token log is damaged");
   }
   tokens->reserve(tokens->size() + bytes.size() / 4);
   for (size_t i = 0; i < bytes.size(); i += 4) {

@@ -14,7 +14,7 @@ namespace tidepool::service {
 
 std::string PackTokens(absl::Span<const int32_t> tokens);
 
-// Appends. INTERNAL: not a whole number of tokens.
+// Appends. DATA_LOSS: not a whole number of tokens.
 absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
 
 }  // namespace tidepool::service

@@ -12,8 +12,9 @@
 #include "absl/types/span.h"
 #include "engine/block_hash.h"
 #include "kernels/base/status_macros.h"
-#include "nlohmann/json.hpp"
 #include "service/convert.h"
+#include "service/worker/bias_texts.h"
+#include "service/worker/chat_prompt.h"
 
 namespace tidepool::service {
 namespace {
@@ -22,92 +23,11 @@ using engine::AddBos;
 using engine::ControlText;
 using engine::SpecialTokens;
 using engine::TextPiece;
-using Json = nlohmann::ordered_json;
 
 struct Prompt {
   std::vector<int32_t> token_ids;
   int64_t kept = 0;  // of the session's log
 };
-
-using Messages = google::protobuf::RepeatedPtrField<v1::ChatMessage>;
-
-// Requires: the JSON texts of `chat` passed CheckGenerateRequest.
-engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
-                              const Messages& messages, absl::Time now) {
-  engine::ChatInputs inputs;
-  for (const v1::ChatMessage& message : messages) {
-    Json object = {{"role", message.role()}, {"content", message.content()}};
-    if (message.has_name()) object["name"] = message.name();
-    if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
-    if (message.has_tool_calls_json()) {
-      object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
-    }
-    inputs.messages.push_back(std::move(object));
-  }
-  inputs.bos_token = std::string(model.tokenizer->bos_text());
-  inputs.eos_token = std::string(model.tokenizer->eos_text());
-  if (chat.has_tools_json()) inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
-  if (chat.has_template_kwargs_json()) {
-    inputs.template_kwargs = Json::parse(chat.template_kwargs_json(), nullptr, false);
-  }
-  inputs.now = now;
-  return inputs;
-}
-
-std::string Join(const std::vector<TextPiece>& pieces) {
-  std::string text;
-  for (const TextPiece& piece : pieces) text += piece.text;
-  return text;
-}
-
-// What is behind the first `bytes` bytes.
-std::vector<TextPiece> DropFront(std::vector<TextPiece> pieces, size_t bytes) {
-  std::vector<TextPiece> rest;
-  for (TextPiece& piece : pieces) {
-    const size_t cut = std::min(bytes, piece.text.size());
-    bytes -= cut;
-    if (cut == piece.text.size()) continue;
-    rest.push_back({piece.text.substr(cut), piece.origin});
-  }
-  return rest;
-}
-
-// A word that stands nowhere in `text` and that no template has a reason to change.
-std::string UnusedWord(absl::string_view text) {
-  for (int i = 0;; ++i) {
-    std::string word = absl::StrCat("TidepoolAnswer", i, "Here");
-    if (!absl::StrContains(text, word)) return word;
-  }
-}
-
-// Where a rendering's last stored message ends.
-struct Seam {
-  size_t content_begin = 0;
-  size_t content_end = 0;
-  std::vector<TextPiece> behind;
-};
-
-// Renders the conversation once more with a word of ours in the place of the last stored message's
-// content. False: the template does something else with that message than writing it.
-bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs, int last_stored,
-              absl::string_view rendered, Seam* seam) {
-  const std::string word = UnusedWord(rendered);
-  inputs.messages[last_stored]["content"] = word;
-  absl::StatusOr<std::vector<TextPiece>> marked_pieces = chat_template.Render(inputs);
-  if (!marked_pieces.ok()) return false;
-  const std::string marked = Join(*marked_pieces);
-  const size_t at = marked.rfind(word);
-  if (at == std::string::npos) return false;
-  const absl::string_view behind = absl::string_view(marked).substr(at + word.size());
-  if (rendered.size() < at + behind.size() || !absl::EndsWith(rendered, behind) ||
-      rendered.substr(0, at) != absl::string_view(marked).substr(0, at)) {
-    return false;
-  }
-  seam->content_begin = at;
-  seam->content_end = rendered.size() - behind.size();
-  seam->behind = DropFront(*std::move(marked_pieces), at + word.size());
-  return true;
-}
 
 // Whether the log is what the template makes of the stored messages: the same text up to the last
 // answer, and the answer but for space around it. A stop string stands behind the answer in the log
@@ -130,6 +50,16 @@ absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& m
   return absl::OkStatus();
 }
 
+// The log is the front's, not the client's.
+absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<const int32_t> log,
+                      const WorkerModel& model) {
+  const absl::Status status = CheckVocabulary(log, model);
+  if (status.ok()) return status;
+  return absl::DataLossError(
+      absl::StrCat("session '", request.request().session_id(), "' is damaged: in its log ",
+                   status.message(), "; restore a backup of the store, or delete the session"));
+}
+
 // How text begins behind a session's log.
 AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
@@ -139,12 +69,15 @@ AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> l
 
 // FAILED_PRECONDITION: the template would have written something else when the request was rendered
 // first, which nobody knows any more.
-absl::Status CheckSameSince(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs,
-                            const worker::v1::PrepareRequest& request, absl::string_view rendered) {
+absl::Status CheckSameSince(const worker::v1::PrepareRequest& request,
+                            const PrepareContext& context, const RenderedChat& rendered) {
   if (!request.has_since_us()) return absl::OkStatus();
-  inputs.now = absl::FromUnixMicros(request.since_us());
-  const absl::StatusOr<std::vector<TextPiece>> then = chat_template.Render(inputs);
-  if (then.ok() && Join(*then) == rendered) return absl::OkStatus();
+  ChatMessages messages = request.session().messages();
+  messages.MergeFrom(request.request().chat().messages());
+  const absl::StatusOr<RenderedChat> then =
+      RenderChat(*context.model, request.request().chat(), messages,
+                 absl::FromUnixMicros(request.since_us()));
+  if (then.ok() && then->text == rendered.text) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the model's chat template tells the time, and what it told when this answer began is not "
       "known here any more: send the request again without resume_after");
@@ -153,35 +86,28 @@ absl::Status CheckSameSince(const engine::ChatTemplate& chat_template, engine::C
 absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                                   const PrepareContext& context) {
   const WorkerModel& model = *context.model;
-  if (!model.chat_template.ok()) return model.chat_template.status();
-  const engine::ChatTemplate& chat_template = *model.chat_template;
   const engine::Tokenizer& tokenizer = *model.tokenizer;
   const v1::Chat& chat = request.request().chat();
-  Messages messages = request.session().messages();
+  ChatMessages messages = request.session().messages();
   const int stored = messages.size();
   messages.MergeFrom(chat.messages());
   const absl::Time now =
       request.has_now_us() ? absl::FromUnixMicros(request.now_us()) : context.now;
-  const engine::ChatInputs inputs = MakeInputs(model, chat, messages, now);
-  absl::StatusOr<std::vector<TextPiece>> rendering = chat_template.Render(inputs);
-  // The template's budget, not the server's: a retry would fare no better.
-  if (absl::IsResourceExhausted(rendering.status())) {
-    return absl::InvalidArgumentError(rendering.status().message());
-  }
-  ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, std::move(rendering));
-  const std::string rendered = Join(pieces);
-  RETURN_IF_ERROR(CheckSameSince(chat_template, inputs, request, rendered));
+  ASSIGN_OR_RETURN(const RenderedChat chat_text, RenderChat(model, chat, messages, now));
+  const engine::ChatTemplate& chat_template = *model.chat_template;
+  const std::string& rendered = chat_text.text;
+  RETURN_IF_ERROR(CheckSameSince(request, context, chat_text));
 
   const auto& log = request.session().token_ids();
   const std::vector<int32_t> log_ids(log.begin(), log.end());
-  RETURN_IF_ERROR(CheckVocabulary(log_ids, model));
+  RETURN_IF_ERROR(CheckLog(request, log_ids, model));
   if (stored > 0 && !log_ids.empty()) {
     const bool ended = tokenizer.IsEndOfGeneration(log_ids.back());
     ASSIGN_OR_RETURN(const std::string log_text,
                      tokenizer.Decode(absl::MakeSpan(log_ids).first(log_ids.size() - ended),
                                       ControlText::kKeep));
     Seam seam;
-    if (FindSeam(chat_template, inputs, stored - 1, rendered, &seam) &&
+    if (FindSeam(chat_template, chat_text.inputs, stored - 1, rendered, &seam) &&
         SameHistory(log_text, rendered, seam)) {
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
                        tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
@@ -193,7 +119,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
     }
   }
   Prompt prompt;
-  ASSIGN_OR_RETURN(prompt.token_ids, tokenizer.EncodePieces(pieces, AddBos::kNo));
+  ASSIGN_OR_RETURN(prompt.token_ids, tokenizer.EncodePieces(chat_text.pieces, AddBos::kNo));
   prompt.kept = std::mismatch(log_ids.begin(), log_ids.end(), prompt.token_ids.begin(),
                               prompt.token_ids.end())
                     .first -
@@ -205,6 +131,7 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
                                     const PrepareContext& context) {
   const auto& log = request.session().token_ids();
   Prompt prompt = {.token_ids = {log.begin(), log.end()}, .kept = log.size()};
+  RETURN_IF_ERROR(CheckLog(request, prompt.token_ids, *context.model));
   if (request.request().has_token_ids()) {
     const auto& ids = request.request().token_ids().ids();
     prompt.token_ids.insert(prompt.token_ids.end(), ids.begin(), ids.end());
@@ -241,9 +168,9 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
         " must hold at least one more; cut it with TruncateSession, branch off it with "
         "ForkSession, or go on in a new session"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("the prompt is ", tokens,
-                                                 " tokens; the context of ", model.context_length,
-                                                 " must hold it and at least one more"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the prompt is ", tokens, " tokens; this model's maximum context length is ",
+                   model.context_length, " tokens, which must hold it and at least one more"));
 }
 
 }  // namespace
@@ -258,9 +185,22 @@ absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
     longest = std::max(longest, model.tokenizer->TokenBytes(id).size());
   }
   if (bytes <= context * longest) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the prompt of ", bytes, " bytes is past the context of ", model.context_length, " tokens"));
+  return absl::InvalidArgumentError(absl::StrCat("the prompt of ", bytes,
+                                                 " bytes is too long; this model's maximum context "
+                                                 "length is ",
+                                                 model.context_length, " tokens"));
 }
+
+namespace {
+
+// The prompt as its sender has it, and where that is no text, as its tokens read.
+absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const Prompt& prompt,
+                                     const WorkerModel& model) {
+  if (request.has_text()) return request.text();
+  return model.tokenizer->Decode(prompt.token_ids, ControlText::kKeep);
+}
+
+}  // namespace
 
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context) {
@@ -273,6 +213,7 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
   RETURN_IF_ERROR(CheckPrompt(prompt, request.session().token_ids_size(), model));
 
   engine::SamplingParams sampling = FromProto(request.request().sampling(), model.default_sampling);
+  RETURN_IF_ERROR(AddBiasTexts(request.request().sampling(), *model.tokenizer, &sampling));
   if (!request.request().sampling().has_seed()) sampling.seed = context.drawn_seed;
   RETURN_IF_ERROR(sampling.Validate(model.tokenizer->vocab_size()));
   engine::StoppingParams stopping = FromProto(request.request().stopping());
@@ -286,7 +227,12 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
   response.set_session_tokens_kept(prompt.kept);
   ToProto(sampling, response.mutable_sampling());
   ToProto(stopping, response.mutable_stopping());
+  if (request.request().echo()) {
+    ASSIGN_OR_RETURN(*response.mutable_prompt_text(), EchoText(request.request(), prompt, model));
+  }
+  response.set_understands(kUnderstands);
   response.set_model_digest(model.digest);
+  response.set_model_content_digest(model.content_digest);
   response.set_numerics_id(model.numerics_id);
   for (const uint64_t digest :
        engine::BlockDigests(prompt.token_ids, model.cache_seed, context.salt)) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/convert.h"
+#include "service/model_identity.h"
 
 namespace tidepool::service {
 
@@ -42,10 +43,12 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   const worker::v1::Caller& caller = start.caller();
   principal_ = caller.principal();
   span_ = BeginSpan(ParseTraceContext(caller.traceparent(), caller.tracestate()));
-  if (start.prepared().model_digest() != model_->digest) {
+  const std::string wanted =
+      ModelIdentity(start.prepared().model_digest(), start.prepared().model_content_digest());
+  const std::string own = ModelIdentity(model_->digest, model_->content_digest);
+  if (!SameModel(wanted, own)) {
     return Finish(absl::FailedPreconditionError(
-        absl::StrCat("the request was prepared for model ", start.prepared().model_digest(),
-                     ", this worker has ", model_->digest)));
+        absl::StrCat("the request was prepared for model ", wanted, ", this worker has ", own)));
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,12 +17,14 @@ namespace tidepool::service {
 
 // Immutable once a server runs with it. The tokenizer outlives it.
 struct WorkerModel {
-  std::string name;            // what GenerateRequest.model asks for
-  std::string architecture;    // such as llama
-  std::string digest;          // names the weights' content
-  std::string numerics_id;     // names what may change the last bits of an answer
-  std::string backend;         // for people: "cpu avx2, 2 threads"
-  int64_t context_length = 0;  // positions of one sequence that the engine allows
+  std::string name;                  // what GenerateRequest.model asks for
+  std::vector<std::string> aliases;  // Model.aliases
+  std::string architecture;          // such as llama
+  std::string digest;                // names the checkpoint
+  std::string content_digest;        // of every byte of it; empty: not known
+  std::string numerics_id;           // names what may change the last bits of an answer
+  std::string backend;               // for people: "cpu avx2, 2 threads"
+  int64_t context_length = 0;        // positions of one sequence that the engine allows
   int layers = 0;
   int hidden_size = 0;
   int experts = 0;

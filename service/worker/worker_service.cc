@@ -16,6 +16,7 @@
 #include "service/stats_watch_reactor.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
+#include "service/worker/text_calls.h"
 
 namespace tidepool::service {
 namespace {
@@ -28,6 +29,11 @@ constexpr int kTextThreads = 1;
 // Lines of the pools that are no principal's: none has a space in its name.
 constexpr char kTextLine[] = "calls about text";  // of clients: they do not tell whose
 constexpr char kAdminLine[] = "calls of Admin";
+
+// Whether no request has to fail for weights that are lost.
+bool CanServeAll(const engine::EngineStats& stats) {
+  return !stats.offload.has_value() || stats.offload->lost_records == 0;
+}
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -162,34 +168,6 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
   bool finished_ = false;
 };
 
-absl::StatusOr<v1::TokenizeResponse> DoTokenize(const WorkerModel& model,
-                                                const v1::TokenizeRequest& request) {
-  absl::StatusOr<std::vector<int32_t>> ids = model.tokenizer->Encode(
-      request.text(),
-      request.parse_special() ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText,
-      engine::AddBos::kNo);
-  if (!ids.ok()) return ids.status();
-  v1::TokenizeResponse response;
-  response.mutable_token_ids()->Assign(ids->begin(), ids->end());
-  return response;
-}
-
-absl::StatusOr<v1::DetokenizeResponse> DoDetokenize(const WorkerModel& model,
-                                                    const v1::DetokenizeRequest& request) {
-  const std::vector<int32_t> ids(request.token_ids().begin(), request.token_ids().end());
-  absl::StatusOr<std::string> text = model.tokenizer->Decode(ids, engine::ControlText::kSkip);
-  if (!text.ok()) return text.status();
-  v1::DetokenizeResponse response;
-  if (request.keep_spaces()) {
-    engine::StreamDecoder decoder(model.tokenizer);
-    for (const int32_t id : ids) response.mutable_text()->append(decoder.Feed(id));
-    response.mutable_text()->append(decoder.Flush());
-  } else {
-    response.set_text(*std::move(text));
-  }
-  return response;
-}
-
 // Where a unary call's work runs, and in which line it waits.
 struct WorkPlace {
   WorkerCore* core;
@@ -253,6 +231,7 @@ v1::WorkerStats WorkerCore::Stats() const {
   stats.set_numerics_id(model_->numerics_id);
   stats.set_backend(model_->backend);
   stats.set_uptime_seconds(absl::ToDoubleSeconds(base::Clock::Real().Monotonic() - started_));
+  stats.set_log_lines_dropped_total(log_.dropped_lines());
   stats.set_weight_bytes(model_->weight_bytes);
   stats.set_resident_bytes(ResidentBytes());
   return stats;
@@ -263,7 +242,7 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   worker::v1::WatchResponse state;
   state.set_worker_id(name_);
   state.set_process_id(process_id_);
-  const bool stuck = engine_watch_.has_value() && engine_watch_->stuck;
+  const bool stuck = (engine_watch_.has_value() && engine_watch_->stuck) || !CanServeAll(stats);
   state.set_state(draining_ ? worker::v1::DRAINING
                   : stuck   ? worker::v1::STUCK
                             : worker::v1::SERVING);
@@ -281,10 +260,12 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   return state;
 }
 
-void WorkerCore::WatchEngine(absl::Duration timeout, OnLiveness on_liveness) {
+void WorkerCore::WatchEngine(absl::Duration timeout, OnLiveness on_liveness,
+                             OnReadiness on_readiness) {
   engine_watch_.emplace(EngineWatch{.detector = StallDetector(timeout),
                                     .period = std::min(timeout / 4, kLongestLook),
-                                    .on_liveness = std::move(on_liveness)});
+                                    .on_liveness = std::move(on_liveness),
+                                    .on_readiness = std::move(on_readiness)});
   LookAtEngine();
 }
 
@@ -297,6 +278,11 @@ void WorkerCore::LookAtEngine() {
   if (std::exchange(engine_watch_->stuck, !live.ok()) != !live.ok()) {
     TellWatchers();
     engine_watch_->on_liveness(live);
+  }
+  const bool ready = CanServeAll(stats);
+  if (std::exchange(engine_watch_->ready, ready) != ready) {
+    TellWatchers();
+    engine_watch_->on_readiness(ready);
   }
   loop_.PostAfter(engine_watch_->period, [this] { LookAtEngine(); });
 }
@@ -371,7 +357,7 @@ grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* c
                                                   const v1::TokenizeRequest* request,
                                                   v1::TokenizeResponse* response) {
   return OnPool({core_, core_->text_pool(), kTextLine}, gate_, context, response,
-                [core = core_, request] { return DoTokenize(core->model(), *request); });
+                [core = core_, request] { return TokenizeFor(core->model(), *request, absl::Now()); });
 }
 
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,
@@ -384,7 +370,7 @@ grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext*
     place.line = std::string(principal->second.data(), principal->second.size());
   }
   return OnPool(place, gate_, context, response,
-                [core = core_, request] { return DoDetokenize(core->model(), *request); });
+                [core = core_, request] { return DetokenizeFor(core->model(), *request); });
 }
 
 v1::GetStatsResponse WorkerAdminService::Stats() const {

@@ -54,7 +54,9 @@ class WorkerCore {
   // and with OK, when it moves again; fronts are told in its state. On the loop, until
   // StopWatching. Loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
-  void WatchEngine(absl::Duration timeout, OnLiveness on_liveness);
+  // `on_readiness` is told when an expert's record is lost, and when none is any more.
+  using OnReadiness = std::function<void(bool ready)>;
+  void WatchEngine(absl::Duration timeout, OnLiveness on_liveness, OnReadiness on_readiness);
   void StopWatching() { engine_watch_.reset(); }
 
   // Fronts are told to send nothing more; what they still send is taken.
@@ -100,7 +102,9 @@ class WorkerCore {
     StallDetector detector;
     absl::Duration period;  // between two looks
     OnLiveness on_liveness;
+    OnReadiness on_readiness;
     bool stuck = false;
+    bool ready = true;
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;  // loop only

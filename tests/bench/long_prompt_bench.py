@@ -17,36 +17,12 @@ import statistics
 import threading
 import time
 
-from serving_rig import harness, note
-
-IDS = range(1_000, 40_000)  # plain words of any large vocabulary
+from serving_rig import decode_until, fresh_prompt, harness, note
 
 
 def quantile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def fresh_prompt(draw, tokens):
-    return draw.choices(IDS, k=tokens)
-
-
-def decode_until(server, end, seed, gaps):
-    """Streams one after the other; appends the seconds between their messages to `gaps`."""
-    client = harness.Client(server)
-    draw = random.Random(seed)
-    while time.perf_counter() < end:
-        last = None
-        stream = client.stream(ids=fresh_prompt(draw, 16), max_tokens=200)
-        for message in stream:
-            now = time.perf_counter()
-            if now >= end:
-                stream.cancel()
-                break
-            if message.token_ids and last is not None:
-                gaps.append(now - last)
-            last = now
-    client.close()
 
 
 def send_prompts(server, end, seed, tokens, firsts):
@@ -66,7 +42,7 @@ def run(args, server, number, beside_prompts):
     gaps, firsts = [], []
     end = time.perf_counter() + args.seconds
     threads = [threading.Thread(target=decode_until,
-                                args=(server, end, 1_000 * number + caller, gaps))
+                                args=(server, end, 1_000 * number + caller, gaps, 200))
                for caller in range(args.callers)]
     if beside_prompts:
         threads.append(threading.Thread(

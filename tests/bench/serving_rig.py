@@ -7,7 +7,9 @@ a build of //service:tidepool; none builds anything itself.
 import json
 import os
 import pathlib
+import random
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/integration"))
@@ -15,6 +17,8 @@ os.chdir(ROOT)
 os.environ.setdefault("TIDEPOOL_BINARY", str(ROOT / ".cache/bazel-bin/service/tidepool"))
 
 import harness  # noqa: E402 (finds its files in the current folder)
+
+IDS = range(1_000, 40_000)  # plain words of any large vocabulary
 
 
 def note(text):
@@ -37,3 +41,25 @@ def ms(report, latency, quantile):
 
 def print_row(cells, widths):
     print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths)))
+
+
+def fresh_prompt(draw, tokens):
+    return draw.choices(IDS, k=tokens)
+
+
+def decode_until(server, end, seed, gaps, max_tokens):
+    """Streams one after the other; appends the seconds between their tokens to `gaps`."""
+    client = harness.Client(server)
+    draw = random.Random(seed)
+    while time.perf_counter() < end:
+        last = None
+        stream = client.stream(ids=fresh_prompt(draw, 16), max_tokens=max_tokens)
+        for message in stream:
+            now = time.perf_counter()
+            if now >= end:
+                stream.cancel()
+                break
+            if message.token_ids and last is not None:
+                gaps.append(now - last)
+            last = now
+    client.close()

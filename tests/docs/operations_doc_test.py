@@ -88,6 +88,7 @@ class OperationsPageTest(unittest.TestCase):
         self.addCleanup(client.close)
         client.generate(text="a", max_tokens=2)
         self.server = server
+        self.run_line(f"curl -s http://{HTTP}/health")  # a response that the page counts
         page = self.run_line(f"curl -s http://{HTTP}/metrics")
         for name in set(re.findall(r"`(tidepool:\w+)", PAGE.read_text())):
             self.assertRegex(page, rf"(?m)^{name}(_bucket)?(\{{| )", name)

@@ -64,16 +64,35 @@ class SecurityPageTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
         return result.stdout
 
+    def run_python(self, program):
+        # README's stubs, which the harness has made as well.
+        stubs = pathlib.Path(harness.inference_pb.__file__).parents[2]
+        result = subprocess.run([os.environ["TIDEPOOL_PYTHON"], "-c", program], cwd=self.folder,
+                                capture_output=True, text=True, timeout=120,
+                                env=harness.clean_environment(PYTHONPATH=str(stubs)))
+        self.assertEqual(result.returncode, 0, f"{program}\n{result.stdout}{result.stderr}")
+        return result.stdout.strip("\n")
+
     def test_every_command_runs(self):
-        said = []
-        for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        said, answers = [], []
+        for language, block in re.findall(r"^```(sh|python)\n(.*?)^```$", PAGE.read_text(),
+                                          re.MULTILINE | re.DOTALL):
+            if language == "python":
+                answers.append(self.run_python(self.localise(block)))
+                continue
             for line in block.splitlines():
                 line = self.localise(line)
                 if re.match(r"tidepool (serve|front|worker) ", line):
                     self.start(line)
                 else:
                     said.append(self.run_line(line))
-        self.assertEqual(len(said), 12)
+        self.assertEqual(len(said), 13)
+        self.assertIn("Access-Control-Allow-Origin: https://chat.example\n", said[12])
+        self.assertIn('"object":"list"', said[12])
+        # Two programs in plain text, two over TLS; all ask the same.
+        self.assertEqual(len(answers), 4)
+        self.assertEqual(len(set(answers)), 1, answers)
+        self.assertTrue(answers[0])
         self.assertIn('"object":"list"', said[5])
         self.assertIn('"object":"list"', said[9])
         lines = (self.folder / "tokens").read_text().splitlines()

@@ -50,7 +50,7 @@ class SessionsPageTest(unittest.TestCase):
                                         env=harness.clean_environment())
                 self.assertEqual(result.returncode, 0, f"{line}\n{result.stdout}{result.stderr}")
                 results[line] = result.stdout
-        self.assertEqual(len(results), 14)
+        self.assertEqual(len(results), 15)
         shown = next(text for line, text in results.items() if " stats " in line)
         self.assertRegex(shown, r"KV disk .* of 1[.0]* GiB")
         last = json.loads(list(results.values())[-1])

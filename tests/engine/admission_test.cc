@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/fair_preemption.h"
 #include "kernels/base/retry_after.h"
 #include "tests/engine/scheduler_fixture.h"
 
@@ -80,7 +81,7 @@ TEST_F(AdmissionTest, BackloggedPrincipalsAreServedAlike) {
     return (state >> 8) % limit;
   };
   Start(64);
-  constexpr int64_t kMostPrompt = 60, kMostOutput = 40, kPlaces = 4;
+  constexpr int64_t kMostPrompt = 60, kMostOutput = kPlaceQuantum, kPlaces = 4;
   const std::map<std::string, int> queued = {{"flood", 40}, {"some", 4}, {"few", 2}};
   std::map<std::string, int64_t> served, waiting;
   std::map<std::string, std::string> owner;
@@ -167,11 +168,11 @@ TEST_F(AdmissionTest, MixedStepsTakeFewerPromptRows) {
   Add({.name = "B", .prompt = 100});
   Add({.name = "C", .prompt = 100});
   scheduler_->SetMixedRows(20);
-  EXPECT_EQ(Step(), "A 0+3*, B 0+40, C 0+21");  // nobody waits for a next token yet
-  EXPECT_EQ(Step(), "A 3+1*, B 40+20");
-  EXPECT_EQ(Step(), "A 4+1*, B 60+20");
+  EXPECT_EQ(Step(), "A 0+3*, B 0+13, C 0+6");  // A waits for its first token
+  EXPECT_EQ(Step(), "A 3+1*, B 13+20");
+  EXPECT_EQ(Step(), "A 4+1*, B 33+20");
   scheduler_->Remove(sequences_["A"]);
-  EXPECT_EQ(Step(), "B 80+20*, C 21+40");
+  EXPECT_EQ(Step(), "B 53+40, C 6+24");
 }
 
 TEST_F(AdmissionTest, ASharedPrefixIsComputedOnce) {
@@ -182,7 +183,7 @@ TEST_F(AdmissionTest, ASharedPrefixIsComputedOnce) {
   // B and C wait for A's blocks; who shares nothing does not.
   EXPECT_EQ(Step(), "A 0+40, other 0+4*");
   EXPECT_EQ(Step(), "A 40+39*, other 4+1*");
-  EXPECT_EQ(Step(), "A 79+1*, other 5+1*, B 64+15*, C 64+15*");
+  EXPECT_EQ(Step(), "A 79+1*, B 64+15*, C 64+15*, other 5+1*");
 }
 
 TEST_F(AdmissionTest, NobodyWaitsForAPrefixThatStandsStill) {
@@ -203,7 +204,7 @@ TEST_F(AdmissionTest, NobodyWaitsForAPrefixThatStandsStill) {
       OutputText({.max_tokens = 10}, 10, tokenizer_.get()));
   names_[stranger->arrival] = "stranger";
   scheduler_->Add(std::move(stranger));
-  EXPECT_EQ(Step(), "B 72+34*, stranger 0+30");
+  EXPECT_EQ(Step(), "B 72+32, stranger 0+32");
 }
 
 TEST_F(AdmissionTest, ADeadlineThatAnIdleEngineWouldMissIsRefusedAtOnce) {

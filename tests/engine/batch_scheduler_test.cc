@@ -164,8 +164,8 @@ TEST_F(BatchSchedulerTest, AStalledSequenceIsPreemptedBeforeOthers) {
   Start(7);
   Add({.name = "stalled", .prompt = kTokens, .priority = 9, .credit = 1});
   Add({.name = "A", .prompt = kTokens});
-  Add({.name = "B", .prompt = 1});
   EXPECT_EQ(Step(), "stalled 0+32*, A 0+32*");
+  Add({.name = "B", .prompt = 1});
   EXPECT_EQ(Step(), "A 32+1*, B 0+1*");
   for (int i = 0; i < 62; ++i) Step();
   EXPECT_EQ(scheduler_->preemptions(), 0);

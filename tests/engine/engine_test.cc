@@ -269,7 +269,7 @@ TEST(EngineTest, RejectsBadRequests) {
   expect(kInvalid, "prompt_length", [](auto* r) { r->prompt_length = 11; });
   expect(kInvalid, "token_ids", [](auto* r) { r->token_ids[3] = -1; });
   expect(kInvalid, "token_ids", [](auto* r) { r->token_ids[3] = fakes::kByteVocabSize; });
-  expect(kInvalid, "max_tokens", [](auto* r) { r->stopping.max_tokens = 0; });
+  expect(kInvalid, "max_tokens", [](auto* r) { r->stopping.max_tokens = -1; });
   expect(kInvalid, "temperature", [](auto* r) { r->sampling.temperature = NAN; });
   expect(kInvalid, "top_logprobs", [](auto* r) { r->top_logprobs = 5; });
   expect(kInvalid, "context", [](auto* r) {

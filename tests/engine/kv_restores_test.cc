@@ -50,7 +50,7 @@ TEST_F(KvRestoresTest, ASequenceWaitsForItsKvAndOthersGoOn) {
   LetRead(3);
   EXPECT_EQ(Step(), "B 6+1*");
   LetRead(1);
-  EXPECT_EQ(Step(), "B 7+1*, A 128+8*");
+  EXPECT_EQ(Step(), "A 128+8*, B 7+1*");
   EXPECT_EQ(restores_->running(), 0);
   EXPECT_EQ(sequences_["A"]->cached_at_admission, 4 * kTokens);
   EXPECT_EQ(restores_->stats().tokens, 4 * kTokens);
@@ -71,7 +71,7 @@ TEST_F(KvRestoresTest, OneReadServesAllWhoShareThePrefix) {
   LetRead(2);
   EXPECT_EQ(Step(), "C 64+2*");
   LetRead(2);
-  EXPECT_EQ(Step(), "C 66+1*, A 128+8*, B 128+8*");
+  EXPECT_EQ(Step(), "A 128+8*, B 128+8*, C 66+1*");
   EXPECT_EQ(disk_->stats().read_blocks, 4);
 }
 

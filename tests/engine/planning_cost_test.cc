@@ -187,8 +187,9 @@ TEST_F(PlanningCostTest, WhoIsAheadFollowsTheRule) {
   for (int round = 0; round < 100; ++round) {
     AdmissionQueue queue;
     for (int i = 0; i < 30; ++i) {
-      auto sequence = MakeSequence({.token_ids = {1},
-                                    .prompt_length = 1,
+      const int length = 1 + Draw(3);
+      auto sequence = MakeSequence({.token_ids = std::vector<int32_t>(length, 1),
+                                    .prompt_length = length,
                                     .priority = Draw(3),
                                     .principal = absl::StrCat(Draw(3))});
       sequence->has_credit = Draw(4) > 0;
@@ -199,7 +200,8 @@ TEST_F(PlanningCostTest, WhoIsAheadFollowsTheRule) {
     for (const auto& sequence : queue.sequences()) {
       const auto before = [&](const Sequence* other) {
         return other->has_credit && (other->request.priority > sequence->request.priority ||
-                                     other->request.principal == sequence->request.principal);
+                                     (other->request.principal == sequence->request.principal &&
+                                      other->tokens.size() <= sequence->tokens.size()));
       };
       ASSERT_EQ(ahead.Of(*sequence), std::count_if(staying.begin(), staying.end(), before));
       if (Draw(3) == 0) continue;

@@ -21,7 +21,7 @@ TEST_F(RestoreTurnsTest, WhoIsBehindTakesNotTheLastPlace) {
   for (const char* name : {"B", "C", "D", "E"}) Add({.name = name, .prompt = 5});
   EXPECT_EQ(Step(), "B 0+5*, C 0+5*, D 0+5*");
   LetRead(4);
-  EXPECT_EQ(Step(), "B 5+1*, C 5+1*, D 5+1*, A 128+8*");
+  EXPECT_EQ(Step(), "A 128+8*, B 5+1*, C 5+1*, D 5+1*");
   scheduler_->Remove(sequences_["B"]);
   EXPECT_EQ(Step(), "A 136+1*, C 6+1*, D 6+1*, E 0+5*");
 }

@@ -301,7 +301,7 @@ TEST(StoppingParamsTest, NamesTheFieldThatIsOutOfRange) {
     return std::string(status.message());
   };
   EXPECT_EQ(message([](auto* p) { p->max_tokens = -1; }),
-            "max_tokens is -1; it must be at least 1");
+            "max_tokens is -1; it must be at least 0");
   EXPECT_EQ(message([](auto* p) {
               p->stop = {"a", ""};
             }),

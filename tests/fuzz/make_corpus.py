@@ -43,10 +43,16 @@ HTTP = {
             '"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\\"x\\":[1]}"}}]},{"role":"tool",'
             '"content":"2","tool_call_id":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{}}}],'
             '"tool_choice":"auto","logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"a":null}}',
+    "scored": 'p{"prompt":"a","max_tokens":0,"echo":true,"logprobs":1,"prompt_logprobs":2,"return_token_ids":true,'
+              '"logit_bias":{"a":1},"min_tokens":0}',
+    "tokenize": 'x{"prompt":"a","add_special_tokens":false,"return_token_strs":true}',
+    "detokenize": 'x{"tokens":[1,2]}',
+    "template": 'x{"messages":[{"role":"developer","content":"a"}],"continue_final_message":true}',
     "wrong": 'c{"mesages":[],"temperature":"x","n":1e9}',
     "tags": 't\x11Hm.\n<tool_call>{"name":"f","arguments":{"a":"<tool_call>"}}</tool_call>\n<tool_call>x</tool_call>',
     "llama": 't\x12 {"name":"f","parameters":{"a":"}"}}; {"name":"g"}',
     "mistral": 't\x04[TOOL_CALLS] [{"name":"f","arguments":{}},{"name":"g"}]',
+    "page": "wllm.example:443\nhttps://chat.example\nauthorization, x-stainless-os",
 }
 
 CONFIGS = {
@@ -60,6 +66,10 @@ CONFIGS = {
 }
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+# The first byte says of how many choices, less one.
+EVENT_IDS = {
+    "one": "\x0017", "end": "\x0060f/done", "two": "\x0112,60f", "usage": "\x003f/usage", "wrong": "\x001,-2",
+}
 TRACE_CONTEXTS = {
     "sound": TRACEPARENT + "\nrojo=00f067aa0ba902b7, congo=t61rcWkgMzE,fw529a3039@dt=FfffffQAA",
     "later": "cc" + TRACEPARENT[2:] + "-more\na=b",
@@ -168,7 +178,7 @@ def folder(target):
 
 def main():
     for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP),
-                          ("trace_context_fuzz", TRACE_CONTEXTS)):
+                          ("trace_context_fuzz", TRACE_CONTEXTS), ("event_id_fuzz", EVENT_IDS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::byte> bytes(size);
   if (size > 0) std::memcpy(bytes.data(), data, size);
   Parse(bytes, contents);
-  constexpr size_t kTable = 64 + kLayers * kExperts * 16;
+  constexpr size_t kTable = 72 + kLayers * kExperts * 16;
   if (size < kTable + sizeof(uint64_t)) return 0;
   const uint64_t hash = XXH3_64bits(bytes.data(), kTable);
   std::memcpy(bytes.data() + kTable, &hash, sizeof(hash));

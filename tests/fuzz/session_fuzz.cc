@@ -1,5 +1,6 @@
-// libFuzzer target: any bytes as an export of sessions. What is taken holds what every session
-// holds, is written as it was read, and can be cut wherever PlanCut says so.
+// libFuzzer target: any bytes as an export of sessions, and as the note of a store's last commit.
+// What is taken holds what every session holds, is written as it was read, and can be cut wherever
+// PlanCut says so.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:session_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include "service/store/session_check.h"
 #include "service/store/session_cut.h"
 #include "service/store/session_json.h"
+#include "service/store/store_witness.h"
 
 namespace {
 
@@ -42,7 +44,12 @@ absl::Status Take(const SessionLogData& session) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  // The note of the last commit: what is read is what was written.
+  if (const auto commit = ParseWitness(bytes); commit.has_value()) {
+    CHECK(absl::StartsWith(bytes, FormatWitness(*commit)));
+  }
+  std::istringstream in(bytes);
   const absl::Status status = ReadExport(in, Take);
   if (!status.ok()) {
     CHECK(absl::StrContains(status.message(), "line "));

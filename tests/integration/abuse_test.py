@@ -88,7 +88,7 @@ class AbuseTest(unittest.TestCase):
         self.assertEqual(len(answer.ids), 5)
         grpc_s = time.monotonic() - begun
         said = say(self.server.http_address,
-                   b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                   b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         self.assertTrue(said.startswith(b"HTTP/1.1 200"), said)
         http_s = time.monotonic() - begun - grpc_s
         line = f"{what}: answered in {1e3 * grpc_s:.0f} ms (gRPC), {1e3 * http_s:.0f} ms (HTTP)"
@@ -155,7 +155,7 @@ class AbuseTest(unittest.TestCase):
         context = ssl.create_default_context(cafile=certificates.ca)
         with context.wrap_socket(connect(server.http_address),
                                  server_hostname="127.0.0.1") as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 200"))
         passed = time.monotonic() - begun
         grown = resident_bytes(server) - before
@@ -177,7 +177,7 @@ class AbuseTest(unittest.TestCase):
                 code, _ = harness.failure(lambda: client.inference.Complete(
                     request, metadata=[("x-long", "x" * MIB)], timeout=PATIENCE))
             self.assertIn(code, {"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-        header = b"GET / HTTP/1.1\r\nHost: h\r\nX-Long: " + b"x" * MIB + b"\r\n\r\n"
+        header = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * MIB + b"\r\n\r\n"
         for _ in range(100):
             said = say(self.server.http_address, header)
             self.assertTrue(not said or said.startswith(b"HTTP/1.1 431"), said)
@@ -199,10 +199,10 @@ class AbuseTest(unittest.TestCase):
     def test_slow_requests(self):
         before = resident_bytes(self.server)
         count = min(CONNECTIONS, 4000)  # both together below the 8,192 that HTTP has
-        slow = self.open_many(self.server.http_address, count, b"GET / HTTP/1.1\r\nHost: h")
+        slow = self.open_many(self.server.http_address, count, b"GET / HTTP/1.1\r\nHost: localhost")
         bodies = self.open_many(
             self.server.http_address, count,
-            b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 30000000\r\n\r\n{")
         self.check_answers(f"{count} slow headers and as many slow bodies", before,
                            (64 << 10) * len(slow + bodies) + 32 * MIB)
@@ -223,7 +223,7 @@ class AbuseTest(unittest.TestCase):
     def test_garbage_at_the_grpc_port(self):
         before = resident_bytes(self.server)
         draw = random.Random(3)
-        beginnings = (b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"\x16\x03\x01\x02\x00",
+        beginnings = (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\x02\x00",
                       http2.PREFACE, http2.hello(), http2.hello() + http2.call_headers(1, GENERATE))
         for number in range(600):
             say(self.server.address, beginnings[number % len(beginnings)] +

@@ -58,6 +58,9 @@ INVALID = [
     ({"priority": -101}, "priority"),
     ({"n": 0}, "n"),
     ({"n": -3}, "n"),
+    ({"n": 129}, "n"),
+    ({"n": 2, "session_id": "s"}, "n above 1"),
+    ({"prompt_logprobs": 21}, "prompt_logprobs"),
     ({"request_id": "x" * 129}, "request_id"),
     ({"resume_after": 0}, "request_id"),
     ({"request_id": "x", "resume_after": 1 << 31}, "resume_after"),
@@ -70,8 +73,6 @@ INVALID = [
     ({"token_ids__ids": [65, -1]}, "-1"),
 ]
 UNSERVED = [
-    ({"n": 2}, "n"),
-    ({"echo": True}, "echo"),
     ({"adapter": "a"}, "adapter"),
     ({"sampling__typical_p": 0.9}, "typical_p"),
 ]

@@ -1,6 +1,8 @@
 """Two fronts, three workers and a Redis as processes of their own, and what can befall them."""
 
 import signal
+import threading
+import time
 
 import harness
 from redis_server import Redis
@@ -16,8 +18,8 @@ SILENCE = 3.0
 class Cluster:
     """Every front reaches every worker over a link of its own. One thread does the harm."""
 
-    def __init__(self, model):
-        self.model = model
+    def __init__(self, model, dice):
+        self.model, self.dice = model, dice
         self.redis = Redis(appendfsync="always")
         self.worker_ports = [harness.free_port() for _ in range(WORKERS)]
         self.front_ports = [harness.free_port() for _ in range(FRONTS)]
@@ -74,6 +76,25 @@ class Cluster:
     def kill_worker(self, index):
         self.workers[index].kill()
         return lambda: self.start_worker(index)
+
+    def kill_two_workers(self, index):
+        self.workers[index].kill()
+        time.sleep(self.dice.uniform(0.0, 2.0))
+        other = (index + self.dice.randrange(1, WORKERS)) % WORKERS
+        self.workers[other].kill()
+        return lambda: [self.start_worker(one) for one in (index, other)]
+
+    def kill_again_and_again(self, _):
+        starters = []
+        for _ in range(10):
+            running = [index for index in range(WORKERS) if self.workers[index].running()]
+            if running:
+                index = self.dice.choice(running)
+                self.workers[index].kill()
+                starters.append(threading.Thread(target=self.start_worker, args=(index,)))
+                starters[-1].start()
+            time.sleep(0.5)
+        return lambda: [starter.join() for starter in starters]
 
     def drain_worker(self, index):
         self.workers[index].signal(signal.SIGTERM)

@@ -50,7 +50,11 @@ PATIENCE = 60
 # effects have shown.
 Fault = collections.namedtuple("Fault", "name weight lasts shows")
 FAULTS = [
-    Fault("kill_worker", 47, 0.0, 1.0),
+    Fault("kill_worker", 35, 0.0, 1.0),
+    # The second one up to two seconds after the first.
+    Fault("kill_two_workers", 12, 0.0, 1.0),
+    # A kill every half second.
+    Fault("kill_again_and_again", 1, 0.0, 2.0),
     Fault("cut_links", 20, 0.5, 1.0),
     Fault("drain_worker", 8, 0.0, 1.0),
     Fault("stop_worker", 8, SILENCE, SILENCE),
@@ -62,16 +66,18 @@ FAULTS = [
     Fault("kill_redis", 2, 0.5, 1.0),
     Fault("stop_redis", 1, SILENCE, SILENCE + 1),
 ]
-# A stream that is hit by a second of these before it has got anywhere is to be refused, for its prompt
-# may be what crashes workers: one of 500 tokens is computed for seconds by the real model.
-BLAMING = {"kill_worker", "cut_links", "stop_worker", "stop_links"}
+# A stream that is hit by three of these before it has got anywhere ends: one whose prompt has 500
+# tokens is computed for seconds by the real model. Kills may come as close together as they like.
+BLAMING = {"cut_links", "stop_worker", "stop_links"}
 # With this many tokens more it has got somewhere: twice what a front asks for, because some
 # that it had before the fault reach the client behind it.
 PROOF = 16
-OF_WORKERS = {"kill_worker", "cut_links", "drain_worker", "stop_worker", "stop_links"}
+OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
+              "stop_worker", "stop_links"}
 # Seconds that 99 of 100 streams that were hit may stand still.
 PAUSE_LIMITS = {} if REAL else {
-    "kill_worker": 1.0, "kill_front": 1.0, "kill_redis": 3.0, "drain_worker": 3.0,
+    "kill_worker": 1.0, "kill_two_workers": 6.0, "kill_again_and_again": 10.0,
+    "kill_front": 1.0, "kill_redis": 3.0, "drain_worker": 3.0,
     "drain_front": 3.0, "cut_links": 3.0, "stop_worker": 3.0, "stop_links": 3.0,
     # Of what the client itself waits before it turns to another front.
     "stop_front": STALL + 3, "stop_redis": STALL + 3}
@@ -310,7 +316,7 @@ class ChaosTest(unittest.TestCase):
         dice = random.Random(SEED)
         scripts = make_scripts(random.Random(1))
         known = undisturbed(scripts)
-        self.cluster = Cluster(MODEL)
+        self.cluster = Cluster(MODEL, dice)
         self.addCleanup(self.cluster.close)
         self.cluster.wait_whole()
         run = Run(scripts, known, self.cluster)

@@ -170,9 +170,30 @@ class FileCommandTest(CommandTest):
             self.assertEqual(names["token_embd.weight"]["shape"],
                              [256 if quants else 64, described["n_vocab"]])
             self.assertGreater(found["memory"]["weight_bytes"], 0)
-        table = self.run_well("inspect", *MODEL).stdout
-        self.assertIn("token_embd.weight", table)
-        self.assertIn("llama", table)
+        summary = self.run_well("inspect", *MODEL).stdout
+        self.assertIn("llama", summary)
+        self.assertNotIn("token_embd.weight", summary)
+        table = self.run_well("inspect", *MODEL, "--tensors").stdout
+        # What is free can change in between.
+        self.assertEqual(table.splitlines()[:20], summary.splitlines()[:20])
+        self.assertGreater(table.index("token_embd.weight"), table.index("\nMemory\n"))
+
+    def test_inspect_leaves_a_blank_behind_each_label(self):
+        text = self.run_well("inspect", "--model", harness.TINY / "qwen2moe_f32.gguf").stdout
+        self.assertRegex(text, r"(?m)^  shared expert width +\d+$")
+
+    def test_expert_memory_of_a_dense_model_says_that_it_has_no_effect(self):
+        flags = ("--expert-memory", "1GiB", "--prompt", "a", "--max-tokens", "1")
+        result = self.run_well("generate", *MODEL, *flags)
+        self.assertIn(f"--expert-memory has no effect: {harness.LLAMA} has no experts",
+                      result.stderr)
+        result = self.run_well("generate", "--model", harness.MOE, *flags)
+        self.assertNotIn("--expert-memory", result.stderr)
+        server = harness.serve("--expert-memory", "1GiB", "--log-format", "json")
+        self.addCleanup(server.kill)
+        line = json.loads(server.stderr.splitlines()[0])
+        self.assertEqual(line["level"], "warning")
+        self.assertIn("--expert-memory has no effect", line["message"])
 
 
 class GenerateTest(CommandTest):
@@ -270,6 +291,13 @@ class GenerateTest(CommandTest):
         local = self.run_well("chat", *MODEL, "--max-tokens", "20", stdin=lines)
         self.assertIn(turns[0].messages[-1].content, local.stdout)
         self.assertIn(turns[1].messages[-1].content, local.stdout)
+
+    def test_chat_commands(self):
+        for end in ("/quit", " /exit "):
+            result = self.run_well("chat", *self.at_server, "--max-tokens", "5",
+                                   stdin=f"/help\nGood evening\n{end}\nnever asked\n".encode())
+            self.assertEqual(result.stderr.count("/quit, /exit "), 1, result.stderr)
+            self.assertEqual(len(re.findall(r"\[\d+ tokens,", result.stderr)), 1, result.stderr)
 
     def test_stats(self):
         self.run_json("generate", *self.at_server, "--prompt", "Count me", "--max-tokens", "5")

@@ -118,17 +118,19 @@ def clean_environment(**more):
 
 
 class Process:
-    """A tidepool process whose output is collected as it comes."""
+    """A tidepool process whose output is collected as it comes. `stdout` and `stderr` are files that
+    it writes to instead, and `launcher` is a command that runs it."""
 
-    def __init__(self, *arguments, environment=None):
+    def __init__(self, *arguments, environment=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                 launcher=()):
         self.arguments = [str(argument) for argument in arguments]
-        self._popen = subprocess.Popen([str(BINARY)] + self.arguments, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        self._popen = subprocess.Popen([*launcher, str(BINARY)] + self.arguments,
+                                       stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                                        env=clean_environment(**(environment or {})))
         _running.append(self)
         self._chunks = {"stdout": [], "stderr": []}
         self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True)
-                         for name in self._chunks]
+                         for name in self._chunks if getattr(self._popen, name) is not None]
         for reader in self._readers:
             reader.start()
 
@@ -180,11 +182,10 @@ class Process:
 class Server(Process):
     """serve, front or worker on a free port, once its health `awaited` is SERVING."""
 
-    def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness",
-                 environment=None):
+    def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness", **more):
         if command != "worker" and "--http" not in arguments:
             arguments += ("--http", "127.0.0.1:0")
-        super().__init__(command, *arguments, "--listen", listen, environment=environment)
+        super().__init__(command, *arguments, "--listen", listen, **more)
         # A front's own output may name its workers first.
         others = set(ENDPOINT.findall(" ".join(self.arguments[:-1])))
         self.address = None

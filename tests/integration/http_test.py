@@ -207,6 +207,29 @@ class OpenAiTest(unittest.TestCase):
             answers = pool.map(lambda _: self.chat(temperature=0), range(64))
             self.assertEqual({answer.choices[0].message.content for answer in answers}, {expected})
 
+    def test_a_stream_that_is_asked_for_again(self):
+        fields = {"model": self.model, "prompt": "Once", "max_tokens": 40, "temperature": 1,
+                  "stream": True}
+        def ask(**headers):
+            stream = self.client.completions.create(
+                **fields, extra_headers={name.replace("_", "-"): value
+                                         for name, value in headers.items()})
+            return "".join(chunk.choices[0].text for chunk in stream)
+        whole = ask(Idempotency_Key="again")
+        self.assertEqual(ask(Idempotency_Key="again"), whole)
+        rest = ask(Idempotency_Key="again", Last_Event_ID="17")
+        self.assertTrue(rest and whole.endswith(rest) and len(rest) < len(whole), (whole, rest))
+        # As the same front would after a restart: the name chooses the seed.
+        other = harness.serve()
+        self.addCleanup(other.kill)
+        again = open_client(other).completions.create(
+            **fields, extra_headers={"Idempotency-Key": "again", "Last-Event-ID": "17"})
+        self.assertEqual("".join(chunk.choices[0].text for chunk in again), rest)
+        with self.assertRaises(openai.ConflictError) as conflict:
+            self.client.completions.create(model=self.model, prompt="Twice",
+                                           extra_headers={"X-Request-Id": "again"})
+        self.assertIn("again", str(conflict.exception))
+
 
 class ToolsTest(unittest.TestCase):
 
@@ -253,13 +276,13 @@ class WireTest(unittest.TestCase):
         for data in (b"\x00\xff" * 5000, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00" + b"x" * 512,
                      b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
             self.assertTrue(raw(self.server, data).startswith(b"HTTP/1.1 4"), data[:20])
-        post = (b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+        post = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n%s")
         for body in (b"", b"\xff", b"[" * 100000, b'{"prompt":"\xc3("}'):
             self.assertTrue(raw(self.server, post % (len(body), body)).startswith(b"HTTP/1.1 400"))
         oversize = raw(self.server, post % (1 << 30, b"{" * 100))
         self.assertTrue(oversize.startswith(b"HTTP/1.1 413"), oversize)
-        self.assertTrue(raw(self.server, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        self.assertTrue(raw(self.server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                         .startswith(b"HTTP/1.1 200"))
 
     def test_a_thousand_idle_connections(self):
@@ -282,7 +305,7 @@ class WireTest(unittest.TestCase):
                            "ignore_eos": True}).encode()
         with socket.create_connection((host, int(port))) as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                          b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                          % (len(body), body))
             grpc = Client(self.server)

@@ -1,10 +1,14 @@
-"""One damaged expert: who needs it is told so by its name, who does not gets what it would have."""
+"""Damaged experts are rebuilt from the model file. If that is damaged too, requests that need one fail and name it,
+other requests are answered as before, and the server is not ready."""
 
 import json
 import os
 import pathlib
 import threading
+import urllib.error
+import urllib.request
 
+import gguf_bytes
 import harness
 import synthetic_model
 from command_test_case import CommandTest
@@ -41,7 +45,7 @@ class DamageTest(CommandTest):
 
     def setUp(self):
         self.folder = harness.scratch_folder()
-        self.model = synthetic_model.make(self.folder / "model.gguf", *SIZES)
+        self.model = pathlib.Path(synthetic_model.make(self.folder / "model.gguf", *SIZES))
         made = self.run_json("pack", "--model", self.model)
         self.pack, self.record = pathlib.Path(made["out"]), made["record_bytes"]
         self.layers = made["layers"]
@@ -52,17 +56,44 @@ class DamageTest(CommandTest):
         self.client = harness.Client(self.server)
         self.addCleanup(self.client.close)
 
+    def flip(self, path, place):
+        """Turns one bit; once more turns it back."""
+        with open(path, "r+b") as file:  # which the server has open
+            file.seek(place)
+            (byte,) = file.read(1)
+            file.seek(place)
+            file.write(bytes([byte ^ 4]))
+            file.flush()
+            os.fsync(file.fileno())
+
     def change_record(self, layer, expert):
-        """Turns one bit in the middle of it; once more turns it back."""
+        """In the middle of a record of the pack."""
         header = self.pack.stat().st_size - self.layers * EXPERTS * self.record
-        place = header + (layer * EXPERTS + expert) * self.record + self.record // 2
-        with open(self.pack, "r+b") as pack:  # the file that the server has open
-            pack.seek(place)
-            (byte,) = pack.read(1)
-            pack.seek(place)
-            pack.write(bytes([byte ^ 4]))
-            pack.flush()
-            os.fsync(pack.fileno())
+        self.flip(self.pack, header + (layer * EXPERTS + expert) * self.record + self.record // 2)
+
+    def change_model(self, layer, expert):
+        """A weight of this expert in the model file, from which its record is made again."""
+        content = self.model.read_bytes()
+        (data,) = [tensor.data for tensor in gguf_bytes.read(content).tensors
+                   if tensor.name == f"blk.{layer}.ffn_up_exps.weight"]
+        size = len(data) // EXPERTS
+        place = content.index(data[expert * size:(expert + 1) * size]) + size // 2
+        self.flip(self.model, place)
+
+    def ready(self):
+        """What /readyz says."""
+        try:
+            with urllib.request.urlopen(f"http://{self.server.http_address}/readyz",
+                                        timeout=60) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def await_ready(self, status):
+        harness.wait_until(lambda: self.ready() == status, lambda: self.server.stderr)
+
+    def offload(self):
+        return self.client.worker_stats().offload
 
     def resident(self):
         (worker,) = self.client.admin.GetPlacement(admin_pb.GetPlacementRequest(),
@@ -116,23 +147,67 @@ class DamageTest(CommandTest):
         self.assertEqual(beside, MEETINGS)
         self.assertGreaterEqual(self.client.worker_stats().offload.total.failed_reads, rounds)
 
-    def test_damage_under_a_running_server(self):
-        self.start()
-        long, short, damaged = self.find()
-        self.change_record(*damaged)
-        self.check_both(long, short, damaged)
-        self.change_record(*damaged)
-        for run in (short, long):
+    def check_all(self, *runs):
+        for run in runs:
             self.assertEqual(self.client.generate(**self.ask(run)).ids, run.ids)
-        self.assertEqual(self.server.stop(), 0)
 
-    def test_damage_before_the_start(self):
+    def test_damage_under_a_running_server_is_made_good(self):
+        self.start()
+        long, short, damaged = self.find()
+        sound = self.pack.read_bytes()
+        self.change_record(*damaged)
+        self.check_all(short, long)
+        self.assertGreater(self.offload().total.rebuilt_records, 0)
+        self.assertEqual(self.offload().lost_records, 0)
+        self.assertEqual(self.ready(), 200)
+        harness.wait_until(lambda: self.pack.read_bytes() == sound, lambda: self.server.stderr)
+        self.assertEqual(self.server.stop(), 0)
+        (line,) = [line for line in self.server.stderr.splitlines() if "made again" in line]
+        self.assertIn(str(self.pack), line)
+
+    def test_damage_before_the_start_is_made_good(self):
         self.start()
         long, short, damaged = self.find()
         self.assertEqual(self.server.stop(), 0)
+        sound = self.pack.read_bytes()
         self.change_record(*damaged)
         self.start()
+        self.check_all(short, long)
+        self.assertEqual(self.offload().total.rebuilt_records, 1)
+        harness.wait_until(lambda: self.pack.read_bytes() == sound, lambda: self.server.stderr)
+
+    def test_a_damaged_header_is_made_good(self):
+        self.start()
+        long, short, _ = self.find()
+        self.assertEqual(self.server.stop(), 0)
+        sound = self.pack.read_bytes()
+        self.flip(self.pack, 100)
+        self.start()
+        self.assertIn(f"the pack {self.pack} is of no use: the checksum of its header does not "
+                      f"match; it is made again from {self.model}", self.server.stderr)
+        self.check_all(short, long)
+        self.assertEqual(self.pack.read_bytes(), sound)
+
+    def test_what_is_lost_for_good(self):
+        self.start()
+        long, short, damaged = self.find()
+        self.assertEqual(self.ready(), 200)
+        self.change_model(*damaged)
+        self.change_record(*damaged)
         self.check_both(long, short, damaged)
+        self.assertEqual(self.offload().lost_records, 1)
+        self.await_ready(503)
+        with urllib.request.urlopen(f"http://{self.server.http_address}/metrics",
+                                    timeout=60) as page:
+            self.assertRegex(page.read().decode(), r"tidepool:expert_lost_records\{[^}]*\} 1\n")
+        # The model file comes back: so do all requests.
+        self.change_model(*damaged)
+        self.check_all(short, long)
+        self.await_ready(200)
+        self.assertEqual(self.offload().lost_records, 0)
+        self.assertEqual(self.server.stop(), 0)
+        lost = [line for line in self.server.stderr.splitlines() if "is not ready" in line]
+        self.assertEqual(len(lost), 1, self.server.stderr)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ class OffloadTest(CommandTest):
         self.refuse(*run, "--expert-memory", "75%", "--cache-dir", "/nowhere", named="/nowhere/")
         self.refuse(*run, "--trace-experts", "/nowhere/trace", named="/nowhere/trace")
 
-    def test_a_damaged_record_ends_what_needs_it(self):
+    def test_a_damaged_record_is_made_again(self):
+        whole = self.answer()["token_ids"]
         self.run_well("pack", "--model", self.model)
         data = bytearray(self.pack.read_bytes())
         header, records = 4096, 16
@@ -113,10 +114,9 @@ class OffloadTest(CommandTest):
         for expert in range(8):  # of the second layer
             data[header + (8 + expert) * record + 7] ^= 1
         self.pack.write_bytes(data)
-        result = run_tidepool("generate", "--model", self.model, "--prompt", "The tide",
-                              "--max-tokens", "4", "--expert-memory", "75%")
-        self.assertNotEqual(result.returncode, 0)
-        self.assertRegex(result.stderr, r"moe\.gguf\.tidepack: layer 1, expert \d is damaged")
+        self.assertEqual(self.answer("--expert-memory", "75%")["token_ids"], whole)
+        result = self.run_well("pack", "--model", self.model)
+        self.assertIn("is there already", result.stdout)
 
     def test_a_server_outlives_its_pack_s_damage(self):
         self.run_well("pack", "--model", self.model)
@@ -135,32 +135,25 @@ class OffloadTest(CommandTest):
             self.assertEqual(server.stop(), 0)
 
     def check_damage(self, client, data, damage, number):
-        """A request under a damaged pack fails by what that lost, and gets its tokens when it is
-        whole again. `damage`: how many bytes of its end are gone, or "changed"."""
+        """A request under a damaged pack gets its tokens, from records that are made again.
+        `damage`: how many bytes of its end are gone, or "changed"."""
         # As many tokens as need every expert, and others each time: none of them is in the cache.
         ids = [(1 + number) * place * 37 % 250 for place in range(1, 200)]
         whole = self.run_json("generate", "--model", self.model, "--tokens",
                               ",".join(map(str, ids)), "--max-tokens", "8", "--temperature",
                               "0")["token_ids"]
         ask = {"ids": ids, "max_tokens": 8, "temperature": 0}
-        failed_reads = client.worker_stats().offload.total.failed_reads
+        rebuilt = client.worker_stats().offload.total.rebuilt_records
         with open(self.pack, "r+b") as pack:  # the file that the server has open
             if damage == "changed":
                 pack.seek(4096)
                 pack.write(bytes(byte ^ 1 for byte in data[4096:]))
             else:
                 pack.truncate(len(data) - damage)
-        code, message = harness.failure(lambda: client.generate(**ask))
-        self.assertEqual(code, "DATA_LOSS", message)
-        self.assertIn("moe.gguf.tidepack: layer ", message)
-        if damage == "changed":
-            self.assertIn(" is damaged: ", message)
-        else:
-            self.assertIn(" is cut off: the file ends before its last byte", message)
-            if damage <= 4096:
-                self.assertIn("layer 1, expert 7 ", message)
-        self.assertIn("tidepool pack --force", message)
-        self.assertGreater(client.worker_stats().offload.total.failed_reads, failed_reads)
+        self.assertEqual(client.generate(**ask).ids, whole)
+        offload = client.worker_stats().offload
+        self.assertGreater(offload.total.rebuilt_records, rebuilt)
+        self.assertEqual((offload.lost_records, offload.total.failed_record_writes), (0, 0))
         with open(self.pack, "r+b") as pack:
             pack.write(data)
         self.assertEqual(client.generate(**ask).ids, whole)

@@ -87,7 +87,7 @@ class DrainTest(unittest.TestCase):
                          ("UNAVAILABLE", "the server is shutting down; retry at another"))
         self.assertEqual(server.wait(), 0)
 
-    def test_a_second_signal_ends_at_once(self):
+    def test_a_second_signal_cuts_the_drain_short(self):
         server, client = self.start("--drain-timeout", "10m")
         stream, received = self.begin(client, 2000)
         server.signal(signal.SIGINT)
@@ -182,6 +182,17 @@ class EveryRoleTest(unittest.TestCase):
         self.addCleanup(server.kill)
         self.refuse_start(server.address)
         self.assertTrue(harness.health(server.address))
+
+    def test_a_port_in_use_comes_with_the_flag_that_named_it(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            for flag in ("--listen", "--http", "--admin-listen", "--probe-listen"):
+                free = [] if flag == "--listen" else ["--listen", "127.0.0.1:0"]
+                free += [] if flag == "--http" else ["--http", "off"]
+                result = harness.run_tidepool("serve", "--model", harness.LLAMA, "--store",
+                                              ":memory:", *free, flag, address)
+                self.assertEqual(result.returncode, 1, flag)
+                plain_line(self, result.stderr, address, f" {flag}")
 
     def refuse_start(self, address):
         for arguments in (["serve", "--model", harness.LLAMA, "--store", ":memory:"],

@@ -77,7 +77,7 @@ class HttpsTest(CommandTest):
                          whole.choices[0].text)
 
     def test_pipelined_requests_and_a_clean_end(self):
-        ask = b"GET /healthz HTTP/1.1\r\nHost: a\r\n%s\r\n"
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
         with self.connect() as connection:
             connection.sendall(ask % b"" + ask % b"" + ask % b"Connection: close\r\n")
             said = b""
@@ -89,7 +89,7 @@ class HttpsTest(CommandTest):
 
     def test_a_body_that_is_too_long_is_told(self):
         with self.connect() as connection:
-            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                b"Content-Type: application/json\r\nContent-Length: 99999999\r\n\r\n"
                                + b" " * 200000)
             self.assertIn(b"413", connection.recv(65536))
@@ -99,7 +99,7 @@ class HttpsTest(CommandTest):
         body = (b'{"prompt": "Low", "max_tokens": 100000, "stream": true, "ignore_eos": true, '
                 b'"logprobs": 20}')
         connection = self.connect()
-        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                            % (len(body), body))
         self.assertIn(b"200 OK", connection.recv(4096))

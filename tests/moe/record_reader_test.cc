@@ -318,6 +318,48 @@ TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
 
+// A ring that is there, and takes nothing: for reasons that stay, or that may pass and do not.
+TEST(OpenRecordReaderTest, ReadsItselfWhenUringRefusesReadsForGood) {
+  const std::string path = testing::TempDir() + "/given_up";
+  constexpr int64_t kReads = 12;
+  std::string bytes(kReads * kRecord, '\0');
+  std::mt19937 random(3);
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  std::ofstream(path, std::ios::binary) << bytes;
+  if (!OpenRecordReader(path, {.kind = ReaderKind::kUring}).ok()) GTEST_SKIP() << "no io_uring";
+  bool refused = true;
+  for (const int error : {EINVAL, ENOMEM, EAGAIN}) {
+    std::thread refusing([&] {
+      std::vector<std::string> notes;
+      const auto reader = OpenRecordReader(
+          path, {.kind = ReaderKind::kUring,
+                 .note = [&](absl::string_view line) { notes.emplace_back(line); }});
+      ASSERT_TRUE(reader.ok()) << reader.status();
+      auto memory = MappedMemory::Create(kReads * kRecord);
+      ASSERT_TRUE(memory.ok());
+      refused = Refuse(__NR_io_uring_enter, error);
+      if (!refused) return;
+      Results results(kReads);
+      (*reader)->Start(
+          [&](const RecordRead& read, const absl::Status& status) { results.Put(read, status); });
+      for (int64_t i = 0; i < kReads; ++i) {
+        (*reader)->Read({.ticket = i,
+                         .offset = i * kRecord,
+                         .bytes = kRecord,
+                         .into = memory->data() + i * kRecord},
+                        ReadPriority::kDemand);
+      }
+      for (const absl::Status& status : results.Await()) EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(std::memcmp(memory->data(), bytes.data(), bytes.size()), 0);
+      ASSERT_EQ(notes.size(), 1u);
+      EXPECT_NE(notes[0].find(std::strerror(error)), std::string::npos) << notes[0];
+    });
+    refusing.join();
+  }
+  std::remove(path.c_str());
+  if (!refused) GTEST_SKIP() << "no seccomp filters here";
+}
+
 // Some file systems open a file for reads past the page cache, and refuse each of those. io_uring's
 // reads are no calls of pread, so that this one has what is refused to others.
 TEST(OpenRecordReaderTest, ReadsThroughThePageCacheWhereDirectReadsAreRefused) {

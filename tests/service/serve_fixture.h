@@ -37,9 +37,11 @@ class ServeTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
                              {.listen = "127.0.0.1:0",
-                              .http = "127.0.0.1:0",
+                              .http = http_,
+                              .web = web_,
                               .live = {.front_limits = front_limits_},
                               .authenticator = authenticator_,
+                              .http_comment_every = http_comment_every_,
                               .stall_timeout = stall_timeout_,
                               .log = log_});
     ASSERT_TRUE(server.ok()) << server.status();
@@ -109,8 +111,11 @@ class ServeTest : public testing::Test {
 
   const Authenticator* authenticator_ = nullptr;
   FrontLimits front_limits_;
+  absl::Duration http_comment_every_ = absl::Seconds(15);
   absl::Duration stall_timeout_ = absl::Minutes(1);
   LogSink log_;
+  std::string http_ = "127.0.0.1:0";
+  WebAccess web_;
   std::unique_ptr<TestEngine> engine_;
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -72,6 +72,22 @@ std::vector<int32_t> Tokens(const v1::Session& session) {
   return {session.token_ids().begin(), session.token_ids().end()};
 }
 
+TEST_F(ServeSessionsTest, ATurnMayNameItsModelByAnAlias) {
+  Start({.aliases = {"small", "tiny"}});
+  const std::string session = CreateSession();
+  v1::GenerateRequest turn = Text("Hello", 2);
+  turn.set_session_id(session);
+  for (const char* name : {"tiny", "scripted", "small"}) {
+    turn.set_model(name);
+    EXPECT_TRUE(Generate(turn).status.ok()) << name;
+  }
+  turn.set_model("other");
+  const grpc::Status other = Generate(turn).status;
+  EXPECT_EQ(other.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(absl::StrContains(other.error_message(), "belongs to model 'scripted', not 'other'"))
+      << other.error_message();
+}
+
 TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   Start();
   const std::string id = CreateSession();

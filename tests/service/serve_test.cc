@@ -240,6 +240,46 @@ TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {
   EXPECT_EQ(Stats().workers(0).generated_tokens_total(), 10);
 }
 
+TEST_F(ServeTest, SeveralAnswersCountTheirPromptOnce) {
+  Start();
+  v1::GenerateRequest request = Text("Hello", 20);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.mutable_sampling()->set_temperature(1);
+  request.mutable_sampling()->set_seed(5);
+  std::vector<Answer> alone;
+  for (uint64_t i = 0; i < 3; ++i) {
+    v1::GenerateRequest one = request;
+    one.mutable_sampling()->set_seed(5 + i);
+    alone.push_back(Generate(one));
+  }
+  EXPECT_NE(alone[0].token_ids, alone[1].token_ids);
+  request.set_n(3);
+  request.set_echo(true);
+  request.set_prompt_logprobs(1);
+  grpc::ClientContext context;
+  v1::CompleteResponse response;
+  const grpc::Status status = inference_->Complete(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.completions_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    const v1::Completion& completion = response.completions(i);
+    EXPECT_EQ(completion.index(), i);
+    EXPECT_EQ(completion.finish_reason(), v1::LENGTH);
+    EXPECT_EQ(std::vector<int32_t>(completion.token_ids().begin(), completion.token_ids().end()),
+              alone[i].token_ids);
+    EXPECT_EQ(completion.text(), alone[i].text);
+  }
+  EXPECT_EQ(response.usage().prompt_tokens(), 5);
+  EXPECT_EQ(response.usage().completion_tokens(), 60);
+  EXPECT_EQ(response.prompt_text(), "Hello");
+  EXPECT_EQ(response.prompt_token_ids_size(), 5);
+  ASSERT_EQ(response.prompt_logprobs_size(), 5);
+  EXPECT_EQ(response.prompt_logprobs(0).rank(), 0);
+  EXPECT_GE(response.prompt_logprobs(4).rank(), 1);
+  EXPECT_EQ(response.prompt_logprobs(4).token(), "o");
+  EXPECT_EQ(response.prompt_logprobs(4).top_size(), 1);
+}
+
 TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
   Start({.context = 256});
   struct Case {
@@ -257,8 +297,11 @@ TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
        StatusCode::INVALID_ARGUMENT, "max_tokens"},
       {"typical_p", [](auto* r) { r->mutable_sampling()->set_typical_p(0.5); },
        StatusCode::UNIMPLEMENTED, "typical_p"},
-      {"n", [](auto* r) { r->set_n(2); }, StatusCode::UNIMPLEMENTED, "n above 1"},
-      {"echo", [](auto* r) { r->set_echo(true); }, StatusCode::UNIMPLEMENTED, "echo"},
+      {"n", [](auto* r) { r->set_n(129); }, StatusCode::INVALID_ARGUMENT, "1 to 128"},
+      {"role", [](auto* r) {
+         v1::ChatMessage* message = r->mutable_chat()->add_messages();
+         message->set_role("usr");
+       }, StatusCode::INVALID_ARGUMENT, "chat.messages[0].role is 'usr'"},
       {"adapter", [](auto* r) { r->set_adapter("a"); }, StatusCode::UNIMPLEMENTED, "adapter"},
       {"model", [](auto* r) { r->set_model("gpt-5"); }, StatusCode::NOT_FOUND, "gpt-5"},
       {"session", [](auto* r) { r->set_session_id("nowhere"); }, StatusCode::NOT_FOUND, "nowhere"},

@@ -30,7 +30,8 @@ TestEngine::TestEngine(const TestEngineOptions& options) : tokenizer(fakes::Make
                                       .cache_seed = cache_seed});
   CHECK(made.ok()) << made.status().ToString();
   engine = *std::move(made);
-  worker.name = "scripted";
+  worker.name = options.name;
+  worker.aliases = options.aliases;
   worker.architecture = "scripted";
   worker.digest = options.digest;
   worker.numerics_id = "scripted-f32";

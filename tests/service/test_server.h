@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -16,6 +17,8 @@ struct TestEngineOptions {
   int64_t context = 2048;
   int64_t max_queued = 1024;
   std::string digest = "digest-1";
+  std::string name = "scripted";
+  std::vector<std::string> aliases;
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
 };
 

@@ -30,7 +30,7 @@ using grpc::StatusCode;
 class Doorkeeper final : public Authenticator {
  public:
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override {
-    auto token = BearerToken(credentials.authorization);
+    auto token = TokenOf(credentials);
     if (!token.ok()) return token.status();
     base::MutexLock lock(&mutex_);
     if (*token == revoked_) return absl::UnauthenticatedError("the token was revoked");
@@ -51,10 +51,9 @@ class Doorkeeper final : public Authenticator {
   static std::string Line(const std::string& principal, absl::string_view role) {
     return absl::StrCat(principal, " ", role, " ", HashText(HashToken(principal)), "\n");
   }
-  const absl::StatusOr<TokenTable> table_ =
-      TokenTable::Parse(absl::StrCat(Line("alice", "user"), Line("bob", "user"),
-                                     Line("ops", "admin"), Line("front", "front"), "carol user ",
-                                     HashText(HashToken("carol")), " concurrency=1\n"));
+  const absl::StatusOr<TokenTable> table_ = TokenTable::Parse(absl::StrCat(
+      Line("alice", "user"), Line("bob", "user"), Line("ops", "admin"), Line("front", "front"),
+      "carol user ", HashText(HashToken("carol")), " concurrency=1\n"));
   mutable base::Mutex mutex_;
   std::string revoked_ TIDEPOOL_GUARDED_BY(mutex_);
 };
@@ -89,8 +88,7 @@ std::vector<std::string> MethodsOf(const google::protobuf::FileDescriptor* file)
   for (int i = 0; i < file->service_count(); ++i) {
     const google::protobuf::ServiceDescriptor* service = file->service(i);
     for (int j = 0; j < service->method_count(); ++j) {
-      methods.push_back(
-          absl::StrCat("/", service->full_name(), "/", service->method(j)->name()));
+      methods.push_back(absl::StrCat("/", service->full_name(), "/", service->method(j)->name()));
     }
   }
   EXPECT_FALSE(methods.empty());
@@ -213,8 +211,12 @@ TEST_F(TokensTest, HealthAndReflectionAreOpen) {
   grpc::health::v1::HealthCheckResponse response;
   ASSERT_TRUE(health->Check(As("").get(), {}, &response).ok());
   EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
-  EXPECT_EQ(HttpStatus("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
-  EXPECT_EQ(HttpStatus("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+  EXPECT_EQ(HttpStatus("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 200);
+  EXPECT_EQ(HttpStatus("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 200);
+  // Browsers ask before they send a token.
+  EXPECT_EQ(HttpStatus("OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                       "https://app.example\r\nAccess-Control-Request-Method: POST\r\n\r\n"),
+            204);
 }
 
 TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
@@ -284,15 +286,15 @@ TEST_F(TokensTest, LimitsAreOfThePrincipal) {
   ASSERT_TRUE(first->Read(&message));
 
   v1::CompleteResponse answer;
-  const grpc::Status second =
-      inference_->Complete(As("carol").get(), Text("Hello", 2), &answer);
+  const grpc::Status second = inference_->Complete(As("carol").get(), Text("Hello", 2), &answer);
   ExpectRefused(second, StatusCode::RESOURCE_EXHAUSTED, second.error_message());
   const std::string body = R"({"prompt": "Hello", "max_tokens": 2})";
-  EXPECT_EQ(HttpStatus(absl::StrCat(
-                "POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer carol\r\n"
-                "Content-Type: application/json\r\nContent-Length: ",
-                body.size(), "\r\n\r\n", body)),
-            429);
+  EXPECT_EQ(
+      HttpStatus(absl::StrCat(
+          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer carol\r\n"
+          "Content-Type: application/json\r\nContent-Length: ",
+          body.size(), "\r\n\r\n", body)),
+      429);
   EXPECT_TRUE(inference_->Complete(As("alice").get(), Text("Hello", 2), &answer).ok());
 
   first_context->TryCancel();
@@ -306,13 +308,14 @@ TEST_F(TokensTest, LimitsAreOfThePrincipal) {
 TEST_F(TokensTest, HttpAsksForAToken) {
   Start();
   const auto get = [&](const std::string& path, const std::string& headers) {
-    return HttpStatus(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: a\r\n", headers, "\r\n"));
+    return HttpStatus(
+        absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n", headers, "\r\n"));
   };
   const auto complete = [&](const std::string& headers) {
     const std::string body = R"({"prompt": "Hello", "max_tokens": 2})";
-    return HttpStatus(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: a\r\n", headers,
-                                   "Content-Type: application/json\r\nContent-Length: ",
-                                   body.size(), "\r\n\r\n", body));
+    return HttpStatus(absl::StrCat(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n", headers,
+        "Content-Type: application/json\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
   };
   for (const std::string path : {"/v1/models", "/v1/models/scripted", "/metrics"}) {
     EXPECT_EQ(get(path, ""), 401) << path;
@@ -326,6 +329,12 @@ TEST_F(TokensTest, HttpAsksForAToken) {
   EXPECT_EQ(complete("Authorization: Bearer alice\r\n"), 200);
   EXPECT_EQ(complete("authorization: bearer ops\r\n"), 200);
   EXPECT_EQ(complete("Authorization: Bearer alice\r\nAuthorization: Bearer alice\r\n"), 400);
+  EXPECT_EQ(complete("X-Api-Key: alice\r\n"), 200);
+  EXPECT_EQ(complete("X-Api-Key: mallory\r\n"), 401);
+  EXPECT_EQ(complete("X-Api-Key: front\r\n"), 403);
+  EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer alice\r\n"), 200);
+  EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer ops\r\n"), 401);
+  EXPECT_EQ(complete("X-Api-Key: alice\r\nX-Api-Key: alice\r\n"), 400);
   // A page that has a token was given it.
   EXPECT_EQ(complete("Authorization: Bearer alice\r\nOrigin: https://app.example\r\n"), 200);
 }
@@ -343,8 +352,8 @@ TEST_F(TokensTest, ARevokedTokenEndsAWatchOfStats) {
   request.set_interval_seconds(0.1);
   for (const std::string& address : {server_->address(), worker_->address()}) {
     doorkeeper_.Revoke("");
-    const auto admin = v1::Admin::NewStub(
-        grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    const auto admin =
+        v1::Admin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
     const auto context = As("ops");
     context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     const auto reader = admin->WatchStats(context.get(), request);
@@ -376,8 +385,7 @@ TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
 TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   StartApart();
   ASSERT_TRUE(CompleteAs("alice").ok());
-  const auto channel =
-      grpc::CreateChannel(worker_->address(), grpc::InsecureChannelCredentials());
+  const auto channel = grpc::CreateChannel(worker_->address(), grpc::InsecureChannelCredentials());
   const auto stub = worker::v1::Worker::NewStub(channel);
   const auto context = As("front");
   context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
@@ -390,8 +398,8 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   request.set_text("Hello");
   v1::TokenizeResponse tokens;
   // At once, while the front takes the worker for well.
-  ExpectRefused(inference_->Tokenize(As("alice").get(), request, &tokens),
-                StatusCode::UNAVAILABLE, "the worker refuses");
+  ExpectRefused(inference_->Tokenize(As("alice").get(), request, &tokens), StatusCode::UNAVAILABLE,
+                "the worker refuses");
   while (watch->Read(&state)) {
   }
   ExpectRefused(watch->Finish(), StatusCode::UNAUTHENTICATED, "the stream of states");

@@ -154,20 +154,21 @@ TEST(GgufFile, DigestFollowsEveryPartOfTheFile) {
   GgufWriter writer;
   writer.U32("n", 5).F32Tensor("a", {3, 2}, Ramp(6));
   const std::string bytes = writer.Build();
-  const std::string digest = OpenBytes(bytes).Digest();
+  const std::string digest = OpenBytes(bytes).SampledDigest();
   EXPECT_EQ(digest.size(), 32u);
-  EXPECT_EQ(OpenBytes(bytes).Digest(), digest);
-  EXPECT_NE(OpenBytes(Patched(bytes, writer.OffsetOf("n.value"), 6)).Digest(), digest);
-  EXPECT_NE(OpenBytes(Patched(bytes, writer.OffsetOf("data") + 20, 0.25f)).Digest(), digest);
+  EXPECT_EQ(OpenBytes(bytes).SampledDigest(), digest);
+  EXPECT_NE(OpenBytes(Patched(bytes, writer.OffsetOf("n.value"), 6)).SampledDigest(), digest);
+  EXPECT_NE(OpenBytes(Patched(bytes, writer.OffsetOf("data") + 20, 0.25f)).SampledDigest(), digest);
 }
 
 TEST(GgufFile, DigestSamplesBigFiles) {
   // 20 MiB: past the size up to which everything is hashed.
   std::vector<float> values = Ramp(5 << 20);
   const std::string digest =
-      OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).Digest();
+      OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).SampledDigest();
   values[values.size() / 2] = -1;
-  EXPECT_NE(OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).Digest(), digest);
+  EXPECT_NE(OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).SampledDigest(),
+            digest);
 }
 
 TEST(GgufFile, MissingFileIsNotFound) {

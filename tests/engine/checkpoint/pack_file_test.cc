@@ -20,7 +20,9 @@ using kernels::DType;
 using ::testing::HasSubstr;
 
 PackContents Contents(int layers = 2, int experts = 3) {
-  PackContents contents = {.digest = std::string(32, 'd'), .modified_ns = 7000000012};
+  PackContents contents = {.digest = std::string(32, 'd'),
+                           .sampled_digest = std::string(32, 's'),
+                           .modified_ns = 7000000012};
   for (int layer = 0; layer < layers; ++layer) {
     auto& row = contents.layouts.emplace_back();
     // Layers may differ in type, as in files that give some layers more bits.
@@ -100,10 +102,21 @@ TEST_F(PackFileTest, ReplacesAnOldOne) {
   EXPECT_TRUE(ReadPack(path_, Contents()).ok());
 }
 
-// An edit in place that the digest does not see is seen by its time; an archive that cut that to
-// seconds changed nothing.
-TEST_F(PackFileTest, TellsACheckpointThatWasChangedSince) {
+// The digest is of every byte, so that a copy of the checkpoint may have another time.
+TEST_F(PackFileTest, TheTimeOfTheCheckpointDoesNotMatter) {
   ASSERT_TRUE(Write(Contents()).ok());
+  PackContents copied = Contents();
+  copied.modified_ns += 1;
+  EXPECT_TRUE(ReadPack(path_, copied).ok());
+}
+
+// An edit in place that the samples miss is seen by its time; an archive that cut that to seconds
+// changed nothing.
+TEST_F(PackFileTest, APackOfAnEarlierReleaseIsUsedWhileTheTimeIsTheSame) {
+  PackContents earlier = Contents();
+  earlier.digest = earlier.sampled_digest;
+  ASSERT_TRUE(Write(earlier).ok());
+  EXPECT_TRUE(ReadPack(path_, Contents()).ok());
   PackContents changed = Contents();
   changed.modified_ns += 1;
   const absl::Status status = ReadPack(path_, changed).status();
@@ -113,6 +126,33 @@ TEST_F(PackFileTest, TellsACheckpointThatWasChangedSince) {
   EXPECT_TRUE(ReadPack(path_, changed).ok());
   changed.modified_ns = 8000000000;
   EXPECT_FALSE(ReadPack(path_, changed).ok());
+}
+
+TEST_F(PackFileTest, APackOfAnEarlierReleaseGetsTheDigest) {
+  PackContents earlier = Contents();
+  earlier.digest = earlier.sampled_digest;
+  ASSERT_TRUE(Write(earlier).ok());
+  const std::string old = Bytes();
+  ASSERT_TRUE(RenewPackDigest(path_, Contents()).ok());
+  const std::string renewed = Bytes();
+  EXPECT_NE(renewed, old);
+  PackContents copied = Contents();
+  copied.modified_ns = 8000000000;
+  EXPECT_TRUE(ReadPack(path_, copied).ok());
+  // It is what this release writes, and stays so.
+  ASSERT_TRUE(Write(Contents()).ok());
+  EXPECT_EQ(Bytes(), renewed);
+  ASSERT_TRUE(RenewPackDigest(path_, Contents()).ok());
+  EXPECT_EQ(Bytes(), renewed);
+}
+
+TEST_F(PackFileTest, APackOfAnotherCheckpointGetsNoDigest) {
+  PackContents other = Contents();
+  other.digest = std::string(32, 'o');
+  ASSERT_TRUE(Write(other).ok());
+  const std::string old = Bytes();
+  EXPECT_EQ(RenewPackDigest(path_, Contents()).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Bytes(), old);
 }
 
 TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {

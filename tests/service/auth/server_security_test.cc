@@ -91,9 +91,27 @@ TEST_F(ServerSecurityTest, ReadsBearerTokens) {
   const Authenticator& authenticator = *(*security)->authenticator();
   EXPECT_EQ(Show(authenticator, "Bearer t1")->principal, "alice");
   EXPECT_EQ(Show(authenticator, "bearer  t1 ")->principal, "alice");
-  for (const char* wrong : {"", "t1", "Basic t1", "Bearer", "Bearer ", "Bearer t2", "Bearer t1 t1"}) {
+  for (const char* wrong :
+       {"", "t1", "Basic t1", "Bearer", "Bearer ", "Bearer t2", "Bearer t1 t1"}) {
     EXPECT_TRUE(absl::IsUnauthenticated(Show(authenticator, wrong).status())) << wrong;
   }
+}
+
+TEST_F(ServerSecurityTest, ReadsApiKeysLikeBearerTokens) {
+  Write(Line("t1"));
+  const auto security = ServerSecurity::Open(Options());
+  ASSERT_TRUE(security.ok()) << security.status();
+  const auto show = [&](absl::string_view authorization, absl::string_view key) {
+    return (*security)->authenticator()->Identify({.authorization = authorization, .api_key = key},
+                                                  absl::Now());
+  };
+  EXPECT_EQ(show("", "t1")->principal, "alice");
+  EXPECT_EQ(show("", " t1 ")->principal, "alice");
+  EXPECT_EQ(show("Bearer t1", "t1")->principal, "alice");
+  EXPECT_EQ(show("Bearer t1", "")->principal, "alice");
+  EXPECT_TRUE(absl::IsUnauthenticated(show("", "t2").status()));
+  EXPECT_THAT(std::string(show("Bearer t1", "t2").status().message()), HasSubstr("send one"));
+  EXPECT_EQ(show("Basic a-proxys-own", "t1")->principal, "alice");
 }
 
 TEST_F(ServerSecurityTest, WhoIsRefusedIsToldOnceASecond) {

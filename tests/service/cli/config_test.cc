@@ -10,7 +10,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/cli/flags.h"
+#include "service/cli/model_flags.h"
 #include "service/cli/units.h"
+#include "service/version.h"
 
 namespace tidepool::service {
 namespace {
@@ -91,9 +93,9 @@ TEST(ParseConfigTest, KvDiskLiesInTheCache) {
 }
 
 TEST(ParseConfigTest, ValuesHaveUnits) {
-  const Config config =
-      Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout", "1500ms", "--kv-type",
-            "bf16", "--isa", "portable", "--max-sequences", "7", "-t", "3", "-c", "100"});
+  const Config config = Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout",
+                              "1500ms", "--kv-type", "bf16", "--isa", "portable", "--max-sequences",
+                              "7", "-t", "3", "-c", "100", "--max-concurrent-prefills", "2"});
   EXPECT_EQ(config.kv_memory_bytes, size_t{512} << 20);
   EXPECT_EQ(config.drain_timeout, absl::Milliseconds(1500));
   EXPECT_EQ(config.kv_type, kernels::DType::kBF16);
@@ -101,6 +103,7 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.context, 100);
   EXPECT_EQ(config.max_sequences, 7);
+  EXPECT_EQ(config.max_concurrent_prefills, 2);
   EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-memory", "512"}),
               AllOf(HasSubstr("--kv-memory"), HasSubstr("512MiB")));
   EXPECT_EQ(Good({"worker", "--model=m", "--stall-timeout", "5m"}).stall_timeout, absl::Minutes(5));
@@ -153,8 +156,9 @@ TEST(ParseConfigTest, BenchTakesLists) {
 }
 
 TEST(ParseConfigTest, BenchLoadsAServer) {
-  const Config config = Good({"bench", "--server", "h:1", "--rate", "2.5", "-p", "8,9", "--priority",
-                              "-5,3", "--duration", "2m", "--warm-up", "0", "--retries", "2"});
+  const Config config =
+      Good({"bench", "--server", "h:1", "--rate", "2.5", "-p", "8,9", "--priority", "-5,3",
+            "--duration", "2m", "--warm-up", "0", "--retries", "2"});
   EXPECT_EQ(config.traffic.rate, 2.5);
   EXPECT_EQ(config.traffic.duration, absl::Minutes(2));
   EXPECT_EQ(config.traffic.warm_up, absl::ZeroDuration());
@@ -230,10 +234,57 @@ TEST(ParseConfigTest, TokensLetAServerListenAnywhere) {
               HasSubstr("contradict"));
 }
 
+TEST(ParseConfigTest, Aliases) {
+  EXPECT_EQ(
+      Good({"serve", "--model", "m", "--alias", "a b", "--alias", "c", "--alias", "c"}).aliases,
+      (std::vector<std::string>{"a b", "c"}));
+  EXPECT_THAT(Complaint({"serve", "--model", "m", "--alias", "a\nb"}), HasSubstr("one line"));
+  EXPECT_THAT(Complaint({"serve", "--model", "m", "--alias", ""}), HasSubstr("--alias"));
+  const std::pair<const char*, const char*> stems[] = {
+      {"tiny-q8.gguf", "tiny-q8"},
+      {"/models/tiny.Q4_K.gguf", "tiny.Q4_K"},
+      {"models/big-00001-of-00003.gguf", "big"},
+      {"models/big-0001-of-00003.gguf", "big-0001-of-00003"},
+      {"folder/", "folder"},
+      {"a\tb", "a b"},
+  };
+  for (const auto& [path, stem] : stems) {
+    EXPECT_EQ(AliasesOf({}, path), std::vector<std::string>{stem}) << path;
+  }
+  EXPECT_EQ(AliasesOf({"x"}, "m.gguf"), std::vector<std::string>{"x"});
+}
+
+TEST(ParseConfigTest, OriginsAndHostsOfWebPages) {
+  const Config config =
+      Good({"serve", "--model", "m", "--cors-origin", "https://a.example", "--cors-origin",
+            "tauri://localhost", "--http-host", "llm.example", "--http-host", "b"});
+  EXPECT_TRUE(config.security.cors_origins.Allows("https://a.example"));
+  EXPECT_TRUE(config.security.cors_origins.Allows("tauri://localhost"));
+  EXPECT_EQ(config.security.http_hosts, (std::vector<std::string>{"llm.example", "b"}));
+  EXPECT_TRUE(Good({"front", "--worker", "h:1", "--auth-token-file", "t", "--cors-origin", "*"})
+                  .security.cors_origins.any());
+  const auto complaint = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"serve", "--model", "m"});
+    return Complaint(flags);
+  };
+  EXPECT_THAT(complaint({"--cors-origin", "*"}), HasSubstr("--auth-token-file FILE"));
+  EXPECT_THAT(complaint({"--cors-origin", "*", "--allow-unauthenticated"}),
+              HasSubstr("--auth-token-file FILE"));
+  EXPECT_THAT(complaint({"--cors-origin", "a.example"}), HasSubstr("SCHEME://HOST"));
+  EXPECT_THAT(complaint({"--cors-origin", "https://a.example", "--http", "off"}),
+              HasSubstr("--http is off"));
+  EXPECT_THAT(complaint({"--http-host", "a:1"}), HasSubstr("without scheme, port"));
+  EXPECT_THAT(complaint({"--http-host", "a", "--http", "off"}), HasSubstr("--http is off"));
+  EXPECT_THAT(complaint({"--http-host", "a", "--http", "0.0.0.0:1", "--auth-token-file", "t"}),
+              HasSubstr("has no effect"));
+  EXPECT_THAT(complaint({"--http-host", "a", "--allow-unauthenticated"}),
+              HasSubstr("has no effect"));
+}
+
 TEST(ParseConfigTest, ConnectionsHaveAnAgeThatGrpcCanCount) {
   const auto with_age = [](const std::string& age) {
-    return std::vector<std::string>{"serve",     "--model", "m", "--tls-cert",           "c",
-                                    "--tls-key", "k",       "--max-connection-age", age};
+    return std::vector<std::string>{
+        "serve", "--model", "m", "--tls-cert", "c", "--tls-key", "k", "--max-connection-age", age};
   };
   EXPECT_EQ(Good(with_age("1s")).security.max_connection_age, absl::Seconds(1));
   EXPECT_EQ(Good(with_age("576h")).security.max_connection_age, absl::Hours(576));
@@ -244,9 +295,9 @@ TEST(ParseConfigTest, ConnectionsHaveAnAgeThatGrpcCanCount) {
 }
 
 TEST(ParseConfigTest, TokenNewTakesALine) {
-  const Config config = Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60",
-                              "--concurrency", "4", "--max-priority", "9", "--expires",
-                              "2027-01-01"});
+  const Config config =
+      Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60", "--concurrency",
+            "4", "--max-priority", "9", "--expires", "2027-01-01"});
   EXPECT_EQ(config.action, "new");
   EXPECT_EQ(config.token.caller.principal, "a");
   EXPECT_EQ(config.token.caller.role, Role::kAdmin);

@@ -60,5 +60,51 @@ TEST(ConsoleTest, RemembersThatStdoutFailed) {
   close(full);
 }
 
+// NEL, CSI, a line separator, an override of direction, a mark of direction, DEL.
+constexpr char kActing[] =
+    "a\xC2\x85"
+    "b\xC2\x9B"
+    "c\xE2\x80\xA8"
+    "d\xE2\x80\xAE"
+    "e\xD8\x9C"
+    "f\x7F";
+
+TEST(OneLineTest, NothingActsOnATerminal) {
+  EXPECT_EQ(OneLine(kActing), R"(a\u0085b\u009bc\u2028d\u202ee\u061cf )");
+  EXPECT_EQ(OneLine("\x1B[2J\n\t"), " [2J  ");
+  // A byte of C1 by itself, and the first half of a character.
+  EXPECT_EQ(OneLine("a\x9B[2J\xE2\x80"), "a\xEF\xBF\xBD[2J\xEF\xBF\xBD");
+  // What people write stays.
+  EXPECT_EQ(OneLine("na\xC3\xAFve \xE2\x80\x9Cq\xE2\x80\x9D \xE6\xB0\xB4 \xF0\x9F\x98\x80"),
+            "na\xC3\xAFve \xE2\x80\x9Cq\xE2\x80\x9D \xE6\xB0\xB4 \xF0\x9F\x98\x80");
+}
+
+TEST(ToLineTest, NothingActsOnATerminalAndAReaderGetsTheSame) {
+  const std::string line = ToLine(Json{{"text", kActing}});
+  EXPECT_EQ(line, R"({"text":"a\u0085b\u009bc\u2028d\u202ee\u061cf\u007f"})");
+  EXPECT_EQ(Json::parse(line)["text"], kActing);
+}
+
+TEST(ConsoleTest, AServersStdoutThatNobodyReadsIsNoError) {
+  int full[2];
+  ASSERT_EQ(pipe2(full, O_CLOEXEC), 0);
+  const int page = fcntl(full[1], F_SETPIPE_SZ, 4096);
+  const std::string dots(page, '.');
+  ASSERT_EQ(write(full[1], dots.data(), dots.size()), page);
+  const int broken = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  {
+    Console console(full[1], full[1]);
+    console.NeverWait({.flush_timeout = absl::ZeroDuration()});
+    console.Print("endpoints\n");
+    console.Note("note\n");
+    EXPECT_TRUE(console.out_status().ok());
+    Console other(broken, full[1]);
+    other.NeverWait({.flush_timeout = absl::ZeroDuration()});
+    other.Print("endpoints\n");
+    EXPECT_EQ(other.out_status().message(), "cannot write to stdout: No space left on device");
+  }
+  for (const int one : {full[0], full[1], broken}) close(one);
+}
+
 }  // namespace
 }  // namespace tidepool::service

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -29,6 +28,11 @@ TEST(LogTextTest, NothingOfAStrangerBeginsAnotherLineOrField) {
   EXPECT_EQ(LogText("", {{"q", "say \"a=b\""}}), R"( q="say \"a=b\"")");
 }
 
+TEST(LogTextTest, NothingOfAStrangerActsOnATerminal) {
+  EXPECT_EQ(LogText("a\xC2\x9B", {{"id", "\xE2\x80\xAEx\xC2\x85"}}),
+            R"(a\u009b id="\u202ex\u0085")");
+}
+
 TEST(LogMembersTest, AreAnObjectWhateverTheTextsHold) {
   const std::string members =
       LogMembers("it \"said\"\n", {{"a", "\xff{}"}, {"b", int64_t{-1}}, {"c", 1.5}});
@@ -40,78 +44,42 @@ TEST(LogMembersTest, AreAnObjectWhateverTheTextsHold) {
   EXPECT_FALSE(absl::StrContains(members, "\n"));
 }
 
-// Standard error of this process into a file, for as long as it lives.
-class StderrInFile {
- public:
-  StderrInFile() : before_(dup(STDERR_FILENO)) {
-    const int file = open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    dup2(file, STDERR_FILENO);
-    close(file);
-  }
-  ~StderrInFile() {
-    dup2(before_, STDERR_FILENO);
-    close(before_);
-  }
-  std::vector<std::string> Lines() const {
-    std::string text(1 << 16, '\0');
-    const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    const ssize_t size = read(file, text.data(), text.size());
-    close(file);
-    text.resize(size < 0 ? 0 : size);
-    return absl::StrSplit(text, '\n', absl::SkipEmpty());
-  }
-
- private:
-  const std::string path_ = testing::TempDir() + "/stderr";
-  const int before_;
-};
+TEST(DroppedLinesNoteTest, IsALineOfEachFormat) {
+  const auto object = nlohmann::json::parse(DroppedLinesNote(LogFormat::kJson, 2));
+  EXPECT_EQ(object["message"], "2 log lines were dropped: they could not be written in time");
+  EXPECT_EQ(object["level"], "warning");
+  const std::string text = DroppedLinesNote(LogFormat::kText, 1);
+  EXPECT_TRUE(
+      absl::EndsWith(text, " warning 1 log line was dropped: they could not be written in time\n"))
+      << text;
+}
 
 TEST(LogTest, LinesBelowTheLevelAreDroppedAndTheLevelMayChange) {
-  const StderrInFile file;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   {
-    Log log(LogLevel::kWarn, LogFormat::kJson);
+    LineWriter writer(ends[1], {});
+    Log log(LogLevel::kWarn, LogFormat::kJson, &writer);
     const LogSink sink = log.Sink();
     sink(LogLevel::kInfo, "one");
     sink(LogLevel::kWarn, "two");
     log.SetLevel(LogLevel::kDebug);
     sink(LogLevel::kDebug, "three", {{"n", int64_t{3}}});
+    EXPECT_EQ(sink.dropped_lines(), 0);
   }
+  close(ends[1]);
+  std::string text(1 << 16, '\0');
+  const ssize_t size = read(ends[0], text.data(), text.size());
+  text.resize(size < 0 ? 0 : size);
+  close(ends[0]);
   std::vector<std::string> messages;
-  for (const std::string& line : file.Lines()) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const auto object = nlohmann::json::parse(line);
     messages.push_back(object["message"]);
     EXPECT_TRUE(object.contains("time"));
     EXPECT_EQ(object["level"], messages.size() == 1 ? "warning" : "debug");
   }
   EXPECT_EQ(messages, (std::vector<std::string>{"two", "three"}));
-}
-
-// A pipe that nobody reads holds up neither the writer nor what comes after.
-TEST(LogTest, AReaderThatDoesNotReadHoldsNobodyUp) {
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const int before = dup(STDERR_FILENO);
-  dup2(ends[1], STDERR_FILENO);
-  std::string said;
-  std::thread reader;
-  {
-    Log log(LogLevel::kInfo, LogFormat::kText);
-    // The pipe holds 64 KiB, the log kMostWaiting lines.
-    const std::string line(1000, 'x');
-    for (int i = 0; i < Log::kMostWaiting + 1000; ++i) log.Info(line);
-    // All came here, though none was read: now the log may end.
-    reader = std::thread([&] {
-      char buffer[4096];
-      for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
-        said.append(buffer, got);
-    });
-  }
-  dup2(before, STDERR_FILENO);
-  close(before);
-  close(ends[1]);
-  reader.join();
-  close(ends[0]);
-  EXPECT_TRUE(absl::StrContains(said, " lines of this log were dropped")) << said.size();
 }
 
 }  // namespace

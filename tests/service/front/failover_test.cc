@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <random>
 #include <string>
@@ -18,90 +19,55 @@
 namespace tidepool::service {
 namespace {
 
-using Verdict = AttemptRecord::Verdict;
 using Kind = Resubmissions::Kind;
 
-// What follows from a failure more, of a worker that nothing is heard of any more if it crashed.
-Verdict AfterFailure(EndedBy by, AttemptRecord* record) {
-  record->OnFailure(by, {.process_id = 1});
-  return record->Review([](const WorkerSighting&) { return AttemptRecord::Fate::kGone; });
-}
-
-TEST(AttemptRecordTest, TheSecondCrashIsThePrompts) {
+AttemptRecord AfterFailures(std::initializer_list<EndedBy> failures) {
   AttemptRecord record;
-  EXPECT_FALSE(record.suspect());
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
-  EXPECT_TRUE(record.suspect());
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
+  for (const EndedBy by : failures) record.OnFailure(by, {.process_id = 1});
+  return record;
 }
 
-TEST(AttemptRecordTest, ThreeFailuresAreEnoughWhoeverIsToBlame) {
+bool ExhaustedWhere(Fate fate, AttemptRecord* record) {
+  return record->Exhausted([fate](const WorkerSighting&) { return fate; });
+}
+
+TEST(AttemptRecordTest, ThreeFailuresExhaustIt) {
+  AttemptRecord two = AfterFailures({EndedBy::kSilent, EndedBy::kWorker});
+  EXPECT_FALSE(ExhaustedWhere(Fate::kGone, &two));
+  AttemptRecord three = AfterFailures({EndedBy::kSilent, EndedBy::kWorker, EndedBy::kSilent});
+  EXPECT_TRUE(ExhaustedWhere(Fate::kGone, &three));
+}
+
+TEST(AttemptRecordTest, WorkersThatDieDoNotExhaustIt) {
   AttemptRecord record;
-  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
-  EXPECT_EQ(AfterFailure(EndedBy::kWorker, &record), Verdict::kGiveUp);
+  for (int crash = 0; crash < 100; ++crash) {
+    record.OnFailure(EndedBy::kCrash, {.process_id = 1});
+    EXPECT_FALSE(ExhaustedWhere(crash % 2 == 0 ? Fate::kOpen : Fate::kGone, &record)) << crash;
+  }
+  EXPECT_EQ(record.setbacks(), 100);
 }
 
-TEST(AttemptRecordTest, FailuresThatAreNoCrashesAreForgottenWithProgress) {
+TEST(AttemptRecordTest, ThreeBrokenConnectionsExhaustIt) {
+  AttemptRecord record = AfterFailures({EndedBy::kCrash, EndedBy::kCrash});
+  EXPECT_FALSE(ExhaustedWhere(Fate::kLives, &record));
+  record.OnFailure(EndedBy::kCrash, {.process_id = 1});
+  EXPECT_FALSE(ExhaustedWhere(Fate::kOpen, &record));
+  EXPECT_TRUE(ExhaustedWhere(Fate::kLives, &record));
+}
+
+TEST(AttemptRecordTest, EightTokensResetTheCount) {
   AttemptRecord record;
   for (int worker = 0; worker < 100; ++worker) {
     record.OnTokens(AttemptRecord::kProvenTokens);
-    EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain) << worker;
-    EXPECT_EQ(record.failures(), 1);
+    record.OnFailure(worker % 2 == 0 ? EndedBy::kSilent : EndedBy::kCrash, {.process_id = 1});
+    EXPECT_FALSE(ExhaustedWhere(Fate::kLives, &record)) << worker;
+    EXPECT_EQ(record.setbacks(), 1);
   }
-  record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
-  record.OnTokens(AttemptRecord::kProvenTokens - 1);
-  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kGiveUp);
-}
-
-TEST(AttemptRecordTest, TwoCrashesAtOnePlaceOfTheAnswerAreThePrompts) {
-  for (const int64_t place : {1, 7, 20, 3000}) {
-    for (const int64_t lost : {int64_t{0}, AttemptRecord::kProvenTokens - 1}) {
-      AttemptRecord record;
-      record.OnTokens(place);
-      EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
-      EXPECT_TRUE(record.suspect());
-      record.OnTokens(lost);
-      EXPECT_TRUE(record.suspect());
-      EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned) << place;
-    }
+  for (int more = 0; more < 2; ++more) {
+    record.OnTokens(AttemptRecord::kProvenTokens - 1);
+    record.OnFailure(EndedBy::kSilent, {.process_id = 1});
   }
-}
-
-TEST(AttemptRecordTest, ThePlaceIsTheSameOverAFailureOfAnotherKind) {
-  AttemptRecord record;
-  record.OnTokens(20);
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain);
-  record.OnTokens(3);
-  EXPECT_EQ(AfterFailure(EndedBy::kSilent, &record), Verdict::kTryAgain);
-  record.OnTokens(4);
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
-}
-
-TEST(AttemptRecordTest, NoRequestCrashesWorkersForEver) {
-  AttemptRecord record;
-  for (size_t crash = 1; crash < AttemptRecord::kMostCrashes; ++crash) {
-    record.OnTokens(AttemptRecord::kProvenTokens);
-    EXPECT_FALSE(record.suspect());
-    EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kTryAgain) << crash;
-    EXPECT_EQ(record.failures(), 1);
-  }
-  record.OnTokens(5000);
-  EXPECT_EQ(AfterFailure(EndedBy::kCrash, &record), Verdict::kPoisoned);
-  EXPECT_EQ(record.crashes(), AttemptRecord::kMostCrashes);
-}
-
-// Of a link that breaks every hour.
-TEST(AttemptRecordTest, CrashesThatWereNoneDoNotAddUp) {
-  AttemptRecord record;
-  for (int cut = 0; cut < 100; ++cut) {
-    record.OnTokens(AttemptRecord::kProvenTokens);
-    record.OnFailure(EndedBy::kCrash, {.process_id = 1});
-    const auto lives = [](const WorkerSighting&) { return AttemptRecord::Fate::kLives; };
-    EXPECT_EQ(record.Review(lives), Verdict::kTryAgain) << cut;
-  }
-  EXPECT_EQ(record.crashes(), 0);
+  EXPECT_TRUE(ExhaustedWhere(Fate::kLives, &record));
 }
 
 TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
@@ -110,12 +76,12 @@ TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
   EXPECT_TRUE(prompts.Check(7).ok());
   prompts.Refuse(7);
   clock.Advance(absl::Minutes(4));
-  prompts.Refuse(7);  // by an attempt that was under way: the time does not begin anew
+  prompts.Refuse(7);  // it keeps its time
   const absl::Status refused = prompts.Check(7);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(refused.message(),
-            "workers crashed while they computed this prompt; it is refused for another 6m: change "
-            "it, or tell whoever runs the workers");
+            "workers crashed while they computed this prompt; it is refused to its sender for "
+            "another 6m: change it, or tell whoever runs the workers");
   EXPECT_TRUE(prompts.Check(8).ok());
   clock.Advance(absl::Minutes(6));
   EXPECT_TRUE(prompts.Check(7).ok());
@@ -130,19 +96,21 @@ TEST(PoisonedPromptsTest, AreNotKeptWithoutEnd) {
   EXPECT_FALSE(prompts.Check(1).ok());
 }
 
-TEST(PromptDigestTest, IsOfWhatIsComputedAndOfNothingElse) {
+TEST(PromptDigestTest, IsOfItsSenderAndOfWhatIsComputed) {
   v1::GenerateRequest request;
   request.set_text("one");
-  const uint64_t digest = PromptDigest("m", request, {});
+  const uint64_t digest = PromptDigest("p", "m", request, {});
   v1::GenerateRequest other = request;
   other.set_request_id("another");
   other.mutable_sampling()->set_temperature(1);
   other.mutable_stopping()->set_max_tokens(3);
-  EXPECT_EQ(PromptDigest("m", other, {}), digest);
-  EXPECT_NE(PromptDigest("n", request, {}), digest);
-  EXPECT_NE(PromptDigest("m", request, {1}), digest);
+  EXPECT_EQ(PromptDigest("p", "m", other, {}), digest);
+  EXPECT_NE(PromptDigest("p", "n", request, {}), digest);
+  EXPECT_NE(PromptDigest("q", "m", request, {}), digest);
+  EXPECT_NE(PromptDigest("", "m", request, {}), digest);
+  EXPECT_NE(PromptDigest("p", "m", request, {1}), digest);
   other.set_text("two");
-  EXPECT_NE(PromptDigest("m", other, {}), digest);
+  EXPECT_NE(PromptDigest("p", "m", other, {}), digest);
 }
 
 TEST(BackOffTest, DoublesUpToItsLastAndSpreads) {
@@ -239,6 +207,41 @@ TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
   EXPECT_EQ(went_.size(), 4);
   Leave(3);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4})) << "one waits for a worker";
+}
+
+TEST_F(ResubmissionsTest, OneOfAModelIsTriedByItselfAfterTheOthers) {
+  running_ = 100;
+  serving_["m"] = 3;
+  Enter(Kind::kAlone, 0);
+  Enter(Kind::kAlone, 1);
+  Enter(Kind::kAlone, 2, "n");
+  Enter(Kind::kSuspect, 3);
+  EXPECT_EQ(went_, (std::vector<int>{0, 2, 3}));
+  tickets_[0].GoTo("a");
+  tickets_[3].GoTo("b");
+  EXPECT_EQ(line_.WithTrials(), std::vector<std::string>{"a"});
+  EXPECT_EQ(line_.WithSuspects(), (std::vector<std::string>{"a", "b"}));
+  int told = 0;
+  line_.AfterTrial([&] { ++told; });
+  Leave(3);
+  EXPECT_EQ(told, 0);
+  Leave(0);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(went_, (std::vector<int>{0, 2, 3, 1}));
+  Leave(1);
+  EXPECT_EQ(told, 1);
+}
+
+TEST_F(ResubmissionsTest, TheOnlyWorkerTakesASuspectOrATrial) {
+  running_ = 100;
+  Enter(Kind::kSuspect, 0);
+  Enter(Kind::kAlone, 1);
+  EXPECT_EQ(went_, std::vector<int>{0});
+  Leave(0);
+  Enter(Kind::kSuspect, 2);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1}));
+  Leave(1);
+  EXPECT_EQ(went_, (std::vector<int>{0, 1, 2}));
 }
 
 TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {

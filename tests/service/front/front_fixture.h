@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/convert.h"
 #include "service/front/front_core.h"
 #include "service/store/sqlite_session_store.h"
 #include "tests/fakes/manual_clock.h"
@@ -84,8 +85,7 @@ class PuppetLink final : public WorkerLink {
     texts.push_back(std::move(done));
   }
   // Never answered, as if behind a long text.
-  void Detokenize(v1::DetokenizeRequest, absl::Duration,
-                  Done<v1::DetokenizeResponse>) override {}
+  void Detokenize(v1::DetokenizeRequest, absl::Duration, Done<v1::DetokenizeResponse>) override {}
   // As Say has it.
   void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration,
               Done<v1::DetokenizeResponse> done) override {
@@ -121,6 +121,7 @@ class PuppetLink final : public WorkerLink {
     response.set_places(places);
     response.set_room_wait_seconds(2);
     response.mutable_model()->set_name("m");
+    response.mutable_model()->mutable_aliases()->Assign(aliases.begin(), aliases.end());
     response.mutable_model()->set_digest(digest);
     response.mutable_model()->set_numerics_id(numerics);
     response.mutable_model()->set_context_length(2048);
@@ -134,6 +135,8 @@ class PuppetLink final : public WorkerLink {
     response.set_session_tokens_kept(kept);
     response.set_model_digest("d");
     response.mutable_stopping()->set_max_tokens(1000);
+    response.set_understands(understands);
+    response.set_prompt_text("the prompt");
     prepares.back().second(std::move(response));
   }
 
@@ -143,10 +146,12 @@ class PuppetLink final : public WorkerLink {
   std::vector<std::string> texts_for;             // principals for whose requests the front asked
   std::function<void(absl::Status)> lose;
   std::string digest = "d";
+  std::vector<std::string> aliases;
   std::string numerics = "n";
   int64_t sequences = 0;
   int64_t places = 0;
   uint64_t process_id = 0;
+  int32_t understands = kUnderstands;
   std::string lead;  // what its answers' texts begin with, and a text by itself does not
 
  private:

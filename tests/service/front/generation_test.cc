@@ -351,9 +351,15 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
   }
   Log();
   ASSERT_EQ(filled.code(), absl::StatusCode::kResourceExhausted) << filled;
+  // Room for a turn to begin, and less than its prompt takes.
+  absl::Status deleted = absl::UnknownError("no answer");
+  store_->Delete("", "ballast0", [&](absl::Status status) { deleted = std::move(status); });
+  Log();
+  ASSERT_TRUE(deleted.ok()) << deleted;
   Client client;
   Begin(&client, turn);
-  loop_.RunUntil([&] { return !worker->prepares.empty(); });
+  loop_.RunUntil([&] { return !worker->prepares.empty() || client.status.has_value(); });
+  ASSERT_FALSE(client.status.has_value()) << *client.status;
   worker->AnswerPrepare(std::vector<int32_t>(3000, 1));
   worker->runs[0]->Say({10, 11});
   loop_.RunUntil([&] { return client.status.has_value(); });

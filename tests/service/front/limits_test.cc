@@ -1,6 +1,7 @@
 // What limits, of a principal and of the workers, do to generations at a front.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -225,6 +226,40 @@ TEST_F(WholeAnswerTest, OnePrincipalLeavesRoomForOthers) {
 }
 
 using WorkerLimitsTest = FrontTest;
+
+TEST_F(WorkerLimitsTest, ARequestThatIsRefusedAtOnceCountsAsAnErrorOfItsModel) {
+  AddWorker("a");
+  v1::GenerateRequest wrong = Text();
+  wrong.mutable_sampling()->set_top_p(7);
+  v1::GenerateRequest elsewhere = wrong;
+  elsewhere.set_model("no such model");
+  Client first, second;
+  Begin(&first, wrong);
+  Begin(&second, elsewhere);
+  ASSERT_TRUE(first.status.has_value() && second.status.has_value());
+  ASSERT_EQ(core_->request_metrics().size(), 1);
+  const RequestMetrics& metrics = core_->request_metrics().begin()->second;
+  EXPECT_EQ(metrics.ends[static_cast<int>(RequestEnd::kError)], 1);
+  EXPECT_EQ(metrics.e2e_latency.count(), 0);
+}
+
+TEST_F(WorkerLimitsTest, ABurstPastTheQueueIsToldTheQueuesSize) {
+  PuppetLink* a = AddWorker("a");
+  a->places = 3;
+  a->SayState();
+  // All are sent before the worker's next state tells of the first.
+  std::array<Client, 6> burst;
+  for (Client& client : burst) Begin(&client, Text());
+  while (!a->prepares.empty()) {
+    a->AnswerPrepare({1, 2, 3});
+    a->prepares.pop_back();
+  }
+  ASSERT_EQ(a->runs.size(), burst.size());
+  Client refused;
+  Begin(&refused, Text());
+  ASSERT_TRUE(refused.status.has_value());
+  EXPECT_EQ(refused.status->message(), "the queue is full: 3 requests run or wait; retry later");
+}
 
 TEST_F(WorkerLimitsTest, AFullQueueIsToldWithoutAskingItsWorker) {
   PuppetLink* a = AddWorker("a");

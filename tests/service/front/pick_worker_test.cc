@@ -31,6 +31,23 @@ TEST(PickWorkerTest, NoneCanTakeIt) {
   EXPECT_EQ(PickWorker(workers, Request()), std::nullopt);
 }
 
+// Workers of an earlier release do not say the second digest.
+TEST(PickWorkerTest, ContentDigestsDecideWhereBothAreKnown) {
+  std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
+  workers[0].model_digest = "d:1";
+  workers[1].model_digest = "d:2";
+  PickRequest request = Request();
+  EXPECT_EQ(PickWorker(workers, request), 0);
+  request.model_digest = "d:2";
+  EXPECT_EQ(PickWorker(workers, request), 1);
+  request.model_digest = "d:3";
+  EXPECT_EQ(PickWorker(workers, request), std::nullopt);
+  workers[1].model_digest = "d";
+  EXPECT_EQ(PickWorker(workers, request), 1);
+  request.model_digest = "e:2";
+  EXPECT_EQ(PickWorker(workers, request), std::nullopt);
+}
+
 TEST(PickWorkerTest, TheLeastWorkWins) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
   workers[0].queued_prompt_tokens = 1000;
@@ -46,8 +63,8 @@ TEST(PickWorkerTest, CachedTokensCountAsDone) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   PickRequest request = Request();
   request.block_hashes = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
-  workers[1].prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
-      std::unordered_set<uint64_t>{15, 99});
+  workers[1].prefixes =
+      std::make_shared<const std::unordered_set<uint64_t>>(std::unordered_set<uint64_t>{15, 99});
   EXPECT_EQ(CachedTokens(workers[0], request), 0);
   EXPECT_EQ(CachedTokens(workers[1], request), 160);
   EXPECT_EQ(PickWorker(workers, request), 1);

@@ -59,6 +59,29 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   EXPECT_EQ(health_of_a(), WorkerHealth::kDown) << "its next stream did not open";
 }
 
+TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
+  PuppetLink* a = AddWorker("a");
+  a->aliases = {"fast", "m-q4"};
+  a->SayState();
+  PuppetLink* b = AddWorker("b");
+  b->digest = "e";  // other weights with the same name of their own
+  b->aliases = {"m-q8"};
+  b->SayState();
+  PuppetLink* c = AddWorker("c");
+  c->aliases = {"second"};
+  c->SayState();
+  const WorkerSet& workers = *core_->workers();
+  for (const char* name : {"", "m", "fast", "m-q4", "second"}) {
+    EXPECT_EQ(workers.FindModel(name)->digest(), "d") << name;
+  }
+  EXPECT_EQ(workers.FindModel("m-q8")->digest(), "e");
+  EXPECT_EQ(workers.FindModel("m", "e")->digest(), "e");
+  EXPECT_EQ(workers.FindModel("m", "gone")->digest(), "d");
+  EXPECT_EQ(workers.Models().size(), 2);
+  EXPECT_EQ(workers.FindModel("x").status().message(),
+            "model 'x' is not served; served: fast, m-q4, second, m, m-q8");
+}
+
 // For all requests, not for the one that failed alone; until it tells its state again.
 TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   PuppetLink* a = AddWorker("a");

@@ -75,9 +75,9 @@ TEST_F(HttpServeTest, PagesOfOtherHostsAreRefused) {
   const auto status_from = [&](const std::string& origin) {
     const std::string body = R"({"prompt":"Hello","max_tokens":2})";
     const auto client = Connect();
-    client->Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: ", origin,
-                              "\r\nContent-Type: application/json\r\nContent-Length: ",
-                              body.size(), "\r\n\r\n", body));
+    client->Send(absl::StrCat(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: ", origin,
+        "\r\nContent-Type: application/json\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
     return client->ReadAnswer().status;
   };
   EXPECT_EQ(status_from("http://evil.example:8080"), 403);
@@ -113,6 +113,128 @@ TEST_F(HttpServeTest, StreamsEqualWholeAnswers) {
   EXPECT_EQ(events.front()["usage"], Json());
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], 240);
   EXPECT_TRUE(events.back()["choices"].empty());
+}
+
+TEST_F(HttpServeTest, EchoWithLogprobsIsSharedByChoices) {
+  Start();
+  const std::string body = R"({"prompt":["Hello there","Hi"],"n":2,"seed":3,"temperature":1,
+      "max_tokens":6,"ignore_eos":true,"logprobs":1,"echo":true)";
+  const Json whole = Parsed(Post("/v1/completions", body + "}"));
+  ASSERT_EQ(whole["choices"].size(), 4) << whole;
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], 13);
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 24);
+  for (size_t i = 0; i < 4; ++i) {
+    const Json& logprobs = whole["choices"][i]["logprobs"];
+    const size_t prompt = i < 2 ? 11 : 2;
+    EXPECT_TRUE(absl::StartsWith(whole["choices"][i]["text"].get<std::string>(),
+                                 i < 2 ? "Hello there" : "Hi"));
+    ASSERT_EQ(logprobs["tokens"].size(), prompt + 6) << logprobs;
+    EXPECT_EQ(logprobs["token_logprobs"][0], Json());
+    EXPECT_EQ(logprobs["top_logprobs"][0], Json());
+    EXPECT_LT(logprobs["token_logprobs"][1].get<double>(), 0);
+    EXPECT_EQ(logprobs["text_offset"][prompt], prompt);
+  }
+  EXPECT_EQ(whole["choices"][0]["logprobs"]["token_logprobs"][5],
+            whole["choices"][1]["logprobs"]["token_logprobs"][5]);
+  EXPECT_NE(whole["choices"][0]["text"], whole["choices"][1]["text"]);
+  // A stream has the same, in order.
+  std::vector<Json> tokens(4, Json::array());
+  std::vector<std::string> texts(4);
+  for (const Json& event : Events(Post("/v1/completions", body + R"(,"stream":true})"))) {
+    for (const Json& choice : event["choices"]) {
+      texts[choice["index"]] += choice["text"].get<std::string>();
+      const Json& logprobs = choice["logprobs"];
+      if (logprobs.is_null()) continue;
+      for (const Json& token : logprobs["tokens"]) tokens[choice["index"]].push_back(token);
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(tokens[i], whole["choices"][i]["logprobs"]["tokens"]) << i;
+    EXPECT_EQ(texts[i], whole["choices"][i]["text"]);
+  }
+}
+
+TEST_F(HttpServeTest, APromptAloneIsScored) {
+  Start();
+  const Json json = Parsed(Post("/v1/completions", R"({"prompt":[72,105],"max_tokens":0,"echo":true,
+      "logprobs":0,"prompt_logprobs":2,"return_token_ids":true})"));
+  const Json& choice = json["choices"][0];
+  EXPECT_EQ(choice["text"], "Hi") << json;
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["logprobs"]["tokens"], Json::parse(R"(["H","i"])"));
+  EXPECT_EQ(choice["prompt_token_ids"], Json::parse("[72,105]"));
+  EXPECT_EQ(choice["token_ids"], Json::array());
+  ASSERT_EQ(choice["prompt_logprobs"].size(), 2);
+  EXPECT_GE(choice["prompt_logprobs"][1]["105"]["rank"].get<int>(), 1);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(json["timings"]["predicted_n"], 0);
+}
+
+TEST_F(HttpServeTest, AStreamTellsOfItsPromptAndItsUsage) {
+  Start();
+  const std::vector<Json> events = Events(Post("/v1/chat/completions", R"({"messages":[
+      {"role":"user","content":"Hello"}],"max_tokens":3,"ignore_eos":true,"stream":true,
+      "return_progress":true,"return_token_ids":true,
+      "stream_options":{"continuous_usage_stats":true}})"));
+  int64_t processed = 0, ids = 0, made = 0, timings = 0;
+  for (const Json& event : events) {
+    if (event.contains("prompt_progress")) {
+      processed = event["prompt_progress"]["processed"];
+      EXPECT_EQ(event["prompt_progress"]["total"], event["usage"]["prompt_tokens"]);
+    }
+    if (event.contains("prompt_token_ids")) ids += event["prompt_token_ids"].size();
+    timings += event.contains("timings");
+    EXPECT_TRUE(event["usage"].is_object()) << event;
+    for (const Json& choice : event["choices"]) {
+      made += choice["token_ids"].size();
+      EXPECT_EQ(event["usage"]["completion_tokens"], made);
+    }
+  }
+  EXPECT_EQ(made, 3);
+  EXPECT_GT(ids, 5);
+  EXPECT_EQ(processed, ids);
+  EXPECT_EQ(timings, 1);
+}
+
+TEST_F(HttpServeTest, CommentsComeWhileThePromptIsComputed) {
+  http_comment_every_ = absl::Milliseconds(5);
+  Start();
+  engine_->model.Hold();
+  const auto client = Connect();
+  client->SendPost("/v1/completions",
+                   R"({"prompt":"Hello","max_tokens":2,"ignore_eos":true,"stream":true})");
+  const std::string head = client->ReadUntil(": the answer is being computed\n\n");
+  EXPECT_TRUE(absl::StrContains(head, "200 OK")) << head;
+  client->ReadUntil(": the answer is being computed\n\n");
+  engine_->model.Release();
+  const std::string rest = client->ReadUntil("data: [DONE]\n\n");
+  EXPECT_TRUE(absl::StrContains(rest, "\"finish_reason\":\"length\"")) << rest;
+}
+
+TEST_F(HttpServeTest, TextsAreTokenisedAsVllmDoes) {
+  Start();
+  const Json tokens =
+      Parsed(Post("/tokenize", R"({"prompt":"Hi<|start|>","return_token_strs":true})"));
+  EXPECT_EQ(tokens, Json::parse(R"({"count":3,"max_model_len":2048,"tokens":[72,105,257],
+      "token_strs":["H","i","<|start|>"]})"));
+  EXPECT_EQ(Parsed(Post("/detokenize", R"({"tokens":[72,105,257]})")),
+            Json::parse(R"({"prompt":"Hi<|start|>"})"));
+  const std::string chat = R"({"messages":[{"role":"user","content":"Hi"}])";
+  const std::string rendered = "<|start|>user\nHi<|end_of_text|><|start|>assistant\n";
+  EXPECT_EQ(Parsed(Post("/apply-template", chat + "}"))["prompt"], rendered);
+  EXPECT_EQ(Parsed(Post("/apply-template", chat + R"(,"add_generation_prompt":false})"))["prompt"],
+            "<|start|>user\nHi<|end_of_text|>");
+  EXPECT_EQ(Parsed(Post("/tokenize", chat + "}"))["count"], 20);
+  EXPECT_EQ(Parsed(Connect()->Get("/tokenizer_info"))["eos_token"], "<|end_of_text|>");
+  const std::pair<const char*, const char*> bad[] = {{R"({"prompt":"a","messages":[]})", "messages"},
+                                                     {R"({})", "prompt"},
+                                                     {R"({"promt":"a"})", "promt"}};
+  for (const auto& [body, named] : bad) {
+    const RawAnswer answer = Post("/tokenize", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_TRUE(absl::StrContains(answer.body, named)) << answer.body;
+  }
+  EXPECT_EQ(Post("/detokenize", R"({"tokens":[9999]})").status, 400);
 }
 
 TEST_F(HttpServeTest, AChatWithTools) {
@@ -185,8 +307,7 @@ TEST_F(HttpServeTest, WhereNoLongAnswerHasRoomShortOnesAndStreamsGoOn) {
   EXPECT_EQ(Parsed(refused)["error"]["code"], "rate_limit_exceeded");
   EXPECT_TRUE(absl::StrContains(refused.body, "ask for a stream")) << refused.body;
   EXPECT_EQ(Post("/v1/completions", tokens + "}").status, 200);
-  EXPECT_FALSE(
-      Events(Post("/v1/completions", tokens + R"(,"logprobs":2,"stream":true})")).empty());
+  EXPECT_FALSE(Events(Post("/v1/completions", tokens + R"(,"logprobs":2,"stream":true})")).empty());
 }
 
 TEST_F(HttpServeTest, AFullQueueIs429) {
@@ -305,14 +426,14 @@ TEST_F(HttpServeTest, MethodsAndTypes) {
   const RawAnswer wrong = client->Get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_TRUE(absl::StrContains(wrong.head, "Allow: POST, OPTIONS\r\n")) << wrong.head;
-  client->Send("OPTIONS /v1/models HTTP/1.1\r\nHost: h\r\n\r\n");
+  client->Send("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const RawAnswer options = client->ReadAnswer();
   EXPECT_EQ(options.status, 204);
   EXPECT_TRUE(absl::StrContains(options.head, "Allow: GET, HEAD, OPTIONS\r\n")) << options.head;
-  client->Send("HEAD /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+  client->Send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer(/*has_body=*/false).status, 200);
   client->Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
       "Content-Length: 0\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().status, 415);
 }

@@ -21,6 +21,7 @@ namespace {
 // Answers with what it was asked; exchanges of /held wait for the test. Thread-safe.
 class EchoHandler final : public HttpHandler {
  public:
+  HttpHeaders CommonHeaders(const HttpHead& head) override { return {{"X-Host", head.host}}; }
   std::optional<HttpResponse> CheckHead(const HttpHead& head) override {
     if (head.path != "/refused") return std::nullopt;
     HttpResponse response;
@@ -92,6 +93,19 @@ TEST_F(HttpServerTest, OneConnectionManyRequests) {
   EXPECT_EQ(client->Get("/f").body, "GET /f ");
   EXPECT_EQ(client->Get("http://h:1/g?x").body, "GET /g ");
   EXPECT_EQ(server_->connections(), 1);
+}
+
+TEST_F(HttpServerTest, EveryResponseHasTheHandlersHeaders) {
+  Start();
+  const std::string request = "GET /refused HTTP/1.1\r\nHost: a:1\r\n\r\n";
+  EXPECT_TRUE(absl::StrContains(Connect()->Get("/").head, "\r\nX-Host: localhost\r\n"));
+  EXPECT_TRUE(absl::StrContains(Connect()->Get("http://t:2/?x").head, "\r\nX-Host: t:2\r\n"));
+  const auto client = Connect();
+  client->Send(request);
+  EXPECT_TRUE(absl::StrContains(client->ReadAnswer().head, "\r\nX-Host: a:1\r\n"));
+  EXPECT_TRUE(
+      absl::StrContains(Told("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 99999999999\r\n\r\n"),
+                        "\r\nX-Host: b\r\n"));
 }
 
 TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
@@ -173,7 +187,10 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
       {post + "Content-Length: 101\r\n\r\n", 413},
       {post + "Content-Length: 99999999999999999999\r\n\r\n", 400},
       {post + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
-      {post + "Transfer-Encoding: gzip\r\n\r\n", 400},
+      {post + "Transfer-Encoding: gzip\r\n\r\n", 501},
+      {post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+      {post + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
+      {post + "X-Api-Key: a\r\nX-Api-Key: b\r\n\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x'), 413},
       {post + "Expect: miracles\r\nContent-Length: 1\r\n\r\nx", 417},
@@ -188,6 +205,32 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
   quiet->Send("POST /x HT");
   quiet->EndSending();
   EXPECT_EQ(quiet->ReadToEnd(), "");  // half a request of a client that left
+}
+
+TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
+  Start();
+  const auto client = Connect();
+  client->Send("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().body, "GET /a ");
+  // One after a body, as older clients send it, and pipelined requests.
+  client->Send(
+      "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
+      "GET /c HTTP/1.1\r\nHost: h\r\n\r\n\r\n");
+  EXPECT_EQ(client->ReadAnswer().body, "POST /b x");
+  EXPECT_EQ(client->ReadAnswer().body, "GET /c ");
+  for (const char byte : std::string("\r\nGET /d HTTP/1.1\r\nHost: h\r\n\r\n")) {
+    client->Send(std::string(1, byte));
+  }
+  EXPECT_EQ(client->ReadAnswer().body, "GET /d ");
+  EXPECT_TRUE(absl::StartsWith(Told("\rGET / HTTP/1.1\r\nHost: h\r\n\r\n"), "HTTP/1.1 400 "));
+}
+
+// A connection that has brought nothing but an empty line is idle, and no request is late on it.
+TEST_F(HttpServerTest, AnEmptyLineAloneIsNoRequest) {
+  HttpLimits limits;
+  limits.idle_timeout = absl::Milliseconds(20);
+  Start(limits);
+  EXPECT_EQ(Told("\r\n"), "");
 }
 
 TEST_F(HttpServerTest, SlowRequestsEnd) {

@@ -128,6 +128,7 @@ v1::GetStatsResponse Stats() {
   stats.mutable_front()->set_numerics_changed_total(3);
   stats.mutable_front()->set_failovers_waiting(4);
   stats.mutable_front()->set_poisoned_prompts_refused_total(2);
+  stats.mutable_front()->set_log_lines_dropped_total(8);
   v1::WorkerStats* worker = stats.add_workers();
   worker->set_worker_id("w\"1\n");
   worker->set_model("m");
@@ -135,6 +136,7 @@ v1::GetStatsResponse Stats() {
   worker->set_kv_blocks_total(8);
   worker->set_kv_blocks_free(6);
   worker->set_deadline_refusals_total(6);
+  worker->set_log_lines_dropped_total(5);
   worker->set_prompt_tokens_total(100);
   worker->set_cached_prompt_tokens_total(25);
   v1::LayerCounters* layer = worker->mutable_offload()->mutable_total()->add_layers();
@@ -164,7 +166,9 @@ TEST(MetricsPageTest, NamesAndLabels) {
         std::string("tidepool:numerics_changed_total 3\n"),
         std::string("tidepool:failovers_waiting 4\n"),
         std::string("tidepool:poisoned_prompts_refused_total 2\n"),
+        std::string("tidepool:log_lines_dropped_total 8\n"),
         "tidepool:deadline_refusals_total" + worker + "6\n",
+        "tidepool:worker_log_lines_dropped_total" + worker + "5\n",
         "tidepool:num_requests_running" + worker + "2\n",
         "tidepool:kv_cache_usage_perc" + worker + "0.25\n",
         "tidepool:prompt_tokens_total" + worker + "100\n",
@@ -212,6 +216,9 @@ v1::GetStatsResponse OffloadedStats() {
   total->set_prefetch_used_bytes(113);
   total->set_prefetch_wasted_bytes(114);
   total->set_failed_reads(115);
+  total->set_rebuilt_records(118);
+  total->set_failed_record_writes(119);
+  offload->set_lost_records(120);
   total->set_stall_seconds(116.5);
   total->set_hidden_seconds(117.5);
   for (const int number : {2, 3}) {
@@ -243,6 +250,9 @@ TEST(MetricsPageTest, ExpertsUnderABudget) {
                              {"prefetch_used_bytes_total", "counter", "113"},
                              {"prefetch_wasted_bytes_total", "counter", "114"},
                              {"failed_reads_total", "counter", "115"},
+                             {"rebuilt_records_total", "counter", "118"},
+                             {"failed_record_writes_total", "counter", "119"},
+                             {"lost_records", "gauge", "120"},
                              {"stall_seconds_total", "counter", "116.5"},
                              {"hidden_seconds_total", "counter", "117.5"}};
   for (const auto& [name, type, value] : kLines) {

@@ -93,13 +93,45 @@ TEST(CompletionRequestTest, PromptsTimesN) {
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(request->choices[i].text(), expected[i].first);
     EXPECT_EQ(request->choices[i].sampling().seed(), expected[i].second);
-    EXPECT_EQ(request->echo[i], expected[i].first);
+    EXPECT_TRUE(request->choices[i].echo());
   }
   const auto ids = Completion(R"({"prompt":[[1,2],[3]]})");
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_EQ(ids->choices[0].token_ids().ids_size(), 2);
   EXPECT_EQ(ids->choices[1].token_ids().ids(0), 3);
   EXPECT_EQ(Only(Completion(R"({"prompt":[4,5,6]})")).token_ids().ids_size(), 3);
+}
+
+TEST(CompletionRequestTest, WhatTellsOfThePromptIsAskedOfTheFirstChoice) {
+  const auto request = Completion(
+      R"({"prompt":["a","b"],"n":2,"echo":true,"logprobs":1,"prompt_logprobs":3,"max_tokens":0,
+          "return_token_ids":true,"logit_bias":{" the":-1,"7":2}})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->prompt.echo_logprobs, 1);
+  EXPECT_EQ(request->prompt.prompt_logprobs, 3);
+  EXPECT_TRUE(request->prompt.token_ids);
+  for (size_t i = 0; i < 4; ++i) {
+    const v1::GenerateRequest& choice = request->choices[i];
+    EXPECT_EQ(choice.has_prompt_logprobs(), i % 2 == 0);
+    EXPECT_EQ(choice.prompt_logprobs(), i % 2 == 0 ? 3 : 0);
+    EXPECT_TRUE(choice.echo());
+    EXPECT_EQ(choice.sampling().logit_bias().at(7), 2.0f);
+    EXPECT_EQ(choice.sampling().logit_bias_text().at(" the"), -1.0f);
+  }
+  const auto stream = Completion(R"({"prompt":"a","stream":true,"return_progress":true,
+      "stream_options":{"continuous_usage_stats":true},"min_tokens":4})");
+  EXPECT_TRUE(Only(stream).return_progress());
+  EXPECT_EQ(Only(stream).stopping().min_tokens(), 4);
+  EXPECT_TRUE(stream->include_usage && stream->continuous_usage);
+}
+
+TEST(ChatRequestTest, HowThePromptEnds) {
+  const v1::GenerateRequest one =
+      Only(ChatWith(R"("continue_final_message":true,"add_generation_prompt":false)"));
+  EXPECT_TRUE(one.chat().continue_final_message());
+  EXPECT_FALSE(one.chat().add_generation_prompt());
+  const auto both = ChatWith(R"("continue_final_message":true,"add_generation_prompt":true)");
+  EXPECT_TRUE(absl::StrContains(both.status().message(), "set one of them")) << both.status();
 }
 
 TEST(ChatRequestTest, MessagesArrive) {
@@ -136,6 +168,45 @@ TEST(ChatRequestTest, ToolsAndLogprobs) {
   EXPECT_EQ(logprobs.top_logprobs(), 5);
 }
 
+TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
+  const std::string plain = Only(ChatWith(R"("n":1)")).SerializeAsString();
+  for (const char* field :
+       {R"("metadata":{"job":"7"})", R"("user":"u")", R"("store":false)",
+        R"("prompt_cache_key":"k")", R"("prompt_cache_retention":"24h")",
+        R"("safety_identifier":"s")", R"("service_tier":"flex")", R"("parallel_tool_calls":false)",
+        R"("parallel_tool_calls":true,"tools":[])"}) {
+    EXPECT_EQ(Only(ChatWith(field)).SerializeAsString(), plain) << field;
+  }
+  const std::string question = R"({"role":"user","content":"a"})";
+  const std::string earlier = R"({"role":"assistant","content":"b")";
+  const auto with = [&](const std::string& more) {
+    return Only(Chat(absl::StrCat(R"({"messages":[)", question, ",", earlier, more, "},", question,
+                                  "]}")))
+        .SerializeAsString();
+  };
+  EXPECT_EQ(
+      with(R"(,"reasoning_content":"hm","refusal":"no","annotations":[{"type":"url_citation"}],
+                    "audio":null,"function_call":null,"tool_calls":null,
+                    "provider_specific_fields":{"refusal":null})"),
+      with(""));
+}
+
+TEST(CompletionRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
+  EXPECT_EQ(Only(Completion(R"({"prompt":"x","metadata":{},"user":"u","store":false,
+                                "prompt_cache_key":"k","service_tier":"default"})"))
+                .SerializeAsString(),
+            Only(Completion(R"({"prompt":"x"})")).SerializeAsString());
+}
+
+TEST(CompletionRequestTest, NumbersWithoutAFractionAreIntegers) {
+  const v1::GenerateRequest one = Only(Completion(
+      R"({"prompt":"x","max_tokens":5.0,"top_k":40.0,"seed":7.0,"n":1.0,"logprobs":2.0})"));
+  EXPECT_EQ(one.stopping().max_tokens(), 5);
+  EXPECT_EQ(one.sampling().top_k(), 40);
+  EXPECT_EQ(one.sampling().seed(), 7);
+  EXPECT_EQ(one.top_logprobs(), 2);
+}
+
 struct Refused {
   const char* fields;
   const char* param;
@@ -158,19 +229,25 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
       {R"("temperature":1e300)", "temperature", "float32"},
       {R"("top_p":0)", "top_p", "above 0"},
       {R"("top_k":1.5)", "top_k", "integer"},
-      {R"("max_tokens":0)", "max_tokens", "from 1"},
-      {R"("max_tokens":18446744073709551615)", "max_tokens", "from 1"},
+      {R"("max_tokens":5.5)", "max_tokens", "integer"},
+      {R"("max_tokens":1e300)", "max_tokens", "integer"},
+      {R"("max_tokens":0)", "max_tokens", "0 only with echo"},
+      {R"("max_tokens":18446744073709551615)", "max_tokens", "from 0"},
+      {R"("min_tokens":20)", "min_tokens", "max_tokens, which is 16"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs", "0 to 20"},
+      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs", "stream to false"},
+      {R"("return_progress":true)", "return_progress", "stream to true"},
       {R"("n":129)", "n", "1 to 128"},
       {R"("n":0)", "n", "1 to 128"},
       {R"("n":2,"best_of":3)", "best_of", "not served"},
       {R"("suffix":"end")", "suffix", "not served"},
       {R"("logprobs":21)", "logprobs", "0 to 20"},
       {R"("logprobs":true)", "logprobs", "integer"},
-      {R"("echo":true,"logprobs":1)", "echo", "logprobs"},
       {R"("stop":[1])", "stop", "strings"},
       {R"("stop":"")", "stop[0]", "1 to 1024"},
       {R"("stop_token_ids":[-1])", "stop_token_ids[0]", "token id"},
-      {R"("logit_bias":{"x":1})", "logit_bias", "token ids"},
+      {R"("logit_bias":{"x":false})", "logit_bias", "token ids or texts"},
+      {R"("logit_bias":{"x":101})", "logit_bias_text", "101 for 'x'; accepted: -100 to 100"},
       {R"("logit_bias":{"1":101})", "logit_bias", "-100 to 100"},
       {R"("seed":1.5)", "seed", "integer"},
       {R"("stream":1)", "stream", "true or false"},
@@ -201,13 +278,20 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"("audio":{})", "audio", "not served"},
       {R"("modalities":["text","audio"])", "modalities", "not served"},
       {R"("functions":[])", "functions", "use tools"},
-      {R"("tools":[{"type":"function"}])", "tools[0]", "function"},
+      {R"("tools":[{"type":"function"}])", "tools[0].function", "missing"},
       {R"("tools":[{"type":"custom","function":{"name":"f"}}])", "tools[0].type", "function"},
-      {R"("tools":[{"type":"function","function":{"nam":"f"}}])", "tools[0].function.name",
-       "missing"},
+      {R"("tools":[{"type":"function","function":{"nam":"f"}}])", "tools[0].function.nam",
+       "did you mean tools[0].function.name?"},
       {R"("tool_choice":"required")", "tool_choice", "auto"},
       {R"("tool_choice":{"type":"function"})", "tool_choice", "auto"},
-      {R"("parallel_tool_calls":false)", "parallel_tool_calls", "not served"},
+      {R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}])",
+       "parallel_tool_calls", "not served"},
+      {R"("parallel_tool_calls":1)", "parallel_tool_calls", "true or false"},
+      {R"("store":true)", "store", "not served"},
+      {R"("metadata":"m")", "metadata", "object"},
+      {R"("meta_data":{})", "meta_data", "did you mean metadata?"},
+      {R"("verbosity":"low")", "verbosity", "not served"},
+      {R"("prediction":{})", "prediction", "not served"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs", "object"},
       {R"("prompt":"x")", "prompt", "not a known field"},
       {R"("reasoning_effort":"low")", "reasoning_effort", "chat_template_kwargs"},
@@ -225,6 +309,12 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text",
        "missing"},
       {R"([{"role":"user","content":"x","colour":1}])", "messages[0].colour", "not a known"},
+      {R"([{"role":"assistant","content":"x","reasoning_contents":""}])",
+       "messages[0].reasoning_contents", "did you mean messages[0].reasoning_content?"},
+      {R"([{"role":"assistant","content":"x","audio":{"id":"a"}}])", "messages[0].audio",
+       "not served"},
+      {R"([{"role":"assistant","content":"x","function_call":{"name":"f"}}])",
+       "messages[0].function_call", "use tool_calls"},
       {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
        "messages[0].tool_calls[0].function.arguments", "JSON object"},
   };
@@ -263,6 +353,9 @@ TEST(HttpErrorTest, CodesBecomeStatuses) {
       {absl::FailedPreconditionError("the model file has no chat template"), 400, "", false},
       {absl::InvalidArgumentError("the prompt is 9 tokens; the context of 8 must hold it"), 400,
        "context_length_exceeded", false},
+      {absl::InvalidArgumentError(
+           "the prompt is 9 tokens; this model's maximum context length is 8 tokens, which must"),
+       400, "context_length_exceeded", false},
       {absl::NotFoundError("model 'x' is not served; served: y"), 404, "model_not_found", false},
       {absl::AlreadyExistsError("x"), 409, "", false},
       {absl::ResourceExhaustedError("the queue is full"), 429, "rate_limit_exceeded", true},

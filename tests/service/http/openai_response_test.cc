@@ -34,7 +34,7 @@ constexpr OpenAiEndpoint kCompletions = OpenAiEndpoint::kCompletions;
 
 TEST(ResponseTest, WholeChat) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
-  ChoiceRenderer choice(head, 0, "");
+  ChoiceRenderer choice(head, 0, {});
   choice.Take(Message("Hel"));
   choice.Take(Message("lo", v1::STOP_STRING));
   EXPECT_EQ(
@@ -65,21 +65,21 @@ TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
 // Of a worker that is newer than this front.
 TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
-  ChoiceRenderer choice(head, 0, "");
+  ChoiceRenderer choice(head, 0, {});
   choice.Take(Message("a", static_cast<v1::FinishReason>(99)));
   EXPECT_EQ(Json::parse(choice.TakeWhole())["finish_reason"], "stop");
 }
 
 TEST(ResponseTest, WholeCompletionWithLogprobs) {
   const AnswerHead head = {.endpoint = kCompletions, .id = "cmpl-1", .model = "m", .created = 5};
-  ChoiceRenderer choice(head, 3, "Echo ");
+  ChoiceRenderer choice(head, 3, {});
   v1::GenerateResponse message = Message("h\xC3\xA9", v1::LENGTH);
   AddLogprob("h", -0.5f, &message);
   AddLogprob("\xC3", -1, &message);
   AddLogprob("\xA9", -2, &message);
   choice.Take(message);
   EXPECT_EQ(choice.TakeWhole(),
-            "{\"index\":3,\"text\":\"Echo h\xC3\xA9\",\"logprobs\":{\"text_offset\":[0,1,2],"
+            "{\"index\":3,\"text\":\"h\xC3\xA9\",\"logprobs\":{\"text_offset\":[0,1,2],"
             R"("token_logprobs":[-0.5,-1.0,-2.0],"tokens":["h","bytes:\\xc3","bytes:\\xa9"],)"
             R"("top_logprobs":[{"bytes:\\xff":-9999.0},{"bytes:\\xff":-9999.0},)"
             R"({"bytes:\\xff":-9999.0}]},"finish_reason":"length"})");
@@ -91,10 +91,10 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     const std::vector<std::string> tokens = {"a", "\xC3", "\xA9", "\"", "\n"};
     v1::GenerateResponse whole = Message("a\xC3\xA9\"\n", v1::LENGTH);
     for (const std::string& token : tokens) AddLogprob(token, -0.5f, &whole);
-    ChoiceRenderer at_once(head, 0, "");
+    ChoiceRenderer at_once(head, 0, {});
     at_once.Take(whole);
 
-    ChoiceRenderer settled(head, 0, "");
+    ChoiceRenderer settled(head, 0, {});
     size_t bytes = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool last = i + 1 == tokens.size();
@@ -118,7 +118,7 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
 TEST(ResponseTest, AStreamsLogprobsAreThoseOfTheWholeAnswer) {
   for (const OpenAiEndpoint endpoint : {kChat, kCompletions}) {
     const AnswerHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
-    ChoiceRenderer whole(head, 0, ""), stream(head, 0, "");
+    ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
     Json streamed = Json::object();
     for (const std::string token : {"a", "\xC3", "\xA9", "\""}) {
       v1::GenerateResponse part = Message(token == "\xC3" ? "" : token == "\xA9" ? "\xC3\xA9" : token);
@@ -145,7 +145,7 @@ TEST(ResponseTest, TheUsageIsAChunksLastMember) {
 
 TEST(ResponseTest, StreamOfChat) {
   const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
-  ChoiceRenderer choice(head, 1, "");
+  ChoiceRenderer choice(head, 1, {});
   choice.Take(Message(""));
   EXPECT_FALSE(choice.TakeDelta().has_value());
   v1::GenerateResponse first = Message("A");
@@ -170,14 +170,14 @@ TEST(ResponseTest, CallsOfTools) {
   const AnswerHead head = {.endpoint = kChat, .id = "c"};
   const std::string text =
       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"}\"]}}\n</tool_call>";
-  ChoiceRenderer whole(head, 0, "");
+  ChoiceRenderer whole(head, 0, {});
   whole.LookForCalls(v1::TOOL_CALL_TAGS);
   whole.Take(Message(text, v1::STOP));
   EXPECT_EQ(whole.TakeWhole(),
             R"({"index":0,"message":{"role":"assistant","content":null,"refusal":null,)"
             R"("tool_calls":[{"id":"call_c_0_0","type":"function","function":{"name":"f",)"
             R"("arguments":"{\"x\":[1,\"}\"]}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
-  ChoiceRenderer stream(head, 0, "");
+  ChoiceRenderer stream(head, 0, {});
   stream.LookForCalls(v1::TOOL_CALL_TAGS);
   std::vector<std::string> deltas;
   for (const char c : text + "\n" + text) {
@@ -260,6 +260,92 @@ TEST(ToolCallParserTest, PlainTextIsNotHeldBack) {
   ToolCallParser llama(v1::LLAMA3_JSON);
   EXPECT_EQ(llama.Feed("Hello").content, "Hello");
   EXPECT_EQ(llama.Feed("{").content, "{");
+}
+
+v1::TokenLogprob* AddPrompt(int32_t id, const std::string& token, float logprob, int32_t rank,
+                            v1::GenerateResponse* message) {
+  v1::TokenLogprob* entry = message->add_prompt_logprobs();
+  entry->set_token_id(id);
+  entry->set_token(token);
+  entry->set_logprob(logprob);
+  entry->set_rank(rank);
+  return entry;
+}
+
+// The prompt "ab" with tokens 1 and 2, where token 3 is the more probable one for the second.
+v1::GenerateResponse PromptMessage() {
+  v1::GenerateResponse message;
+  message.set_prompt_text("ab");
+  message.add_prompt_token_ids(1);
+  message.add_prompt_token_ids(2);
+  AddPrompt(1, "a", 0, 0, &message);
+  v1::TokenLogprob* second = AddPrompt(2, "b", -1.5f, 2, &message);
+  v1::TopLogprob* top = second->add_top();
+  top->set_token_id(3);
+  top->set_token("c");
+  top->set_logprob(-0.5f);
+  return message;
+}
+
+TEST(ResponseTest, EchoWithLogprobsAsOpenAiHadIt) {
+  const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 0, {.echo = true, .echo_logprobs = 1});
+  choice.Take(PromptMessage());
+  v1::GenerateResponse last = Message("d", v1::LENGTH);
+  AddLogprob("d", -2, &last);
+  choice.Take(last);
+  EXPECT_EQ(Json::parse(choice.TakeWhole()), Json::parse(R"({"index":0,"text":"abd","logprobs":{
+      "text_offset":[0,1,2],"token_logprobs":[null,-1.5,-2.0],"tokens":["a","b","d"],
+      "top_logprobs":[null,{"c":-0.5},{"bytes:\\xff":-9999.0}]},"finish_reason":"length"})"));
+}
+
+TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {
+  const PromptParts parts = {.prompt_logprobs = 1, .token_ids = true};
+  const Json prompt = Json::parse(R"([null,{"3":{"logprob":-0.5,"rank":1,"decoded_token":"c"},
+      "2":{"logprob":-1.5,"rank":2,"decoded_token":"b"}}])");
+  v1::GenerateResponse last = Message("d", v1::LENGTH);
+  last.add_token_ids(9);
+  {
+    const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+    ChoiceRenderer choice(head, 0, parts);
+    choice.Take(PromptMessage());
+    choice.Take(last);
+    const Json json = Json::parse(choice.TakeWhole());
+    EXPECT_EQ(json["text"], "d");
+    EXPECT_EQ(json["prompt_logprobs"], prompt);
+    EXPECT_EQ(json["prompt_token_ids"], Json::parse("[1,2]"));
+    EXPECT_EQ(json["token_ids"], Json::parse("[9]"));
+    EXPECT_EQ(json["logprobs"], Json());
+  }
+  // A chat has the prompt's beside its choices.
+  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  ChoiceRenderer choice(head, 0, parts);
+  choice.Take(PromptMessage());
+  choice.Take(last);
+  EXPECT_EQ(Json::parse(choice.GivePromptLogprobs()), prompt);
+  EXPECT_EQ(choice.GivePromptIds(), "[1,2]");
+  const Json json = Json::parse(choice.TakeWhole());
+  EXPECT_FALSE(json.contains("prompt_token_ids"));
+  EXPECT_EQ(json["token_ids"], Json::parse("[9]"));
+}
+
+TEST(ResponseTest, TimingsAndProgressAsLlamaCppHasThem) {
+  EXPECT_EQ(TimingsJson({.prompt_tokens = 10,
+                         .cached_tokens = 2,
+                         .completion_tokens = 5,
+                         .prefill_seconds = 2,
+                         .decode_seconds = 0.5}),
+            Json::parse(R"({"cache_n":2,"prompt_n":8,"prompt_ms":2000.0,"prompt_per_token_ms":250.0,
+                "prompt_per_second":4.0,"predicted_n":5,"predicted_ms":500.0,
+                "predicted_per_token_ms":125.0,"predicted_per_second":8.0})"));
+  EXPECT_EQ(TimingsJson({})["predicted_per_second"], Json());
+  v1::PromptProgress progress;
+  progress.set_total(9);
+  progress.set_cached(3);
+  progress.set_processed(5);
+  progress.set_seconds(0.25);
+  EXPECT_EQ(ProgressJson(progress),
+            Json::parse(R"({"total":9,"cache":3,"processed":5,"time_ms":250})"));
 }
 
 }  // namespace

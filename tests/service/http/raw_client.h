@@ -94,11 +94,12 @@ class RawClient {
   }
 
   RawAnswer Get(absl::string_view path) {
-    Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: h\r\n\r\n"));
+    Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     return ReadAnswer();
   }
   void SendPost(absl::string_view path, absl::string_view body) {
-    Send(absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n",
+    Send(absl::StrCat("POST ", path,
+                      " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
                       "Content-Length: ", body.size(), "\r\n\r\n", body));
   }
   RawAnswer Post(absl::string_view path, absl::string_view body) {

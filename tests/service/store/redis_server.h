@@ -30,6 +30,10 @@ class RedisServer {
 
   // On the port of before, returning when it answers. Requires: it does not run.
   void Start();
+  // False: it ended instead, or does not answer. Requires: it does not run.
+  bool TryStart();
+  // Its data.
+  const std::filesystem::path& folder() const { return folder_; }
   void Kill();              // -9
   void Signal(int signal);  // such as SIGSTOP
   // A connection beside the store's.
@@ -38,8 +42,6 @@ class RedisServer {
   std::string Ask(const std::vector<std::string>& command);
 
  private:
-  bool TryStart();
-
   Settings settings_;
   std::filesystem::path folder_;
   RedisAddress address_;

@@ -105,6 +105,39 @@ TEST(RedisSessionStoreTest, PasswordsOpenAndAreNeverShown) {
   EXPECT_TRUE(Create(**right, "s").ok());
 }
 
+// A turn whose session vanished was not told to come again: nothing would be there.
+TEST(RedisSessionStoreTest, AServerThatWasEmptiedUnderATurnHasLostData) {
+  RedisServer server;
+  auto store = Open(server);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto turn = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
+  server.Ask({"FLUSHALL"});
+  const absl::Status lost = Append(*store, OneToken(turn->epoch, 4, 11));
+  EXPECT_EQ(lost.code(), StatusCode::kDataLoss) << lost;
+  EXPECT_TRUE(absl::StrContains(lost.message(), "session 's' is gone")) << lost;
+
+  // One that was deleted, because its front was silent for too long, has lost its lease alone.
+  ASSERT_TRUE(Create(*store, "s").ok());
+  const auto slow = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Renew(*store, "s", slow->epoch, absl::ZeroDuration()).ok());
+  ASSERT_TRUE(Delete(*store, "s").ok());
+  EXPECT_EQ(Append(*store, FirstAppend(slow->epoch)).code(), StatusCode::kAborted);
+}
+
+TEST(RedisSessionStoreTest, TellsThatItsServerIsAwayThoughNobodyCalls) {
+  RedisServer server;
+  auto store = Open(server);
+  HealthWatch health(store.get());
+  EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+  server.Kill();
+  const absl::Status away = health.Await(StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(away.message(), "is away")) << away;
+  server.Start();
+  EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+  EXPECT_TRUE(Create(*store, "s").ok());
+}
+
 TEST(RedisSessionStoreTest, RefusesNewerLayoutsAndReplicas) {
   RedisServer server;
   server.Ask({"SET", "tidepool:schema", "2"});
@@ -277,16 +310,25 @@ TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
   append.finish = TurnFinish::kStop;
   ASSERT_TRUE(Append(*store, append).ok());
   // Its turns in the place of this one: the first of another request, then one without a body.
-  server.Ask({"HSET", "tidepool:session:s", "t0:r", "r2"});
+  // What an older front writes comes with a lease of its own.
+  const auto write = [&server](std::vector<std::string> command) {
+    server.Ask(command);
+    server.Ask({"HINCRBY", "tidepool:session:s", "epoch", "1"});
+  };
+  write({"HSET", "tidepool:session:s", "t0:r", "r2"});
   EXPECT_EQ(Get(*store, "s")->turns[0].body_digest, "");
   EXPECT_EQ(Get(*store, "s")->turns[0].numerics_id, "");
   const auto other = Begin(*store, "s", "r2", "two");
   EXPECT_TRUE(other.ok()) << other.status();
   ASSERT_TRUE(Release(*store, "s", other->epoch).ok());
-  server.Ask({"HSET", "tidepool:session:s", "t0:r", "r1"});
+  write({"HSET", "tidepool:session:s", "t0:r", "r1"});
   EXPECT_EQ(Begin(*store, "s", "r1", "two").status().code(), StatusCode::kAlreadyExists);
-  server.Ask({"HDEL", "tidepool:session:s", "t0:b", "t0:n"});
+  write({"HDEL", "tidepool:session:s", "t0:b", "t0:n"});
   EXPECT_TRUE(Begin(*store, "s", "r1", "two").ok());
+  // That was sealed again.
+  EXPECT_TRUE(Get(*store, "s").ok());
+  server.Ask({"HSET", "tidepool:session:s", "t0:r", "r9"});
+  EXPECT_EQ(Get(*store, "s").status().code(), StatusCode::kDataLoss);
 }
 
 TEST(RedisSessionStoreTest, ForgottenScriptsAreLoadedAgain) {
@@ -334,7 +376,7 @@ TEST(RedisSessionStoreTest, ALogThatWasTamperedWithIsTold) {
   ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
   server.Ask({"SET", "tidepool:log:s", "12345678"});
   const auto log = Get(*store, "s");
-  EXPECT_EQ(log.status().code(), StatusCode::kInternal);
+  EXPECT_EQ(log.status().code(), StatusCode::kDataLoss);
   EXPECT_TRUE(absl::StrContains(log.status().message(), "'s' is damaged")) << log.status();
 }
 

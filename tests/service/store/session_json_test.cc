@@ -71,6 +71,11 @@ TEST(SessionJsonTest, ASessionComesBackAsItWas) {
   EXPECT_EQ(line.find("body_digest"), line.rfind("body_digest"));
 }
 
+// As an older program wrote it, or somebody who changes it.
+std::string WithoutHash(const std::string& line) {
+  return absl::StrCat(line.substr(0, line.rfind(",\"hash\":")), "}");
+}
+
 TEST(SessionJsonTest, ReadsAnExportLineByLine) {
   const std::string line = SessionToJson(Chat());
   std::vector<SessionLogData> sessions;
@@ -80,7 +85,7 @@ TEST(SessionJsonTest, ReadsAnExportLineByLine) {
   EXPECT_EQ(sessions.size(), 4);
   // Up to where it is wrong, it is taken.
   sessions.clear();
-  const std::string bad = absl::StrReplaceAll(line, {{"\"start\":4", "\"start\":7"}});
+  const std::string bad = absl::StrReplaceAll(WithoutHash(line), {{"\"start\":4", "\"start\":7"}});
   const absl::Status status =
       Import(absl::StrCat(ExportHead(), "\n", line, "\n", bad, "\n", ExportEnd(2)), &sessions);
   EXPECT_EQ(sessions.size(), 1);
@@ -88,8 +93,26 @@ TEST(SessionJsonTest, ReadsAnExportLineByLine) {
   EXPECT_TRUE(absl::StrContains(status.message(), "line 3: turn 1 begins at 7")) << status;
 }
 
-TEST(SessionJsonTest, RefusesWhatIsNoSession) {
+TEST(SessionJsonTest, AHashNoticesWhatWasChanged) {
   const std::string line = SessionToJson(Chat());
+  EXPECT_TRUE(SessionFromJson(WithoutHash(line)).ok());
+  const std::string changed =
+      absl::StrReplaceAll(line, {{"\"principal\":\"ann\"", "\"principal\":\"bnn\""}});
+  ASSERT_NE(changed, line);
+  EXPECT_TRUE(SessionFromJson(WithoutHash(changed)).ok());
+  std::vector<SessionLogData> sessions;
+  const absl::Status status =
+      Import(absl::StrCat(ExportHead(), "\n", changed, "\n", ExportEnd(1)), &sessions);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(absl::StrContains(status.message(), "line 2: session \"s\" is damaged")) << status;
+  EXPECT_TRUE(sessions.empty());
+  // Not where it was written, it cannot be compared.
+  const std::string moved = absl::StrCat("{\"hash\":\"x\",", WithoutHash(line).substr(1));
+  EXPECT_EQ(SessionFromJson(moved).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(SessionJsonTest, RefusesWhatIsNoSession) {
+  const std::string line = WithoutHash(SessionToJson(Chat()));
   const std::pair<const char*, const char*> changes[] = {
       {"\"start\":0", "\"start\":-1"},
       {"\"start\":0", "\"start\":1.5"},

@@ -121,7 +121,8 @@ TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
   {
     std::ofstream(path_) << std::string(5000, 'x');
     const auto store = SqliteSessionStore::Open({.path = path_});
-    EXPECT_EQ(store.status().code(), StatusCode::kFailedPrecondition) << store.status();
+    EXPECT_EQ(store.status().code(), StatusCode::kDataLoss) << store.status();
+    EXPECT_TRUE(absl::StrContains(store.status().message(), "another file with --store"));
     std::filesystem::remove(path_);
   }
   Open().reset();
@@ -174,7 +175,8 @@ constexpr char kToVersion2[] =
 
 TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
   for (const int version : {1, 2}) {
-    std::filesystem::remove(path_);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
     {
       auto db = SqliteDb::Open(path_);
       ASSERT_TRUE(db->Execute(kVersion1).ok());
@@ -276,6 +278,57 @@ TEST_F(SqliteSessionStoreTest, AFileThatMayNotGrowIsAFullDisk) {
   sigaction(SIGXFSZ, &before, nullptr);
 }
 
+TEST_F(SqliteSessionStoreTest, AFileThatIsTakenAwayIsNoticedUntilItIsBack) {
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  HealthWatch health(store.get());
+  EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+  for (const char* suffix : {"", "-wal"}) {
+    const std::string file = path_ + suffix;
+    std::filesystem::rename(file, file + ".away");
+    const absl::Status gone = health.Await(StatusCode::kUnavailable);
+    EXPECT_TRUE(absl::StrContains(gone.message(), absl::StrCat(file, " was deleted"))) << gone;
+    const absl::Status refused = Create(*store, "t").status();
+    EXPECT_EQ(refused, gone);
+    EXPECT_TRUE(Get(*store, "s").ok()) << "it can still be read";
+    // Another file of the same name is not it.
+    std::ofstream(file) << "x";
+    EXPECT_EQ(Create(*store, "t").status().code(), StatusCode::kUnavailable);
+    std::filesystem::rename(file + ".away", file);
+    EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+  }
+  EXPECT_TRUE(Create(*store, "t").ok());
+}
+
+// A disk that takes not one byte more: what frees room has some that was kept for it.
+TEST_F(SqliteSessionStoreTest, ASessionCanBeDeletedWhenAFileMayNotGrow) {
+  struct sigaction ignore = {}, before = {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGXFSZ, &ignore, &before);
+  rlimit usual = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  auto store = Open();
+  ASSERT_TRUE(Create(*store, "s").ok());
+  auto turn = Begin(*store, "s", "r1");
+  ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
+  AppendRequest large = {.session_id = "s", .epoch = turn->epoch, .expected_length = 4};
+  large.output_ids.assign(50'000, 5);
+  large.finish = TurnFinish::kStop;
+  ASSERT_TRUE(Append(*store, large).ok());
+  // The log is as long as it may get.
+  const rlimit full = {.rlim_cur = std::filesystem::file_size(path_ + "-wal"),
+                       .rlim_max = usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const absl::Status created = Create(*store, "t").status();
+  const absl::Status deleted = Delete(*store, "s");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  EXPECT_EQ(created.code(), StatusCode::kResourceExhausted) << created;
+  EXPECT_TRUE(deleted.ok()) << deleted;
+  EXPECT_EQ(Get(*store, "s").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(Verify(*store)->empty());
+  sigaction(SIGXFSZ, &before, nullptr);
+}
+
 // A child appends one token after another and says so for each that was acknowledged; it is killed
 // in the middle. Whatever it said must be there.
 TEST_F(SqliteSessionStoreTest, SurvivesKill) {
@@ -332,7 +385,7 @@ TEST(MessageJsonTest, RoundTripsAndRefusesDamage) {
   EXPECT_EQ(MessagesFromJson(MessagesToJson(messages)).value(), messages);
   for (const char* damaged :
        {"", "{}", "[1]", R"([{"role":1,"content":""}])", R"([{"role":"a"}])"}) {
-    EXPECT_EQ(MessagesFromJson(damaged).status().code(), StatusCode::kInternal) << damaged;
+    EXPECT_EQ(MessagesFromJson(damaged).status().code(), StatusCode::kDataLoss) << damaged;
   }
 }
 

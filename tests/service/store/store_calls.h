@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/mutex.h"
 #include "service/store/session_store.h"
 
 namespace tidepool::service {
@@ -122,6 +123,31 @@ inline absl::Status Append(SessionStore& store, AppendRequest append) {
   store.Append(std::move(append), answer.Taker());
   return answer.Get();
 }
+
+// Waits for a change of a store's health.
+class HealthWatch {
+ public:
+  explicit HealthWatch(SessionStore* store) : store_(store) {
+    store->OnHealth([this](const absl::Status& status) {
+      base::MutexLock lock(&mutex_);
+      status_ = status;
+      changed_.NotifyAll();
+    });
+  }
+  ~HealthWatch() { store_->OnHealth(nullptr); }
+
+  absl::Status Await(absl::StatusCode code) {
+    base::MutexLock lock(&mutex_);
+    while (status_.code() != code) changed_.Wait(&mutex_);
+    return status_;
+  }
+
+ private:
+  SessionStore* const store_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  absl::Status status_ TIDEPOOL_GUARDED_BY(mutex_);
+};
 
 // Of session "s": three tokens of input, one of output.
 inline AppendRequest FirstAppend(int64_t epoch) {

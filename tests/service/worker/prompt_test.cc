@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "service/convert.h"
 #include "tests/fakes/byte_tokenizer.h"
 #include "tests/service/test_server.h"
 
@@ -82,6 +83,70 @@ TEST_F(PromptTest, ChatContentsHoldNone) {
                             Bytes("user\nx<|end_of_text|>"),
                             {fakes::kEndToken, fakes::kStartToken},
                             Bytes("assistant\n")}));
+}
+
+TEST_F(PromptTest, DevelopersSpeakAsTheSystem) {
+  auto* messages = request_.mutable_request()->mutable_chat()->mutable_messages();
+  Add(messages, "developer", "be brief");
+  const Ids prompt = Prompt();
+  messages->at(0).set_role("system");
+  EXPECT_EQ(Prompt(), prompt);
+  messages->at(0).set_role("sys");
+  EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(Prepare().status().message(),
+                                "'sys'; accepted: system, developer, user, assistant, tool"))
+      << Prepare().status();
+}
+
+TEST_F(PromptTest, AnAnswerCanContinueTheLastMessage) {
+  auto* chat = request_.mutable_request()->mutable_chat();
+  Ask("hi");
+  Add(chat->mutable_messages(), "assistant", "I am a");
+  chat->set_continue_final_message(true);
+  const Ids user = Join({{fakes::kStartToken}, Bytes("user\nhi"), {fakes::kEndToken}});
+  EXPECT_EQ(Prompt(), Join({user, {fakes::kStartToken}, Bytes("assistant\nI am a")}));
+  chat->set_add_generation_prompt(true);
+  EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
+  chat->set_add_generation_prompt(false);
+  EXPECT_EQ(Prompt().size(), user.size() + 1 + 16);
+  chat->set_continue_final_message(false);
+  EXPECT_EQ(Prompt(),
+            Join({user, {fakes::kStartToken}, Bytes("assistant\nI am a"), {fakes::kEndToken}}));
+  request_.mutable_request()->set_session_id("s");
+  EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(PromptTest, BiasesByTextAreThoseOfItsTokens) {
+  v1::GenerateRequest* request = request_.mutable_request();
+  request->set_text("abc");
+  auto* biases = request->mutable_sampling()->mutable_logit_bias_text();
+  (*biases)["xy"] = 60;
+  (*biases)["yz"] = 50;
+  (*request->mutable_sampling()->mutable_logit_bias())['z'] = -70;
+  const auto prepared = Prepare();
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const auto& resolved = prepared->sampling().logit_bias();
+  EXPECT_EQ(resolved.size(), 3);
+  EXPECT_EQ(resolved.at('x'), 60.0f);
+  EXPECT_EQ(resolved.at('y'), 100.0f);
+  EXPECT_EQ(resolved.at('z'), -20.0f);
+  EXPECT_EQ(prepared->sampling().logit_bias_text_size(), 0);
+}
+
+TEST_F(PromptTest, EchoIsWhatTheSenderHas) {
+  v1::GenerateRequest* request = request_.mutable_request();
+  request->set_text("ab<|start|>");
+  EXPECT_EQ(Prepare()->prompt_text(), "");
+  request->set_echo(true);
+  EXPECT_EQ(Prepare()->prompt_text(), "ab<|start|>");
+  request->mutable_token_ids()->add_ids('q');
+  request->mutable_token_ids()->add_ids(fakes::kEndToken);
+  EXPECT_EQ(Prepare()->prompt_text(), "q<|end_of_text|>");
+  EXPECT_EQ(Prepare()->understands(), kUnderstands);
+  request->mutable_stopping()->set_max_tokens(0);
+  EXPECT_EQ(Prepare()->stopping().max_tokens(), 0);
+  request->clear_echo();
+  EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(PromptTest, ParametersAreResolved) {
@@ -171,12 +236,14 @@ TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
   const absl::Status outside = Prepare().status();
   EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(outside.message(), "vocabulary")) << outside;
-  // A session's log may come from another model.
+  // A session's log is not the client's to answer for.
   Ask("hi");
   Answered("x", {fakes::kByteVocabSize});
-  const absl::Status foreign = Prepare().status();
-  EXPECT_EQ(foreign.code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StrContains(foreign.message(), "vocabulary")) << foreign;
+  request_.mutable_request()->set_session_id("s7");
+  const absl::Status damaged = Prepare().status();
+  EXPECT_EQ(damaged.code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(absl::StrContains(damaged.message(), "session 's7'")) << damaged;
+  EXPECT_TRUE(absl::StrContains(damaged.message(), "vocabulary")) << damaged;
   EXPECT_TRUE(CheckTextFits(engine_.worker, 1000).ok());
   EXPECT_FALSE(CheckTextFits(engine_.worker, 1 << 20).ok());
 }

@@ -1,0 +1,89 @@
+#include "engine/model/kv_values.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::DType;
+
+// The least magnitude that is stored as an infinity.
+float Limit(DType dtype) {
+  constexpr float kHalf = 65520;  // rounds up from 65,504
+  switch (dtype) {
+    case DType::kF16:
+      return kHalf;
+    case DType::kBF16:
+      return std::bit_cast<float>(uint32_t{0x7f7f8000});
+    case DType::kQ8_0:
+      return kHalf * 127;  // its scale is an f16
+    default:
+      return std::numeric_limits<float>::infinity();
+  }
+}
+
+// The largest magnitude that it keeps.
+float Largest(DType dtype) {
+  constexpr float kHalf = 65504;
+  switch (dtype) {
+    case DType::kF16:
+      return kHalf;
+    case DType::kBF16:
+      return std::bit_cast<float>(uint32_t{0x7f7f0000});
+    case DType::kQ8_0:
+      return kHalf * 127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+// As bits, magnitudes are in the order of their values, and NaN is above all.
+uint32_t MagnitudeBits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
+
+bool AllBelow(kernels::ConstMatrixView rows, uint32_t limit) {
+  bool bad = false;
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    const float* row = rows.Row(i);
+    for (int64_t j = 0; j < rows.cols; ++j) bad |= MagnitudeBits(row[j]) >= limit;
+  }
+  return !bad;
+}
+
+float FirstNotBelow(kernels::ConstMatrixView rows, uint32_t limit) {
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    for (int64_t j = 0; j < rows.cols; ++j) {
+      if (MagnitudeBits(rows.Row(i)[j]) >= limit) return rows.Row(i)[j];
+    }
+  }
+  return 0;
+}
+
+absl::Status Error(int layer, absl::string_view what, DType dtype, float value) {
+  const std::string place = absl::StrCat("the model's layer ", layer, " made a ", what);
+  if (std::isnan(value) || std::isinf(value)) {
+    return absl::InternalError(absl::StrCat(place, " that is ",
+                                            std::isnan(value) ? "NaN" : "infinite",
+                                            ": its weights or arithmetic are broken"));
+  }
+  return absl::InternalError(absl::StrCat(place, " of ", value, ", more than KV of type ",
+                                          kernels::DTypeName(dtype), " holds (", Largest(dtype),
+                                          "); take --kv-type bf16 or f32"));
+}
+
+}  // namespace
+
+absl::Status CheckKvValues(int layer, DType dtype, kernels::ConstMatrixView k,
+                           kernels::ConstMatrixView v) {
+  const uint32_t limit = MagnitudeBits(Limit(dtype));
+  if (!AllBelow(k, limit)) return Error(layer, "key", dtype, FirstNotBelow(k, limit));
+  if (!AllBelow(v, limit)) return Error(layer, "value", dtype, FirstNotBelow(v, limit));
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine

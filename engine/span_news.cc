@@ -1,0 +1,54 @@
+#include "engine/span_news.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::engine {
+
+void TellPrompt(std::vector<TokenLogprob> scored, absl::Duration now, Sequence* sequence,
+                StreamChunk* chunk) {
+  const int64_t prompt = sequence->request.prompt_length;
+  const auto count = static_cast<int64_t>(scored.size());
+  chunk->prompt_position = sequence->prompt_told;
+  chunk->prompt_logprobs = std::move(scored);
+  sequence->prompt_told += count;
+  sequence->control->credit.fetch_sub(count);
+  if (!sequence->request.progress || sequence->outputs() > 0) return;
+  chunk->progress = {.total = prompt,
+                     .cached = sequence->usage.cached_tokens,
+                     .processed = std::min(prompt, sequence->lease.slots()),
+                     .since_start = now - *sequence->planned_at};
+}
+
+bool HasNews(const StreamChunk& chunk) {
+  return !chunk.token_ids.empty() || !chunk.prompt_logprobs.empty() || chunk.progress.has_value();
+}
+
+Usage FinalUsage(const Sequence& sequence, absl::Duration now) {
+  Usage usage = sequence.usage;
+  usage.completion_tokens = sequence.outputs();
+  usage.queue_time = *sequence.planned_at - sequence.submitted_at;
+  usage.prefill_time = *sequence.first_token_at - *sequence.planned_at;
+  usage.decode_time = now - *sequence.first_token_at;
+  return usage;
+}
+
+absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence) {
+  const StoppingParams& stopping = sequence->request.stopping;
+  if (stopping.min_tokens == 0) return absl::OkStatus();
+  std::vector<int32_t>& ids = sequence->end_tokens;
+  ids = stopping.stop_token_ids;
+  if (!stopping.ignore_eos) {
+    ids.insert(ids.end(), tokenizer.stop_ids().begin(), tokenizer.stop_ids().end());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  if (static_cast<int64_t>(ids.size()) < vocab_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("min_tokens is ", stopping.min_tokens, " and stop_token_ids are all ",
+                   vocab_size, " tokens: none is left to draw; leave one of them out"));
+}
+
+}  // namespace tidepool::engine

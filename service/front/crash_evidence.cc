@@ -1,0 +1,268 @@
+#include "service/front/crash_evidence.h"
+
+#include <algorithm>
+
+namespace tidepool::service {
+namespace {
+
+constexpr size_t kNearCrashes = 2;  // then a prompt is tried by itself
+// Between two looks at a verdict that is open.
+constexpr absl::Duration kLook = absl::Milliseconds(250);
+
+}  // namespace
+
+CrashEvidence::Attempt& CrashEvidence::Attempt::operator=(Attempt&& other) noexcept {
+  if (this == &other) return *this;
+  Reset();
+  evidence_ = std::exchange(other.evidence_, nullptr);
+  alive_ = std::move(other.alive_);
+  number_ = other.number_;
+  return *this;
+}
+
+void CrashEvidence::Attempt::Reset() {
+  if (evidence() != nullptr) evidence()->running_.erase(number_);
+  evidence_ = nullptr;
+}
+
+void CrashEvidence::Attempt::OnTokens(int64_t count) {
+  if (evidence() != nullptr) evidence()->OnTokens(&evidence()->running_.at(number_), count);
+}
+
+void CrashEvidence::Attempt::OnPrepared() { OnTokens(kLongProof); }
+
+void CrashEvidence::Attempt::Pause() {
+  if (evidence() != nullptr) evidence()->running_.at(number_).paused = true;
+}
+
+void CrashEvidence::Attempt::Resume() {
+  if (evidence() != nullptr) evidence()->running_.at(number_).paused = false;
+}
+
+CrashEvidence::Attempt CrashEvidence::Begin(const Work& work) {
+  const uint64_t number = next_number_++;
+  running_[number] = {.work = work, .began = clock_->Monotonic()};
+  return Attempt(this, number);
+}
+
+bool CrashEvidence::IsProven(const Running& running) {
+  return running.paused || running.made >= kProvenTokens;
+}
+
+int64_t CrashEvidence::ProofOf(const Prompt& prompt) {
+  return prompt.total < kManyCrashes ? kProvenTokens : kLongProof;
+}
+
+int64_t CrashEvidence::ProofOf(uint64_t prompt) const {
+  const auto found = prompts_.find(prompt);
+  return found == prompts_.end() ? kProvenTokens : ProofOf(found->second);
+}
+
+bool CrashEvidence::IsAt(const Prompt& prompt, int64_t crash_place, int64_t place) {
+  return place >= crash_place && place - crash_place < ProofOf(prompt);
+}
+
+bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
+  if (crash.worker.link != worker.link || crash.worker.process_id != worker.process_id ||
+      crash.worker.watches != worker.watches) {
+    return false;
+  }
+  // A process dies once; one whose connection broke twice lives in between.
+  if (worker.at - crash.worker.at < kSignOfLife) return true;
+  return worker.process_id != 0 && look_(crash.worker) != Fate::kLives;
+}
+
+CrashEvidence::Crash& CrashEvidence::Note(const WorkerSighting& worker) {
+  DropOld();
+  for (Crash& crash : crashes_) {
+    if (SameCrash(crash, worker)) return crash;
+  }
+  Crash& crash = crashes_.emplace_back(Crash{.number = next_number_++, .worker = worker});
+  for (const auto& [number, running] : running_) {
+    if (running.work.worker != worker.link) continue;
+    crash.there.push_back(
+        {.prompt = running.work.prompt, .place = running.work.place, .proven = IsProven(running)});
+  }
+  return crash;
+}
+
+CrashEvidence::Prompt& CrashEvidence::Touch(uint64_t prompt) {
+  Prompt& touched = prompts_[prompt];
+  touched.touched = clock_->Monotonic();
+  if (prompts_.size() > kMaxPrompts) {
+    const auto older = [](const auto& a, const auto& b) {
+      return a.second.touched < b.second.touched;
+    };
+    const auto oldest = std::min_element(prompts_.begin(), prompts_.end(), older);
+    if (oldest->first != prompt) prompts_.erase(oldest);
+  }
+  return touched;
+}
+
+void CrashEvidence::DropOld() {
+  const absl::Duration now = clock_->Monotonic();
+  while (!crashes_.empty() &&
+         (crashes_.size() >= kMaxCrashes || crashes_.front().worker.at + kKept < now)) {
+    crashes_.pop_front();
+  }
+  std::erase_if(prompts_, [&](const auto& entry) {
+    return !entry.second.judged.has_value() && entry.second.touched + kKept < now;
+  });
+}
+
+void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
+  if (attempt->evidence() == nullptr) return;
+  const Running running = running_.at(attempt->number_);
+  const uint64_t digest = running.work.prompt;
+  Crash& crash = Note(worker);
+  attempt->Reset();
+  const NearCrash near = {.crash = crash.number, .worker = worker, .place = running.work.place};
+  // The worker may have been known to be lost before this attempt began there.
+  const bool known = std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
+    return one.prompt == digest && one.place == near.place;
+  });
+  if (!known) crash.there.push_back({.prompt = digest, .place = near.place});
+  Prompt& prompt = Touch(digest);
+  const bool counted = std::any_of(prompt.near.begin(), prompt.near.end(),
+                                   [&](const NearCrash& one) { return one.crash == near.crash; });
+  if (!counted) ++prompt.total;
+  prompt.near.push_back(near);
+  if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
+  const bool alone = running.work.under == Suspicion::kAlone &&
+                     std::all_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
+                       return one.proven || one.prompt == digest;
+                     });
+  if (!alone) return;
+  prompt.judged = near;
+  prompt.accused = true;
+}
+
+Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
+  Conclude();
+  const auto found = prompts_.find(prompt);
+  if (found == prompts_.end()) return Suspicion::kNone;
+  Prompt& suspect = found->second;
+  if (suspect.judged.has_value()) return Suspicion::kAlone;
+  std::erase_if(suspect.near,
+                [&](const NearCrash& near) { return look_(near.worker) == Fate::kLives; });
+  std::set<uint64_t> crashes;
+  for (const NearCrash& near : suspect.near) {
+    if (IsAt(suspect, near.place, place)) crashes.insert(near.crash);
+  }
+  if (crashes.empty()) return Suspicion::kNone;
+  return crashes.size() < kNearCrashes ? Suspicion::kSuspect : Suspicion::kAlone;
+}
+
+void CrashEvidence::OnTokens(Running* running, int64_t count) {
+  running->work.place += count;
+  running->made += count;
+  ForgetPassed(*running);
+}
+
+void CrashEvidence::ForgetPassed(const Running& running) {
+  const auto found = prompts_.find(running.work.prompt);
+  if (found == prompts_.end()) return;
+  Prompt& prompt = found->second;
+  const int64_t proof = ProofOf(prompt);
+  const int64_t start = running.work.place - running.made;
+  // Only what it has computed itself since that crash.
+  std::erase_if(prompt.near, [&](const NearCrash& near) {
+    return near.worker.at <= running.began && IsAt(prompt, near.place, start) &&
+           running.work.place - near.place >= proof;
+  });
+  if (!prompt.near.empty() || prompt.judged.has_value()) return;
+  if (proof == kLongProof || prompt.accused) {
+    prompts_.erase(found);
+  }
+}
+
+void CrashEvidence::Conclude() {
+  for (auto& [digest, prompt] : prompts_) {
+    if (prompt.judged.has_value() && Conclude(digest, &prompt)) prompt.judged.reset();
+  }
+}
+
+bool CrashEvidence::Conclude(uint64_t digest, Prompt* prompt) {
+  const NearCrash judged = *prompt->judged;
+  const auto drop = [&] {
+    std::erase_if(prompt->near, [&](const NearCrash& one) { return one.crash == judged.crash; });
+  };
+  if (look_(judged.worker) == Fate::kLives) return drop(), true;
+  switch (FindWitness(digest, prompt)) {
+    case Witness::kFound:
+      ++prompt->excused;
+      drop();
+      return true;
+    case Witness::kMayCome:
+      return false;
+    case Witness::kNone:
+      break;
+  }
+  if (clock_->Monotonic() < judged.worker.at + kAfter) return false;
+  convict_(digest);
+  return true;
+}
+
+CrashEvidence::Witness CrashEvidence::FindWitness(uint64_t digest, Prompt* prompt) const {
+  const WorkerSighting& judged = prompt->judged->worker;
+  const absl::Duration now = clock_->Monotonic();
+  Witness found = Witness::kNone;
+  for (const Crash& crash : crashes_) {
+    if (crash.worker.at < judged.at - kBefore || crash.worker.at > judged.at + kAfter) continue;
+    if (prompt->excuses.contains(crash.number) || Explained(crash, digest, *prompt)) continue;
+    const Fate fate = look_(crash.worker);
+    if (fate == Fate::kLives) continue;
+    if (fate == Fate::kOpen && now - crash.worker.at < kSignOfLife) {
+      found = Witness::kMayCome;
+      continue;
+    }
+    prompt->excuses.insert(crash.number);
+    return Witness::kFound;
+  }
+  return found;
+}
+
+bool CrashEvidence::Explained(const Crash& crash, uint64_t digest, const Prompt& prompt) const {
+  const int64_t place = prompt.judged->place;
+  const int64_t proof = ProofOf(prompt);
+  return std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
+    if (one.prompt == digest) return one.place - place < proof && place - one.place < proof;
+    const auto other = prompts_.find(one.prompt);
+    return other != prompts_.end() && other->second.accused;
+  });
+}
+
+absl::Duration CrashEvidence::CalmIn(uint64_t prompt, absl::Duration since) {
+  Conclude();
+  const bool open = std::any_of(prompts_.begin(), prompts_.end(),
+                                [](const auto& entry) { return entry.second.judged.has_value(); });
+  if (open) return kLook;
+  const absl::Duration now = clock_->Monotonic();
+  if (now - since >= kLongestCalm) return absl::ZeroDuration();
+  const auto found = prompts_.find(prompt);
+  const int excused = found == prompts_.end() ? 0 : found->second.excused;
+  const absl::Duration calm = std::min(kCalm * (1 << std::min(excused, 5)), kLongestCalm);
+  for (auto crash = crashes_.rbegin(); crash != crashes_.rend(); ++crash) {
+    if (now - crash->worker.at >= calm) break;
+    if (look_(crash->worker) == Fate::kLives) continue;
+    return std::min(crash->worker.at + calm - now, kLook);
+  }
+  return absl::ZeroDuration();
+}
+
+int64_t CrashEvidence::UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const {
+  return std::count_if(running_.begin(), running_.end(), [&](const auto& entry) {
+    const Work& work = entry.second.work;
+    return work.worker == worker && work.prompt != prompt && !IsProven(entry.second);
+  });
+}
+
+size_t CrashEvidence::CrashesOf(uint64_t prompt) const {
+  const auto found = prompts_.find(prompt);
+  if (found == prompts_.end()) return 0;
+  std::set<uint64_t> crashes;
+  for (const NearCrash& near : found->second.near) crashes.insert(near.crash);
+  return crashes.size();
+}
+
+}  // namespace tidepool::service

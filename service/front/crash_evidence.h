@@ -1,0 +1,194 @@
+// CrashEvidence: which prompt, if any, crashes the workers of a front.
+//
+// The rule:
+// 1. A crash is held against every stream that ran on that worker, at the place that the stream had
+//    reached, until the stream is kProvenTokens tokens past that place. Meanwhile it is a suspect.
+// 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
+//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on.
+// 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If meanwhile, or
+//    in the minute before, a worker died without this prompt, workers die for another reason: that
+//    death excuses this crash. One death excuses one crash of a prompt. Then the prompt is tried by
+//    itself again, after a calm twice as long as before.
+// 4. While a verdict is open, no other prompt is tried by itself.
+//
+// So a prompt that crashes workers at one place, where no worker dies for another reason, crashes
+// three: two near it and one alone. A stream that was only near crashes goes on, however many there
+// are. During a series of kills less than kCalm apart no prompt is tried by itself. If the gaps are
+// longer and a kill hits a prompt on trial, other deaths excuse it: no worker runs another trial,
+// so one that dies within kAfter dies without this prompt.
+//
+// Two other causes do not excuse: a worker that drains, and a worker that died while it ran another
+// prompt whose own trial crashed. A connection that breaks looks like a crash, and is dropped when
+// the same process answers again.
+//
+// A prompt that crashes workers at other places each time is found, too: after kManyCrashes it is
+// tried by itself for kLongProof tokens.
+#ifndef TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
+#define TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "service/front/attempt_record.h"
+#include "service/front/worker_sighting.h"
+
+namespace tidepool::service {
+
+enum class Suspicion : uint8_t {
+  kNone,
+  kSuspect,  // the latest worker that crashed may have crashed of it
+  kAlone,    // two may have: it is to be tried by itself
+};
+
+// Loop only. Prompts are known by PromptDigest.
+class CrashEvidence {
+ public:
+  static constexpr int64_t kProvenTokens = AttemptRecord::kProvenTokens;
+  static constexpr size_t kManyCrashes = 8;
+  static constexpr int64_t kLongProof = 64;
+  // The place of a prompt that is being prepared; other places are counts of output tokens.
+  static constexpr int64_t kPreparing = -1'000'000;
+  static constexpr absl::Duration kCalm = absl::Seconds(2);
+  static constexpr absl::Duration kLongestCalm = absl::Minutes(1);
+  // A process that does not answer again in this time is gone.
+  static constexpr absl::Duration kSignOfLife = absl::Seconds(2);
+  static constexpr absl::Duration kBefore = absl::Minutes(1);
+  static constexpr absl::Duration kAfter = absl::Seconds(5);
+  // How long evidence is kept.
+  static constexpr absl::Duration kKept = absl::Minutes(10);
+  static constexpr size_t kMaxPrompts = 1024;
+  static constexpr size_t kMaxCrashes = 4096;
+
+  // `convict` is called once for a prompt, from any function here. `clock` outlives this.
+  CrashEvidence(const base::Clock* clock, LookAtFate look, std::function<void(uint64_t)> convict)
+      : clock_(clock), look_(std::move(look)), convict_(std::move(convict)) {}
+
+  struct Work {
+    const WorkerLink* worker = nullptr;
+    uint64_t prompt = 0;
+    int64_t place = 0;  // kPreparing, or output tokens made so far
+    Suspicion under = Suspicion::kNone;
+  };
+  // A stream's work at a worker, for as long as it runs there. Does nothing once the evidence is
+  // gone.
+  class Attempt {
+   public:
+    Attempt() = default;
+    Attempt(Attempt&& other) noexcept { *this = std::move(other); }
+    Attempt& operator=(Attempt&& other) noexcept;
+    ~Attempt() { Reset(); }
+    void Reset();
+    // It made `count` more tokens.
+    void OnTokens(int64_t count);
+    // The prompt was prepared.
+    void OnPrepared();
+    // It computes nothing until Resume: its client takes nothing.
+    void Pause();
+    void Resume();
+
+   private:
+    friend class CrashEvidence;
+    Attempt(CrashEvidence* evidence, uint64_t number)
+        : evidence_(evidence), alive_(evidence->alive_), number_(number) {}
+    // Null: it has ended.
+    CrashEvidence* evidence() const { return alive_.expired() ? nullptr : evidence_; }
+
+    CrashEvidence* evidence_ = nullptr;
+    std::weak_ptr<int> alive_;
+    uint64_t number_ = 0;
+  };
+  [[nodiscard]] Attempt Begin(const Work& work);
+
+  // The attempt's worker crashed, as far as can be seen. Ends the attempt.
+  void OnCrash(Attempt* attempt, const WorkerSighting& worker);
+  // A worker is lost that did not drain.
+  void OnLost(const WorkerSighting& worker) { Note(worker); }
+
+  // Of a prompt at this place. Gives open verdicts that are due, as Conclude does.
+  Suspicion Of(uint64_t prompt, int64_t place);
+  void Conclude();
+  // How long to wait before asking again whether the prompt may be tried by itself; 0: it may now.
+  // `since`: when its wait began. After kLongestCalm it waits only for open verdicts.
+  absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
+  // Streams that run there besides this prompt and may be what crashes that worker: suspects, and
+  // those with less than kProvenTokens tokens from this attempt.
+  int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
+  // Crashes near this prompt that count; those of its own trials included.
+  size_t CrashesOf(uint64_t prompt) const;
+  // Tokens past a crash until the prompt is not a suspect any more.
+  int64_t ProofOf(uint64_t prompt) const;
+
+ private:
+  struct Running {
+    Work work;
+    absl::Duration began;
+    int64_t made = 0;  // tokens
+    bool paused = false;
+  };
+  // A stream that ran on a worker when it crashed.
+  struct Present {
+    uint64_t prompt = 0;
+    int64_t place = 0;
+    bool proven = false;
+  };
+  struct Crash {
+    uint64_t number = 0;
+    WorkerSighting worker;
+    std::vector<Present> there;
+  };
+  struct NearCrash {
+    uint64_t crash = 0;  // its number
+    WorkerSighting worker;
+    int64_t place = 0;
+  };
+  struct Prompt {
+    std::vector<NearCrash> near;
+    size_t total = 0;                 // crashes near it since it last gave kLongProof
+    std::optional<NearCrash> judged;  // of a trial, while the verdict is open
+    bool accused = false;             // a trial of it crashed
+    int excused = 0;                  // trials that crashed and did not count
+    std::set<uint64_t> excuses;       // crashes that were used
+    absl::Duration touched;
+  };
+
+  static bool IsProven(const Running& running);
+  static int64_t ProofOf(const Prompt& prompt);
+  static bool IsAt(const Prompt& prompt, int64_t crash_place, int64_t place);
+  // The crash of this process, which may be known already.
+  Crash& Note(const WorkerSighting& worker);
+  bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
+  Prompt& Touch(uint64_t prompt);
+  void DropOld();
+  void OnTokens(Running* running, int64_t count);
+  void ForgetPassed(const Running& running);
+  // Concludes one; false: its verdict stays open.
+  bool Conclude(uint64_t digest, Prompt* prompt);
+  enum class Witness : uint8_t { kNone, kMayCome, kFound };
+  // A crash that excuses the prompt's; its number goes to the prompt's excuses.
+  Witness FindWitness(uint64_t digest, Prompt* prompt) const;
+  bool Explained(const Crash& crash, uint64_t digest, const Prompt& prompt) const;
+
+  const base::Clock* clock_;
+  const LookAtFate look_;
+  const std::function<void(uint64_t)> convict_;
+  uint64_t next_number_ = 1;
+  absl::flat_hash_map<uint64_t, Running> running_;
+  std::deque<Crash> crashes_;  // in the order of their times
+  std::map<uint64_t, Prompt> prompts_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>();
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_

@@ -1,0 +1,42 @@
+// CorsOrigins: the web pages' origins that --cors-origin names.
+#ifndef TIDEPOOL_SERVICE_HTTP_CORS_ORIGINS_H_
+#define TIDEPOOL_SERVICE_HTTP_CORS_ORIGINS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+// Origins as browsers send them (https://fetch.spec.whatwg.org/#origin-header) against patterns:
+//   https://chat.example        this origin alone; the port is the scheme's own
+//   http://localhost:*          any port
+//   app://*, tauri://*          any host, of schemes other than http and https
+//   *                           every origin
+// Thread-compatible; safe to read from any thread.
+class CorsOrigins {
+ public:
+  // INVALID_ARGUMENT says what is wrong with the pattern and what is accepted.
+  absl::Status Add(absl::string_view pattern);
+
+  bool empty() const { return !any_ && patterns_.empty(); }
+  // "*" was added.
+  bool any() const { return any_; }
+  // `origin` is the header as it came; an empty one is no page's.
+  bool Allows(absl::string_view origin) const;
+
+ private:
+  struct Origin {
+    std::string scheme, host, port;  // lower case; the port is empty for the scheme's own
+  };
+  static absl::Status Parse(absl::string_view text, Origin* origin);
+
+  bool any_ = false;
+  std::vector<Origin> patterns_;  // "*" as host or port stands for any
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_CORS_ORIGINS_H_

@@ -1,0 +1,39 @@
+#include "service/http/request_key.h"
+
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/utf8.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+
+std::string RequestKey::ChoiceId(size_t choice, size_t choices) const {
+  // The first one has the key itself, so that the same key with another number of choices is found.
+  return choices == 1 || choice == 0 ? id : absl::StrCat(id, "-", choice);
+}
+
+absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request) {
+  const bool idempotency = !head.idempotency_key.empty();
+  const char* name = idempotency ? "Idempotency-Key" : "X-Request-Id";
+  RequestKey key = {.id = idempotency ? head.idempotency_key : head.request_id};
+  if (key.id.size() > RequestKey::kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " has ", key.id.size(),
+                                                   " bytes; accepted: at most ",
+                                                   RequestKey::kMaxBytes, ": send a shorter one"));
+  }
+  RETURN_IF_ERROR(engine::CheckUtf8(key.id, name));
+  if (head.last_event_id.empty()) return key;
+  if (key.id.empty()) {
+    return absl::InvalidArgumentError(
+        "Last-Event-ID needs the Idempotency-Key or X-Request-Id of the request that it resumes; "
+        "send it, too");
+  }
+  if (!request.stream) {
+    return absl::InvalidArgumentError(
+        "Last-Event-ID resumes a stream, and stream is not true; set it, or leave Last-Event-ID "
+        "out");
+  }
+  ASSIGN_OR_RETURN(key.resume, StreamPosition::Parse(head.last_event_id, request.choices.size()));
+  return key;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,34 @@
+// RequestKey: what a client of HTTP calls its request, so that it can send it again and come back
+// to the response: gRPC's request_id and resume_after (proto/tidepool/v1/inference.proto).
+#ifndef TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
+#define TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "service/http/http_exchange.h"
+#include "service/http/openai_request.h"
+#include "service/http/stream_position.h"
+
+namespace tidepool::service {
+
+struct RequestKey {
+  static constexpr size_t kMaxBytes = 128;
+
+  std::string id;                        // empty: the request has none
+  std::optional<StreamPosition> resume;  // of a stream: what the client has had
+
+  // The request_id of one of `choices` choices.
+  std::string ChoiceId(size_t choice, size_t choices) const;
+};
+
+// Idempotency-Key, and without one X-Request-Id. INVALID_ARGUMENT: it is too long or not UTF-8, or
+// Last-Event-ID stands there without one of them, with a request that does not stream, or is not an
+// event's id.
+absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_

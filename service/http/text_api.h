@@ -1,0 +1,38 @@
+// Calls about text over HTTP, in vLLM's shapes (https://docs.vllm.ai/en/stable/serving/
+// openai_compatible_server.html#tokenizer-api) and llama.cpp's (/apply-template): bodies as our
+// requests, and our answers as bodies. docs/http.md lists the fields for users.
+#ifndef TIDEPOOL_SERVICE_HTTP_TEXT_API_H_
+#define TIDEPOOL_SERVICE_HTTP_TEXT_API_H_
+
+#include "absl/status/statusor.h"
+#include "service/http/field_recorder.h"
+#include "service/http/json.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+// Errors are INVALID_ARGUMENT and name the field. `recorder` learns of each field that is read;
+// null: nobody does.
+
+// {"prompt"} or {"messages"} > {"tokens", "count", "max_model_len", "token_strs"}.
+absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body,
+                                                      FieldRecorder* recorder = nullptr);
+Json TokenizeJson(const v1::TokenizeResponse& response);
+
+// {"tokens"} > {"prompt"}, where control tokens are their names.
+absl::StatusOr<v1::DetokenizeRequest> ParseDetokenizeBody(const Json& body,
+                                                          FieldRecorder* recorder = nullptr);
+Json DetokenizeJson(const v1::DetokenizeResponse& response);
+
+// {"messages"} > {"prompt"}.
+absl::StatusOr<v1::TokenizeRequest> ParseApplyTemplateBody(const Json& body,
+                                                           FieldRecorder* recorder = nullptr);
+Json ApplyTemplateJson(const v1::TokenizeResponse& response);
+
+// What vLLM tells of its tokenizer, as far as clients such as lm-eval read it.
+v1::TokenizeRequest TokenizerInfoRequest();
+Json TokenizerInfoJson(const v1::TokenizeResponse& response);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_TEXT_API_H_

@@ -1,0 +1,174 @@
+#include "service/store/open_sqlite_store.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/store/session_schema.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr size_t kMaxNamed = 20;
+
+// Whether the indexes of sessions match the table: all queries by id or principal go by them.
+absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
+  ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check('sessions')"));
+  std::string fault;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, check.Step());
+    if (!more) return fault;
+    if (fault.empty() && check.Text(0) != "ok") fault = std::string(check.Text(0));
+  }
+}
+
+std::string Differs(const SessionScan& scan, const StoreLedger& ledger) {
+  if (scan.sessions == ledger.sessions()) return "sessions were changed or replaced from outside";
+  return absl::StrCat("it has ", scan.sessions, " sessions of ", ledger.sessions());
+}
+
+// One opening, step by step.
+class Opening {
+ public:
+  Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
+
+  // Requires: a transaction is open.
+  absl::Status Run(const std::optional<WitnessedCommit>& witnessed, bool made) {
+    const int64_t changes = store_->db.changes();
+    CheckWitness(witnessed, made);
+    RETURN_IF_ERROR(CheckSessions());
+    RETURN_IF_ERROR(store_->tables->EndInterruptedTurns());
+    if (store_->db.changes() == changes && !lost_) return absl::OkStatus();
+    return store_->ledger->Write();
+  }
+
+ private:
+  // Remembered in the store: it is said again at each start.
+  void Lost(absl::string_view what) {
+    lost_ = true;
+    store_->ledger->AddLoss(absl::StrCat(
+        absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", options_.now, absl::UTCTimeZone()), ": ", what));
+  }
+
+  void CheckWitness(const std::optional<WitnessedCommit>& witnessed, bool made) {
+    if (!witnessed.has_value()) return;
+    StoreLedger& ledger = *store_->ledger;
+    if (ledger.damaged()) return ledger.CountFrom(witnessed->commits);
+    if (witnessed->store_id == ledger.store_id()) {
+      const int64_t lost = witnessed->commits - ledger.commits();
+      if (lost <= 0) return;
+      Lost(absl::StrCat("the last ", lost, " transactions are lost (it had ", witnessed->sessions,
+                        " sessions then): its write-ahead log ", options_.path,
+                        "-wal is damaged or gone, an older copy was put in its place, or the "
+                        "machine lost its power with --durability process"));
+      // From now on they count as known.
+      ledger.CountFrom(witnessed->commits);
+    } else if (made && options_.existed && witnessed->sessions > 0) {
+      Lost(absl::StrCat("all of its ", witnessed->sessions,
+                        " sessions are lost: the file was emptied, or its write-ahead log ",
+                        options_.path, "-wal is damaged or gone"));
+      // Nothing else tells the next start that this is known.
+    } else if (made || witnessed->sessions > 0) {
+      store_->passing_faults.push_back(
+          absl::StrCat("the store that was here before, with ", witnessed->sessions,
+                       " sessions, is gone; if you did not take it away, restore a backup (",
+                       options_.path, "-commits remembers it until this store is written)"));
+    }
+  }
+
+  absl::Status CheckSessions() {
+    StoreLedger& ledger = *store_->ledger;
+    const SessionScan scan = store_->tables->Scan();
+    std::vector<std::string>& faults = store_->passing_faults;
+    for (size_t i = 0; i < std::min(scan.damaged.size(), kMaxNamed); ++i) {
+      faults.push_back(scan.damaged[i]);
+    }
+    if (scan.damaged.size() > kMaxNamed) {
+      faults.push_back(absl::StrCat(scan.damaged.size() - kMaxNamed, " more sessions are damaged"));
+    }
+    if (!scan.end.ok()) {
+      faults.push_back(
+          absl::StrCat("its sessions cannot be read to the end: ", scan.end.message()));
+      return absl::OkStatus();
+    }
+    const bool same = scan.sessions == ledger.sessions() && scan.sum == ledger.sum();
+    if (!same && (ledger.damaged() || scan.damaged.empty() || scan.sessions != ledger.sessions())) {
+      Lost(ledger.damaged() ? "the store's own record was damaged" : Differs(scan, ledger));
+      ledger.Recount(scan.sessions, scan.sum);
+    } else if (ledger.damaged()) {
+      Lost("the store's own record was damaged");
+    }
+    return RepairIndex(scan.damaged.empty());
+  }
+
+  absl::Status RepairIndex(bool rows_whole) {
+    const absl::StatusOr<std::string> fault = IndexFault(store_->db);
+    if (fault.ok() && fault->empty()) return absl::OkStatus();
+    std::string line = absl::StrCat("the index of its sessions is damaged: ",
+                                    fault.ok() ? *fault : std::string(fault.status().message()));
+    if (rows_whole) {
+      const absl::Status rebuilt = store_->db.Execute("REINDEX sessions");
+      if (!rebuilt.ok() && !absl::IsDataLoss(rebuilt)) return rebuilt;
+      absl::StrAppend(&line, rebuilt.ok() ? "; it was made again from the sessions, which are whole"
+                                          : "; it cannot be made again");
+      lost_ = lost_ || rebuilt.ok();
+    }
+    store_->passing_faults.push_back(std::move(line));
+    return absl::OkStatus();
+  }
+
+  OpenedStore* store_;
+  const OpenStoreOptions& options_;
+  bool lost_ = false;  // the ledger has something to write
+};
+
+}  // namespace
+
+absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
+                                       const OpenStoreOptions& options) {
+  OpenedStore store = {.db = std::move(db), .ledger = nullptr, .tables = nullptr};
+  bool made = false;
+  const auto attach = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(store.ledger, StoreLedger::Open(store.db));
+    ASSIGN_OR_RETURN(store.tables,
+                     SessionTables::Create(store.db, store.ledger.get(), options.max_sessions));
+    return absl::OkStatus();
+  };
+  const auto seal = [&]() -> absl::Status {
+    RETURN_IF_ERROR(StoreLedger::Make(store.db));
+    RETURN_IF_ERROR(attach());
+    RETURN_IF_ERROR(store.tables->SealAll());
+    made = store.ledger->sessions() == 0;
+    RETURN_IF_ERROR(store.ledger->Write());
+    store.ledger->Committed();
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(BringSchemaUpToDate(store.db, seal));
+  if (store.tables == nullptr) RETURN_IF_ERROR(attach());
+  RETURN_IF_ERROR(store.db.Execute("BEGIN IMMEDIATE"));
+  RETURN_IF_ERROR(Opening(&store, options).Run(witness.Read(), made));
+  RETURN_IF_ERROR(store.db.Execute("COMMIT"));
+  store.ledger->Committed();
+  store.faults = store.ledger->losses();
+  store.faults.insert(store.faults.end(), store.passing_faults.begin(), store.passing_faults.end());
+  return store;
+}
+
+absl::StatusOr<std::vector<std::string>> VerifyStore(const OpenedStore& store) {
+  ASSIGN_OR_RETURN(std::vector<std::string> faults, FindFaults(store.db));
+  const std::vector<std::string> losses = store.ledger->losses();
+  faults.insert(faults.end(), losses.begin(), losses.end());
+  faults.insert(faults.end(), store.passing_faults.begin(), store.passing_faults.end());
+  const SessionScan scan = store.tables->Scan();
+  if (!scan.end.ok()) {
+    faults.emplace_back(scan.end.message());
+  } else if (scan.damaged.empty() &&
+             (scan.sessions != store.ledger->sessions() || scan.sum != store.ledger->sum())) {
+    faults.push_back(Differs(scan, *store.ledger));
+  }
+  return faults;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,103 @@
+// SessionTables' part over all sessions at once: at a start, and for files of older versions.
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "service/store/message_json.h"
+#include "service/store/session_tables.h"
+#include "service/store/store_errors.h"
+
+namespace tidepool::service {
+namespace {
+
+// All keys that a statement gives, in its first column.
+absl::StatusOr<std::vector<int64_t>> Keys(SqliteStatement* statement) {
+  std::vector<int64_t> keys;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement->Step());
+    if (!more) return keys;
+    keys.push_back(statement->Int(0));
+  }
+}
+
+// Of one session: the others go on. Whatever else went wrong concerns all.
+bool IsOfOneSession(const absl::Status& status) {
+  return status.ok() || absl::IsDataLoss(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
+
+SessionScan SessionTables::Scan() {
+  SessionScan scan;
+  absl::flat_hash_set<std::string> names;
+  while (true) {
+    const absl::StatusOr<bool> more = scan_.Step();
+    if (!more.ok()) scan.end = more.status();
+    if (!more.ok() || !*more) return scan;
+    const Row row = ReadRow(scan_, StoreTime());
+    ++scan.sessions;
+    scan.sum += row.seal;
+    absl::Status whole = CheckRow(row);
+    if (!names.insert(row.info.session_id).second && whole.ok()) {
+      whole = SessionDamaged(row.info.session_id, "two sessions have this name");
+    }
+    if (!whole.ok()) scan.damaged.emplace_back(whole.message());
+  }
+}
+
+absl::Status SessionTables::EndInterruptedTurns() {
+  const absl::StatusOr<std::vector<int64_t>> keys = Keys(&leased_);
+  if (absl::IsDataLoss(keys.status())) return absl::OkStatus();  // Scan says so
+  RETURN_IF_ERROR(keys.status());
+  const auto end = [this](int64_t key) -> absl::Status {
+    ASSIGN_OR_RETURN(Row row, FindKey(key, StoreTime()));
+    RETURN_IF_ERROR(UpdateRunningTurn(&row, TurnFinish::kCancelled, ""));
+    row.lease_request.clear();
+    row.lease_until_us = 0;
+    return Save(&row);
+  };
+  for (const int64_t key : *keys) {
+    const absl::Status status = end(key);
+    if (!IsOfOneSession(status)) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionTables::SealSession(Row row) {
+  if (!row.classes_fit) return CheckRow(row);
+  row.log_hash = LogStart(row);
+  RETURN_IF_ERROR(Rechain(&row, 0));
+  SessionLogData log;
+  RETURN_IF_ERROR(ReadTokens(row, &log.token_ids));
+  Hash128 hash = TurnsStart(row);
+  for (int64_t number = 0; number < row.info.turn_count; ++number) {
+    ASSIGN_OR_RETURN(const bool found, turn_at_.Bind(1, row.key).Bind(2, number).Step());
+    if (!found) return SessionDamaged(row.info.session_id, "a turn is missing");
+    const TurnRow turn = TurnAt();
+    hash = HashOf(hash, number, turn);
+    const std::string bytes = hash.Bytes();
+    RETURN_IF_ERROR(hash_turn_.Bind(1, row.key).Bind(2, number).BindBlob(3, bytes).Run());
+  }
+  row.turns_hash = hash;
+  // Nothing is sealed that does not hold together.
+  RETURN_IF_ERROR(ReadTurns(row, &log.turns));
+  return Save(&row);
+}
+
+absl::Status SessionTables::SealAll() {
+  std::vector<Row> rows;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, scan_.Step());
+    if (!more) break;
+    rows.push_back(ReadRow(scan_, StoreTime()));
+    ledger_->AddSession(rows.back().seal);
+  }
+  for (Row& row : rows) {
+    const absl::Status status = SealSession(std::move(row));
+    if (!IsOfOneSession(status)) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,43 @@
+// StoreHealth: whether a session store can be written, and who is told of changes.
+#ifndef TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
+#define TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
+
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::service {
+
+// Thread-safe.
+class StoreHealth {
+ public:
+  using Listener = std::function<void(const absl::Status&)>;
+
+  // Calls the listener at once, and then at each change, with a lock held: it must not block, or
+  // call back. After Listen(nullptr) has returned, none is called any more.
+  void Listen(Listener listener) {
+    base::MutexLock lock(&mutex_);
+    listener_ = std::move(listener);
+    if (listener_) listener_(status_);
+  }
+
+  // True: it is another state than before (a code; the words may differ).
+  bool Set(const absl::Status& status) {
+    base::MutexLock lock(&mutex_);
+    if (status.code() == status_.code()) return false;
+    status_ = status;
+    if (listener_) listener_(status_);
+    return true;
+  }
+
+ private:
+  base::Mutex mutex_;
+  absl::Status status_ TIDEPOOL_GUARDED_BY(mutex_);
+  Listener listener_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_

@@ -1,0 +1,135 @@
+#include "service/worker/chat_prompt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "service/chat_roles.h"
+
+namespace tidepool::service {
+namespace {
+
+using engine::TextPiece;
+using Json = nlohmann::ordered_json;
+
+// Requires: the JSON texts of `chat` passed CheckGenerateRequest.
+engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
+                              const ChatMessages& messages, absl::Time now) {
+  engine::ChatInputs inputs;
+  for (const v1::ChatMessage& message : messages) {
+    Json object = {{"role", TemplateRole(message.role())}, {"content", message.content()}};
+    if (message.has_name()) object["name"] = message.name();
+    if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
+    if (message.has_tool_calls_json()) {
+      object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
+    }
+    inputs.messages.push_back(std::move(object));
+  }
+  inputs.bos_token = std::string(model.tokenizer->bos_text());
+  inputs.eos_token = std::string(model.tokenizer->eos_text());
+  if (chat.has_tools_json()) inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
+  if (chat.has_template_kwargs_json()) {
+    inputs.template_kwargs = Json::parse(chat.template_kwargs_json(), nullptr, false);
+  }
+  inputs.now = now;
+  inputs.add_generation_prompt = chat.has_add_generation_prompt() ? chat.add_generation_prompt()
+                                                                  : !chat.continue_final_message();
+  return inputs;
+}
+
+// What is behind the first `bytes` bytes.
+std::vector<TextPiece> DropFront(std::vector<TextPiece> pieces, size_t bytes) {
+  std::vector<TextPiece> rest;
+  for (TextPiece& piece : pieces) {
+    const size_t cut = std::min(bytes, piece.text.size());
+    bytes -= cut;
+    if (cut == piece.text.size()) continue;
+    rest.push_back({piece.text.substr(cut), piece.origin});
+  }
+  return rest;
+}
+
+// A word that stands nowhere in `text` and that no template has a reason to change.
+std::string UnusedWord(absl::string_view text) {
+  for (int i = 0;; ++i) {
+    std::string word = absl::StrCat("TidepoolAnswer", i, "Here");
+    if (!absl::StrContains(text, word)) return word;
+  }
+}
+
+// The first `bytes` bytes.
+std::vector<TextPiece> KeepFront(const std::vector<TextPiece>& pieces, size_t bytes) {
+  std::vector<TextPiece> front;
+  for (const TextPiece& piece : pieces) {
+    if (bytes == 0) break;
+    const size_t kept = std::min(bytes, piece.text.size());
+    front.push_back({piece.text.substr(0, kept), piece.origin});
+    bytes -= kept;
+  }
+  return front;
+}
+
+// Ends the rendering where the last message's content ends.
+absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, RenderedChat* chat) {
+  const int last = static_cast<int>(chat->inputs.messages.size()) - 1;
+  Seam seam;
+  if (!FindSeam(chat_template, chat->inputs, last, chat->text, &seam)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.continue_final_message cannot be served: the model's chat template does "
+                     "not write the content of messages[",
+                     last, "] as it is; unset the field"));
+  }
+  chat->pieces = KeepFront(chat->pieces, seam.content_end);
+  chat->text.resize(seam.content_end);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string JoinPieces(const std::vector<TextPiece>& pieces) {
+  std::string text;
+  for (const TextPiece& piece : pieces) text += piece.text;
+  return text;
+}
+
+absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat& chat,
+                                        const ChatMessages& messages, absl::Time now) {
+  if (!model.chat_template.ok()) return model.chat_template.status();
+  RenderedChat rendered = {.inputs = MakeInputs(model, chat, messages, now)};
+  absl::StatusOr<std::vector<TextPiece>> pieces = model.chat_template->Render(rendered.inputs);
+  // The template's budget, not the server's: a retry would fare no better.
+  if (absl::IsResourceExhausted(pieces.status())) {
+    return absl::InvalidArgumentError(pieces.status().message());
+  }
+  ASSIGN_OR_RETURN(rendered.pieces, std::move(pieces));
+  rendered.text = JoinPieces(rendered.pieces);
+  if (chat.continue_final_message()) {
+    RETURN_IF_ERROR(EndInLastMessage(*model.chat_template, &rendered));
+  }
+  return rendered;
+}
+
+bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs, int index,
+              absl::string_view rendered, Seam* seam) {
+  const std::string word = UnusedWord(rendered);
+  inputs.messages[index]["content"] = word;
+  absl::StatusOr<std::vector<TextPiece>> marked_pieces = chat_template.Render(inputs);
+  if (!marked_pieces.ok()) return false;
+  const std::string marked = JoinPieces(*marked_pieces);
+  const size_t at = marked.rfind(word);
+  if (at == std::string::npos) return false;
+  const absl::string_view behind = absl::string_view(marked).substr(at + word.size());
+  if (rendered.size() < at + behind.size() || !absl::EndsWith(rendered, behind) ||
+      rendered.substr(0, at) != absl::string_view(marked).substr(0, at)) {
+    return false;
+  }
+  seam->content_begin = at;
+  seam->content_end = rendered.size() - behind.size();
+  seam->behind = DropFront(*std::move(marked_pieces), at + word.size());
+  return true;
+}
+
+}  // namespace tidepool::service

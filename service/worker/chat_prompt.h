@@ -1,0 +1,50 @@
+// RenderChat: a conversation through the model's own template, in the parts that prompts need.
+#ifndef TIDEPOOL_SERVICE_WORKER_CHAT_PROMPT_H_
+#define TIDEPOOL_SERVICE_WORKER_CHAT_PROMPT_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/tokenizer/chat_template.h"
+#include "engine/tokenizer/text_piece.h"
+#include "service/worker/worker_model.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+using ChatMessages = google::protobuf::RepeatedPtrField<v1::ChatMessage>;
+
+struct RenderedChat {
+  engine::ChatInputs inputs;  // what the template was given
+  std::vector<engine::TextPiece> pieces;
+  std::string text;  // all pieces
+};
+
+// `messages` with the options of `chat`, whose JSON texts passed CheckChat. Thread-safe.
+// Errors: INVALID_ARGUMENT (the template refuses the messages or takes too long over them; the last
+// message cannot be continued), FAILED_PRECONDITION (no template), UNIMPLEMENTED (a template past
+// what we know).
+absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat& chat,
+                                        const ChatMessages& messages, absl::Time now);
+
+std::string JoinPieces(const std::vector<engine::TextPiece>& pieces);
+
+// Where a rendering has one message's content, and what follows it.
+struct Seam {
+  size_t content_begin = 0;
+  size_t content_end = 0;
+  std::vector<engine::TextPiece> behind;
+};
+
+// Renders the conversation once more with a word of ours in the place of message `index`'s content.
+// False: the template does something else with that message than writing it.
+bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs, int index,
+              absl::string_view rendered, Seam* seam);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_CHAT_PROMPT_H_

@@ -1,0 +1,67 @@
+// Keys and values that a KV type cannot hold.
+#include "engine/model/kv_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::DType;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 3;
+constexpr int64_t kCols = 64;
+
+absl::Status Check(DType dtype, float value, bool in_key = true) {
+  kernels::Arena arena(1 << 16);
+  const kernels::MatrixView k = arena.AllocateMatrix(kRows, kCols);
+  const kernels::MatrixView v = arena.AllocateMatrix(kRows, kCols);
+  for (const kernels::MatrixView& rows : {k, v}) {
+    for (int64_t i = 0; i < kRows; ++i) std::fill_n(rows.Row(i), kCols, -3.5f);
+  }
+  (in_key ? k : v).Row(1)[kCols - 1] = value;
+  return CheckKvValues(7, dtype, k, v);
+}
+
+TEST(KvValuesTest, TheLargestNumberOfEachTypeIsTaken) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  EXPECT_TRUE(Check(DType::kF16, 65504).ok());
+  EXPECT_TRUE(Check(DType::kF16, -65519.9f).ok());  // is rounded down
+  EXPECT_TRUE(Check(DType::kBF16, 3.38e38f).ok());
+  EXPECT_TRUE(Check(DType::kQ8_0, 8.3e6f).ok());
+  EXPECT_TRUE(Check(DType::kF32, kLargest).ok());
+  EXPECT_FALSE(Check(DType::kF16, 65520).ok());
+  EXPECT_FALSE(Check(DType::kF16, -65520).ok());
+  EXPECT_FALSE(Check(DType::kBF16, kLargest).ok());
+  EXPECT_FALSE(Check(DType::kQ8_0, -8.33e6f).ok());
+}
+
+TEST(KvValuesTest, NotANumberAndInfinitiesAreRefusedByAll) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kF32}) {
+    EXPECT_FALSE(Check(dtype, std::nanf("")).ok());
+    EXPECT_FALSE(Check(dtype, -std::nanf("")).ok());
+    EXPECT_FALSE(Check(dtype, std::numeric_limits<float>::infinity()).ok());
+    EXPECT_FALSE(Check(dtype, -std::numeric_limits<float>::infinity()).ok());
+  }
+}
+
+TEST(KvValuesTest, TheErrorNamesLayerValueLimitAndRemedy) {
+  const absl::Status key = Check(DType::kF16, -70000);
+  EXPECT_EQ(key.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(key.message()), HasSubstr("layer 7 made a key of -70000"));
+  EXPECT_THAT(std::string(key.message()), HasSubstr("65504"));
+  EXPECT_THAT(std::string(key.message()), HasSubstr("--kv-type bf16 or f32"));
+  const absl::Status value = Check(DType::kF32, std::nanf(""), /*in_key=*/false);
+  EXPECT_THAT(std::string(value.message()), HasSubstr("layer 7 made a value that is NaN"));
+}
+
+}  // namespace
+}  // namespace tidepool::engine

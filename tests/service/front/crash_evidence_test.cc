@@ -1,0 +1,374 @@
+// The rule that tells a prompt that crashes workers from one that was only near crashes.
+#include "service/front/crash_evidence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/fakes/manual_clock.h"
+
+namespace tidepool::service {
+namespace {
+
+constexpr uint64_t kPrompt = 7;
+constexpr uint64_t kOther = 8;
+
+class CrashEvidenceTest : public testing::Test {
+ protected:
+  // Workers are told apart by their links alone.
+  static const WorkerLink* Link(int worker) {
+    static char links[64];
+    return reinterpret_cast<const WorkerLink*>(&links[worker]);
+  }
+
+  CrashEvidence::Attempt Begin(int worker, uint64_t prompt, int64_t place,
+                               Suspicion under = Suspicion::kNone) {
+    return evidence_.Begin(
+        {.worker = Link(worker), .prompt = prompt, .place = place, .under = under});
+  }
+  WorkerSighting Sight(int worker) {
+    return {.link = Link(worker),
+            .process_id = process_[worker] + 100 * (worker + 1),
+            .at = clock_.Monotonic()};
+  }
+  // The worker's process dies and another one takes its place.
+  void Crash(int worker, std::vector<CrashEvidence::Attempt*> attempts) {
+    const WorkerSighting seen = Sight(worker);
+    evidence_.OnLost(seen);
+    for (CrashEvidence::Attempt* attempt : attempts) evidence_.OnCrash(attempt, seen);
+    ++process_[worker];
+  }
+  void CrashOf(int worker, uint64_t prompt, int64_t place, Suspicion under = Suspicion::kNone) {
+    auto attempt = Begin(worker, prompt, place, under);
+    Crash(worker, {&attempt});
+  }
+  // Two crashes near it, and the calm after them.
+  void MakeSuspect(int64_t place = 0) {
+    CrashOf(0, kPrompt, place);
+    CrashOf(1, kPrompt, place);
+    clock_.Advance(CrashEvidence::kCalm);
+  }
+  bool Convicted() {
+    evidence_.Conclude();
+    return convictions_[kPrompt] > 0;
+  }
+
+  std::map<int, uint64_t> process_;
+  std::map<uint64_t, int> convictions_;
+  fakes::ManualClock clock_;
+  bool lives_ = false;  // what seems to have crashed
+  CrashEvidence evidence_{&clock_,
+                          [this](const WorkerSighting& seen) {
+                            if (lives_) return Fate::kLives;
+                            for (int worker = 0; worker < 64; ++worker) {
+                              if (Link(worker) != seen.link) continue;
+                              return Sight(worker).process_id == seen.process_id ? Fate::kOpen
+                                                                                 : Fate::kGone;
+                            }
+                            return Fate::kGone;
+                          },
+                          [this](uint64_t prompt) { ++convictions_[prompt]; }};
+};
+
+TEST_F(CrashEvidenceTest, TwoCrashesNearItMakeATrialAndTheThirdConvicts) {
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
+  CrashOf(0, kPrompt, 0);
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kSuspect);
+  CrashOf(1, kPrompt, 0);
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
+  EXPECT_GT(evidence_.CalmIn(kPrompt, clock_.Monotonic()), absl::ZeroDuration());
+  clock_.Advance(CrashEvidence::kCalm);
+  EXPECT_EQ(evidence_.CalmIn(kPrompt, clock_.Monotonic()), absl::ZeroDuration());
+  CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+  clock_.Advance(CrashEvidence::kAfter - absl::Milliseconds(1));
+  EXPECT_FALSE(Convicted());
+  EXPECT_GT(evidence_.CalmIn(kOther, clock_.Monotonic()), absl::ZeroDuration())
+      << "no other trial while a verdict is open";
+  clock_.Advance(absl::Milliseconds(1));
+  EXPECT_TRUE(Convicted());
+  EXPECT_EQ(evidence_.CrashesOf(kPrompt), 3);
+  evidence_.Conclude();
+  EXPECT_EQ(convictions_[kPrompt], 1);
+}
+
+TEST_F(CrashEvidenceTest, AVerdictNeedsNobodyWhoWaitsForIt) {
+  MakeSuspect();
+  CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_EQ(evidence_.Of(kOther, 0), Suspicion::kNone);
+  EXPECT_EQ(convictions_[kPrompt], 1);
+}
+
+TEST_F(CrashEvidenceTest, NoNumberOfCrashesBesideOthersConvicts) {
+  for (int crash = 0; crash < 50; ++crash) {
+    auto beside = Begin(2, kOther, 0);
+    auto attempt = Begin(2, kPrompt, 0, Suspicion::kAlone);
+    Crash(2, {&attempt, &beside});
+    clock_.Advance(absl::Minutes(2));
+    EXPECT_FALSE(Convicted()) << crash;
+  }
+}
+
+TEST_F(CrashEvidenceTest, StreamsThatAreProvenDoNotSpoilATrial) {
+  auto beside = Begin(2, kOther, 5);
+  beside.OnTokens(CrashEvidence::kProvenTokens - 1);
+  EXPECT_EQ(evidence_.UnprovenBeside(Link(2), kPrompt), 1);
+  beside.OnTokens(1);
+  EXPECT_EQ(evidence_.UnprovenBeside(Link(2), kPrompt), 0);
+  auto idle = Begin(2, kOther + 1, 0);
+  idle.Pause();
+  EXPECT_EQ(evidence_.UnprovenBeside(Link(2), kPrompt), 0);
+  idle.Resume();
+  EXPECT_EQ(evidence_.UnprovenBeside(Link(2), kPrompt), 1);
+  idle.Pause();
+  MakeSuspect();
+  auto attempt = Begin(2, kPrompt, 0, Suspicion::kAlone);
+  Crash(2, {&attempt, &beside, &idle});
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_TRUE(Convicted());
+}
+
+TEST_F(CrashEvidenceTest, EightTokensPastThePlaceClearIt) {
+  MakeSuspect(/*place=*/300);
+  EXPECT_EQ(evidence_.Of(kPrompt, 299), Suspicion::kNone) << "not there yet";
+  auto attempt = Begin(2, kPrompt, 300, Suspicion::kAlone);
+  attempt.OnTokens(CrashEvidence::kProvenTokens - 1);
+  EXPECT_EQ(evidence_.Of(kPrompt, 307), Suspicion::kAlone);
+  attempt.OnTokens(1);
+  EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kNone);
+}
+
+TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
+  CrashOf(0, kPrompt, 298);  // it died at 300, and two tokens never came
+  CrashOf(1, kPrompt, 300);
+  clock_.Advance(CrashEvidence::kCalm);
+  EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kAlone);
+  CrashOf(2, kPrompt, 300, Suspicion::kAlone);
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_TRUE(Convicted());
+}
+
+TEST_F(CrashEvidenceTest, AStreamThatRanBeforeTheCrashClearsNothing) {
+  auto running = Begin(2, kPrompt, 0);
+  running.OnTokens(300);
+  clock_.Advance(absl::Seconds(1));
+  MakeSuspect();
+  running.OnTokens(300);
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
+}
+
+TEST_F(CrashEvidenceTest, PreparingIsAPlaceOfItsOwn) {
+  MakeSuspect(CrashEvidence::kPreparing);
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
+  EXPECT_EQ(evidence_.Of(kPrompt, CrashEvidence::kPreparing), Suspicion::kAlone);
+  auto attempt = Begin(2, kPrompt, CrashEvidence::kPreparing, Suspicion::kAlone);
+  attempt.OnPrepared();
+  EXPECT_EQ(evidence_.Of(kPrompt, CrashEvidence::kPreparing), Suspicion::kNone);
+}
+
+TEST_F(CrashEvidenceTest, OneProcessCrashesOnce) {
+  auto one = Begin(0, kPrompt, 0), two = Begin(0, kPrompt, 0);
+  Crash(0, {&one, &two});
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kSuspect) << "two streams of one prompt";
+}
+
+TEST_F(CrashEvidenceTest, ABrokenConnectionIsDropped) {
+  MakeSuspect();
+  CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+  lives_ = true;
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_FALSE(Convicted());
+}
+
+TEST_F(CrashEvidenceTest, AnotherWorkersDeathExcuses) {
+  for (const absl::Duration before : {absl::Seconds(59), absl::Seconds(3), absl::ZeroDuration()}) {
+    const uint64_t prompt = kPrompt + 100 + static_cast<uint64_t>(absl::ToInt64Seconds(before));
+    CrashOf(5, kOther, 0);
+    clock_.Advance(before);
+    CrashOf(0, prompt, 0);
+    CrashOf(1, prompt, 0);
+    CrashOf(2, prompt, 0, Suspicion::kAlone);
+    clock_.Advance(CrashEvidence::kAfter);
+    evidence_.Conclude();
+    EXPECT_EQ(convictions_[prompt], 0) << before;
+    // It goes on as a suspect, and that death excuses nothing more.
+    EXPECT_EQ(evidence_.Of(prompt, 0), Suspicion::kAlone);
+    CrashOf(3, prompt, 0, Suspicion::kAlone);
+    clock_.Advance(CrashEvidence::kAfter);
+    evidence_.Conclude();
+    EXPECT_EQ(convictions_[prompt], 1) << before;
+    clock_.Advance(absl::Minutes(5));
+  }
+}
+
+TEST_F(CrashEvidenceTest, TheDeathOfAnIdleWorkerAfterwardsExcuses) {
+  MakeSuspect();
+  CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+  clock_.Advance(CrashEvidence::kAfter - absl::Milliseconds(1));
+  evidence_.OnLost(Sight(4));
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_FALSE(Convicted()) << "not known yet whether only its connection broke";
+  clock_.Advance(CrashEvidence::kSignOfLife);
+  EXPECT_FALSE(Convicted());
+  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
+}
+
+TEST_F(CrashEvidenceTest, DeathsLongAgoDoNotExcuse) {
+  CrashOf(5, kOther, 0);
+  clock_.Advance(CrashEvidence::kBefore);
+  MakeSuspect();
+  CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_TRUE(Convicted());
+}
+
+TEST_F(CrashEvidenceTest, TwoPoisonsDoNotExcuseEachOtherForLong) {
+  int kills = 0;
+  const auto crash = [&](int worker, uint64_t prompt, Suspicion under) {
+    CrashOf(worker, prompt, 0, under);
+    ++kills;
+  };
+  for (const uint64_t prompt : {kPrompt, kOther}) {
+    crash(static_cast<int>(prompt), prompt, Suspicion::kNone);
+    crash(static_cast<int>(prompt), prompt, Suspicion::kNone);
+  }
+  for (int trial = 0; trial < 10; ++trial) {
+    for (const uint64_t prompt : {kPrompt, kOther}) {
+      if (convictions_[prompt] > 0) continue;
+      const absl::Duration since = clock_.Monotonic();
+      while (evidence_.CalmIn(prompt, since) > absl::ZeroDuration()) {
+        clock_.Advance(absl::Milliseconds(250));
+      }
+      if (convictions_[prompt] == 0) crash(static_cast<int>(prompt), prompt, Suspicion::kAlone);
+    }
+  }
+  EXPECT_EQ(convictions_[kPrompt], 1);
+  EXPECT_EQ(convictions_[kOther], 1);
+  EXPECT_LE(kills, 8);
+}
+
+TEST_F(CrashEvidenceTest, TheCalmDoublesWithEachExcuse) {
+  MakeSuspect();
+  absl::Duration calm = CrashEvidence::kCalm;
+  for (int trial = 0; trial < 4; ++trial) {
+    CrashOf(2, kPrompt, 0, Suspicion::kAlone);
+    CrashOf(5, kOther + 1 + trial, 0);  // at the same time
+    evidence_.Conclude();
+    calm *= 2;
+    const absl::Duration since = clock_.Monotonic();
+    clock_.Advance(calm - absl::Milliseconds(1));
+    EXPECT_GT(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
+    clock_.Advance(absl::Milliseconds(1));
+    EXPECT_EQ(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
+  }
+  EXPECT_EQ(convictions_[kPrompt], 0);
+}
+
+TEST_F(CrashEvidenceTest, ATrialWaitsForCalmAMinuteAtMost) {
+  MakeSuspect();
+  const absl::Duration since = clock_.Monotonic();
+  for (int second = 0; second < 59; ++second) {
+    CrashOf(5, kOther, 0);
+    EXPECT_GT(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
+    clock_.Advance(absl::Seconds(1));
+  }
+  CrashOf(5, kOther, 0);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
+}
+
+TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
+  int64_t place = 0;
+  int crashes = 0;
+  while (convictions_[kPrompt] == 0) {
+    ASSERT_LT(crashes, 12);
+    const Suspicion under = evidence_.Of(kPrompt, place);
+    auto attempt = Begin(0, kPrompt, place, under);
+    attempt.OnTokens(9);
+    place += 9;
+    Crash(0, {&attempt});
+    ++crashes;
+    clock_.Advance(absl::Seconds(10));
+    evidence_.Conclude();
+  }
+  EXPECT_EQ(crashes, 10);
+}
+
+// A slow model whose streams need many seconds for 8 tokens: every kill hits streams at the place
+// where they began. Whatever the rhythm of the kills, nobody is convicted.
+TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNobody) {
+  constexpr int kWorkers = 3;
+  constexpr int kStreams = 12;
+  const absl::Duration proof = absl::Seconds(4);
+  for (const absl::Duration period :
+       {absl::Milliseconds(500), absl::Seconds(1), absl::Milliseconds(2500), absl::Seconds(4)}) {
+    std::minstd_rand random(static_cast<unsigned>(absl::ToInt64Milliseconds(period)));
+    struct Stream {
+      CrashEvidence::Attempt attempt;
+      int worker = -1;
+      int64_t place = 0;
+      absl::Duration began, since;
+      bool waits = false, alone = false;
+    };
+    std::vector<Stream> streams(kStreams);
+    const absl::Duration start = clock_.Monotonic();
+    const absl::Duration end = start + absl::Seconds(30);
+    absl::Duration next_kill = start + period;
+    for (; clock_.Monotonic() < end; clock_.Advance(absl::Milliseconds(250))) {
+      const absl::Duration now = clock_.Monotonic();
+      for (int i = 0; i < kStreams; ++i) {
+        Stream& stream = streams[i];
+        const uint64_t prompt = 1000 + static_cast<uint64_t>(i);
+        if (stream.worker >= 0) {
+          if (now - stream.began >= proof) {
+            stream.attempt.OnTokens(CrashEvidence::kProvenTokens);
+            stream.place += CrashEvidence::kProvenTokens;
+            stream.began = now;
+            stream.alone = false;
+          }
+          continue;
+        }
+        const Suspicion suspicion = evidence_.Of(prompt, stream.place);
+        const bool trial = suspicion == Suspicion::kAlone;
+        if (trial && !std::exchange(stream.waits, true)) stream.since = now;
+        if (!trial) stream.waits = false;
+        const bool taken = std::any_of(streams.begin(), streams.end(),
+                                       [](const Stream& one) { return one.alone; });
+        if (trial && (taken || evidence_.CalmIn(prompt, stream.since) > absl::ZeroDuration())) {
+          continue;
+        }
+        stream.worker = static_cast<int>(random() % kWorkers);
+        stream.began = now;
+        stream.alone = trial;
+        stream.attempt = Begin(stream.worker, prompt, stream.place, suspicion);
+      }
+      if (now < next_kill) continue;
+      next_kill += period;
+      const int killed = static_cast<int>(random() % kWorkers);
+      std::vector<CrashEvidence::Attempt*> hit;
+      for (Stream& stream : streams) {
+        if (stream.worker != killed) continue;
+        hit.push_back(&stream.attempt);
+        stream.worker = -1;
+        stream.alone = false;
+      }
+      Crash(killed, hit);
+    }
+    clock_.Advance(absl::Minutes(1));
+    evidence_.Conclude();
+    for (int i = 0; i < kStreams; ++i) {
+      EXPECT_EQ(convictions_[1000 + static_cast<uint64_t>(i)], 0) << period << ", stream " << i;
+    }
+    streams.clear();
+    clock_.Advance(absl::Minutes(11));
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::service

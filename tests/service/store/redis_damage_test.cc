@@ -1,0 +1,200 @@
+// Flips bits in what a Redis server holds, and in the file that it starts from, by a seed: nothing
+// that a client gets may differ without a word.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/redis_session_store.h"
+#include "tests/service/store/redis_server.h"
+#include "tests/service/store/sample_sessions.h"
+#include "tests/service/store/store_calls.h"
+
+#ifndef TIDEPOOL_FLIPS
+#define TIDEPOOL_FLIPS 100
+#endif
+// Of the file, each of which is a start of the server.
+#ifndef TIDEPOOL_FILE_FLIPS
+#define TIDEPOOL_FILE_FLIPS 20
+#endif
+
+namespace tidepool::service {
+namespace {
+
+void FlipBit(std::mt19937_64* random, std::string* bytes) {
+  const size_t bit = (*random)() % (bytes->size() * 8);
+  (*bytes)[bit / 8] = static_cast<char>((*bytes)[bit / 8] ^ (1 << (bit % 8)));
+}
+
+std::vector<std::string> Texts(RedisValue array) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < array.size(); ++i) texts.emplace_back(array[i].text());
+  return texts;
+}
+
+class RedisDamageTest : public testing::Test {
+ protected:
+  // A tail that is missing is the server's to notice, and with this it does.
+  RedisDamageTest() : server_(RedisServer::Settings{{"aof-load-truncated", "no"}}) {
+    auto store = Open();
+    FillStore(store.get(), 3);
+    for (int i = 0; i < kSamples; ++i) {
+      expected_.push_back(Told(*Get(*store, SampleId(i), SampleOwner(i))));
+    }
+    EXPECT_TRUE(Verify(*store)->empty());
+  }
+
+  std::unique_ptr<SessionStore> Open() {
+    RedisSessionStoreOptions options;
+    options.address = server_.address();
+    auto store = RedisSessionStore::Open(options);
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  // What is given of one session. `found` says that the check of the whole store finds something.
+  Outcome Look(SessionStore* store, int i, bool found) {
+    const auto log = Get(*store, SampleId(i), SampleOwner(i));
+    if (!log.ok()) {
+      return absl::IsNotFound(log.status()) && !found ? Outcome::kSilent : Outcome::kNoticed;
+    }
+    if (Told(*log) != expected_[i]) return Outcome::kSilent;
+    Answer<OpenTurn> begun;
+    store->BeginTurn({.session_id = SampleId(i), .principal = SampleOwner(i), .request_id = "new"},
+                     begun.Taker());
+    const auto open = begun.Get();
+    if (!open.ok()) return Outcome::kNoticed;
+    SessionLogData opened = open->log;
+    EndAbandonedTurn(&opened);
+    return Told(opened) == expected_[i] ? Outcome::kNoEffect : Outcome::kSilent;
+  }
+
+  Outcome Judge(SessionStore* store) {
+    const auto faults = Verify(*store);
+    const bool found = !faults.ok() || !faults->empty();
+    Outcome worst = found ? Outcome::kNoticed : Outcome::kNoEffect;
+    for (const char* owner : {"ann", "ben"}) {
+      int64_t expected = 0;
+      for (int i = 0; i < kSamples; ++i) expected += SampleOwner(i) == owner ? 1 : 0;
+      const auto page = List(*store, 100, "", owner);
+      if (!page.ok()) continue;
+      bool damaged = false;
+      for (const SessionInfo& info : page->sessions) damaged |= !info.damage.empty();
+      if (damaged) worst = std::max(worst, Outcome::kNoticed);
+      if (static_cast<int64_t>(page->sessions.size()) != expected && !damaged && !found) {
+        worst = Outcome::kSilent;
+      }
+    }
+    for (int i = 0; i < kSamples; ++i) worst = std::max(worst, Look(store, i, found));
+    return worst;
+  }
+
+  // Everything in the server, as it takes it back.
+  std::vector<std::pair<std::string, std::string>> Dump() {
+    std::vector<std::pair<std::string, std::string>> dumped;
+    const auto link = server_.Link();
+    for (const std::string& key : Texts(link->Call({"KEYS", "*"})->value())) {
+      dumped.emplace_back(key, std::string(link->Call({"DUMP", key})->value().text()));
+    }
+    std::sort(dumped.begin(), dumped.end());
+    return dumped;
+  }
+
+  void Restore(const std::vector<std::pair<std::string, std::string>>& dumped) {
+    const auto link = server_.Link();
+    ASSERT_TRUE(link->Call({"FLUSHALL"}).ok());
+    for (const auto& [key, value] : dumped) {
+      ASSERT_TRUE(link->Call({"RESTORE", key, "0", value}).ok());
+    }
+  }
+
+  // One bit of one key's name, or of what is under it.
+  void Damage(const std::string& key, std::mt19937_64* random) {
+    const auto link = server_.Link();
+    const std::string type(link->Call({"TYPE", key})->value().text());
+    std::string flipped = key;
+    FlipBit(random, &flipped);
+    if ((*random)() % 10 == 0) {
+      ASSERT_TRUE(link->Call({"RENAME", key, flipped}).ok());
+    } else if (type == "string") {
+      std::string value(link->Call({"GET", key})->value().text());
+      FlipBit(random, &value);
+      ASSERT_TRUE(link->Call({"SET", key, value}).ok());
+    } else if (type == "hash") {
+      const auto fields = Texts(link->Call({"HGETALL", key})->value());
+      const size_t at = (*random)() % fields.size();
+      std::string name = fields[at - at % 2], value = fields[at - at % 2 + 1];
+      ASSERT_TRUE(link->Call({"HDEL", key, name}).ok());
+      std::string* damaged = at % 2 == 0 || value.empty() ? &name : &value;
+      FlipBit(random, damaged);
+      ASSERT_TRUE(link->Call({"HSET", key, name, value}).ok());
+    } else {
+      const auto members = Texts(link->Call({"ZRANGE", key, "0", "-1", "WITHSCORES"})->value());
+      const size_t at = (*random)() % (members.size() / 2) * 2;
+      std::string member = members[at];
+      ASSERT_TRUE(link->Call({"ZREM", key, member}).ok());
+      FlipBit(random, &member);
+      ASSERT_TRUE(link->Call({"ZADD", key, members[at + 1], member}).ok());
+    }
+  }
+
+  RedisServer server_;
+  std::vector<std::string> expected_;
+};
+
+TEST_F(RedisDamageTest, NoFlippedBitOfAKeyIsSilent) {
+  const auto whole = Dump();
+  std::map<Outcome, int> outcomes;
+  std::mt19937_64 random(20260103);
+  for (int flip = 0; flip < TIDEPOOL_FLIPS; ++flip) {
+    Restore(whole);
+    const std::string& key = whole[random() % whole.size()].first;
+    Damage(key, &random);
+    const auto store = Open();
+    const Outcome outcome = store == nullptr ? Outcome::kNoticed : Judge(store.get());
+    ++outcomes[outcome];
+    EXPECT_NE(outcome, Outcome::kSilent) << "flip " << flip << " of " << key;
+  }
+  Report("keys", outcomes);
+}
+
+TEST_F(RedisDamageTest, NoFlippedBitOfTheAppendOnlyFileIsSilent) {
+  server_.Kill();
+  std::filesystem::path file;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(server_.folder())) {
+    if (entry.path().extension() == ".aof" &&
+        entry.path().string().find(".incr.") != std::string::npos) {
+      file = entry.path();
+    }
+  }
+  ASSERT_FALSE(file.empty());
+  std::ifstream in(file, std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::map<Outcome, int> outcomes;
+  std::mt19937_64 random(20260104);
+  for (int flip = 0; flip < TIDEPOOL_FILE_FLIPS; ++flip) {
+    std::string damaged = whole;
+    FlipBit(&random, &damaged);
+    std::ofstream(file, std::ios::binary) << damaged;
+    Outcome outcome = Outcome::kNoticed;
+    if (server_.TryStart()) {
+      const auto store = Open();
+      if (store != nullptr) outcome = Judge(store.get());
+      server_.Kill();
+    }
+    ++outcomes[outcome];
+    EXPECT_NE(outcome, Outcome::kSilent) << "flip " << flip;
+  }
+  Report("append-only file", outcomes);
+}
+
+}  // namespace
+}  // namespace tidepool::service
