@@ -30,7 +30,7 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// From here on somebody who reads a log wonders whether the program hangs.
+// Hashing that takes less is not shown. After that people wonder whether the program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
 // Of the KV cache that the command keeps beside the weights; the others' is small.
@@ -75,6 +75,7 @@ engine::StageProgress LoadProgressLine::callback() {
 }
 
 void LoadProgressLine::Show(LoadStage stage, double fraction) {
+  if (stage == LoadStage::kHashing && base::Clock::Real().Monotonic() - begun_ < kLongHashing) return;
   if (!console_->err_is_terminal()) {
     if (stage == LoadStage::kHashing) TellHashing(fraction);
     if (stage == LoadStage::kPacking) Tell(fraction);
@@ -100,7 +101,6 @@ void LoadProgressLine::Tell(double packed) {
 
 void LoadProgressLine::TellHashing(double fraction) {
   if (told_hashing_ || fraction >= 1) return;
-  if (base::Clock::Real().Monotonic() - begun_ < kLongHashing) return;
   told_hashing_ = true;
   console_->NoteLine(absl::StrFormat("hashing %s, once: %d %%", model_,
                                      static_cast<int>(fraction * 100)),
