@@ -7,17 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "engine/batch_scheduler.h"
-#include "engine/decoder.h"
+#include "engine/engine_inbox.h"
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
-#include "engine/engine_shared.h"
-#include "engine/kv_cache.h"
-#include "engine/output_text.h"
-#include "engine/sequence.h"
-#include "engine/shared_answer.h"
+#include "engine/kv/kv_cache.h"
+#include "engine/sampling/output_text.h"
+#include "engine/scheduler/batch_scheduler.h"
+#include "engine/scheduler/decoder.h"
+#include "engine/scheduler/sequence.h"
+#include "engine/scheduler/step_cost_model.h"
+#include "engine/single_flight.h"
 #include "engine/span_news.h"
-#include "engine/step_pace.h"
+#include "engine/step_limits.h"
 #include "engine/stream_sink.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -32,6 +33,34 @@ using DrawnTokens = absl::StatusOr<SpanOutput>;
 absl::Status ForwardError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
   return absl::InternalError(status.message());
+}
+
+int64_t MaxChunk(const EngineOptions& options) {
+  return std::max(options.prefill_chunk, options.offload_prefill_chunk);
+}
+
+absl::Status CheckFits(const GenerationRequest& request, int64_t chunk, const KvCache& cache) {
+  const int64_t tokens = request.token_ids.size();
+  const int64_t need = cache.BlocksFor(tokens, chunk);
+  if (need <= cache.blocks_total()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
+                   cache.blocks_total() * cache.block_bytes(), " bytes: it needs ",
+                   need * cache.block_bytes(), "; raise --kv-memory or shorten the prompt"));
+}
+
+// Of the sequences whose first step this is.
+void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
+  for (const PlanItem& item : plan.items) {
+    Sequence& sequence = *item.sequence;
+    if (sequence.planned_at.has_value()) continue;
+    sequence.planned_at = now;
+    const int64_t prompt = sequence.request.prompt_length;
+    sequence.usage.prompt_tokens = prompt;
+    sequence.usage.cached_tokens = std::min(prompt, *sequence.admission.cached_tokens);
+    stats->prompt_tokens += prompt;
+    stats->cached_prompt_tokens += sequence.usage.cached_tokens;
+  }
 }
 
 class EngineImpl final : public Engine {
@@ -71,7 +100,6 @@ class EngineImpl final : public Engine {
   };
 
   // Callers' threads.
-  absl::Status CheckFits(const GenerationRequest& request) const;
   template <typename T>
   void Operate(std::function<absl::StatusOr<T>()> work, Done<T> done);
 
@@ -83,38 +111,33 @@ class EngineImpl final : public Engine {
   std::vector<DrawnTokens> Sample(const StepPlan& plan, const absl::StatusOr<StepOutput>& output);
   std::vector<DrawnTokens> ForwardApart(const StepPlan& plan);
   bool Commit(StepPlan plan, std::vector<DrawnTokens> drawn);
-  void CommitItem(PlanItem* item, const Span& span, SpanOutput output);
+  void CommitItem(PlanItem* item, const RowSpan& span, SpanOutput output);
   void Append(Sequence* sequence, SampledToken token, StreamChunk* chunk);
   void Finish(Sequence* sequence, StreamChunk chunk);
   void Fail(std::unique_ptr<Sequence> sequence, absl::Status status);
-  void NoteStarted(const StepPlan& plan);
   void RefreshStats();
   void PublishWithinPass();
   void PublishAndDeliver();
-  absl::Duration Patience() const;
   void PaceScheduler();
-  bool IsOffloaded() const;
-  int64_t PrefillChunk() const;
-  int64_t MixedRows() const;
 
   Model* const model_;
   const Tokenizer* const tokenizer_;
   const base::Clock* const clock_;
   const EngineOptions options_;
   const int vocab_size_;
-  const std::shared_ptr<EngineShared> shared_;
+  const std::shared_ptr<EngineInbox> shared_;
   const std::unique_ptr<KvCache> cache_;
   const std::unique_ptr<EngineKvDisk> kv_disk_;
   const std::unique_ptr<Decoder> decoder_;
   BatchScheduler scheduler_;
   const size_t workspace_bytes_;
   kernels::Arena workspace_;
-  StepPace pace_;
+  StepCostModel pace_;
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // in this step
-  SharedAnswer<ExpertPlacement> placement_;
+  SingleFlight<ExpertPlacement> placement_;
   std::atomic<uint64_t> next_arrival_{0};
   std::thread step_thread_;  // last: everything else is there when it starts
 };
@@ -126,12 +149,12 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
       clock_(clock),
       options_(options),
       vocab_size_(std::min(model->vocab_size(), tokenizer->vocab_size())),
-      shared_(std::make_shared<EngineShared>(options.max_sequences + options.max_queued)),
+      shared_(std::make_shared<EngineInbox>(options.max_sequences + options.max_queued)),
       cache_(std::move(kv.cache)),
       kv_disk_(std::move(kv.disk)),
       decoder_(MakeAutoregressiveDecoder(vocab_size_)),
       scheduler_({.limits = options.limits,
-                  .prefill_chunk = std::max(options.prefill_chunk, options.offload_prefill_chunk),
+                  .prefill_chunk = MaxChunk(options),
                   .max_sequences = options.max_sequences,
                   .max_concurrent_prefills = options.max_concurrent_prefills},
                  cache_.get(), decoder_.get(), kv_disk_->restores()),
@@ -150,21 +173,10 @@ EngineImpl::~EngineImpl() {
   model_->OnLayerEnd(nullptr);
 }
 
-absl::Status EngineImpl::CheckFits(const GenerationRequest& request) const {
-  const int64_t tokens = request.token_ids.size();
-  const int64_t need =
-      cache_->BlocksFor(tokens, std::max(options_.prefill_chunk, options_.offload_prefill_chunk));
-  if (need <= cache_->blocks_total()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
-                   cache_->blocks_total() * cache_->block_bytes(), " bytes: it takes ",
-                   need * cache_->block_bytes(), "; raise --kv-memory or shorten the prompt"));
-}
-
 absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest request) {
   RETURN_IF_ERROR(shared_->CheckOpen(request.principal));
   RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
-  RETURN_IF_ERROR(CheckFits(request));
+  RETURN_IF_ERROR(CheckFits(request, MaxChunk(options_), *cache_));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
   const std::optional<FinishReason> finish = Replay(request, &text);
   auto sink = std::make_shared<StreamSink>();
@@ -211,11 +223,13 @@ EngineStats EngineImpl::Stats() const {
 }
 
 void EngineImpl::Run() {
-  EngineShared::Work work;
+  EngineInbox::Work work;
   bool worked = false;
-  while (shared_->TakeWork(worked ? absl::ZeroDuration() : Patience(), &work)) {
+  // How long nothing can happen unless somebody wakes the thread.
+  const auto patience = [this] { return scheduler_.NextDeadline() - clock_->Monotonic(); };
+  while (shared_->TakeWork(worked ? absl::ZeroDuration() : patience(), &work)) {
     for (auto& sequence : work.sequences) scheduler_.Add(std::move(sequence));
-    for (EngineShared::Task& task : work.tasks) task(absl::OkStatus());
+    for (EngineInbox::Task& task : work.tasks) task(absl::OkStatus());
     work = {};
     worked = Step();
     if (!worked) model_->Idle();
@@ -224,41 +238,17 @@ void EngineImpl::Run() {
   for (auto& sequence : scheduler_.RemoveAll()) work.sequences.push_back(std::move(sequence));
   for (auto& sequence : work.sequences) Fail(std::move(sequence), stopped);
   PublishAndDeliver();
-  for (EngineShared::Task& task : work.tasks) task(stopped);
+  for (EngineInbox::Task& task : work.tasks) task(stopped);
   kv_disk_->SpillAll();
 }
 
-// How long nothing can happen unless somebody wakes the thread.
-absl::Duration EngineImpl::Patience() const {
-  return scheduler_.NextDeadline() - clock_->Monotonic();
-}
-
-// By what is resident now, which operators may change between two steps.
-bool EngineImpl::IsOffloaded() const {
-  return stats_.offload.has_value() && stats_.offload->slots < stats_.offload->experts;
-}
-
-int64_t EngineImpl::PrefillChunk() const {
-  return IsOffloaded() && options_.offload_prefill_chunk > 0 ? options_.offload_prefill_chunk
-                                                             : options_.prefill_chunk;
-}
-
-// A step that reads most experts anyway is not made short by fewer rows, and prompts would take
-// many of them.
-int64_t EngineImpl::MixedRows() const {
-  const int64_t most = options_.limits.rows;
-  if (!IsOffloaded()) return pace_.MixedRows(most);
-  const moe::OffloadStats& offload = *stats_.offload;
-  return pace_.MixedRowsOverReads((offload.experts - offload.slots) * offload.record_bytes, most);
-}
-
-// Tells the scheduler what steps may cost, by what they did.
+// Tells the scheduler what steps may cost, by what earlier ones did and by what is resident now,
+// which operators may change between two steps.
 void EngineImpl::PaceScheduler() {
   pace_.AddQueueLook({.at = clock_->Monotonic(),
                       .waiting = scheduler_.waiting(),
                       .admissions = scheduler_.admissions()});
-  scheduler_.SetPrefillChunk(PrefillChunk());
-  scheduler_.SetMixedRows(MixedRows());
+  scheduler_.SetLimits(PickStepLimits(options_, stats_.offload, pace_));
   scheduler_.SetRates(pace_.rates());
 }
 
@@ -274,7 +264,7 @@ bool EngineImpl::Step() {
 
 absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   if (plan.items.empty()) return StepOutput();
-  NoteStarted(plan);
+  NoteStarted(plan, clock_->Monotonic(), &stats_);
   // A pass can take seconds: what it works on shows while it runs.
   RefreshStats();
   stats_.computing = true;
@@ -291,8 +281,8 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
   const std::optional<moe::OffloadStats> before = model_->offload_stats();
   const absl::Duration start = clock_->Monotonic();
   absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
-  StepPace::Step step = {.time = clock_->Monotonic() - start};
-  for (const Span& span : batch.spans) {
+  StepCostModel::Step step = {.time = clock_->Monotonic() - start};
+  for (const RowSpan& span : batch.spans) {
     (span.rows() > 1 ? step.prompt_rows : step.decode_rows) += span.rows();
   }
   const ExpertCounts experts = model_->last_expert_counts();
@@ -317,19 +307,6 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
   stats_.expert_hits += costs.hits;
   stats_.expert_misses += costs.misses;
   return output;
-}
-
-void EngineImpl::NoteStarted(const StepPlan& plan) {
-  for (const PlanItem& item : plan.items) {
-    Sequence& sequence = *item.sequence;
-    if (sequence.planned_at.has_value()) continue;
-    sequence.planned_at = clock_->Monotonic();
-    const int64_t prompt = sequence.request.prompt_length;
-    sequence.usage.prompt_tokens = prompt;
-    sequence.usage.cached_tokens = std::min(prompt, *sequence.cached_at_admission);
-    stats_.prompt_tokens += prompt;
-    stats_.cached_prompt_tokens += sequence.usage.cached_tokens;
-  }
 }
 
 // One entry per item of the plan.
@@ -380,7 +357,7 @@ bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
   return worked;
 }
 
-void EngineImpl::CommitItem(PlanItem* item, const Span& span, SpanOutput output) {
+void EngineImpl::CommitItem(PlanItem* item, const RowSpan& span, SpanOutput output) {
   scheduler_.Commit(item, span);
   Sequence* sequence = item->sequence;
   StreamChunk chunk;

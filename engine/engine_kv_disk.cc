@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/kv_disk_file.h"
+#include "engine/kv/kv_disk_file.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {

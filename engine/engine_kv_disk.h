@@ -6,10 +6,11 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "engine/engine.h"
-#include "engine/kv_cache.h"
-#include "engine/kv_disk.h"
-#include "engine/kv_restores.h"
+#include "engine/engine_options.h"
+#include "engine/engine_stats.h"
+#include "engine/kv/kv_cache.h"
+#include "engine/kv/kv_disk.h"
+#include "engine/scheduler/kv_restores.h"
 #include "kernels/base/clock.h"
 
 namespace tidepool::engine {

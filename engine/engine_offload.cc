@@ -26,8 +26,8 @@ absl::StatusOr<moe::OffloadControl*> EngineOffload::Control() {
   moe::OffloadControl* control = model_->offload_control();
   if (control != nullptr) return control;
   return absl::FailedPreconditionError(
-      "this model's experts are not offloaded: it has none, or all were packed into memory at the "
-      "start; a model with experts is offloaded when it is started with --expert-memory SIZE");
+      "this model's experts are not offloaded: it has none, or all were loaded into memory at the "
+      "start. To offload a model with experts, start it with --expert-memory SIZE");
 }
 
 absl::StatusOr<moe::OffloadSettings> EngineOffload::Change(const moe::OffloadChange& change) {

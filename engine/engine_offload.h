@@ -8,8 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "engine/engine.h"
+#include "engine/engine_stats.h"
 #include "engine/model/model.h"
+#include "engine/sampling/request.h"
 #include "kernels/base/clock.h"
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"

@@ -1,11 +1,11 @@
-// EngineOptions::Validate and PromptLogitRows.
+#include "engine/engine_options.h"
+
 #include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "engine/engine.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -29,6 +29,7 @@ absl::Status EngineOptions::Validate() const {
   RETURN_IF_ERROR(CheckAtLeast("max_sequences", max_sequences, 1));
   RETURN_IF_ERROR(CheckAtLeast("max_queued", max_queued, 0));
   RETURN_IF_ERROR(CheckAtLeast("prefill_chunk", prefill_chunk, 1));
+  RETURN_IF_ERROR(CheckAtLeast("attention_depth", attention_depth, 0));
   RETURN_IF_ERROR(CheckAtLeast("max_concurrent_prefills", max_concurrent_prefills, 1));
   RETURN_IF_ERROR(CheckAtLeast("offload_prefill_chunk", offload_prefill_chunk, 0));
   if (!kv_disk_path.empty()) RETURN_IF_ERROR(CheckAtLeast("kv_disk_bytes", kv_disk_bytes, 1));

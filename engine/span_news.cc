@@ -48,7 +48,7 @@ absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* se
   if (static_cast<int64_t>(ids.size()) < vocab_size) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("min_tokens is ", stopping.min_tokens, " and stop_token_ids are all ",
-                   vocab_size, " tokens: none is left to draw; leave one of them out"));
+                   vocab_size, " tokens: none is left to sample; remove one of them"));
 }
 
 }  // namespace tidepool::engine

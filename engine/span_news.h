@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "engine/request.h"
-#include "engine/sequence.h"
+#include "engine/sampling/request.h"
+#include "engine/scheduler/sequence.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tidepool::engine {

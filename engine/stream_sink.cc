@@ -13,7 +13,7 @@ namespace {
 
 class StreamImpl final : public Stream {
  public:
-  StreamImpl(std::shared_ptr<EngineShared> shared, std::shared_ptr<SequenceControl> control,
+  StreamImpl(std::shared_ptr<EngineInbox> shared, std::shared_ptr<SequenceControl> control,
              std::shared_ptr<StreamSink> sink)
       : shared_(std::move(shared)), control_(std::move(control)), sink_(std::move(sink)) {}
 
@@ -43,7 +43,7 @@ class StreamImpl final : public Stream {
   }
 
  private:
-  std::shared_ptr<EngineShared> shared_;
+  std::shared_ptr<EngineInbox> shared_;
   std::shared_ptr<SequenceControl> control_;
   std::shared_ptr<StreamSink> sink_;
 };
@@ -106,7 +106,7 @@ std::optional<absl::StatusOr<StreamChunk>> StreamSink::TryNext() {
 absl::StatusOr<StreamChunk> StreamSink::Next() {
   base::MutexLock lock(&mutex_);
   while (true) {
-    if (finished_) return absl::OutOfRangeError("the stream's last chunk was taken already");
+    if (finished_) return absl::OutOfRangeError("the stream's last chunk was already read");
     std::optional<absl::StatusOr<StreamChunk>> next = TakeLocked();
     if (next.has_value()) return *std::move(next);
     changed_.Wait(&mutex_);
@@ -134,7 +134,7 @@ void StreamSink::Notify() {
   if (callback_) callback_();
 }
 
-std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineShared> shared,
+std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineInbox> shared,
                                    std::shared_ptr<SequenceControl> control,
                                    std::shared_ptr<StreamSink> sink) {
   return std::make_unique<StreamImpl>(std::move(shared), std::move(control), std::move(sink));

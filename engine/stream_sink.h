@@ -9,10 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/engine.h"
-#include "engine/engine_shared.h"
-#include "engine/request.h"
-#include "engine/sequence.h"
+#include "engine/engine_inbox.h"
+#include "engine/sampling/request.h"
+#include "engine/scheduler/sequence.h"
+#include "engine/stream.h"
 #include "kernels/base/mutex.h"
 
 namespace tidepool::engine {
@@ -49,7 +49,7 @@ class StreamSink {
 };
 
 // The caller's end of a sequence whose step thread has `shared` and whose tokens come to `sink`.
-std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineShared> shared,
+std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineInbox> shared,
                                    std::shared_ptr<SequenceControl> control,
                                    std::shared_ptr<StreamSink> sink);
 

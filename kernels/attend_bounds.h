@@ -1,5 +1,5 @@
-// What bounds the arena bytes of Attend: the sizes that its work is cut by. AttendBytes (ops.h) adds
-// them up, for whoever sizes an arena; kernels/cpu/attention.cc lives within them.
+// What bounds the arena bytes of Attend: the sizes that its work is cut by. AttendBytes (ops.h)
+// adds them up, for whoever sizes an arena; kernels/cpu/attention.cc lives within them.
 #ifndef TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 #define TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 

@@ -45,7 +45,7 @@ struct MatMulTarget {
 
 // What a greedy choice needs of one row of a product: the largest output and, of equal ones, the
 // lowest index. NaN is larger than nothing.
-struct Best {
+struct ArgMax {
   int32_t index = -1;  // -1: all are -infinity or NaN
   float value = 0;
   int32_t unsound = -1;  // the first output that is NaN or +infinity, and which; -1: none
@@ -58,9 +58,9 @@ struct HeadTarget {
   PackedMatrix weight;
   absl::Span<const float> bias;  // [weight.rows], or empty; added after the sum
   int terms = 1;
-  MatrixView out;         // [rows, weight.rows]
-  absl::Span<Best> best;  // over the outputs [0, best_of)
-  int64_t best_of = 0;
+  MatrixView out;           // [rows, weight.rows]
+  absl::Span<ArgMax> best;  // over the outputs [0, argmax_vocab)
+  int64_t argmax_vocab = 0;
 
   int64_t rows() const { return out.rows + static_cast<int64_t>(best.size()); }
 };
@@ -107,7 +107,7 @@ inline size_t KvHeadBytes(DType dtype, int head_dim) {
 enum class Mask : uint8_t { kCausal, kBidirectional };
 
 // Rows [first_row, first_row + rows) of the batch hold KV slots [first_slot, first_slot + rows) of
-// one sequence. Slot s lies in block blocks[s / kKvBlockTokens].
+// one sequence. Slot s is in block blocks[s / kKvBlockTokens].
 struct KvSpan {
   int64_t first_row = 0;
   int64_t rows = 0;

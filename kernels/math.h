@@ -1,10 +1,10 @@
-// Scalar arithmetic whose bits are ours: the same on every machine and, lane by lane, in the SIMD
-// forms of cpu/. Built of IEEE operations, fused multiply-adds written out, and bit moves; rounding
-// is to nearest even, as the environment stands by default. Never libm's exp or sin, whose results
-// vary with its version and the CPU.
+// Scalar arithmetic with the same bits on every machine and in each lane of the SIMD forms in cpu/.
+// It uses only IEEE operations, explicit fused multiply-adds and bit operations, and the default
+// rounding to nearest even. It never uses libm's exp or sin, whose results depend on its version
+// and the CPU.
 //
-// All functions are `static`: files compiled for different ISAs include this header, and must not
-// share one copy of a function that the linker picks.
+// All functions are `static`: files that are compiled for different ISAs include this header, and
+// the linker must not merge their functions.
 #ifndef TIDEPOOL_KERNELS_MATH_H_
 #define TIDEPOOL_KERNELS_MATH_H_
 

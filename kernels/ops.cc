@@ -51,9 +51,9 @@ size_t ActivationBytes(int64_t rows, int64_t cols) {
   return rows * (cols * (sizeof(float) + 1) + blocks * 3 * sizeof(float)) + 5 * kAlignment;
 }
 
-size_t HeadBytes(int64_t best, int threads) { return threads * best * sizeof(Best) + kAlignment; }
+size_t HeadBytes(int64_t best, int threads) { return threads * best * sizeof(ArgMax) + kAlignment; }
 
-void MergeBest(const Best& other, Best* best) {
+void MergeArgMax(const ArgMax& other, ArgMax* best) {
   if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
     best->unsound = other.unsound;
     best->unsound_value = other.unsound_value;
@@ -115,8 +115,9 @@ void CheckHead(const Activation& x, const HeadTarget& target, Precision precisio
       << x.values.rows << " rows for " << target.terms << " terms of " << target.rows();
   CHECK(target.out.rows == 0 || target.out.cols == target.weight.rows);
   CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
-  CHECK(target.best.empty() || (target.best_of >= 1 && target.best_of <= target.weight.rows))
-      << "the best of " << target.best_of;
+  CHECK(target.best.empty() ||
+        (target.argmax_vocab >= 1 && target.argmax_vocab <= target.weight.rows))
+      << "the best of " << target.argmax_vocab;
 }
 
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,

@@ -62,7 +62,7 @@ size_t ActivationBytes(int64_t rows, int64_t cols);
 size_t HeadBytes(int64_t best, int threads);
 
 // Takes output `index` of a row into account. In ascending order of the index.
-inline void AddToBest(int32_t index, float value, Best* best) {
+inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
   if (!(value < __builtin_inff()) && best->unsound < 0) {
     best->unsound = index;
     best->unsound_value = value;
@@ -74,7 +74,7 @@ inline void AddToBest(int32_t index, float value, Best* best) {
 }
 
 // Joins what two sets of outputs of one row gave.
-void MergeBest(const Best& other, Best* best);
+void MergeArgMax(const ArgMax& other, ArgMax* best);
 
 // An upper bound of the arena bytes that GroupedFfn takes for `rows` rows in all its `groups`.
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);

@@ -14,7 +14,7 @@
 //   bytes    int8  q[8][8][4]   q[g][r][j] is column 4g + j of row r
 //   nibbles  uint8 q[4][8][4]   q[g][r][j]: low nibble is column 4g + j of row r, high nibble
 //                               column 16 + 4g + j
-//   pairs    uint8 q[2][8][4]   group g lies in q[g % 2], in the two bits from 2 * (g / 2) up
+//   pairs    uint8 q[2][8][4]   group g is in q[g % 2], in the two bits from 2 * (g / 2) up
 //   bit      uint8 h[8][4]      bit g of h[r][j] is one more bit of column 4g + j of row r
 //   two bits uint8 h[2][8][4]   the same as pairs, two more bits
 //

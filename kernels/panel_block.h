@@ -12,7 +12,7 @@
 
 namespace tidepool::kernels {
 
-// One block of 32 columns of a panel, and the record it lies in.
+// One block of 32 columns of a panel, and the record that contains it.
 struct PanelBlock {
   const std::byte* record;
   const std::byte* block;

@@ -36,7 +36,7 @@ void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
 
 void Arena::DieFull(size_t bytes) const {
   CHECK(false) << "the arena of " << capacity() << " bytes is full: " << bytes
-               << " more asked with " << used_ << " used";
+               << " more requested with " << used_ << " used";
   std::abort();
 }
 

@@ -78,6 +78,7 @@ struct BasicMatrixView {
   BasicMatrixView(T* d, int64_t r, int64_t c) : data(d), rows(r), cols(c), stride(c) {}
   BasicMatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
   // A view of mutable rows is also a view of const rows.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   operator BasicMatrixView<const T>() const { return {data, rows, cols, stride}; }
 
   T* Row(int64_t row) const { return data + row * stride; }
@@ -122,7 +123,7 @@ class Arena {
     return MatrixView(Allocate<float>(rows * cols), rows, cols);
   }
   void Reset() { used_ = 0; }
-  // Gives back everything allocated since used() was `mark`.
+  // Frees everything allocated since used() was `mark`.
   void ResetTo(size_t mark) { used_ = mark; }
 
   size_t used() const { return used_; }

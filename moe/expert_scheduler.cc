@@ -8,7 +8,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/ops.h"
-#include "moe/ordered_layer.h"
+#include "moe/bounded_moe_layer.h"
 
 namespace tidepool::moe {
 namespace {
@@ -40,8 +40,8 @@ std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> grou
 
 // Rows of `cols` floats in so many bytes.
 int64_t RowsIn(int64_t bytes, int64_t cols) {
-  constexpr int64_t kLeast = 64;
-  return std::max(kLeast, bytes / (cols * static_cast<int64_t>(sizeof(float))));
+  constexpr int64_t kMin = 64;
+  return std::max(kMin, bytes / (cols * static_cast<int64_t>(sizeof(float))));
 }
 
 }  // namespace
@@ -59,8 +59,9 @@ absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activat
     groups.clear();
     for (const ReadyExpert& ready : wave) {
       const size_t i = plan.Find(ready.expert);
-      CHECK(i < plan.experts.size() && !done[i]) << "the source gave expert " << ready.expert
-                                                 << ", which was not asked for or came before";
+      CHECK(i < plan.experts.size() && !done[i])
+          << "the source returned expert " << ready.expert
+          << ", which was not requested or was already returned";
       done[i] = true;
       --left;
       ++(ready.found == Found::kResident ? lookups_.hits : lookups_.misses);
@@ -74,7 +75,7 @@ absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activat
     }
     for (const ReadyExpert& ready : wave) source_->Release(ready.expert);
   }
-  CHECK_EQ(left, size_t{0}) << "experts that the source never gave out";
+  CHECK_EQ(left, size_t{0}) << "experts that the source never returned";
   return absl::OkStatus();
 }
 
@@ -93,14 +94,14 @@ absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activatio
   const MatrixView kept = arena->AllocateMatrix(RowsIn(memory_.kept_bytes, out.cols), out.cols);
   const MatrixView sum = arena->AllocateMatrix(out.rows, out.cols);
   std::fill_n(sum.data, sum.rows * sum.cols, 0.0f);
-  OrderedLayer layer({.backend = backend_,
-                      .source = source_,
-                      .plan = &plan,
-                      .x = x,
-                      .kept = kept,
-                      .call_bytes = memory_.call_bytes,
-                      .arena = arena,
-                      .heartbeat = &heartbeat_});
+  BoundedMoeLayer layer({.backend = backend_,
+                         .source = source_,
+                         .plan = &plan,
+                         .x = x,
+                         .kept = kept,
+                         .call_bytes = memory_.call_bytes,
+                         .arena = arena,
+                         .heartbeat = &heartbeat_});
   const absl::Status computed = layer.Run(sum);
   lookups_.hits += layer.hits();
   lookups_.misses += layer.misses();

@@ -7,7 +7,7 @@
 //
 // Bits do not depend on that order: the outputs of a token's experts are summed in ascending order
 // of expert id. Where they all fit into the workspace, experts run as they become ready and the
-// sums are made when all are there; where they do not (long prompts), see OrderedLayer.
+// sums are made when all are there; where they do not (long prompts), see BoundedMoeLayer.
 #ifndef TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 #define TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 

@@ -1,5 +1,5 @@
-// Where experts' weights come from. Tiers (resident, disk, device, remote) are ExpertSources; the
-// ExpertScheduler computes whatever its source has ready.
+// ExpertSource: where the weights of experts come from. Each tier (resident, disk, device, remote)
+// is an ExpertSource; the ExpertScheduler computes whatever its source has ready.
 #ifndef TIDEPOOL_MOE_EXPERT_SOURCE_H_
 #define TIDEPOOL_MOE_EXPERT_SOURCE_H_
 
@@ -19,13 +19,13 @@ namespace tidepool::moe {
 // How an expert was found when its layer's routing became known, that is at Request.
 enum class Found : uint8_t {
   kResident,  // its weights were in memory: a hit
-  kFetched,   // they had to be brought: a miss
+  kFetched,   // they had to be read: a miss
 };
 
 struct ReadyExpert {
   int32_t expert = 0;
   Found found = Found::kResident;
-  bool leaves = false;                           // once released, its memory is for others
+  bool leaves = false;                           // not resident: its memory is reused once released
   const kernels::FfnWeights* weights = nullptr;  // valid until it is released or postponed
 };
 
@@ -39,37 +39,36 @@ class ExpertSource {
  public:
   virtual ~ExpertSource() = default;
 
-  // Asks for `experts` (ascending, distinct), those that `routing` names. The routing of a layer
-  // becomes known here, once per forward. Requires that the layer before has been drained: all
-  // given out and released, or an error.
+  // Asks for `experts` (ascending, distinct), those that `routing` names; once per layer and
+  // forward pass. Requires: the layer before has been drained (all given out and released, or an
+  // error).
   virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
-  // The requested experts that are ready and not yet given out. With Patience::kUntilOne none means
-  // that all have been given out, or that there is no memory to bring the next one into until one
-  // that leaves is released or postponed. An error names the expert and ends the request, and what
-  // it has given out or not is forgotten: DATA_LOSS (a record that is lost), UNAVAILABLE (a failed
-  // read), and of a source that writes down what is asked for, the error of writing.
+  // The requested experts that are ready and not yet given out. With Patience::kUntilOne an empty
+  // result means that all have been given out, or that the next one needs the memory of one that
+  // leaves, which must be released or postponed first. An error names the expert and ends the
+  // request: DATA_LOSS (the record is damaged), UNAVAILABLE (the read failed), or the error of
+  // writing a trace.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
 
-  // Of an expert that was given out: its weights are no longer used.
+  // The weights of an expert that was given out are no longer used.
   virtual void Release(int32_t expert) = 0;
-  // Of one that leaves: it is to be given out again, and its memory may serve others until then.
+  // An expert that leaves is to be given out again; others may use its memory until then.
   virtual void Postpone(int32_t expert) = 0;
 
-  // Experts that a layer will probably ask for soon, the likeliest first. A source may begin to
-  // bring them; what it gives out, and how it counts that, stays the same.
-  virtual void Expect(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
-  // Whether Expect has a use.
-  virtual bool WantsExpectations() const { return false; }
+  // Experts that a layer will probably ask for soon, the likeliest first. A source may read them
+  // ahead; what it gives out, and how it counts that, stays the same.
+  virtual void PrefetchHint(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
+  // Whether PrefetchHint has any effect now.
+  virtual bool WantsHints() const { return false; }
 
-  // Nothing will be asked for a while: what was only noted so far is written.
+  // Nothing is asked for now: buffered output may be written.
   virtual void Idle() {}
-  // Nothing is asked for any more. The error of what could not be written, with the file's name.
+  // Nothing is asked for any more. An error of writing names the file.
   virtual absl::Status Finish() { return absl::OkStatus(); }
 
-  // Of a source that brings experts from elsewhere.
+  // Both only of a source whose experts are not all in memory.
   virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }
-  // The same; null for others.
   virtual OffloadControl* control() { return nullptr; }
 };
 

@@ -24,7 +24,7 @@ absl::StatusOr<std::byte*> Map(int64_t bytes, int protection) {
   void* data = mmap(nullptr, static_cast<size_t>(bytes), protection, kPrivate, -1, 0);
   if (data != MAP_FAILED) return static_cast<std::byte*>(data);
   return absl::ResourceExhaustedError(
-      absl::StrCat("no address space for ", bytes, " bytes of memory"));
+      absl::StrCat("cannot reserve address space for ", bytes, " bytes"));
 }
 
 // Fewer pages to pin for each unbuffered read. Small mappings would only waste the rest of one.
@@ -65,7 +65,7 @@ absl::Status MappedMemory::Commit(std::byte* at, int64_t bytes) {
   const int64_t end = std::min((at - data_ + bytes + page - 1) / page * page, size_);
   if (mprotect(data_ + begin, static_cast<size_t>(end - begin), PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the machine promises no further ", bytes, " bytes of memory"));
+        absl::StrCat("the machine cannot commit ", bytes, " more bytes of memory"));
   }
   PreferHugePages(data_ + begin, end - begin, size_);
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// OffloadStats: what experts cost that do not all fit into memory.
+// OffloadStats: what experts cost when they do not all fit into memory.
 #ifndef TIDEPOOL_MOE_OFFLOAD_STATS_H_
 #define TIDEPOOL_MOE_OFFLOAD_STATS_H_
 
@@ -18,7 +18,8 @@ struct LayerCounters {
   PlacementCounters counters;
 };
 
-// Totals since the start, but for the sizes.
+// Totals since the start, except for the sizes. Large because it is one reading: each member is
+// shown by itself in metrics and OffloadStats (proto).
 struct OffloadStats {
   // Sizes.
   int64_t slots = 0;

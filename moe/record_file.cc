@@ -49,7 +49,7 @@ absl::Status FailedRead(int error) {
 }
 
 absl::Status ShortRead() {
-  return absl::DataLossError("is cut off: the file ends before its last byte");
+  return absl::DataLossError("is truncated: the file ends before its last byte");
 }
 
 int64_t NextBlock(int64_t begin, int64_t got) {

@@ -15,18 +15,18 @@ RecordRepair::RecordRepair(const std::string& path, RepairOptions options)
   writer_ = std::make_unique<RecordWriter>(path, [note = options_.note](const absl::Status& error) {
     if (!note) return;
     note(
-        absl::StrCat("a record that was made again cannot be put back and stays damaged in the "
-                     "file; it is made again each time, and so is every other such record: ",
+        absl::StrCat("a rebuilt record cannot be written back and stays damaged in the "
+                     "file; such records are rebuilt each time they are needed: ",
                      error.message()));
   });
 }
 
 absl::Status RecordRepair::Rebuild(ExpertRef expert, const RecordRead& read) const {
-  if (!options_.rebuild) return absl::UnimplementedError("there is nothing to make it from");
+  if (!options_.rebuild) return absl::UnimplementedError("there is nothing to rebuild it from");
   std::memset(read.into, 0, static_cast<size_t>(read.bytes));
   RETURN_IF_ERROR(options_.rebuild(expert, read.into));
   if (RecordHash(read.into, read.bytes) == read.hash) return absl::OkStatus();
-  return absl::DataLossError("the model file gives other weights than those it was made from");
+  return absl::DataLossError("the model file has changed since the pack file was written");
 }
 
 absl::Status RecordRepair::Repair(ExpertRef expert, const RecordRead& read,
@@ -36,18 +36,18 @@ absl::Status RecordRepair::Repair(ExpertRef expert, const RecordRead& read,
     lost_.insert(read.ticket);
     if (!options_.rebuild) return damage;
     const std::string both =
-        absl::StrCat(damage.message(), ", and cannot be made again: ", rebuilt.message());
+        absl::StrCat(damage.message(), ", and cannot be rebuilt: ", rebuilt.message());
     if (!std::exchange(noted_loss_, true)) {
       Note(absl::StrCat(path_, ": a record ", both,
                         "; requests that need it fail, and the server is not ready. Restore the "
-                        "model file and start the server again. Further records are only counted"));
+                        "model file and restart the server. Further records are only counted"));
     }
     return absl::DataLossError(both);
   }
   lost_.erase(read.ticket);
   if (rebuilt_++ == 0) {
     Note(absl::StrCat(path_, ": a record ", damage.message(),
-                      "; it was made again from the model file, as any others will be. Check the "
+                      "; it was rebuilt from the model file, as others will be. Check the "
                       "disk. Further records are only counted"));
   }
   writer_->Write(read);

@@ -67,7 +67,7 @@ absl::Status RecordWriter::WriteNow(const Record& record) const {
     struct stat found;
     if (fstat(file, &found) != 0) return Error(path_, errno);
     if (found.st_dev != device_ || found.st_ino != inode_) {
-      return absl::FailedPreconditionError(absl::StrCat(path_, ": was replaced"));
+      return absl::FailedPreconditionError(absl::StrCat(path_, ": the file was replaced"));
     }
     size_t done = 0;
     while (done < record.bytes.size()) {

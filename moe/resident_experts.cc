@@ -6,7 +6,8 @@ namespace tidepool::moe {
 
 void ResidentExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   const int moe_layer = routing.layer;
-  CHECK(pending_.empty()) << "layer " << moe_layer << " was asked for before the last was drained";
+  CHECK(pending_.empty()) << "layer " << moe_layer
+                          << " was requested before the last one was drained";
   CHECK(moe_layer >= 0 && moe_layer < static_cast<int>(layers_.size()))
       << "MoE layer " << moe_layer;
   const std::vector<kernels::FfnWeights>& layer = layers_[moe_layer];
@@ -22,7 +23,7 @@ absl::StatusOr<std::vector<ReadyExpert>> ResidentExperts::NextReady(Patience /*p
 }
 
 void ResidentExperts::Postpone(int32_t expert) {
-  CHECK(false) << "expert " << expert << " does not leave";
+  CHECK(false) << "expert " << expert << " is not leaving";
 }
 
 }  // namespace tidepool::moe

@@ -1,17 +1,16 @@
-// TieredExperts: the ExpertSource of a model whose experts lie in a file, and some of them in
+// TieredExperts: the ExpertSource of a model whose experts are in a file, and some of them in
 // memory.
 //
 //   ASSIGN_OR_RETURN(auto experts, TieredExperts::Create(records, std::move(reader), options));
 //   experts->LoadResidents([](double fraction) {});
 //
 // A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
-// has a buffer of the pool; `staging` more hold what passes through. A missing expert is read into
-// any free buffer (a victim that the layer needs gives its own up once it ran), and given out when
-// it has arrived and its hash is right. So a layer starts with those that are there. One that is
-// damaged in the file is made again (record_repair.h).
+// has a buffer; `staging` more buffers hold what passes through. A missing expert is read into any
+// free buffer (a victim that this layer needs gives up its own after it ran), and given out when it
+// has arrived and its hash matches. So a layer starts with the experts that are in memory. An
+// expert whose record is damaged is rebuilt (record_repair.h).
 //
-// A read that does not end keeps its buffer until it does. Who waits for it is told after
-// read_patience, by UNAVAILABLE, and who asks for that expert later at once.
+// An ExpertFetcher reads what the placement and the layers ask for.
 #ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_
 #define TIDEPOOL_MOE_TIERED_EXPERTS_H_
 
@@ -24,16 +23,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/mutex.h"
+#include "moe/expert_fetcher.h"
 #include "moe/expert_pool.h"
 #include "moe/expert_record.h"
 #include "moe/expert_source.h"
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 #include "moe/policy/placement.h"
-#include "moe/recent_waste.h"
 #include "moe/record_reader.h"
 #include "moe/record_repair.h"
 
@@ -48,13 +47,13 @@ struct TieredOptions {
   std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
   // How long less memory may wait for reads that hold some of it.
   absl::Duration shrink_patience = absl::Seconds(5);
-  // How long a layer waits for experts while no read ends; then whoever needs one is told.
+  // How long a layer waits for experts while no read ends.
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
 };
 
-// Engine thread only, but for what its reader's threads call.
+// Engine thread only.
 class TieredExperts final : public ExpertSource, public OffloadControl {
  public:
   // INVALID_ARGUMENT: the policy's options; RESOURCE_EXHAUSTED: no address space. Requires: slots
@@ -63,18 +62,22 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
                                                                std::unique_ptr<RecordReader> reader,
                                                                TieredOptions options);
 
-  // Reads what the policy wants resident from the start; what of it is not there yet is read when
-  // it is first needed. An expert that cannot be read is left out, as are the rest where none comes
-  // for read_patience: who needs them will be told.
-  // Requires: before the first Request.
-  void LoadResidents(const std::function<void(double fraction)>& progress);
+  // Reads what the policy wants resident from the start. An expert that cannot be read now is read
+  // when it is first needed. Requires: before the first Request.
+  void LoadResidents(const std::function<void(double fraction)>& progress) {
+    fetcher_.LoadResidents(progress);
+  }
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
-  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override;
-  void Release(int32_t expert) override;
-  void Postpone(int32_t expert) override;
-  void Expect(int moe_layer, absl::Span<const int32_t> experts) override;
-  bool WantsExpectations() const override;
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
+    return fetcher_.NextReady(patience);
+  }
+  void Release(int32_t expert) override { fetcher_.Release(expert); }
+  void Postpone(int32_t expert) override { fetcher_.Postpone(expert); }
+  void PrefetchHint(int moe_layer, absl::Span<const int32_t> experts) override {
+    fetcher_.PrefetchHint(moe_layer, experts);
+  }
+  bool WantsHints() const override { return fetcher_.prefetcher().WantsHints(); }
 
   std::optional<OffloadStats> Stats() const override;
   OffloadControl* control() override { return this; }
@@ -85,102 +88,24 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   const Placement& placement() const { return *placement_; }
 
  private:
-  enum class State : uint8_t {
-    kAbsent,   // no buffer
-    kWaiting,  // wanted, no read asked for yet
-    kReading,  // a read is on its way into its buffer
-    kReady,    // the buffer has the record
-  };
-  struct Entry {
-    int32_t buffer = -1;
-    State state = State::kAbsent;
-    bool resident = false;     // as the placement sees it
-    bool wanted = false;       // of the request at hand, and not yet released
-    bool lent = false;         // wanted, and given out
-    bool speculative = false;  // expected, and not yet asked for
-    bool late = false;         // kReading, and was waited for in vain
-    Found found = Found::kResident;
-    kernels::FfnWeights weights;  // valid while kReady
-  };
-  // Of a read that has ended.
-  struct Arrival {
-    RecordRead read;
-    absl::Status status;
-  };
-
-  // What waiting for reads came to.
-  enum class Wait : uint8_t {
-    kCame,     // reads have ended
-    kNothing,  // none is on its way that could end in time
-    kInVain,   // none has ended in time
-  };
-
   TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,
                 ExpertPool pool, std::unique_ptr<Placement> placement);
 
   int64_t IndexOf(int layer, int32_t expert) const {
     return placement_->residency().IndexOf({layer, expert});
   }
-  const ExpertRecord& RecordOf(int64_t index) const;
-  absl::Status Named(int64_t index, const absl::Status& status) const;
-
-  void OnRead(const RecordRead& read, const absl::Status& status);  // a reader's thread
-  void AskFor(absl::Span<const int32_t> experts);
-  void BeginRead(int64_t index, int32_t buffer, ReadPriority priority);
-  void BeginWaiting();
-  void TakeArrivals();
-  Wait AwaitReads(absl::Duration patience);
-  bool AwaitArrivals();
-  void NoteLate();
-  void ClearLate(Entry* entry);
-  void FailLate(int64_t index, absl::Duration waited);
-  absl::Duration ReadPatience() const;
-  void Arrived(const Arrival& arrival);
-  int32_t TakeBuffer();
-  void WithdrawSpeculative();
-  void DropSpeculative(int64_t index);
-  void DropDisappointments();
-  void DropWasted(int64_t index);
-  void GiveBackIfIdle(int64_t index);
-  absl::Status Abandon();
-  // What a change asks for, checked.
-  absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change) const;
-  absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change) const;
+  const ExpertPool& pool() const { return fetcher_.buffers().pool(); }
+  void Keep(int layer, absl::Span<const Lookup> lookups);
   absl::Status AwaitAllReads();
+  absl::Status Resize(int64_t slots);
   void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;
-  TieredOptions options_;  // as they are in force
-  ExpertPool pool_;
+  TieredOptions options_;  // `policy` as it is now
   std::unique_ptr<Placement> placement_;
-  std::vector<Entry> entries_;  // [layers, experts]
-  std::vector<int64_t> uses_;   // [layers, experts]: requests that named it
-
-  // The request at hand, as indices of entries.
-  int layer_ = 0;
-  int64_t left_ = 0;  // not yet given out
-  int64_t lent_ = 0;  // given out and not released
-  std::vector<int64_t> requested_;
-  std::vector<int64_t> ready_;    // to be given out
-  std::vector<int64_t> waiting_;  // for buffers, the next one last
-  absl::Status error_;
-
-  std::vector<int64_t> speculative_;  // expected ones that have buffers, the oldest first
-  int64_t late_ = 0;                  // how many entries are late
-  bool silent_ = false;               // the last wait was in vain, and no read has ended since
-  OffloadStats stats_;
-  RecentWaste waste_;
-  RecordRepair repair_;
-
-  // Shared with the reader's threads.
-  mutable base::Mutex mutex_;
-  base::CondVar arrived_;
-  std::vector<Arrival> arrivals_ TIDEPOOL_GUARDED_BY(mutex_);
-  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  absl::Duration busy_since_ TIDEPOOL_GUARDED_BY(mutex_);
-  absl::Duration busy_time_ TIDEPOOL_GUARDED_BY(mutex_);
-
-  std::unique_ptr<RecordReader> reader_;  // last: its threads use what stands above
+  std::vector<int64_t> uses_;  // [layers, experts]: requests that named it
+  std::string reader_;         // its description
+  ExpertFetcher fetcher_;
 };
 
 }  // namespace tidepool::moe

@@ -48,10 +48,10 @@ class TracedExperts final : public ExpertSource {
   }
   void Release(int32_t expert) override { source_->Release(expert); }
   void Postpone(int32_t expert) override { source_->Postpone(expert); }
-  void Expect(int moe_layer, absl::Span<const int32_t> experts) override {
-    source_->Expect(moe_layer, experts);
+  void PrefetchHint(int moe_layer, absl::Span<const int32_t> experts) override {
+    source_->PrefetchHint(moe_layer, experts);
   }
-  bool WantsExpectations() const override { return source_->WantsExpectations(); }
+  bool WantsHints() const override { return source_->WantsHints(); }
   // An error shows at the next Request, or at the end.
   void Idle() override { trace_->Flush().IgnoreError(); }
   absl::Status Finish() override {

@@ -24,13 +24,60 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr unsigned kRingEntries = 256;
 // Reads with the kernel at most, however small: each needs an entry of the ring.
-constexpr int kMostPieces = 128;
+constexpr int kMaxPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
 // EAGAIN and EBUSY in a row, with a pause after each, before the ring is given up: half a second.
 constexpr int kMaxRefusals = 50;
 constexpr absl::Duration kRefusalPause = absl::Milliseconds(10);
 // Between two looks for reads that the kernel took before the ring was given up.
 constexpr absl::Duration kLook = absl::Milliseconds(10);
+
+// A ring, and an eventfd whose reads wake the thread that waits for the ring. Thread-compatible,
+// but Wake is thread-safe.
+class Ring {
+ public:
+  Ring() = default;
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+  ~Ring() {
+    if (event_ >= 0) close(event_);
+    if (open_) io_uring_queue_exit(&ring_);
+  }
+
+  // FAILED_PRECONDITION: the kernel or the container has no io_uring that reads.
+  absl::Status Open() {
+    const int error = -io_uring_queue_init(kRingEntries, &ring_, 0);
+    if (error != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("io_uring is unavailable: ", std::strerror(error)));
+    }
+    open_ = true;
+    // Kernels before 5.6 make rings, but know neither this kind of read nor how to ask for it.
+    io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
+    const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
+    io_uring_free_probe(probe);
+    if (!reads) {
+      return absl::FailedPreconditionError(
+          "io_uring is unavailable: the kernel is older than 5.6 and has no IORING_OP_READ");
+    }
+    event_ = eventfd(0, EFD_CLOEXEC);
+    if (event_ < 0) return absl::ErrnoToStatus(errno, "cannot create an eventfd");
+    return absl::OkStatus();
+  }
+
+  void Wake() const {
+    const uint64_t one = 1;
+    CHECK_EQ(write(event_, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+  }
+
+  io_uring* get() { return &ring_; }
+  int event() const { return event_; }
+
+ private:
+  io_uring ring_;
+  bool open_ = false;
+  int event_ = -1;
+};
 
 // Thread-safe.
 class UringReader final : public RecordReader {
@@ -45,32 +92,12 @@ class UringReader final : public RecordReader {
       changed_.NotifyAll();
     }
     if (thread_.joinable()) {
-      Wake();
+      ring_.Wake();
       thread_.join();
     }
-    if (event_ >= 0) close(event_);
-    if (open_) io_uring_queue_exit(&ring_);
   }
 
-  absl::Status Open() {
-    const int error = -io_uring_queue_init(kRingEntries, &ring_, 0);
-    if (error != 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("io_uring is not to be had here: ", std::strerror(error)));
-    }
-    open_ = true;
-    // Kernels before 5.6 make rings, but know neither this kind of read nor how to ask for it.
-    io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
-    const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
-    io_uring_free_probe(probe);
-    if (!reads) {
-      return absl::FailedPreconditionError(
-          "io_uring is not to be had here: the kernel has no IORING_OP_READ, which came with 5.6");
-    }
-    event_ = eventfd(0, EFD_CLOEXEC);
-    if (event_ < 0) return absl::ErrnoToStatus(errno, "cannot make an eventfd");
-    return absl::OkStatus();
-  }
+  absl::Status Open() { return ring_.Open(); }
 
   void Start(Done done) override {
     done_ = std::move(done);
@@ -83,7 +110,7 @@ class UringReader final : public RecordReader {
       waiting_.Push(read, priority);
       changed_.NotifyAll();
     }
-    Wake();
+    ring_.Wake();
   }
 
   std::vector<RecordRead> Withdraw() override {
@@ -132,27 +159,22 @@ class UringReader final : public RecordReader {
     std::vector<int> free_;
   };
 
-  void Wake() {
-    const uint64_t one = 1;
-    CHECK_EQ(write(event_, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
-  }
-
   void Run() {
     AwaitWake();
     std::vector<int> ended;
     while (true) {
       const bool stop = Begin();
-      if (stop && in_kernel_ == 0) return;
+      if (stop && in_flight_.pieces == 0) return;
       if (given_up_) {
         AwaitWork();
       } else {
-        TakeSubmitted(io_uring_submit_and_wait(&ring_, 1));
+        TakeSubmitted(io_uring_submit_and_wait(ring_.get(), 1));
       }
       TakeCompletions(&ended);
       ReadBlocking(&ended);
       // The kernel has the next ones to do while these are looked at.
       Begin();
-      if (!given_up_) TakeSubmitted(io_uring_submit(&ring_));
+      if (!given_up_) TakeSubmitted(io_uring_submit(ring_.get()));
       for (const int active : ended) {
         const Active record = active_[active];
         active_.GiveBack(active);
@@ -164,10 +186,10 @@ class UringReader final : public RecordReader {
 
   void TakeCompletions(std::vector<int>* ended) {
     io_uring_cqe* entry = nullptr;
-    while (io_uring_peek_cqe(&ring_, &entry) == 0) {
+    while (io_uring_peek_cqe(ring_.get(), &entry) == 0) {
       const uint64_t tag = entry->user_data;
       const int result = entry->res;
-      io_uring_cqe_seen(&ring_, entry);
+      io_uring_cqe_seen(ring_.get(), entry);
       if (tag == kWakeTag) {
         AwaitWake();
       } else {
@@ -196,9 +218,8 @@ class UringReader final : public RecordReader {
       if (tag != kWakeTag) blocking_.push_back(static_cast<int>(tag));
     }
     if (note_) {
-      note_(
-          absl::StrCat("io_uring takes no reads any more (", std::strerror(error),
-                       "): experts are read by one thread until the next start, which is slower"));
+      note_(absl::StrCat("io_uring accepts no more reads (", std::strerror(error),
+                         "): until the next start, one thread reads the experts, which is slower"));
     }
   }
 
@@ -206,8 +227,8 @@ class UringReader final : public RecordReader {
   void AwaitWork() {
     if (!blocking_.empty()) return;
     base::MutexLock lock(&mutex_);
-    if (!stop_ && !waiting_.empty() && in_flight_ < most_in_flight_) return;
-    if (in_kernel_ > 0) {
+    if (!stop_ && !waiting_.empty() && in_flight_.bytes < most_in_flight_) return;
+    if (in_flight_.pieces > 0) {
       changed_.WaitFor(&mutex_, kLook);
     } else if (!stop_) {
       changed_.Wait(&mutex_);
@@ -230,10 +251,10 @@ class UringReader final : public RecordReader {
   // Null: the ring was given up.
   io_uring_sqe* NextEntry(uint64_t tag) {
     if (given_up_) return nullptr;
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    io_uring_sqe* entry = io_uring_get_sqe(ring_.get());
     while (entry == nullptr && !given_up_) {
-      TakeSubmitted(io_uring_submit(&ring_));
-      entry = io_uring_get_sqe(&ring_);
+      TakeSubmitted(io_uring_submit(ring_.get()));
+      entry = io_uring_get_sqe(ring_.get());
     }
     if (given_up_) return nullptr;
     queued_.push_back(tag);
@@ -243,13 +264,13 @@ class UringReader final : public RecordReader {
   void AwaitWake() {
     io_uring_sqe* entry = NextEntry(kWakeTag);
     if (entry == nullptr) return;
-    io_uring_prep_read(entry, event_, &wakes_, sizeof(wakes_), 0);
+    io_uring_prep_read(entry, ring_.event(), &wakes_, sizeof(wakes_), 0);
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
   // Hands reads over while there is room in flight; true: the end has come.
   bool Begin() {
-    while (in_flight_ < most_in_flight_ && in_kernel_ < kMostPieces) {
+    while (in_flight_.bytes < most_in_flight_ && in_flight_.pieces < kMaxPieces) {
       if (current_ < 0) {
         base::MutexLock lock(&mutex_);
         if (stop_) return true;
@@ -270,8 +291,8 @@ class UringReader final : public RecordReader {
 
   void Submit(const Piece& piece) {
     const int at = pieces_.Take(piece);
-    ++in_kernel_;
-    in_flight_ += piece.end - piece.begin;
+    ++in_flight_.pieces;
+    in_flight_.bytes += piece.end - piece.begin;
     const auto tag = static_cast<uint64_t>(at);
     io_uring_sqe* entry = NextEntry(tag);
     if (entry == nullptr) return blocking_.push_back(at);
@@ -285,8 +306,8 @@ class UringReader final : public RecordReader {
   void Finish(int at, int result, std::vector<int>* ended) {
     const Piece piece = pieces_[at];
     pieces_.GiveBack(at);
-    --in_kernel_;
-    in_flight_ -= piece.end - piece.begin;
+    --in_flight_.pieces;
+    in_flight_.bytes -= piece.end - piece.begin;
     Active& active = active_[piece.active];
     if (result == -EINTR || result == -EAGAIN) return Submit(piece);
     if (result >= 0 && piece.begin + result < piece.end) {
@@ -301,9 +322,7 @@ class UringReader final : public RecordReader {
   const RecordFile file_;
   const int64_t most_in_flight_;
   const std::function<void(absl::string_view line)> note_;
-  io_uring ring_;
-  bool open_ = false;
-  int event_ = -1;
+  Ring ring_;
   Done done_;  // set before the thread starts
   base::Mutex mutex_;
   base::CondVar changed_;  // used while the ring refuses
@@ -313,9 +332,12 @@ class UringReader final : public RecordReader {
   // The thread's own.
   Places<Active> active_;
   Places<Piece> pieces_;
-  int current_ = -1;       // the record that has bytes yet to be asked for; -1: none
-  int in_kernel_ = 0;      // pieces, those that are still to be handed over included
-  int64_t in_flight_ = 0;  // bytes
+  int current_ = -1;  // the record that has bytes yet to be asked for; -1: none
+  // Pieces and their bytes that the kernel has, or is about to get.
+  struct {
+    int pieces = 0;
+    int64_t bytes = 0;
+  } in_flight_;
   uint64_t wakes_ = 0;
   std::deque<uint64_t> queued_;  // tags of entries that the kernel has not taken yet, in order
   int refusals_ = 0;             // in a row

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "service/cli/commands.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 namespace {
@@ -43,7 +43,8 @@ absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* 
     case Command::kStats:
       return RunStats(config, console);
     case Command::kBench:
-      return config.server.empty() ? RunBench(config, console) : RunServerBench(config, console);
+      return config.client.server.empty() ? RunBench(config, console)
+                                          : RunServerBench(config, console);
     case Command::kQuantize:
       return RunQuantize(config, console);
     case Command::kPack:

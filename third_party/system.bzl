@@ -60,8 +60,8 @@ _LIBRARIES = {
 # Header-only libraries: nothing to link.
 _HEADER_ONLY = [
     "boost",
-    "cli11",
     "nlohmann_json",
+    "tomlplusplus",
 ]
 
 def _build_file(libraries):

@@ -1,4 +1,4 @@
-"""Compiler options of our own code: warnings are errors here and nowhere else."""
+"""Compiler options of our own code. Only here, warnings are errors."""
 
 TIDEPOOL_COPTS = [
     "-Wall",

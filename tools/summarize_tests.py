@@ -1,11 +1,11 @@
 """Counts the test cases of Bazel build-event files and prints "N passed, N failed, N skipped".
 
-Usage: summarize_tests.py [--passed=NAME] [--failed=NAME] EVENTS.json...
+Usage: summarize_tests.py [--passed=NAME[=SECONDS]] [--failed=NAME[=SECONDS]] EVENTS.json...
 Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
 A target whose test.xml lists cases counts case by case; one without (a script) counts as one. A
 target that could not be built or timed out counts as one failure and is named. A table of the
-slowest targets that ran (cached results did not) comes before the counts.
+slowest targets that ran (cached results did not) and checks comes before the counts.
 """
 
 import json
@@ -85,31 +85,32 @@ def slowest_targets(path):
     return sorted(((took, label) for label, took in seconds.items()), reverse=True)
 
 
-def print_slowest(paths):
-    slowest = sorted((row for path in paths for row in slowest_targets(path)), reverse=True)
+def print_slowest(rows):
+    slowest = sorted(rows, reverse=True)
     if not slowest:
         return
     total = sum(took for took, _ in slowest)
-    print(f"slowest of {len(slowest)} test targets that ran ({total:.0f} s in all):")
+    print(f"slowest of {len(slowest)} tests that ran ({total:.0f} s in all):")
     for took, label in slowest[:SLOWEST_SHOWN]:
         print(f"{took:8.1f} s  {label}")
 
 
 def main(arguments):
-    passed, failed, skipped = 0, [], []
+    passed, failed, skipped, seconds = 0, [], [], []
     for path in arguments:
-        option, _, name = path.partition("=")
-        if option == "--passed":
-            passed += 1
+        option, _, check = path.partition("=")
+        if option in ("--passed", "--failed"):
+            name, _, took = check.partition("=")
+            passed += option == "--passed"
+            failed += [name] if option == "--failed" else []
+            seconds += [(float(took), name)] if took else []
             continue
-        if option == "--failed":
-            failed.append(name)
-            continue
+        seconds += slowest_targets(path)
         counts = summarize_events(path)
         passed += counts[0]
         failed += counts[1]
         skipped += counts[2]
-    print_slowest(path for path in arguments if not path.startswith("--"))
+    print_slowest(seconds)
     for name in skipped:
         print(f"skipped: {name}")
     for name in failed:

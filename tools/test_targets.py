@@ -1,11 +1,11 @@
 """Prints the Bazel test targets that belong to paths of the tree, one per line.
 
 Usage: test_targets.py PATH...
-  a folder below tests/      every test in it and below
-  any other folder           the tests below its mirror, tests/FOLDER
-  a file                     the tests that are built from it directly, or from the library that holds it;
-                             if there is none, the tests of its folder
-Exits with 2 and names the path when it does not exist or no test belongs to it.
+  a folder below tests/      every test in it and its subfolders
+  any other folder           the tests in tests/FOLDER and its subfolders
+  a file                     the tests that directly use the file or its library;
+                             if there are none, the tests of its folder
+Exits with 2 and names the path if it does not exist or has no test.
 """
 
 import pathlib
@@ -13,19 +13,19 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# From a file to its library, and from the library to the tests that use it directly.
+# From a file to its library, and from the library to tests that depend on it directly.
 STEPS_FROM_FILE_TO_TEST = 2
 
 
 def bazel_query(expression):
-    """Labels that match the expression; none when Bazel rejects it."""
+    """Labels that match the expression; none if Bazel rejects it."""
     done = subprocess.run(["bazel", "query", "--noshow_progress", expression], cwd=ROOT,
                           capture_output=True, text=True, check=False)
     return done.stdout.split()
 
 
 def package_of(path, root):
-    """The closest folder with a BUILD file, relative to root: '.' is the top."""
+    """The closest folder with a BUILD file, relative to root; '.' is the root."""
     folder = path if (root / path).is_dir() else path.parent
     while folder != pathlib.PurePath(".") and not (root / folder / "BUILD").exists():
         folder = folder.parent

@@ -105,7 +105,7 @@ absl::StatusOr<std::string> HashAll(const GgufFile& file, const ContentDigestOpt
     const Chunk& chunk = chunks[unreadable];
     RETURN_IF_ERROR(file.MapIn(chunk.bytes.data(), chunk.bytes.size()));
     return absl::UnavailableError(
-        absl::StrCat(parts[chunk.part].path, ": could not be read for a moment; start again"));
+        absl::StrCat(parts[chunk.part].path, ": was temporarily unreadable; start again"));
   }
   return Combine(parts, chunks, hashes);
 }
@@ -161,7 +161,7 @@ std::vector<std::string> Folders(const ContentDigestOptions& options) {
 absl::Status Record(const GgufFile& file, absl::string_view hex,
                     const ContentDigestOptions& options) {
   if (!IsUnchanged(file)) {
-    return absl::AbortedError(absl::StrCat(file.path(), " was changed while it was read"));
+    return absl::AbortedError(absl::StrCat(file.path(), " was modified while it was being read"));
   }
   const std::string text = FormatDigestRecord(file, hex);
   absl::Status first;

@@ -149,8 +149,9 @@ FileIdentity IdentityOf(const struct stat& info) {
 
 std::string GgufTensor::ShapeString() const {
   std::string text = "{";
-  for (int i = 0; i < std::max(dim_count, 1); ++i)
+  for (int i = 0; i < std::max(dim_count, 1); ++i) {
     absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
+  }
   return text + "}";
 }
 
@@ -245,7 +246,7 @@ absl::Status GgufFile::OpenOtherParts(int64_t count) {
                                              " parts, expected this one to be called "
                                              "NAME-00001-of-",
                                              absl::Dec(count, absl::kZeroPad5),
-                                             ".gguf: rename it as it was published"));
+                                             ".gguf: restore its published name"));
   }
   GgufFile joined;
   for (int64_t i = 0; i < count; ++i) {

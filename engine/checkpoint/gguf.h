@@ -96,7 +96,8 @@ struct GgufPart {
   FileIdentity identity;              // when it was opened
 };
 
-// Immutable after Open, and then thread-safe. Move-only; views stay valid over a move.
+// Immutable after Open, and then thread-safe. Move-only; views stay valid over a move. Large
+// because each type of metadata value has its readers.
 class GgufFile {
  public:
   // Any part of a split checkpoint opens all of it, provided that the files carry their usual names

@@ -91,7 +91,7 @@ class Parser {
   }
   absl::Status Truncated(absl::string_view subject) const {
     return Error(subject, absl::StrCat("the file ends at byte ", bytes_.size(),
-                                       ", in the middle of this; expected more: is the download "
+                                       ", before the end of this entry: is the download "
                                        "complete?"));
   }
 
@@ -122,7 +122,7 @@ absl::Status Parser::ReadHeader() {
   uint32_t magic = 0;
   uint32_t version = 0;
   if (!cursor_.Read(&magic)) {
-    return Error("header", absl::StrCat(bytes_.size(), " bytes, expected a GGUF file"));
+    return Error("header", absl::StrCat(bytes_.size(), " bytes, too short for a GGUF file"));
   }
   if (magic != 0x46554747) {  // "GGUF"
     return Error("header", absl::StrCat("the first bytes are ",
@@ -174,7 +174,7 @@ absl::Status Parser::ReadEntry(uint64_t index) {
   GgufEntry entry;
   const std::string ordinal = absl::StrCat("metadata key ", index);
   RETURN_IF_ERROR(ReadString(ordinal, kMaxKeyBytes, &entry.key));
-  if (entry.key.empty()) return Error(ordinal, "an empty name, expected a key");
+  if (entry.key.empty()) return Error(ordinal, "an empty name, expected a key's name");
   const absl::string_view subject = entry.key;
   if (!names_.insert(entry.key).second) return Error(subject, "appears twice, expected once");
   uint32_t type = 0;

@@ -57,10 +57,10 @@ absl::string_view DigestOf(const PackPreamble& preamble) {
 absl::Status CheckDigest(const PackPreamble& preamble, const PackContents& contents) {
   if (DigestOf(preamble) == contents.digest) return absl::OkStatus();
   if (DigestOf(preamble) != contents.sampled_digest) {
-    return absl::FailedPreconditionError("it was made from another checkpoint");
+    return absl::FailedPreconditionError("it belongs to another checkpoint");
   }
   if (SameTime(preamble.modified_ns, contents.modified_ns)) return absl::OkStatus();
-  return absl::FailedPreconditionError("the checkpoint was changed since it was made");
+  return absl::FailedPreconditionError("the checkpoint has changed since it was written");
 }
 
 // Closes at the end of a scope.
@@ -113,10 +113,10 @@ int64_t PackContents::file_bytes() const {
 absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header, int64_t file_bytes,
                                              const PackContents& contents) {
   CHECK(!contents.layouts.empty() && contents.digest.size() == sizeof(PackPreamble::digest));
-  if (header.size() < sizeof(PackPreamble)) return absl::DataLossError("it is cut short");
+  if (header.size() < sizeof(PackPreamble)) return absl::DataLossError("it is truncated");
   const auto preamble = Load<PackPreamble>(header.data());
   if (TextAt(header.data(), sizeof(preamble.magic)) != kPackMagic) {
-    return absl::DataLossError("it does not begin as a pack does");
+    return absl::DataLossError("it is not a pack file");
   }
   if (preamble.version != kPackVersion) {
     return absl::FailedPreconditionError(
@@ -131,7 +131,7 @@ absl::StatusOr<moe::ExpertRecords> ParsePack(absl::Span<const std::byte> header,
                                             experts));
   }
   const size_t table = sizeof(PackPreamble) + layers * experts * sizeof(PackEntry);
-  if (header.size() < table + sizeof(uint64_t)) return absl::DataLossError("it is cut short");
+  if (header.size() < table + sizeof(uint64_t)) return absl::DataLossError("it is truncated");
   if (PackHash(header.first(table)) != Load<uint64_t>(header.data() + table)) {
     return absl::DataLossError("the checksum of its header does not match");
   }
@@ -163,7 +163,7 @@ absl::StatusOr<moe::ExpertRecords> ReadPack(const std::string& path, const PackC
   const OpenFile file(path, O_RDONLY);
   if (file.get() < 0) return absl::ErrnoToStatus(errno, "opening it");
   struct stat found;
-  if (fstat(file.get(), &found) != 0) return absl::ErrnoToStatus(errno, "looking at it");
+  if (fstat(file.get(), &found) != 0) return absl::ErrnoToStatus(errno, "reading its status");
   std::vector<std::byte> header(contents.header_bytes());
   ASSIGN_OR_RETURN(const size_t got, ReadStart(file.get(), absl::MakeSpan(header)));
   ASSIGN_OR_RETURN(moe::ExpertRecords records,

@@ -103,12 +103,12 @@ absl::Status BadRow(const GgufFile& file, const GgufTensor& tensor, int64_t row,
   for (const float value : values) {
     if (std::isfinite(value)) continue;
     return file.Error(tensor.name, absl::StrCat("row ", row,
-                                                " holds a NaN or an infinity, expected finite "
+                                                " has a NaN or an infinity, expected finite "
                                                 "numbers"));
   }
-  return file.Error(tensor.name, absl::StrCat("row ", row, " holds numbers above ",
-                                              LargestQuantizable(to), ", the most that ",
-                                              GgmlTypeName(to), " can hold; take BF16 or F32"));
+  return file.Error(tensor.name,
+                    absl::StrCat("row ", row, " has numbers above ", LargestQuantizable(to),
+                                 ", the maximum of ", GgmlTypeName(to), "; use BF16 or F32"));
 }
 
 struct Conversion {

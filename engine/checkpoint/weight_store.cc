@@ -273,7 +273,7 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
   return file_.Error(tensor.name,
                      absl::StrCat("row ", first_row + packer.bad_row(),
-                                  " holds a NaN or an infinity, expected finite ",
+                                  " has a NaN or an infinity, expected finite ",
                                   TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
 }
 
@@ -296,7 +296,7 @@ absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view na
   Dequantize(tensor->type, tensor->data, absl::MakeSpan(values));
   if (!RowIsFinite(DType::kF32, reinterpret_cast<const std::byte*>(values.data()), size)) {
     vectors_.erase(found);
-    return file_.Error(name, "holds a NaN or an infinity, expected finite numbers");
+    return file_.Error(name, "has a NaN or an infinity, expected finite numbers");
   }
   weight_bytes_ += size * sizeof(float);
   return absl::MakeConstSpan(values);

@@ -1,5 +1,5 @@
 // Batch of Spans: what one forward pass computes. Prefill, a chunk of it, decode, verify, denoise
-// and image rows differ only in what a Span holds.
+// and image rows differ only in what a RowSpan holds.
 #ifndef TIDEPOOL_ENGINE_MODEL_BATCH_H_
 #define TIDEPOOL_ENGINE_MODEL_BATCH_H_
 
@@ -12,31 +12,27 @@
 
 namespace tidepool::engine {
 
-// Whether a span's KV stays: kAppend rows are final, kScratch rows will be overwritten.
-enum class KvWrite : uint8_t { kAppend, kScratch };
-
 // Attention of more rows is computed in parts, which rows that see what comes after them cannot be.
-inline constexpr int64_t kMostAttentionRows = 512;
+inline constexpr int64_t kMaxAttentionRows = 512;
 
 // Consecutive rows of one sequence.
-struct Span {
+struct RowSpan {
   // KV slot of the first row; row i takes slot first_slot + i.
   int64_t first_slot = 0;
   // One id per row. Requires: not empty, each in [0, vocab_size).
   std::vector<int32_t> token_ids;
   // RoPE position of each row; empty: the row's KV slot.
   std::vector<int64_t> positions;
-  // Requires: at most kMostAttentionRows rows where it is not causal.
+  // Requires: at most kMaxAttentionRows rows where it is not causal.
   kernels::Mask mask = kernels::Mask::kCausal;
-  KvWrite kv = KvWrite::kAppend;
   // Whose rows these are and what they are for; no result depends on either.
   int64_t request = 0;
   moe::Phase phase = moe::Phase::kDecode;
   // Rows of this span, ascending, whose logits are wanted,
   std::vector<int32_t> logit_rows;
-  // or, where this is above 0, only the best among those of token ids [0, best_of). The same for
-  // all spans of a batch where it is not 0.
-  int32_t best_of = 0;
+  // or, where this is above 0, only the best among those of token ids [0, argmax_vocab). The same
+  // for all spans of a batch where it is not 0.
+  int32_t argmax_vocab = 0;
   // Block table of each KV group; covers slots [0, first_slot + rows). Borrowed from a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
 
@@ -44,22 +40,22 @@ struct Span {
 };
 
 struct Batch {
-  std::vector<Span> spans;
+  std::vector<RowSpan> spans;
 
   int64_t rows() const {
     int64_t total = 0;
-    for (const Span& span : spans) total += span.rows();
+    for (const RowSpan& span : spans) total += span.rows();
     return total;
   }
   // Of spans that want whole rows of logits, and of those that want the best alone.
   int64_t logit_rows() const { return WantedRows(/*best=*/false); }
-  int64_t best_rows() const { return WantedRows(/*best=*/true); }
+  int64_t argmax_rows() const { return WantedRows(/*best=*/true); }
 
  private:
   int64_t WantedRows(bool best) const {
     int64_t total = 0;
-    for (const Span& span : spans) {
-      if ((span.best_of > 0) == best) total += static_cast<int64_t>(span.logit_rows.size());
+    for (const RowSpan& span : spans) {
+      if ((span.argmax_vocab > 0) == best) total += static_cast<int64_t>(span.logit_rows.size());
     }
     return total;
   }
@@ -69,11 +65,8 @@ struct Batch {
 struct StepOutput {
   // [batch.logit_rows(), vocab_size]: spans in order, wanted rows of each in order.
   kernels::ConstMatrixView logits;
-  // [batch.best_rows()], in the same order.
-  absl::Span<const kernels::Best> best;
-  // [logits.rows + best.size(), hidden_size]: the rows of logits and then those of best after the
-  // final norm.
-  kernels::ConstMatrixView hidden;
+  // [batch.argmax_rows()], in the same order.
+  absl::Span<const kernels::ArgMax> best;
 };
 
 }  // namespace tidepool::engine

@@ -23,7 +23,7 @@ class ContiguousKv {
   ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots);
 
   const KvView& view() const { return view_; }
-  // For Span::blocks: the block table of sequence `sequence`.
+  // For RowSpan::blocks: the block table of sequence `sequence`.
   std::vector<absl::Span<const int32_t>> blocks(int sequence) const;
   // Where everything lies, for tests that fill it.
   absl::Span<std::byte> bytes() const { return absl::MakeSpan(arena_.data(), arena_.size()); }

@@ -29,7 +29,7 @@ struct KvSpec {
 // Where the KV of each layer lies. Owned by the KvCache; a model only borrows it.
 struct KvView {
   std::vector<kernels::KvLayer> layers;  // one per model layer
-  std::vector<int> group_of_layer;       // index into Span::blocks
+  std::vector<int> group_of_layer;       // index into RowSpan::blocks
 };
 
 }  // namespace tidepool::engine

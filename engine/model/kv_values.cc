@@ -65,15 +65,15 @@ float FirstNotBelow(kernels::ConstMatrixView rows, uint32_t limit) {
 }
 
 absl::Status Error(int layer, absl::string_view what, DType dtype, float value) {
-  const std::string place = absl::StrCat("the model's layer ", layer, " made a ", what);
+  const std::string place = absl::StrCat("the model's layer ", layer, " computed a ", what);
   if (std::isnan(value) || std::isinf(value)) {
     return absl::InternalError(absl::StrCat(place, " that is ",
                                             std::isnan(value) ? "NaN" : "infinite",
                                             ": its weights or arithmetic are broken"));
   }
-  return absl::InternalError(absl::StrCat(place, " of ", value, ", more than KV of type ",
-                                          kernels::DTypeName(dtype), " holds (", Largest(dtype),
-                                          "); take --kv-type bf16 or f32"));
+  return absl::InternalError(absl::StrCat(
+      place, " of ", value, ", which exceeds the maximum of KV type ", kernels::DTypeName(dtype),
+      " (", Largest(dtype), "); use --kv-type bf16 or f32"));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/model/config_keys.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -154,7 +154,7 @@ absl::string_view NameFromPath(absl::string_view path) {
 std::string DisplayName(absl::string_view raw) {
   constexpr size_t kMaxBytes = 200;
   std::string name;
-  AppendUtf8Lossy(raw.substr(0, kMaxBytes), &name);
+  base::AppendUtf8Lossy(raw.substr(0, kMaxBytes), &name);
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
   return name;
@@ -227,7 +227,7 @@ absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
       return keys.Invalid(
           "attention.key_length",
           absl::StrCat("missing, expected this key: embedding_length ", config->hidden_size,
-                       " cannot be shared out over ",
+                       " cannot be divided among ",
                        uniform ? absl::StrCat(heads) : "a varying number of", " heads"));
     }
   }
@@ -353,9 +353,9 @@ absl::StatusOr<ModelConfig> ModelConfig::Parse(const GgufFile& file) {
 }
 
 int ModelConfig::moe_layers() const {
-  return static_cast<int>(
-      std::count_if(layers.begin(), layers.end(),
-                    [](const LayerConfig& layer) { return layer.ffn == FfnKind::kMoe; }));
+  return static_cast<int>(std::count_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
+    return layer.ffn == FfnKind::kMoe;
+  }));
 }
 
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
@@ -365,6 +365,21 @@ int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
              kernels::kKvBlockTokens;
   }
   return bytes;
+}
+
+int64_t AttentionDepth(const ModelConfig& config) {
+  int64_t weights = 0;
+  int64_t per_token = 0;
+  const int64_t hidden = config.hidden_size;
+  for (const LayerConfig& layer : config.layers) {
+    const int64_t neurons =
+        layer.ffn == FfnKind::kDense
+            ? layer.ffn_width
+            : config.moe.experts_used * config.moe.expert_width + config.moe.shared_width;
+    weights += hidden * (2 * (layer.heads + layer.kv_heads) * config.head_dim + 3 * neurons);
+    if (layer.sliding_window == 0) per_token += int64_t{2} * layer.heads * config.head_dim;
+  }
+  return per_token == 0 ? 0 : weights / per_token;
 }
 
 }  // namespace tidepool::engine

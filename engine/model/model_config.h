@@ -67,6 +67,10 @@ struct ModelConfig {
 // Of all layers, with keys and values of `dtype`.
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype);
 
+// Tokens of context at which the attention of a row takes as many multiplications as its weights;
+// 0: none, as all layers have windows.
+int64_t AttentionDepth(const ModelConfig& config);
+
 }  // namespace tidepool::engine
 
 #endif  // TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_

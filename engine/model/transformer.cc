@@ -118,7 +118,7 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
   int32_t* ids = arena->Allocate<int32_t>(rows);
   int64_t* positions = arena->Allocate<int64_t>(rows);
   int64_t at = 0;
-  for (const Span& span : batch.spans) {
+  for (const RowSpan& span : batch.spans) {
     for (int64_t i = 0; i < span.rows(); ++i, ++at) {
       ids[at] = span.token_ids[i];
       phases[at] = span.phase;
@@ -137,7 +137,7 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
 // would take more memory than anything else in a pass.
 absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
   const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
-  if (pass.x.rows <= kMostAttentionRows) return AttendRows(layer, pass, 0, spans);
+  if (pass.x.rows <= kMaxAttentionRows) return AttendRows(layer, pass, 0, spans);
   const size_t mark = pass.arena->used();
   std::vector<KvSpan> part;
   int64_t first_row = 0;
@@ -152,7 +152,7 @@ absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
   };
   for (const KvSpan& span : spans) {
     for (int64_t begin = 0; begin < span.rows;) {
-      int64_t count = std::min(span.rows - begin, kMostAttentionRows - rows);
+      int64_t count = std::min(span.rows - begin, kMaxAttentionRows - rows);
       if (span.mask != kernels::Mask::kCausal && count < span.rows) count = 0;
       if (count > 0) {
         KvSpan& next = part.emplace_back(span);
@@ -223,7 +223,7 @@ TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
 absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   const LayerWeights& w = weights_.layers[layer];
   const Gated gated = Gate(layer, pass);
-  const auto foretell = [&] { Foretell(layer + 1, pass); };
+  const auto foretell = [&] { PrefetchHint(layer + 1, pass); };
   const moe::Routing routing = {.moe_layer = moe_layer_[layer],
                                 .top_k = config_.moe.experts_used,
                                 .ids = gated.ids,
@@ -243,8 +243,8 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
 
 // Tells the source what a layer's gate makes of the residual stream as it is a layer earlier, which
 // what comes between mostly only nudges.
-void TransformerModel::Foretell(int layer, const Pass& pass) {
-  if (!expert_source_->WantsExpectations() || pass.x.rows > kForetoldRows) return;
+void TransformerModel::PrefetchHint(int layer, const Pass& pass) {
+  if (!expert_source_->WantsHints() || pass.x.rows > kMaxHintRows) return;
   if (layer >= static_cast<int>(config_.layers.size())) return;
   if (config_.layers[layer].ffn != FfnKind::kMoe) return;
   const int64_t rows = pass.x.rows;
@@ -257,7 +257,7 @@ void TransformerModel::Foretell(int layer, const Pass& pass) {
     for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);
   }
   pass.arena->ResetTo(mark);
-  expert_source_->Expect(moe_layer_[layer], expected);
+  expert_source_->PrefetchHint(moe_layer_[layer], expected);
 }
 
 void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x,
@@ -274,16 +274,16 @@ void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation&
 // Only of the rows that want logits, or the best of them.
 StepOutput TransformerModel::Head(const Pass& pass) {
   const int64_t logits = pass.batch.logit_rows();
-  const int64_t wanted = logits + pass.batch.best_rows();
+  const int64_t wanted = logits + pass.batch.argmax_rows();
   const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
   int64_t next[] = {0, logits};  // of rows that want logits, and of those that want the best
   int64_t first_row = 0;
   kernels::HeadTarget target;
-  for (const Span& span : pass.batch.spans) {
+  for (const RowSpan& span : pass.batch.spans) {
     for (const int32_t row : span.logit_rows) {
-      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.best_of > 0]++));
+      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.argmax_vocab > 0]++));
     }
-    target.best_of = std::max<int64_t>(target.best_of, span.best_of);
+    target.argmax_vocab = std::max<int64_t>(target.argmax_vocab, span.argmax_vocab);
     first_row += span.rows();
   }
   const Activation hidden = backend_->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
@@ -292,7 +292,7 @@ StepOutput TransformerModel::Head(const Pass& pass) {
   target.weight = weights_.head.weight;
   target.bias = weights_.head.bias;
   target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
-  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::Best>(wanted - logits),
+  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted - logits),
                                static_cast<size_t>(wanted - logits));
   if (HeadHasTwoTerms()) {
     target.terms = 2;
@@ -300,7 +300,7 @@ StepOutput TransformerModel::Head(const Pass& pass) {
   } else {
     backend_->MatMulHead(hidden, target, pass.arena);
   }
-  return {target.out, target.best, hidden.values};
+  return {target.out, target.best};
 }
 
 bool TransformerModel::HeadHasTwoTerms() const {
@@ -334,13 +334,13 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
         kv.group_of_layer.size() == config_.layers.size())
       << "the KV view has " << kv.layers.size() << " layers, the model " << config_.layers.size();
   CHECK(!batch.spans.empty());
-  int32_t best_of = 0;
-  for (const Span& span : batch.spans) {
-    CHECK(span.best_of == 0 || best_of == 0 || span.best_of == best_of)
-        << "the best of " << best_of << " and of " << span.best_of;
-    best_of = std::max(best_of, span.best_of);
+  int32_t argmax_vocab = 0;
+  for (const RowSpan& span : batch.spans) {
+    CHECK(span.argmax_vocab == 0 || argmax_vocab == 0 || span.argmax_vocab == argmax_vocab)
+        << "the best of " << argmax_vocab << " and of " << span.argmax_vocab;
+    argmax_vocab = std::max(argmax_vocab, span.argmax_vocab);
     CHECK(span.rows() > 0 && span.first_slot >= 0) << "a span without rows";
-    CHECK(span.mask == kernels::Mask::kCausal || span.rows() <= kMostAttentionRows)
+    CHECK(span.mask == kernels::Mask::kCausal || span.rows() <= kMaxAttentionRows)
         << "a span of " << span.rows() << " rows that see each other";
     CHECK(span.positions.empty() || static_cast<int64_t>(span.positions.size()) == span.rows());
     for (const int32_t id : span.token_ids) {
@@ -358,7 +358,7 @@ absl::Span<const KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) 
   const size_t group = pass.kv.group_of_layer[layer];
   int64_t first_row = 0;
   KvSpan* next = pass.spans;
-  for (const Span& span : pass.batch.spans) {
+  for (const RowSpan& span : pass.batch.spans) {
     CHECK_LT(group, span.blocks.size());
     *next++ = {.first_row = first_row,
                .rows = span.rows(),

@@ -53,7 +53,8 @@ struct TransformerOptions {
   std::unique_ptr<moe::TraceWriter> trace;
 };
 
-// See Model for the thread contract.
+// See Model for the thread contract. Large because it implements Model and each part of the graph
+// has its method.
 class TransformerModel final : public Model {
  public:
   // Packs the weights. `store` and `backend` outlive the model. Errors are LoadTransformerWeights'.
@@ -67,7 +68,7 @@ class TransformerModel final : public Model {
   const std::vector<KvSpec>& kv_specs() const override { return kv_specs_; }
   size_t WorkspaceBytes(const BatchLimits& limits) const override;
 
-  // Requires what Span states, and that each span's blocks cover its slots.
+  // Requires what RowSpan states, and that each span's blocks cover its slots.
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                      kernels::Arena* workspace) override;
 
@@ -98,7 +99,7 @@ class TransformerModel final : public Model {
 
  private:
   // Passes of more rows need most experts of a layer anyway.
-  static constexpr int64_t kForetoldRows = 16;
+  static constexpr int64_t kMaxHintRows = 16;
 
   // What the gate of a MoE layer makes of the residual stream. Lives in the workspace.
   struct Gated {
@@ -130,7 +131,7 @@ class TransformerModel final : public Model {
   void DenseFfn(int layer, const Pass& pass);
   Gated Gate(int layer, const Pass& pass);
   absl::Status MoeFfn(int layer, const Pass& pass);
-  void Foretell(int layer, const Pass& pass);
+  void PrefetchHint(int layer, const Pass& pass);
   void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
   StepOutput Head(const Pass& pass);
   bool HeadHasTwoTerms() const;

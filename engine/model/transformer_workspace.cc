@@ -27,7 +27,7 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
                 WordBytes(limits.logit_rows * config_.vocab_size) +
-                limits.logit_rows * sizeof(kernels::Best) +
+                limits.logit_rows * sizeof(kernels::ArgMax) +
                 kernels::HeadBytes(limits.logit_rows, backend_->threads());
   if (HeadHasTwoTerms()) most += ActivationBytes(terms * limits.logit_rows, hidden);
   for (size_t i = 0; i < config_.layers.size(); ++i) {
@@ -38,7 +38,7 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
                                  .kv_heads = layer.kv_heads,
                                  .k_dim = config_.head_dim,
                                  .v_dim = config_.head_dim};
-    const int64_t attended = std::min(rows, kMostAttentionRows);
+    const int64_t attended = std::min(rows, kMaxAttentionRows);
     const size_t attention = ActivationBytes(attended, hidden) + WordBytes(attended * q_cols) +
                              2 * WordBytes(attended * kv_cols) +
                              AttendBytes(attended, attended, layer.heads, kv, backend_->threads());
@@ -49,16 +49,16 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
       const MoeConfig& moe = config_.moe;
       ffn += WordBytes(rows * moe.experts) + 2 * WordBytes(rows * moe.experts_used);
       const size_t routed = expert_scheduler_->WorkspaceBytes({.tokens = rows,
-                                                                  .experts = moe.experts,
-                                                                  .top_k = moe.experts_used,
-                                                                  .hidden = hidden,
-                                                                  .width = moe.expert_width});
+                                                               .experts = moe.experts,
+                                                               .top_k = moe.experts_used,
+                                                               .hidden = hidden,
+                                                               .width = moe.expert_width});
       const size_t shared_expert = moe.shared_width == 0
                                        ? 0
                                        : WordBytes(rows) + WordBytes(rows * hidden) +
                                              ActivationBytes(rows, moe.shared_width);
       ffn += std::max(routed, shared_expert);
-      const int64_t foretold = std::min(rows, kForetoldRows);
+      const int64_t foretold = std::min(rows, kMaxHintRows);
       ffn += ActivationBytes(foretold, hidden) + WordBytes(foretold * moe.experts) +
              2 * WordBytes(foretold * moe.experts_used);
     }

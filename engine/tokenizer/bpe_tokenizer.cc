@@ -5,8 +5,8 @@
 
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/byte_token.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 BpeTokenizer::BpeTokenizer(TokenizerSpec spec, PreTokenizerRules rules, PreTokenizer pre_tokenizer)
@@ -56,7 +56,7 @@ absl::Status BpeTokenizer::FillMerges() {
 absl::Status BpeTokenizer::EncodeText(absl::string_view text, SpacePrefix /*prefix*/,
                                       std::vector<int32_t>* ids) const {
   while (!text.empty()) {
-    const absl::string_view valid = text.substr(0, ValidUtf8Prefix(text));
+    const absl::string_view valid = text.substr(0, base::ValidUtf8Prefix(text));
     RETURN_IF_ERROR(pre_tokenizer_.Split(valid, [this, ids](absl::string_view word) {
       if (rules_.ignore_merges) {
         if (const int32_t id = merger_->Find(word); id >= 0) {
@@ -69,7 +69,7 @@ absl::Status BpeTokenizer::EncodeText(absl::string_view text, SpacePrefix /*pref
     text.remove_prefix(valid.size());
     if (text.empty()) break;
     // A stretch that is no character stands between words, byte by byte.
-    const size_t broken = NextUtf8Char(text).size;
+    const size_t broken = base::NextUtf8Char(text).size;
     merger_->AppendBytes(text.substr(0, broken), ids);
     text.remove_prefix(broken);
   }

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -38,15 +38,15 @@ constexpr std::array<int16_t, kAlphabetEnd> kInverse = MakeInverse();
 
 std::string BytesToAlphabet(absl::string_view bytes) {
   std::string writing;
-  for (const char byte : bytes) AppendUtf8(kAlphabet[static_cast<uint8_t>(byte)], &writing);
+  for (const char byte : bytes) base::AppendUtf8(kAlphabet[static_cast<uint8_t>(byte)], &writing);
   return writing;
 }
 
 std::optional<std::string> AlphabetToBytes(absl::string_view writing) {
   std::string bytes;
   while (!writing.empty()) {
-    const Utf8Char next = NextUtf8Char(writing);
-    if (next.kind != Utf8Char::Kind::kWhole || next.code_point >= kAlphabetEnd ||
+    const base::Utf8Char next = base::NextUtf8Char(writing);
+    if (next.kind != base::Utf8Char::Kind::kWhole || next.code_point >= kAlphabetEnd ||
         kInverse[next.code_point] < 0) {
       return std::nullopt;
     }

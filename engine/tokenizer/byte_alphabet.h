@@ -10,7 +10,8 @@
 
 namespace tidepool::engine {
 
-// How bytes are written. Printable Latin-1 stands for itself, the other 68 bytes are U+0100, U+0101,
+// How bytes are written. Printable Latin-1 stands for itself, the other 68 bytes are U+0100,
+// U+0101,
 // ... in order.
 std::string BytesToAlphabet(absl::string_view bytes);
 

@@ -55,8 +55,9 @@ template <typename F>
 void BytePairMerger::MergeInto(absl::string_view word, F&& emit) const {
   constexpr size_t kCommonWord = 32;
   absl::InlinedVector<Symbol, kCommonWord> symbols(word.size());
-  for (size_t i = 0; i < word.size(); ++i)
+  for (size_t i = 0; i < word.size(); ++i) {
     symbols[i] = byte_symbols_[static_cast<uint8_t>(word[i])];
+  }
   const size_t size = merger_.Merge(absl::MakeSpan(symbols));
   for (size_t i = 0; i < size; ++i) emit(symbols[i]);
 }

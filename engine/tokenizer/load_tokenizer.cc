@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/tokenizer/tokenizer_spec.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -18,7 +18,7 @@ absl::Status InFile(const GgufFile& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const absl::string_view message(status.message().data(), status.message().size());
   std::string line;
-  AppendUtf8Lossy(message.substr(0, kMaxBytes), &line);
+  base::AppendUtf8Lossy(message.substr(0, kMaxBytes), &line);
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
   return absl::Status(status.code(), absl::StrCat(file.path(), ": ", line,

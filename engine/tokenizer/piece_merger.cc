@@ -4,14 +4,14 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
 
 // The size of the character that `text` begins with; a stretch that is not UTF-8 counts as one.
 size_t CharSize(absl::string_view text) {
-  return static_cast<uint8_t>(text[0]) < 0x80 ? 1 : NextUtf8Char(text).size;
+  return static_cast<uint8_t>(text[0]) < 0x80 ? 1 : base::NextUtf8Char(text).size;
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ PieceMerger::PieceMerger(absl::Span<const std::string> pieces, const Fallback& f
   symbols_.reserve(pieces.size());
   ascii_symbols_.fill(-1);
   for (int32_t id = 0; id < vocab_size_; ++id) {
-    if (pieces[id].empty() || !CheckUtf8(pieces[id], "").ok()) continue;
+    if (pieces[id].empty() || !base::CheckUtf8(pieces[id], "").ok()) continue;
     Add(pieces[id], id);
     longest_piece_ = std::max(longest_piece_, pieces[id].size());
   }

@@ -96,7 +96,7 @@ absl::Status PreTokenizer::SplitFrom(size_t pass, absl::string_view text, Scratc
     if (matched == PCRE2_ERROR_NOMATCH) break;
     if (matched < 0) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("text cannot be cut into words: ", ErrorText(matched)));
+          absl::StrCat("text cannot be split into words: ", ErrorText(matched)));
     }
     // The deeper passes use the same match data: take both ends now.
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(scratch->match.get());

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/pre_tokenizer.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -212,8 +212,8 @@ absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name) 
     }
   }
   return absl::UnimplementedError(
-      absl::StrCat("tokenizer.ggml.pre ", Quoted(name),
-                   " is not a pre-tokenizer that is known; convert the model with one that is: ",
+      absl::StrCat("tokenizer.ggml.pre ", base::Quoted(name),
+                   " is not a known pre-tokenizer; convert the model with one of these: ",
                    absl::StrJoin(KnownPreTokenizers(), ", ")));
 }
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/byte_token.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -123,7 +123,7 @@ absl::StatusOr<PieceMerger::Fallback> SentencePieceTokenizer::MakeFallback() con
     const std::optional<uint8_t> byte = ParseByteToken(spec_.tokens[id]);
     if (!byte.has_value()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.tokens[", id, "] ", Quoted(spec_.tokens[id]),
+          absl::StrCat("tokenizer.ggml.tokens[", id, "] ", base::Quoted(spec_.tokens[id]),
                        " is of the type byte; expected <0x00> to <0xFF>"));
     }
     if (fallback.byte_ids[*byte] < 0) ++bytes;

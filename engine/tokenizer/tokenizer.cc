@@ -10,9 +10,9 @@
 #include "absl/strings/strip.h"
 #include "engine/tokenizer/bpe_tokenizer.h"
 #include "engine/tokenizer/sentencepiece_tokenizer.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine {
 namespace {
@@ -49,9 +49,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
   if (spec.model == "llama" || spec.model == "gemma4") {
     return SentencePieceTokenizer::Create(std::move(spec));
   }
-  return absl::UnimplementedError(absl::StrCat(
-      "tokenizer.ggml.model ", Quoted(spec.model),
-      " is not served; 'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) and 'gemma4' are"));
+  return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ", base::Quoted(spec.model),
+                                               " is not supported; expected 'gpt2' (byte-level "
+                                               "BPE), 'llama' (SentencePiece BPE) or 'gemma4'"));
 }
 
 absl::Status Tokenizer::CheckCounts() const {
@@ -128,8 +128,8 @@ absl::Status Tokenizer::FindSpecials() {
     if (text.empty()) continue;  // unused ids of some files
     if (!is_new) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "tokenizer.ggml.tokens[", id, "] ", Quoted(text), " stands there twice, first at ",
-          it->second, "; every token needs a text of its own"));
+          "tokenizer.ggml.tokens[", id, "] ", base::Quoted(text), " is a duplicate of token ",
+          it->second, "; every token must have a different text"));
     }
     if (types_[id] == TokenType::kUserDefined) {
       specials_.Add(token_bytes_[id], static_cast<int32_t>(id), SpecialTrie::Kind::kAnywhere);
@@ -146,7 +146,7 @@ absl::Status Tokenizer::ForEachMerge(
     const absl::string_view merge = spec_.merges[rank];
     const auto error = [rank, merge](absl::string_view what) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.merges[", rank, "] ", Quoted(merge), " ", what));
+          absl::StrCat("tokenizer.ggml.merges[", rank, "] ", base::Quoted(merge), " ", what));
     };
     const size_t space = merge.find(' ', 1);
     if (space == absl::string_view::npos || space + 1 == merge.size()) {
@@ -158,7 +158,7 @@ absl::Status Tokenizer::ForEachMerge(
       case MergeFault::kAlphabet:
         return error("has a character outside the byte alphabet");
       case MergeFault::kRepeated:
-        return error("stands there twice; a pair has one rank");
+        return error("is a duplicate; each pair must have one rank");
     }
   }
   return absl::OkStatus();
@@ -286,7 +286,9 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids,
   ASSIGN_OR_RETURN(const std::string bytes, DecodeBytes(ids, control));
   std::string text;
   text.reserve(bytes.size());
-  if (!AppendUtf8Lossy(bytes, &text).empty()) absl::StrAppend(&text, kReplacementCharacter);
+  if (!base::AppendUtf8Lossy(bytes, &text).empty()) {
+    absl::StrAppend(&text, base::kReplacementCharacter);
+  }
   return text;
 }
 
@@ -296,14 +298,14 @@ std::string StreamDecoder::Feed(int32_t id) {
   const absl::string_view bytes = tokenizer_->TokenBytes(id);
   tail_.append(bytes.data(), bytes.size());
   std::string text;
-  tail_ = AppendUtf8Lossy(tail_, &text);
+  tail_ = base::AppendUtf8Lossy(tail_, &text);
   return text;
 }
 
 std::string StreamDecoder::Flush() {
   if (tail_.empty()) return "";
   tail_.clear();
-  return std::string(kReplacementCharacter);
+  return std::string(base::kReplacementCharacter);
 }
 
 }  // namespace tidepool::engine

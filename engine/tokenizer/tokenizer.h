@@ -54,7 +54,8 @@ enum class ControlText : uint8_t {
   kKeep,  // as their names
 };
 
-// Thread-safe: immutable after Create.
+// Thread-safe: immutable after Create. Large because it answers what callers ask of a vocabulary
+// (ids, bytes, special tokens, limits) beside encoding and decoding.
 class Tokenizer {
  public:
   // Errors: UNIMPLEMENTED names a tokenizer model or pre-tokenizer that is not known;

@@ -97,10 +97,10 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
     // Renaming over a device or a pipe would replace it.
     if (!S_ISREG(found.st_mode)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("cannot write ", path, ": it is there already and not a regular file"));
+          absl::StrCat("cannot write ", path, ": it exists and is not a regular file"));
     }
     if (options.existing == ExistingFile::kRefuse) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+      return absl::AlreadyExistsError(absl::StrCat(path, " already exists"));
     }
   }
   std::unique_ptr<AtomicFile> file(new AtomicFile(path, options));
@@ -234,7 +234,8 @@ absl::Status AtomicFile::Place() {
 absl::Status AtomicFile::Error(int error) const {
   std::string message = absl::StrCat("cannot write ", path_);
   if (options_.bytes > 0) absl::StrAppend(&message, " (", options_.bytes, " bytes)");
-  if (!partial_path_.empty()) absl::StrAppend(&message, ", by way of ", partial_path_);
+  if (!partial_path_.empty())
+    absl::StrAppend(&message, ", through the temporary file ", partial_path_);
   absl::StrAppend(&message, ": ", std::strerror(error));
   if (IsFull(error)) return absl::ResourceExhaustedError(message);
   return absl::Status(absl::ErrnoToStatus(error, "").code(), message);

@@ -31,10 +31,13 @@ struct Voidify {
 
 }  // namespace tidepool::base
 
+// A message follows with <<, so the replacement cannot be in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define CHECK(condition)                      \
   (condition) ? (void)0                       \
               : ::tidepool::base::Voidify() & \
                     ::tidepool::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
+// NOLINTEND(bugprone-macro-parentheses)
 #define CHECK_OP_(a, op, b) CHECK((a)op(b)) << (a) << " vs " << (b) << " "
 #define CHECK_EQ(a, b) CHECK_OP_(a, ==, b)
 #define CHECK_NE(a, b) CHECK_OP_(a, !=, b)

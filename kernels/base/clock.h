@@ -15,7 +15,7 @@ class Clock {
   // Wall time; may jump. For stamps that people read.
   virtual absl::Time Now() const = 0;
 
-  // The machine's clock; lives for ever.
+  // The machine's clock; never destroyed.
   static const Clock& Real();
 };
 

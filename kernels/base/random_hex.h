@@ -10,7 +10,7 @@ namespace tidepool::base {
 // Enough that two draws, of any processes, are never equal.
 inline constexpr size_t kUniqueHexDigits = 24;
 
-// So many lower-case hex digits from the system's random source. Thread-safe.
+// Returns lower-case hex digits from the system's random source. Thread-safe.
 std::string RandomHex(size_t digits = kUniqueHexDigits);
 
 }  // namespace tidepool::base

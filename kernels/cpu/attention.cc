@@ -17,7 +17,7 @@ namespace {
 
 // Work below which another thread would come too late to help, in the units of Job::cost (some 100
 // ns each).
-constexpr int64_t kLeastShared = 12;
+constexpr int64_t kMinShared = 12;
 
 // A job whose segments are shared out.
 struct SplitJob {
@@ -194,7 +194,7 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
   int64_t round = 0;
   do {
     const int64_t tasks = rounds.Plan(round);
-    const int64_t grain = jobs.cost <= kLeastShared ? std::max<int64_t>(1, tasks) : 1;
+    const int64_t grain = jobs.cost <= kMinShared ? std::max<int64_t>(1, tasks) : 1;
     context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t at = begin; at < end; ++at) RunTask(op, rounds.tasks[at], scratch[worker]);
     });

@@ -9,8 +9,9 @@
 
 namespace tidepool::kernels {
 
-// KernelBackend's ops of these names; arguments are checked by the caller. `out` is [rows, heads *
-// v_dim], its int8 form included; rows of no span get zeros. Scratch is given back to the arena.
+// Implement the ops of KernelBackend; the caller checks the arguments. `out` is [rows, heads *
+// v_dim] and includes its int8 form. Rows that belong to no span get zeros. Scratch memory is
+// freed.
 void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
                  const KvLayer& layer, absl::Span<const KvSpan> spans);
 void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,

@@ -62,7 +62,7 @@ struct AttentionKernels {
   // Turns the scores of tokens [begin, end) of a segment into exp(score * scale - max), and may
   // write to those around them, up to the next multiple of kFoldUnit. Requires: begin < end.
   SoftmaxState (*softmax)(float* scores, int begin, int end, float scale);
-  // sums[v][d] goes on as a chain over t of shares[v][t] * values[t][d].
+  // Continues sums[v][d] as a chain over t of shares[v][t] * values[t][d].
   void (*fold)(const FoldTile& tile);
   // Adds a segment's softmax and sums to the fold of those before it:
   // fold = fma(sums, exp(segment's max - joint max), fold * exp(fold's max - joint max)).

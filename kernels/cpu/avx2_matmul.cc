@@ -202,8 +202,8 @@ void Avx2MultiplyInt8(const Tile& tile) {
   constexpr int kFewRows = 4;
   VisitQuantType(tile.dtype, [&](auto type) {
     int p = 0;
-    // What is cheap to unpack is unpacked again rather than kept; and signed quants keep so many
-    // registers busy that a second panel costs more than it saves.
+    // Cheap types are unpacked again instead of kept in registers. Signed types use too many
+    // registers for a second panel.
     constexpr bool kCheap = type() == DType::kQ4_0 || type() == DType::kQ4_1;
     if constexpr (!kCheap && !HasSignedQuants(type())) {
       if (tile.rows > kFewRows) {

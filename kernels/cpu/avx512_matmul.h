@@ -33,13 +33,13 @@ template <template <DType> class D, DType kType>
 static inline void MultiplyPair(const Tile& tile, int first) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const PanelPair pair(tile.panels, tile.panel_bytes, tile.panel_count, first);
-  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied, what
-  // comes after it, one ascending stream, is brought into the second-level cache: the next pair, or
-  // as far ahead as memory needs where pairs are short.
-  constexpr int64_t kLeastAhead = 16384;
+  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied,
+  // what comes after it, one ascending stream, is brought into the second-level cache: the next
+  // pair, or as far ahead as memory needs where pairs are short.
+  constexpr int64_t kMinAhead = 16384;
   constexpr int kAheadBytes = 2 * kFormat.record_bytes() / kFormat.blocks;
   const int64_t pair_bytes = 2 * tile.panel_bytes;
-  const std::byte* ahead = pair.panel[0] + (pair_bytes > kLeastAhead ? pair_bytes : kLeastAhead);
+  const std::byte* ahead = pair.panel[0] + (pair_bytes > kMinAhead ? pair_bytes : kMinAhead);
   __m512 sums[kTileRows];
   for (int r = 0; r < tile.rows; ++r) sums[r] = _mm512_setzero_ps();
   for (int64_t b = 0; b < tile.cols / kQuantBlock; ++b, ahead += kAheadBytes) {

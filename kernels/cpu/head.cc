@@ -12,7 +12,7 @@ using Quad = float __attribute__((vector_size(16)));
 
 // Outputs [column, column + count) of a row. Most tiles hold nothing new, which four lanes at a
 // time show.
-void AddTileToBest(const float* values, int64_t column, int64_t count, Best* best) {
+void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax* best) {
   const float bound = best->index < 0 ? -std::numeric_limits<float>::infinity() : best->value;
   int64_t i = 0;
   if (best->index >= 0) {
@@ -27,7 +27,7 @@ void AddTileToBest(const float* values, int64_t column, int64_t count, Best* bes
     for (; i < count; ++i) any = any || !(values[i] <= bound);
     if (!any) return;
   }
-  for (i = 0; i < count; ++i) AddToBest(static_cast<int32_t>(column + i), values[i], best);
+  for (i = 0; i < count; ++i) AddToArgMax(static_cast<int32_t>(column + i), values[i], best);
 }
 
 // Some rows of the product with a group of panels.
@@ -61,7 +61,7 @@ void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
 }
 
 void MultiplyHeadGroup(const CpuContext& context, const Activation& x, const HeadTarget& target,
-                       int64_t group, Best* best) {
+                       int64_t group, ArgMax* best) {
   const int64_t column = group * kTileCols;
   const int64_t cols = GroupCols(target.weight, group);
   const int step = kTileRows / target.terms;
@@ -75,8 +75,8 @@ void MultiplyHeadGroup(const CpuContext& context, const Activation& x, const Hea
       if (row < target.out.rows) {
         std::copy_n(values, cols, target.out.Row(row) + column);
       } else {
-        AddTileToBest(values, column, std::min(cols, target.best_of - column),
-                      best + row - target.out.rows);
+        AddTileToArgMax(values, column, std::min(cols, target.argmax_vocab - column),
+                        best + row - target.out.rows);
       }
     }
   }
@@ -90,11 +90,11 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
   const int64_t rows = static_cast<int64_t>(target.best.size());
-  Best* best = arena->Allocate<Best>(threads * rows);  // [threads][rows]
-  std::fill_n(best, threads * rows, Best());
+  ArgMax* best = arena->Allocate<ArgMax>(threads * rows);  // [threads][rows]
+  std::fill_n(best, threads * rows, ArgMax());
   // Outputs that nobody asks for are not computed.
-  const int64_t groups =
-      GroupCount(target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.best_of));
+  const int64_t groups = GroupCount(
+      target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.argmax_vocab));
   const int64_t macs = x.values.rows * x.values.cols * groups * kTileCols;
   context.pool->ParallelFor(groups, TaskGrain(context, groups, macs),
                             [&](int64_t begin, int64_t end, int worker) {
@@ -103,8 +103,8 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
                               }
                             });
   for (int64_t i = 0; i < rows; ++i) {
-    target.best[i] = Best();
-    for (int t = 0; t < threads; ++t) MergeBest(best[t * rows + i], &target.best[i]);
+    target.best[i] = ArgMax();
+    for (int t = 0; t < threads; ++t) MergeArgMax(best[t * rows + i], &target.best[i]);
   }
   arena->ResetTo(mark);
 }

@@ -78,8 +78,9 @@ struct Inner {
 
   static void Add(const float* x, int64_t n, float* out) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
+    for (; i + kLanes <= n; i += kLanes) {
       V::Store(out + i, V::Add(V::Load(out + i), V::Load(x + i)));
+    }
     for (; i < n; ++i) out[i] = out[i] + x[i];
   }
 

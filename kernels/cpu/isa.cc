@@ -67,9 +67,8 @@ absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& fea
   for (const Form& form : forms) {
     if ((isa == form.isa || isa == Isa::kBest) && form.kernels != nullptr) return form.kernels;
     if (isa == form.isa) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("this machine does not have ", form.needs,
-                       ": ask for the portable form or the best one"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "this machine does not have ", form.needs, ": choose the portable form or the best one"));
     }
   }
   return &PortableKernels();

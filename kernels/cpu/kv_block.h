@@ -1,4 +1,4 @@
-// Where one KV head's keys and values lie in a block of the arena, as backend.h's KvLayer says.
+// The layout of one KV head's keys and values in a block of the arena (KvLayer in backend.h).
 #ifndef TIDEPOOL_KERNELS_CPU_KV_BLOCK_H_
 #define TIDEPOOL_KERNELS_CPU_KV_BLOCK_H_
 

@@ -129,8 +129,9 @@ void AddBlock(const Tile& tile, const UnpackedBlock<kType>& block, int row, int6
   Quad dots[2][kPanelRows / 4] = {};  // of the halves
   for (int k = 0; k < kQuantBlock; ++k) {
     const float value = x[k];
-    for (int i = 0; i < kPanelRows / 4; ++i)
+    for (int i = 0; i < kPanelRows / 4; ++i) {
       dots[k / kHalfBlock][i] += block.integers[k][i] * value;
+    }
   }
   for (int r = 0; r < kPanelRows; ++r) {
     const BlockScales& s = block.scales[r];

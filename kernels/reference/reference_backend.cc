@@ -229,12 +229,12 @@ class ReferenceBackend final : public KernelBackend {
             RowFor(x, i + term * target.rows(), target.weight.dtype, precision_);
         for (int64_t r = 0; r < target.weight.rows; ++r) sums[r] += Dot(target.weight, r, row);
       }
-      Best best;
+      ArgMax best;
       for (int64_t r = 0; r < target.weight.rows; ++r) {
         const float value =
             static_cast<float>(sums[r] + (target.bias.empty() ? 0 : target.bias[r]));
         if (i < target.out.rows) target.out.Row(i)[r] = value;
-        if (r < target.best_of) AddToBest(static_cast<int32_t>(r), value, &best);
+        if (r < target.argmax_vocab) AddToArgMax(static_cast<int32_t>(r), value, &best);
       }
       if (i >= target.out.rows) target.best[i - target.out.rows] = best;
     }

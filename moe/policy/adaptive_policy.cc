@@ -43,7 +43,7 @@ std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
 }
 
 void AdaptivePolicy::AppraiseLayer(const Residency& residency, int layer) {
-  const Outlook& outlook = predictor_.outlook();
+  const ReuseForecast& outlook = predictor_.outlook();
   const int experts = residency.shape().experts;
   const int64_t begin = int64_t{layer} * experts;
   const float* chance = outlook.chance.data() + begin;

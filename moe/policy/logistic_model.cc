@@ -17,8 +17,8 @@ constexpr double kRidge = 32;
 // There the mean moves by less than 0.001 between 32 and 128; noise is not mistaken for a
 // deviation.
 constexpr double kGroupRidge = 128;
-constexpr float kMostLogit = 8;
-constexpr float kLeastCurvature = 1e-4f;
+constexpr float kMaxLogit = 8;
+constexpr float kMinCurvature = 1e-4f;
 constexpr float kLog2E = 1.44269504f;
 
 float Sum(Vec4 v) { return (v[0] + v[1]) + (v[2] + v[3]); }
@@ -78,7 +78,7 @@ void PredictGroup(const std::vector<float>& weights, const float* values, int st
   for (int i = 0; i < count; i += kLanes) {
     Vec4 logit = Vec4{};
     for (int f = 0; f < size; ++f) logit += weights[f] * Load4(values + f * stride + i);
-    const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMostLogit, kMostLogit) * -kLog2E));
+    const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMaxLogit, kMaxLogit) * -kLog2E));
     std::memcpy(chances + i, &chance, sizeof(float) * std::min(kLanes, count - i));
   }
 }
@@ -145,7 +145,7 @@ void LogisticModel::SetErrors(const float* outcomes, const float* chances, int c
   for (int i = 0; i < count; ++i) {
     errors_[i] = outcomes[i] - chances[i];
     curvatures_[i] =
-        std::max({chances[i] * (1 - chances[i]), errors_[i] * errors_[i], kLeastCurvature});
+        std::max({chances[i] * (1 - chances[i]), errors_[i] * errors_[i], kMinCurvature});
   }
 }
 

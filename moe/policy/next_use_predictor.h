@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "moe/policy/chance_curves.h"
+#include "moe/policy/hold_horizon.h"
 #include "moe/policy/logistic_model.h"
-#include "moe/policy/outlook_walk.h"
 #include "moe/policy/placement_policy.h"
 #include "moe/policy/usage_history.h"
 
@@ -22,7 +22,7 @@ namespace tidepool::moe {
 // An expert is used with this chance before its slot is given up, which takes `forwards` of its
 // layer, on average, after the next one. It is known of experts that are resident, or were needed
 // when their layer ran last: of whom it matters.
-struct Outlook {
+struct ReuseForecast {
   std::vector<float> chance;    // [layers, experts]
   std::vector<float> forwards;  // [layers, experts]
 };
@@ -36,7 +36,7 @@ class NextUsePredictor {
   // one from here. slot_price: in hits of this layer per forward.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
-  const Outlook& outlook() const { return outlook_; }
+  const ReuseForecast& outlook() const { return outlook_; }
 
   // How much wider the forward at hand is than was expected, as the last layer shows: the share of
   // the experts which it would have done without that it needs all the same; 0 to 1. All layers of
@@ -69,9 +69,9 @@ class NextUsePredictor {
   std::vector<int32_t> all_;  // experts of a layer
   std::vector<Layer> layers_;
   ContextTables tables_;
-  std::vector<Silence> horizons_;
+  std::vector<IdleGap> horizons_;
   LogisticModel model_;
-  Outlook outlook_;
+  ReuseForecast outlook_;
   float surplus_ = 0;
   int64_t updates_ = 0;
   // Of the update at hand.
@@ -81,7 +81,7 @@ class NextUsePredictor {
   // not kept up, and the others.
   std::vector<int32_t> fresh_;
   std::vector<int32_t> unused_;
-  OutlookWalk walk_;
+  HoldHorizon walk_;
   LayerFeatures ahead_;
   std::vector<float> chances_;
 };

@@ -28,7 +28,7 @@ constexpr int kCells = kRecent * kMiddleClasses * kEarlyClasses;
 constexpr float kPriorSamples = 1.5f;
 // What a cell remembers.
 constexpr float kMaxSamples = 5000;
-constexpr float kLeastUnused = 1e-3f;  // chance
+constexpr float kMinUnused = 1e-3f;  // chance
 
 template <typename T>
 T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
@@ -40,7 +40,7 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
 
 RowTable::RowTable(float prior)
     : cells_(kCells, {kPriorSamples * prior, kPriorSamples,
-                      std::log2(std::max(1 - prior, kLeastUnused)), false}) {}
+                      std::log2(std::max(1 - prior, kMinUnused)), false}) {}
 
 int RowTable::CellOf(uint32_t uses) {
   if (uses == 0) return 0;
@@ -76,7 +76,7 @@ void RowTable::Settle() {
       seen[i] = cell.seen;
       cell.changed = false;
     }
-    const Vec4 unused = Log4(Max4(1.0f - used / seen, Vec4{} + kLeastUnused));
+    const Vec4 unused = Log4(Max4(1.0f - used / seen, Vec4{} + kMinUnused));
     for (int i = 0; i < lanes; ++i) cells_[changed_[begin + i]].unused = unused[i];
   }
   changed_.clear();

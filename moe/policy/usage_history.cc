@@ -22,8 +22,8 @@ constexpr float kLn2 = 0.693147181f;
 // The prior of each rate counts as so many forwards, fewer where a rate remembers few.
 constexpr float kPriorForwards[kRates] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 // Odds are kept within these.
-constexpr float kLeastOdds = 5e-4f;
-constexpr float kMostOdds = 1e3f;
+constexpr float kMinOdds = 5e-4f;
+constexpr float kMaxOdds = 1e3f;
 
 constexpr int32_t kMaxAge = 300;  // older is as old
 constexpr int32_t kNeverUsed = 1000;
@@ -98,12 +98,12 @@ int GapPattern(int32_t gap, int32_t gap_before) {
 Vec4 LogOdds(Vec4 used, float total, float prior_forwards, float prior_used) {
   used += prior_used;
   const Vec4 unused = Max4(total + prior_forwards - used, Vec4{} + 1e-6f);
-  return Log4(Clamp4(used / unused, kLeastOdds, kMostOdds)) * kLn2;
+  return Log4(Clamp4(used / unused, kMinOdds, kMaxOdds)) * kLn2;
 }
 
 }  // namespace
 
-Silence::Silence(int length) : forwards(length) {
+IdleGap::IdleGap(int length) : forwards(length) {
   for (int rate = 0; rate < kRates; ++rate) {
     const float half_life = kHalfLives[rate];
     const auto count = static_cast<float>(length);
@@ -116,7 +116,7 @@ ContextTables::ContextTables(float prior)
     : rows_(prior),
       cells_(kContextBegins[kContexts], {kContextPrior * prior, kContextPrior, false}),
       log_odds_(kContextBegins[kContexts],
-                std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kLeastOdds, kMostOdds))) {}
+                std::log(std::clamp(prior / std::max(1 - prior, 1e-6f), kMinOdds, kMaxOdds))) {}
 
 void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
                           absl::Span<const float> used) {
@@ -145,7 +145,7 @@ void ContextTables::Learn(absl::Span<const int32_t> cells, int stride,
       misses[i] = cell.seen - cell.used;
     }
     const Vec4 odds = hits / Max4(misses, Vec4{} + 1e-6f);
-    const Vec4 log_odds = Log4(Clamp4(odds, kLeastOdds, kMostOdds)) * kLn2;
+    const Vec4 log_odds = Log4(Clamp4(odds, kMinOdds, kMaxOdds)) * kLn2;
     for (int i = 0; i < lanes; ++i) {
       log_odds_[touched_[begin + i]] = log_odds[i];
       cells_[touched_[begin + i]].touched = false;
@@ -227,7 +227,7 @@ void UsageHistory::Sort(absl::Span<const int32_t> experts) {
   }
 }
 
-void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
+void UsageHistory::Compute(const IdleGap& silence, const ContextTables& tables,
                            LayerFeatures* features) const {
   ComputeRates(silence, features);
   // What a fading count has to be multiplied with to be a rate.
@@ -258,7 +258,7 @@ void UsageHistory::Compute(const Silence& silence, const ContextTables& tables,
   ComputeRowOdds(count, features);
 }
 
-void UsageHistory::ComputeRates(const Silence& silence, LayerFeatures* features) const {
+void UsageHistory::ComputeRates(const IdleGap& silence, LayerFeatures* features) const {
   for (int rate = 0; rate < kRates; ++rate) {
     const float fade = silence.fade[rate];
     const float total = totals_[rate] * fade + silence.grown[rate];
@@ -318,7 +318,7 @@ void UsageHistory::ComputeRowOdds(int count, LayerFeatures* features) const {
   float* odds = features->values.data() + kRowOdds * stride_;
   for (int i = 0; i < count; i += kLanes) {
     const Vec4 unused = Exp4(Clamp4(Load4(odds + i), -12, 0));
-    Store4(Log4(Clamp4((1.0f - unused) / unused, kLeastOdds, kMostOdds)) * kLn2, odds + i);
+    Store4(Log4(Clamp4((1.0f - unused) / unused, kMinOdds, kMaxOdds)) * kLn2, odds + i);
   }
 }
 

@@ -52,8 +52,8 @@ struct LayerUse {
 };
 
 // A number of forwards without a use, and what they do to fading counts.
-struct Silence {
-  explicit Silence(int length);
+struct IdleGap {
+  explicit IdleGap(int length);
 
   int forwards = 0;
   std::array<float, kUseRates + kStrengthRates> fade{};   // counts and totals are multiplied by it
@@ -114,7 +114,7 @@ class UsageHistory {
   const std::vector<int32_t>& order() const { return order_; }
 
   // The features as they will be after a silence of the layer.
-  void Compute(const Silence& silence, const ContextTables& tables, LayerFeatures* features) const;
+  void Compute(const IdleGap& silence, const ContextTables& tables, LayerFeatures* features) const;
 
  private:
   struct Expert {
@@ -127,7 +127,7 @@ class UsageHistory {
     int32_t place_before = 0;
   };
 
-  void ComputeRates(const Silence& silence, LayerFeatures* features) const;
+  void ComputeRates(const IdleGap& silence, LayerFeatures* features) const;
   // cells[c * stride_]: the context cells of an expert after a silence; its rates are those then.
   void FindCells(const Expert& expert, int32_t silence, float short_rate, float long_rate,
                  int32_t* cells) const;
@@ -140,7 +140,7 @@ class UsageHistory {
   const int experts_;
   const int stride_;
   const float prior_;
-  const Silence one_{1};
+  const IdleGap one_{1};
   RowHistory rows_;
   std::vector<Expert> state_;                               // [experts]
   std::vector<float> fading_;                               // [rates, stride]: by expert

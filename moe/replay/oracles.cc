@@ -47,7 +47,7 @@ class BeladyPolicy final : public PlacementPolicy {
               std::vector<Swap>* swaps) override {
     for (const ExpertNeed& need : needs.experts) {
       const int64_t index = residency.IndexOf({needs.routing.layer, need.expert});
-      CHECK_EQ(NextUse(index), now_) << "belady runs on the trace that it was made from";
+      CHECK_EQ(NextUse(index), now_) << "belady was created for another trace";
       ++next_[index];
       worth_[index] = -NextUse(index);
     }

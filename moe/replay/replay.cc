@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Placement>> MakePlacement(const Trace& trace, int
   const absl::StatusOr<PolicyKind> kind = ParsePolicyKind(policy.name);
   if (!kind.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(kind.status().message(), ", and in replay belady and hindsight"));
+        absl::StrCat(kind.status().message(), "; replay also has belady and hindsight"));
   }
   options.kind = *kind;
   return Placement::Create(shape, options);

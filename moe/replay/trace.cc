@@ -50,8 +50,8 @@ class Inflater {
 
   absl::Status Finish() const {
     if (stream_ == nullptr || !inside_frame_) return absl::OkStatus();
-    return absl::DataLossError(
-        absl::StrCat(name_, ": the zstd data ends early; copy it again, or end its writer well"));
+    return absl::DataLossError(absl::StrCat(
+        name_, ": the zstd data ends early; copy it again, or stop its writer with SIGTERM"));
   }
 
  private:
@@ -143,8 +143,8 @@ absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path, int la
     return CountUses(profile);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      path, " is a profile of ", profile.header.layers, " layers of ", profile.header.experts,
-      " experts, expected ", layers, " of ", experts, "; take a trace of the same model"));
+      path, " is a profile with ", profile.header.layers, " layers of ", profile.header.experts,
+      " experts, expected ", layers, " of ", experts, "; use a trace of the same model"));
 }
 
 }  // namespace tidepool::moe

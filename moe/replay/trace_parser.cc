@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxExpertBytes = int64_t{1} << 40;
 constexpr size_t kMaxNameBytes = 4096;
 constexpr absl::string_view kNoTrace =
-    "not a routing trace, which begins with {\"version\":1,...}; --trace-experts writes one";
+    "not a routing trace: it must begin with {\"version\":1,...}; --trace-experts writes one";
 
 // The integer at `json`, where it is one in [least, most].
 std::optional<int64_t> IntegerIn(const Json& json, int64_t least, int64_t most) {
@@ -57,8 +57,8 @@ absl::Status TraceParser::Add(absl::string_view text) {
     const absl::string_view piece = text.substr(0, end);
     if (static_cast<int64_t>(rest_.size() + piece.size()) > Trace::kMaxLineBytes) {
       return absl::ResourceExhaustedError(
-          absl::StrFormat("%s: line %d is longer than %d MiB, the longest that is read", name_,
-                          line_ + 1, Trace::kMaxLineBytes >> 20));
+          absl::StrFormat("%s: line %d is longer than the limit of %d MiB", name_, line_ + 1,
+                          Trace::kMaxLineBytes >> 20));
     }
     if (end == absl::string_view::npos) {
       absl::StrAppend(&rest_, piece);
@@ -79,7 +79,7 @@ absl::StatusOr<Trace> TraceParser::Finish() {
   if (!rest_.empty()) RETURN_IF_ERROR(ParseLine(std::exchange(rest_, "")));
   if (trace_.header.layers == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name_, ": empty; a routing trace begins with a line {\"version\":1,...}"));
+        absl::StrCat(name_, ": empty; a routing trace must begin with a line {\"version\":1,...}"));
   }
   return std::move(trace_);
 }
@@ -91,14 +91,15 @@ absl::Status TraceParser::ParseLine(absl::string_view line) {
   const Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     if (line_ == 1) return Wrong(kNoTrace);
-    return Wrong(absl::StrCat("\"", Shown(line), "\" is not a JSON object; was it cut off?"));
+    return Wrong(
+        absl::StrCat("\"", Shown(line), "\" is not a JSON object; is the file truncated?"));
   }
   return trace_.header.layers == 0 ? ParseHeader(json) : ParseEntry(json);
 }
 
 absl::Status TraceParser::ParseHeader(const Json& line) {
   if (Member(line, "version") != 1) {
-    return Wrong("a routing trace begins with {\"version\":1,...}");
+    return Wrong("a routing trace must begin with {\"version\":1,...}");
   }
   TraceHeader header;
   const Json& model = Member(line, "model");
@@ -122,7 +123,8 @@ absl::Status TraceParser::ParseHeader(const Json& line) {
   }
   for (int layer = 0; layer < header.layers; ++layer) {
     const auto value = IntegerIn(bytes.is_array() ? bytes[layer] : bytes, 1, kMaxExpertBytes);
-    if (!value) return Wrong("\"expert_bytes\" is not a number of bytes, or one for each layer");
+    if (!value)
+      return Wrong("\"expert_bytes\" is not a number of bytes or a list with one for each layer");
     header.expert_bytes.push_back(*value);
   }
   if (const absl::Status valid = header.Validate(); !valid.ok()) return Wrong(valid.message());
@@ -134,7 +136,7 @@ absl::Status TraceParser::ParseHeader(const Json& line) {
 absl::Status TraceParser::ParseEntry(const Json& line) {
   TraceEntry entry;
   const auto step = IntegerIn(Member(line, "step"), 0, int64_t{1} << 53);
-  if (!step) return Wrong("\"step\" is not a number of a forward");
+  if (!step) return Wrong("\"step\" is not the number of a forward");
   entry.step = *step;
   const auto layer = IntegerIn(Member(line, "layer"), 0, trace_.header.layers - 1);
   if (!layer) return Wrong(absl::StrCat("\"layer\" is not in 0 to ", trace_.header.layers - 1));
@@ -153,9 +155,9 @@ absl::Status TraceParser::ParseIds(const Json& line, TraceEntry* entry) {
   const int top_k = trace_.header.top_k;
   ids_ += static_cast<int64_t>(ids.size()) * top_k;
   if (ids_ > Trace::kMaxIds) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "%s: line %d: more than %d expert ids, the most that is read; cut the trace", name_, line_,
-        Trace::kMaxIds));
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("%s: line %d: more than the limit of %d expert ids; shorten the trace",
+                        name_, line_, Trace::kMaxIds));
   }
   for (const Json& row : ids) {
     if (!row.is_array() || static_cast<int>(row.size()) != top_k) {
@@ -183,14 +185,14 @@ absl::Status TraceParser::ParseWeights(const Json& line, TraceEntry* entry) {
   const int top_k = trace_.header.top_k;
   const int64_t tokens = entry->tokens(top_k);
   if (!weights.is_array() || static_cast<int64_t>(weights.size()) != tokens) {
-    return Wrong("\"weights\" has not the shape of \"ids\"");
+    return Wrong("\"weights\" does not have the shape of \"ids\"");
   }
   for (const Json& row : weights) {
     if (!row.is_array() || static_cast<int>(row.size()) != top_k) {
-      return Wrong("\"weights\" has not the shape of \"ids\"");
+      return Wrong("\"weights\" does not have the shape of \"ids\"");
     }
     for (const Json& weight : row) {
-      if (!weight.is_number()) return Wrong("\"weights\" holds what is no number");
+      if (!weight.is_number()) return Wrong("\"weights\" has an entry that is not a number");
       entry->weights.push_back(weight.get<float>());
     }
   }
@@ -206,8 +208,9 @@ absl::Status TraceParser::ParsePhases(const Json& line, TraceEntry* entry) {
   };
   const absl::string_view wrong = "\"phase\" is not \"prefill\" or \"decode\", or one per token";
   if (!phases.is_array()) return add(phases) ? absl::OkStatus() : Wrong(wrong);
-  if (static_cast<int64_t>(phases.size()) != entry->tokens(trace_.header.top_k))
+  if (static_cast<int64_t>(phases.size()) != entry->tokens(trace_.header.top_k)) {
     return Wrong(wrong);
+  }
   for (const Json& phase : phases) {
     if (!add(phase)) return Wrong(wrong);
   }

@@ -27,7 +27,7 @@ absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials) {
   const absl::StatusOr<absl::string_view> token = BearerToken(credentials.authorization);
   if (!token.ok() || *token == key) return key;
   return absl::UnauthenticatedError(
-      "the headers authorization and x-api-key hold different tokens; send one of them");
+      "the headers authorization and x-api-key have different tokens; send one of them");
 }
 
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,

@@ -56,9 +56,9 @@ std::optional<Role> ParseRole(absl::string_view name) {
 
 absl::Status CheckAccess(const Caller& caller, Access access) {
   if (!caller.role.has_value() || IsAllowed(*caller.role, access)) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("'", caller.principal, "' has the role ", RoleName(*caller.role),
-                   ", and this call takes the role ", RolesOf(access)));
+  return absl::PermissionDeniedError(absl::StrCat("'", caller.principal, "' has the role ",
+                                                  RoleName(*caller.role),
+                                                  "; this call needs the role ", RolesOf(access)));
 }
 
 }  // namespace tidepool::service

@@ -39,14 +39,14 @@ struct PrincipalLimits {
 };
 
 struct Caller {
-  // Owner of sessions, request_ids, cached prefixes and quotas. Empty where nobody is told apart.
+  // Owner of sessions, request_ids, cached prefixes and quotas. Empty without authentication.
   std::string principal;
-  // None where nobody is authenticated: then everybody may do everything.
+  // None without authentication: then every call is allowed.
   std::optional<Role> role;
   PrincipalLimits limits;
 };
 
-// What a service is for, as far as that decides who may call it.
+// The purpose of a service, which determines the allowed roles.
 enum class Access : uint8_t {
   kClients,           // Inference, Sessions and OpenAI's endpoints: users and admins
   kOperators,         // Admin: admins

@@ -17,17 +17,16 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-constexpr size_t kMostTokenBytes = 4096;
+constexpr size_t kMaxTokenBytes = 4096;
 constexpr unsigned kRefreshSeconds = 1;
 
 absl::StatusOr<std::string> ReadToken(const std::string& path, absl::string_view content) {
   const absl::string_view token = absl::StripAsciiWhitespace(content);
-  const bool well = !token.empty() && std::all_of(token.begin(), token.end(), [](char c) {
-    return absl::ascii_isgraph(c);
-  });
+  const bool well = !token.empty() && std::all_of(token.begin(), token.end(),
+                                                  [](char c) { return absl::ascii_isgraph(c); });
   if (well) return std::string(token);
   return absl::InvalidArgumentError(
-      absl::StrCat("token file ", path, " does not hold one token on a line of its own"));
+      absl::StrCat("token file ", path, " must contain one line with one token"));
 }
 
 // Adds the token to every call: gRPC's own call credentials want TLS, and a server on this machine
@@ -74,11 +73,11 @@ absl::StatusOr<std::shared_ptr<ClientSecurity>> ClientSecurity::Open(
 }
 
 absl::Status ClientSecurity::LoadToken(const std::string& path) {
-  ASSIGN_OR_RETURN(token_, WatchedFiles<std::string>::Open(
-                               {path}, kMostTokenBytes,
-                               [path](const std::vector<std::string>& contents) {
-                                 return ReadToken(path, contents[0]);
-                               }));
+  ASSIGN_OR_RETURN(
+      token_, WatchedFiles<std::string>::Open({path}, kMaxTokenBytes,
+                                              [path](const std::vector<std::string>& contents) {
+                                                return ReadToken(path, contents[0]);
+                                              }));
   watch_.Add(absl::StrCat("token file ", path), [this] { return token_->Reread(); });
   return absl::OkStatus();
 }

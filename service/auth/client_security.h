@@ -11,24 +11,24 @@
 #include "service/auth/file_watch.h"
 #include "service/auth/tls_identity.h"
 #include "service/auth/watched_files.h"
-#include "service/log_level.h"
+#include "service/base/log_level.h"
 
 namespace tidepool::service {
 
 struct ClientSecurityOptions {
-  std::string token_file;  // the token itself, on a line of its own; empty: none is shown
-  // With a CA, servers are spoken to over TLS and must show a certificate of it for the name that
-  // they were called by; a certificate of our own is what they see. Without one: plain text.
+  std::string token_file;  // a file with one line, the token; empty: no token is sent
+  // With a CA, connections use TLS, and a server needs a certificate of the CA for its host name.
+  // Our certificate, if any, is the client certificate. Without a CA: plain text.
   TlsFiles tls;
-  LogSink log;             // any thread; may be empty
+  LogSink log;  // any thread; may be empty
 };
 
-// Thread-safe. Files are read again when they change; a new version that is damaged is told to the
-// log, and the one before stays in force.
+// Thread-safe. Files are reloaded when they change. If a new version is damaged, the log reports it
+// and the previous version stays in use.
 class ClientSecurity {
  public:
-  // Null where the options name no file: nothing is to be watched. Errors name the file and what is
-  // wrong with it, and repeat nothing of it.
+  // Returns null if the options name no file. Errors name the file and the reason, and never quote
+  // its contents.
   static absl::StatusOr<std::shared_ptr<ClientSecurity>> Open(const ClientSecurityOptions& options);
 
   // The channel keeps `security` alive; null: plain text and no token.
@@ -47,7 +47,7 @@ class ClientSecurity {
   std::unique_ptr<WatchedFiles<std::string>> token_;  // null: none
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
   std::shared_ptr<grpc::ChannelCredentials> credentials_ = grpc::InsecureChannelCredentials();
-  FileWatch watch_;                                   // ends first
+  FileWatch watch_;  // ends first
 };
 
 }  // namespace tidepool::service

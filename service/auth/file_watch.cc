@@ -21,9 +21,9 @@ void FileWatch::LookLater(EventLoop* loop, std::string what, Reread reread) {
     const absl::StatusOr<Rereading> found = reread();
     if (!found.ok()) {
       log_(LogLevel::kWarn,
-           absl::StrCat(found.status().message(), "; what was read before stays in force"));
+           absl::StrCat(found.status().message(), "; the previous version stays in use"));
     } else if (*found == Rereading::kChanged) {
-      log_(LogLevel::kInfo, absl::StrCat(what, " has changed, and is in force"));
+      log_(LogLevel::kInfo, absl::StrCat(what, " has changed; the new version is in use"));
     }
     LookLater(loop, what, reread);
   });

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "service/auth/watched_files.h"
-#include "service/event_loop.h"
-#include "service/log_level.h"
+#include "service/base/event_loop.h"
+#include "service/base/log_level.h"
 
 namespace tidepool::service {
 

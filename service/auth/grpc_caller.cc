@@ -25,10 +25,9 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
   const auto headers = context.client_metadata().equal_range(kAuthorization);
   for (auto header = headers.first; header != headers.second; ++header) {
     if (!credentials.authorization.empty()) {
-      return absl::UnauthenticatedError("the header authorization is there more than once");
+      return absl::UnauthenticatedError("the header authorization was sent more than once");
     }
-    credentials.authorization =
-        absl::string_view(header->second.data(), header->second.size());
+    credentials.authorization = absl::string_view(header->second.data(), header->second.size());
   }
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
   if (peer != nullptr && peer->IsPeerAuthenticated()) {
@@ -53,7 +52,8 @@ bool StreamTerm::IsOver() const { return gate_.clock->Monotonic() >= end_; }
 absl::Status StreamTerm::Check() const {
   if (IsOver()) {
     return absl::UnavailableError(
-        "the stream is as old as a connection may get (--max-connection-age); begin another");
+        "the stream has reached the maximum age of a connection (--max-connection-age); start "
+        "another");
   }
   return CallerOf(*context_, gate_).status();
 }

@@ -12,30 +12,30 @@
 
 namespace tidepool::service {
 
-// What a service asks of its callers. The authenticator, which may be null, outlives it.
+// The access rule of a service. The authenticator, which may be null, outlives it.
 struct Gate {
   const Authenticator* authenticator = nullptr;
   Access access = Access::kOperators;
-  // Of TLS; streams without an end get no older either.
+  // For TLS; also limits the age of endless streams.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   const base::Clock* clock = &base::Clock::Real();  // outlives it
 };
 
-// As Admit. Every rpc of ours asks this before anything else.
+// Same as Admit. Every rpc calls this first.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
 
-// How long a stream that has no end goes on: for as long as its caller is let in and, over TLS, no
-// longer than a connection takes calls. Begins with its construction, which may be its connection's
-// last moment: whoever begins one then holds the connection for twice the age and a tenth (GrpcHost),
-// and until IsOver is asked behind that. Thread-compatible.
+// The lifetime of an endless stream: while its caller has access and, over TLS, at most the maximum
+// age of a connection. It starts with the construction. If that is the last moment of the
+// connection, the stream holds the connection for twice the age plus a tenth (GrpcHost), and until
+// the next call of IsOver. Thread-compatible.
 class StreamTerm {
  public:
   // The context outlives it.
   StreamTerm(const grpc::ServerContextBase* context, const Gate& gate);
 
-  // Whether it is as old as it may get. Its client is let in anew by another stream.
+  // Whether it has reached the maximum age. The client may start another stream.
   bool IsOver() const;
-  // Errors as of CallerOf; UNAVAILABLE when it is over.
+  // Errors as in CallerOf; UNAVAILABLE if it is over.
   absl::Status Check() const;
 
  private:

@@ -27,7 +27,7 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
   ~ReloadingCredentials() override { grpc_server_credentials_release(credentials_); }
 
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
-    CHECK(false) << "rpcs look at tokens themselves, over plain text too";
+    CHECK(false) << "rpcs check tokens themselves, over plain text too";
   }
 
  private:

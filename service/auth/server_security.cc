@@ -32,7 +32,7 @@ absl::Status ServerSecurity::LoadTokens(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", table.status().message()));
   };
   ASSIGN_OR_RETURN(tokens_,
-                   WatchedFiles<TokenTable>::Open({path}, TokenTable::kMostFileBytes, parse));
+                   WatchedFiles<TokenTable>::Open({path}, TokenTable::kMaxFileBytes, parse));
   watch_.Add(name, [this] { return tokens_->Reread(); });
   return absl::OkStatus();
 }
@@ -55,7 +55,7 @@ void ServerSecurity::TellOfExpiry(const std::string& path) {
   std::string line = absl::StrCat("certificate ", path,
                                   left > absl::ZeroDuration() ? " expires on " : " expired on ",
                                   absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
-                                  "; clients refuse it from then on: put a new one in its place");
+                                  "; clients refuse an expired certificate: replace it");
   if (line == told_of_expiry_) return;
   log_(LogLevel::kWarn, line);
   told_of_expiry_ = std::move(line);
@@ -72,7 +72,8 @@ absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,
   }
   if (tokens_ == nullptr) {
     return absl::UnauthenticatedError(
-        "the certificate names no front that is known here, and tokens are not taken");
+        "the certificate does not contain a name of --front-name, and this worker accepts no "
+        "tokens");
   }
   ASSIGN_OR_RETURN(const absl::string_view token, TokenOf(credentials));
   return tokens_->Get()->Find(token, now);

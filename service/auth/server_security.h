@@ -16,7 +16,7 @@
 #include "service/auth/tls_identity.h"
 #include "service/auth/token_table.h"
 #include "service/auth/watched_files.h"
-#include "service/log_level.h"
+#include "service/base/log_level.h"
 
 namespace tidepool::service {
 
@@ -24,19 +24,19 @@ struct ServerSecurityOptions {
   std::string token_file;  // empty: no tokens
   // Empty: plain text. With a CA, clients must show a certificate of it.
   TlsFiles tls;
-  // Who shows a certificate with one of these names (DNS or URI) is a front, without a token.
+  // A client with a certificate for one of these names (DNS or URI) is a front and needs no token.
   std::vector<std::string> front_names;
   LogSink log;  // any thread; may be empty
 };
 
-// Thread-safe. A new version of a file that is damaged is told to the log, and the one before stays
-// in force.
+// Thread-safe. If the new version of a file is damaged, the log reports it and the previous version
+// stays in use.
 class ServerSecurity final : public Authenticator {
  public:
-  // Errors name the file and what is wrong with it.
+  // Errors name the file and the reason.
   static absl::StatusOr<std::unique_ptr<ServerSecurity>> Open(const ServerSecurityOptions& options);
 
-  // Null: nobody is authenticated, and everybody may do everything.
+  // Null: no authentication; every call is allowed.
   const Authenticator* authenticator() const {
     return tokens_ == nullptr && front_names_.empty() ? nullptr : this;
   }
@@ -44,7 +44,7 @@ class ServerSecurity final : public Authenticator {
   const WatchedFiles<TlsIdentity>* tls() const { return tls_.get(); }
 
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override;
-  // Warns, once a second at most.
+  // Warns, at most once per second.
   void OnRefused(const absl::Status& answer) const override;
 
  private:
@@ -52,7 +52,7 @@ class ServerSecurity final : public Authenticator {
       : log_(options.log), front_names_(options.front_names), watch_(options.log) {}
   absl::Status LoadTokens(const std::string& path);
   absl::Status LoadTls(const TlsFiles& files);
-  // Warns of a certificate that expires soon, and once more when it has.
+  // Warns before a certificate expires, and again when it has expired.
   void TellOfExpiry(const std::string& path);
 
   const LogSink log_;
@@ -63,8 +63,8 @@ class ServerSecurity final : public Authenticator {
   mutable int64_t refused_untold_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
   mutable absl::Duration next_refused_line_ TIDEPOOL_GUARDED_BY(refused_mutex_) =
       -absl::InfiniteDuration();  // of the monotonic clock
-  std::string told_of_expiry_;  // the last one; after Open the watch's thread only
-  FileWatch watch_;                                   // ends first
+  std::string told_of_expiry_;    // the last one; after Open the watch's thread only
+  FileWatch watch_;               // ends first
 };
 
 }  // namespace tidepool::service

@@ -61,7 +61,7 @@ int NoPassword(char*, int, int, void*) { return 0; }
 
 absl::Status TrustCa(const TlsFiles& files, const TlsIdentity& identity, SSL_CTX* context) {
   const std::vector<Certificate> trusted = ReadCertificates(identity.ca_pem);
-  if (trusted.empty()) return Fault(files.ca, "holds no certificates of a CA in PEM form");
+  if (trusted.empty()) return Fault(files.ca, "contains no CA certificates in PEM format");
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   for (const Certificate& ca : trusted) {
     // A file may name one twice.
@@ -76,13 +76,14 @@ absl::Status TrustCa(const TlsFiles& files, const TlsIdentity& identity, SSL_CTX
 
 absl::Status ShowCertificate(const TlsFiles& files, TlsIdentity* identity, SSL_CTX* context) {
   const std::vector<Certificate> chain = ReadCertificates(identity->certificate_pem);
-  if (chain.empty()) return Fault(files.certificate, "holds no certificates in PEM form");
+  if (chain.empty()) return Fault(files.certificate, "contains no certificates in PEM format");
   const Bio bio = Reader(identity->key_pem);
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
-  if (key == nullptr) return Fault(files.key, "holds no private key in PEM form without a password");
+  if (key == nullptr) {
+    return Fault(files.key, "contains no private key in PEM format without a password");
+  }
   if (X509_check_private_key(chain[0].get(), key.get()) != 1) {
-    return Fault(files.key, absl::StrCat("is not the key of the certificate in ",
-                                         files.certificate));
+    return Fault(files.key, absl::StrCat("does not match the certificate in ", files.certificate));
   }
   bool well = SSL_CTX_use_certificate(context, chain[0].get()) == 1 &&
               SSL_CTX_use_PrivateKey(context, key.get()) == 1;
@@ -90,7 +91,7 @@ absl::Status ShowCertificate(const TlsFiles& files, TlsIdentity* identity, SSL_C
     well = well && SSL_CTX_add1_chain_cert(context, chain[i].get()) == 1;
   }
   // A key that is too short, for example.
-  if (!well) return Fault(files.certificate, "and its key are refused by OpenSSL");
+  if (!well) return Fault(files.certificate, "and its key are rejected by OpenSSL");
   identity->expires = ExpiryOf(chain[0]);
   return absl::OkStatus();
 }
@@ -127,7 +128,7 @@ absl::StatusOr<std::unique_ptr<WatchedFiles<TlsIdentity>>> WatchTlsFiles(const T
   if (!files.certificate.empty()) paths = {files.certificate, files.key};
   if (!files.ca.empty()) paths.push_back(files.ca);
   return WatchedFiles<TlsIdentity>::Open(
-      std::move(paths), kMostPemBytes,
+      std::move(paths), kMaxPemBytes,
       [files](const std::vector<std::string>& contents) { return MakeIdentity(files, contents); });
 }
 

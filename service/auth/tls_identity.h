@@ -16,29 +16,30 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tidepool::service {
 
-// Paths. A certificate and its key come together; the certificate's file holds its chain behind it.
+// Paths. A certificate needs its key. The certificate's file contains the chain after the
+// certificate.
 struct TlsFiles {
   std::string certificate;  // empty: none
   std::string key;
-  std::string ca;  // who signs the peer's certificate; empty: see what uses it
+  std::string ca;  // CAs for the peer's certificate; the meaning of empty depends on the user
 };
 
-// The files' contents, which fit each other. Thread-safe: const.
+// The contents of matching files. Thread-safe: const.
 struct TlsIdentity {
   std::string certificate_pem;  // empty: none
   std::string key_pem;
-  std::string ca_pem;  // empty: none
+  std::string ca_pem;                           // empty: none
   absl::Time expires = absl::InfiniteFuture();  // of the certificate
-  // For servers (null without a certificate): TLS 1.2 and 1.3. With a CA, peers must show a
-  // certificate of it.
+  // For servers (null without a certificate): TLS 1.2 and 1.3. With a CA, peers need a certificate
+  // signed by it.
   std::shared_ptr<ssl_ctx_st> server_context;
 };
 
-inline constexpr size_t kMostPemBytes = size_t{4} << 20;
+inline constexpr size_t kMaxPemBytes = size_t{4} << 20;
 
-// Reads and checks them. INVALID_ARGUMENT names the file that is no PEM, or the key that is not its
-// certificate's; others as of ReadFile. A certificate's times are not looked at: clocks are wrong at
-// times, and peers look at them anyway.
+// Reads and checks the files. INVALID_ARGUMENT names a file that is not PEM, or a key that does not
+// match its certificate; other errors as in ReadFile. Does not check the validity period, because
+// the clock may be wrong, and peers check it anyway.
 absl::StatusOr<std::unique_ptr<WatchedFiles<TlsIdentity>>> WatchTlsFiles(const TlsFiles& files);
 
 }  // namespace tidepool::service

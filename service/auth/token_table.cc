@@ -28,7 +28,7 @@ absl::StatusOr<TokenHash> ParseHash(absl::string_view text) {
       !std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(c); })) {
     return absl::InvalidArgumentError(
         "the third field is not the SHA-256 of a token, 64 hexadecimal digits; "
-        "tidepool token new makes one");
+        "create one with tidepool token new");
   }
   const std::string bytes = absl::HexStringToBytes(text);
   std::copy(bytes.begin(), bytes.end(), hash.begin());
@@ -40,16 +40,16 @@ absl::Status ParseLimit(absl::string_view name, absl::string_view value, Number 
                         Number* limit) {
   if (absl::SimpleAtoi(value, limit) && *limit >= least && *limit <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, "= takes a number from ", least, " to ", most));
+      absl::StrCat(name, "= must be a number from ", least, " to ", most));
 }
 
-// What stands behind a line's hash; `option` is one word.
+// Parses one field after the hash of a line.
 absl::Status ParseOption(absl::string_view option, PrincipalLimits* limits, absl::Time* expires) {
   if (absl::ConsumePrefix(&option, "rate=")) {
-    return ParseLimit<int64_t>("rate", option, 1, kMostPerMinute, &limits->per_minute);
+    return ParseLimit<int64_t>("rate", option, 1, kMaxPerMinute, &limits->per_minute);
   }
   if (absl::ConsumePrefix(&option, "concurrency=")) {
-    return ParseLimit<int64_t>("concurrency", option, 1, kMostAtOnce, &limits->at_once);
+    return ParseLimit<int64_t>("concurrency", option, 1, kMaxAtOnce, &limits->at_once);
   }
   if (absl::ConsumePrefix(&option, "max_priority=")) {
     return ParseLimit("max_priority", option, kLowestPriority, kHighestPriority,
@@ -60,7 +60,7 @@ absl::Status ParseOption(absl::string_view option, PrincipalLimits* limits, absl
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "behind the hash stands something else than rate=, concurrency=, max_priority= or expires=");
+      "unexpected field after the hash; accepted: rate=, concurrency=, max_priority=, expires=");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::string HashText(const TokenHash& hash) {
 absl::StatusOr<std::string> DrawToken() {
   std::string bytes(kTokenBytes, '\0');
   if (RAND_bytes(reinterpret_cast<uint8_t*>(bytes.data()), kTokenBytes) != 1) {
-    return absl::InternalError("the system's random source has failed; no token was made");
+    return absl::InternalError("the system's random source failed, so no token was created");
   }
   return absl::StrCat(kTokenPrefix, absl::WebSafeBase64Escape(bytes));
 }
@@ -90,9 +90,9 @@ absl::Status CheckPrincipal(absl::string_view name) {
                       return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '@' || c == '-';
                     });
   if (well) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a principal is 1 to ", kLongestPrincipal, " letters, digits, '.', '_', '@', "
-                   "'-'"));
+  return absl::InvalidArgumentError(absl::StrCat("a principal must be 1 to ", kLongestPrincipal,
+                                                 " letters, digits, '.', '_', '@', "
+                                                 "'-'"));
 }
 
 std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time expires) {
@@ -105,8 +105,8 @@ std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time ex
     absl::StrAppend(&line, " max_priority=", limits.max_priority);
   }
   if (expires < absl::InfiniteFuture()) {
-    absl::StrAppend(&line, " expires=",
-                    absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", expires, absl::UTCTimeZone()));
+    absl::StrAppend(
+        &line, " expires=", absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", expires, absl::UTCTimeZone()));
   }
   return line;
 }
@@ -122,7 +122,7 @@ absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text) {
     }
   }
   return absl::InvalidArgumentError(
-      "an expiry is a day, such as 2027-01-01, or a time, such as 2027-01-01T12:00:00Z");
+      "an expiry must be a day, such as 2027-01-01, or a time, such as 2027-01-01T12:00:00Z");
 }
 
 absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) {
@@ -130,7 +130,7 @@ absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) 
       absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   if (fields.size() < 3) {
     return absl::InvalidArgumentError(
-        "a line is: principal role sha256hex [rate=N] [concurrency=N] [max_priority=N] "
+        "a line must be: principal role sha256hex [rate=N] [concurrency=N] [max_priority=N] "
         "[expires=TIME]");
   }
   Entry entry;
@@ -138,7 +138,7 @@ absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) 
   entry.caller.principal = std::string(fields[0]);
   entry.caller.role = ParseRole(fields[1]);
   if (!entry.caller.role.has_value()) {
-    return absl::InvalidArgumentError("the role is not user, admin or front");
+    return absl::InvalidArgumentError("the role must be user, admin or front");
   }
   ASSIGN_OR_RETURN(entry.hash, ParseHash(fields[2]));
   entry.caller.limits.max_priority = kUsualMaxPriority;
@@ -151,7 +151,7 @@ absl::StatusOr<TokenTable::Entry> TokenTable::ParseLine(absl::string_view line) 
 absl::Status TokenTable::CheckNew(const Entry& entry, const Seen& seen) const {
   if (const auto same = seen.hashes.find(entry.hash); same != seen.hashes.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("its hash stands in line ", entries_[same->second].line, " already"));
+        absl::StrCat("its hash is already in line ", entries_[same->second].line));
   }
   const auto same = seen.principals.find(entry.caller.principal);
   if (same == seen.principals.end()) return absl::OkStatus();
@@ -160,8 +160,8 @@ absl::Status TokenTable::CheckNew(const Entry& entry, const Seen& seen) const {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("its principal has another role, rate, concurrency or max_priority in line ",
-                   other.line, "; all lines of one principal agree in them"));
+      absl::StrCat("its principal has a different role, rate, concurrency or max_priority in line ",
+                   other.line, "; all lines of a principal must agree in these"));
 }
 
 absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
@@ -178,17 +178,17 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("line ", number, ": ", status.message()));
     }
-    if (table.entries_.size() == kMostTokens) {
+    if (table.entries_.size() == kMaxTokens) {
       return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, ": more than ", kMostTokens, " tokens"));
+          absl::StrCat("line ", number, ": more than ", kMaxTokens, " tokens"));
     }
     seen.hashes.emplace(entry->hash, table.entries_.size());
     seen.principals.emplace(entry->caller.principal, table.entries_.size());
     table.entries_.push_back(*std::move(entry));
   }
-  // Also what is left of a file whose writing was cut short at its first byte.
+  // For example a file that is still being written.
   if (table.entries_.empty()) {
-    return absl::InvalidArgumentError("it names no token; tidepool token new makes a line for one");
+    return absl::InvalidArgumentError("it has no tokens; create one with tidepool token new");
   }
   return table;
 }
@@ -201,7 +201,7 @@ absl::StatusOr<Caller> TokenTable::Find(absl::string_view token, absl::Time now)
   }
   if (found == nullptr) {
     return absl::UnauthenticatedError(
-        "the token is not known here, or was revoked; ask the server's operator for another");
+        "the token is unknown or was revoked; ask the server's operator for another");
   }
   if (found->expires <= now) {
     return absl::UnauthenticatedError(

@@ -36,8 +36,8 @@ std::string HashText(const TokenHash& hash);
 absl::StatusOr<std::string> DrawToken();
 
 // Most that "rate=" and "concurrency=" take.
-inline constexpr int64_t kMostPerMinute = 1'000'000;
-inline constexpr int64_t kMostAtOnce = 100'000;
+inline constexpr int64_t kMaxPerMinute = 1'000'000;
+inline constexpr int64_t kMaxAtOnce = 100'000;
 
 // Letters, digits and . _ @ -, 1 to 64 of them. INVALID_ARGUMENT, without repeating the name.
 absl::Status CheckPrincipal(absl::string_view name);
@@ -49,8 +49,8 @@ absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text);
 // Thread-safe: const.
 class TokenTable {
  public:
-  static constexpr size_t kMostFileBytes = size_t{1} << 20;
-  static constexpr size_t kMostTokens = 8192;
+  static constexpr size_t kMaxFileBytes = size_t{1} << 20;
+  static constexpr size_t kMaxTokens = 8192;
 
   // INVALID_ARGUMENT names the line and what is wrong with it. It repeats no more of the text than
   // names of roles and options: somebody may have put a token where its hash belongs.

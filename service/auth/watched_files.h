@@ -1,8 +1,8 @@
-// WatchedFiles: a value that is made of files, and made anew when they change.
+// WatchedFiles: a value that is read from files, and reloaded when they change.
 //
-//   ASSIGN_OR_RETURN(auto tokens, WatchedFiles<TokenTable>::Open({path}, kMostBytes, ParseTokens));
+//   ASSIGN_OR_RETURN(auto tokens, WatchedFiles<TokenTable>::Open({path}, kMaxBytes, ParseTokens));
 //   tokens->Get()->Find(...);
-//   tokens->Reread();  // now and then
+//   tokens->Reread();  // periodically
 #ifndef TIDEPOOL_SERVICE_AUTH_WATCHED_FILES_H_
 #define TIDEPOOL_SERVICE_AUTH_WATCHED_FILES_H_
 
@@ -18,21 +18,21 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/files.h"
+#include "service/base/files.h"
 
 namespace tidepool::service {
 
-// What reading files again has found.
+// The result of reloading files.
 enum class Rereading : uint8_t { kSame, kChanged };
 
-// Thread-safe. Files are compared by what is in them: they are small, and times of files lie.
+// Thread-safe. Compares the contents of files, which are small; file times are unreliable.
 template <typename Value>
 class WatchedFiles {
  public:
-  // Makes the value of the files' contents, in the order of their paths. Errors name the file.
+  // Creates the value from the files' contents, in the order of their paths. Errors name the file.
   using Make = std::function<absl::StatusOr<Value>(const std::vector<std::string>& contents)>;
 
-  // Errors as of ReadFile and of `make`.
+  // Errors as in ReadFile and `make`.
   static absl::StatusOr<std::unique_ptr<WatchedFiles>> Open(std::vector<std::string> paths,
                                                             size_t most_bytes, Make make) {
     auto files = std::unique_ptr<WatchedFiles>(
@@ -47,8 +47,8 @@ class WatchedFiles {
     return value_;
   }
 
-  // Reads the files. An error leaves the value that was there before, and is told once for each
-  // change of the files. One thread at a time.
+  // Reads the files. If this fails, the previous value stays; an error is returned once per change
+  // of the files. One thread at a time.
   absl::StatusOr<Rereading> Reread() {
     absl::StatusOr<std::vector<std::string>> contents = Read();
     const absl::Status before = std::exchange(read_fault_, contents.status());

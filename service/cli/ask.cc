@@ -33,13 +33,14 @@ absl::Status CheckServer(const Config& config, Client* client, Console* console)
   } else if (!stats.ok()) {
     return stats.status();
   } else if ((*stats)["front"].is_null()) {
-    return absl::UnimplementedError(absl::StrCat(config.server, ": ", kNoClientServices));
+    return absl::UnimplementedError(absl::StrCat(config.client.server, ": ", kNoClientServices));
   } else {
     trouble = WorkerTrouble((*stats)["workers"]);
   }
   if (trouble.empty()) return absl::OkStatus();
-  console->Note(OneLine(absl::StrCat("waiting for a worker of ", config.server, ": ", trouble)) +
-                "\n");
+  console->Note(
+      OneLine(absl::StrCat("waiting for a worker of ", config.client.server, ": ", trouble)) +
+      "\n");
   return absl::OkStatus();
 }
 
@@ -47,13 +48,12 @@ absl::Status CheckServer(const Config& config, Client* client, Console* console)
 
 absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console) {
   Connection connection;
-  if (!config.server.empty()) {
+  if (!config.client.server.empty()) {
     ASSIGN_OR_RETURN(connection.client, Client::Connect(config));
     RETURN_IF_ERROR(CheckServer(config, connection.client.get(), console));
     return connection;
   }
-  ASSIGN_OR_RETURN(connection.local,
-                   StartLocalServer(config, LocalRole::kPrivate, {}, console));
+  ASSIGN_OR_RETURN(connection.local, StartLocalServer(config, LocalRole::kPrivate, {}, console));
   connection.client = Client::Over(connection.local->server().InProcessChannel(), "");
   return connection;
 }

@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "service/cli/client.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
 #include "service/cli/local_server.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 

@@ -10,18 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/engine.h"
-#include "engine/model_bundle.h"
-#include "engine/throughput.h"
+#include "engine/evaluation/throughput.h"
+#include "engine/loading/model_bundle.h"
 #include "kernels/bandwidth.h"
 #include "kernels/base/status_macros.h"
 #include "moe/offload_stats.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
 #include "service/cli/model_bytes.h"
 #include "service/cli/proto_json.h"
-#include "service/cli/units.h"
-#include "service/convert.h"
+#include "service/grpc/convert.h"
 #include "tidepool/v1/admin.pb.h"
 
 namespace tidepool::service {
@@ -244,7 +244,7 @@ absl::Status RunBench(const Config& config, Console* console) {
     json["results"].push_back(Describe(result, bandwidth.bytes_per_s));
   }
   json["offload"] = DescribeOffload(results, *bundle);
-  return console->PrintResult(config.output, json, Text);
+  return console->PrintResult(config.output.format, json, Text);
 }
 
 }  // namespace tidepool::service

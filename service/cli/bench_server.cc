@@ -12,12 +12,12 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/event_loop.h"
 #include "service/cli/commands.h"
 #include "service/cli/traffic_client.h"
 #include "service/cli/traffic_plan.h"
 #include "service/cli/traffic_report.h"
 #include "service/cli/traffic_run.h"
-#include "service/event_loop.h"
 
 namespace tidepool::service {
 namespace {
@@ -161,7 +161,7 @@ absl::Status RunServerBench(const Config& config, Console* console) {
   Reports reports(config.traffic);
   const double processor_share = SendTraffic(config, model, client.get(), &reports);
   const TrafficFlags& flags = config.traffic;
-  Json json = {{"server", config.server}, {"model", model.name}};
+  Json json = {{"server", config.client.server}, {"model", model.name}};
   json["load"] = {{"rate", flags.rate > 0 ? Json(flags.rate) : Json()},
                   {"concurrency", flags.concurrency > 0 ? Json(flags.concurrency) : Json()},
                   {"prompt_tokens", config.bench.prompt_tokens},
@@ -172,7 +172,7 @@ absl::Status RunServerBench(const Config& config, Console* console) {
   json.update(reports.ToJson());
   // Near 1 and above, or when requests are sent late, this side may be what holds things up.
   json["client_cpu_share"] = processor_share;
-  return console->PrintResult(config.output, json, Text);
+  return console->PrintResult(config.output.format, json, Text);
 }
 
 }  // namespace tidepool::service

@@ -65,16 +65,18 @@ class Conversation {
 
   absl::Status Open() {
     int64_t turns = 0;
-    if (!config_.session.empty()) {
-      ASSIGN_OR_RETURN(turns, client_->OpenSession(config_.session));
+    if (!config_.client.session.empty()) {
+      ASSIGN_OR_RETURN(turns, client_->OpenSession(config_.client.session));
     }
-    if (turns == 0 && !config_.system.empty()) messages_.push_back({"system", config_.system});
+    if (turns == 0 && !config_.input.system.empty()) {
+      messages_.push_back({"system", config_.input.system});
+    }
     return absl::OkStatus();
   }
 
   AskResult Say(const std::string& line, const AnswerHooks& hooks) {
     Question question;
-    question.session = config_.session;
+    question.session = config_.client.session;
     question.generation = config_.generation;
     question.messages = messages_;
     question.messages.push_back({"user", line});
@@ -84,7 +86,7 @@ class Conversation {
     if (!kept) return result;
     messages_ = std::move(question.messages);
     messages_.push_back({"assistant", result.answer.text});
-    if (!config_.session.empty()) messages_.clear();
+    if (!config_.client.session.empty()) messages_.clear();
     return result;
   }
 
@@ -96,7 +98,7 @@ class Conversation {
 
 // With --json each answer is one object on a line of its own.
 void Report(const Config& config, const AskResult& result, Console* console) {
-  if (config.output == OutputFormat::kJson) {
+  if (config.output.format == OutputFormat::kJson) {
     const bool stopped = absl::IsCancelled(result.status);
     console->PrintJson({{"text", result.answer.text},
                         {"token_ids", result.answer.token_ids},
@@ -136,7 +138,7 @@ absl::Status RunChat(const Config& config, Console* console) {
   WaitLine waiting(console);
   AnswerHooks hooks;
   hooks.on_start = [&](std::function<void()> cancel) { interrupt.SetAnswer(std::move(cancel)); };
-  if (config.output == OutputFormat::kText) {
+  if (config.output.format == OutputFormat::kText) {
     hooks.on_text = [&](absl::string_view text) {
       waiting.Stop();
       console->Print(text);

@@ -171,7 +171,7 @@ class GrpcClient : public Client {
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Config& config) {
   ASSIGN_OR_RETURN(const auto channels, OpenClientChannels(config, 1));
-  return Over(channels.front(), config.server);
+  return Over(channels.front(), config.client.server);
 }
 
 std::unique_ptr<Client> Client::Over(std::shared_ptr<grpc::Channel> channel, std::string name) {

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
-#include "service/config.h"
 
 namespace grpc {
 class Channel;
@@ -68,8 +68,8 @@ struct AskResult {
 // Thread-safe.
 class Client {
  public:
-  // To config.server, with what config.security has for it. Connects when first used; a server that
-  // does not answer is UNAVAILABLE. Errors are of files that cannot be read.
+  // To config.client.server, with what config.security has for it. Connects when first used; a
+  // server that does not answer is UNAVAILABLE. Errors are of files that cannot be read.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Config& config);
   // `name` is how errors call the server.
   static std::unique_ptr<Client> Over(std::shared_ptr<grpc::Channel> channel, std::string name);

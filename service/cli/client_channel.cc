@@ -7,7 +7,7 @@
 #include "kernels/base/status_macros.h"
 #include "service/auth/client_security.h"
 #include "service/cli/client.h"
-#include "service/grpc_process.h"
+#include "service/grpc/grpc_process.h"
 
 namespace tidepool::service {
 namespace {
@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(c
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int64_t i = 0; i < count; ++i) {
-    channels.push_back(ClientSecurity::OpenChannel(security, config.server, arguments));
+    channels.push_back(ClientSecurity::OpenChannel(security, config.client.server, arguments));
   }
   return channels;
 }
@@ -48,9 +48,9 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
   if (code == absl::StatusCode::kUnavailable &&
       status.error_message().find("failed to connect") != std::string::npos) {
     const bool refused = status.error_message().find("onnection refused") != std::string::npos;
-    return absl::UnavailableError(absl::StrCat(
-        "no server answers at ", name,
-        refused ? "" : "; check the address, and --tls-ca FILE where it speaks TLS"));
+    return absl::UnavailableError(
+        absl::StrCat("no server answers at ", name,
+                     refused ? "" : "; check the address, and --tls-ca FILE where it speaks TLS"));
   }
   std::string message = status.error_message();
   if (message == "Deadline Exceeded") {  // gRPC's own words

@@ -1,5 +1,5 @@
-// What every gRPC client of the terminal's commands shares: the way to config.server, and how its
-// errors are told to people.
+// What every gRPC client of the terminal's commands shares: the way to config.client.server, and
+// how its errors are told to people.
 #ifndef TIDEPOOL_SERVICE_CLI_CLIENT_CHANNEL_H_
 #define TIDEPOOL_SERVICE_CLI_CLIENT_CHANNEL_H_
 
@@ -12,12 +12,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 
-// So many channels to config.server, each with a connection of its own once it is used, with what
-// config.security has for it. Errors are of files that cannot be read. Requires: count >= 1.
+// So many channels to config.client.server, each with a connection of its own once it is used, with
+// what config.security has for it. Errors are of files that cannot be read. Requires: count >= 1.
 absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(const Config& config,
                                                                                int64_t count);
 

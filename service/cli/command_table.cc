@@ -11,7 +11,7 @@ constexpr CommandSpec kCommands[] = {
     {Command::kServe, "serve", "serve a model over gRPC, everything in one process",
      "Loads the model, prints its endpoints, and serves until SIGTERM or SIGINT. Running "
      "responses\n"
-     "may then finish within --drain-timeout. A second signal cuts them off.",
+     "may then finish within --drain-timeout. A second signal ends them at once.",
      "tidepool serve --model model.gguf"},
     {Command::kFront, "front", "the client-facing half of serve; sends work to workers",
      "Holds the sessions and no model. Workers can join and leave at any time. SIGHUP reloads "
@@ -35,61 +35,82 @@ constexpr CommandSpec kCommands[] = {
     {Command::kInspect, "inspect", "show a model file's contents and its memory needs", "",
      "tidepool inspect --model model.gguf"},
     {Command::kStats, "stats", "show a running server's counters, live or once",
-     "Where experts are kept under a memory budget, a map of them follows, as far as the terminal\n"
-     "has room: a line for each layer and a character for each expert, or for a few of them. - + * "
-     "#\n"
-     "are in memory, a blank and . : ! are not, from unused to used most in the last seconds; at "
-     "the\n"
-     "end stands the layer's hit rate. NO_COLOR keeps it plain.",
+     "With a memory budget for experts, a map of them follows, as far as the terminal has room: "
+     "one line\n"
+     "for each layer, and one character for each expert or for a few neighbouring ones. - + * # "
+     "are in\n"
+     "memory; a blank, . : and ! are not. Within both groups the characters go from unused to used "
+     "most\n"
+     "in the last seconds. Each line ends with the layer's hit rate. NO_COLOR turns colours off.",
      "tidepool stats --server 127.0.0.1:50051 --once"},
     {Command::kBench, "bench", "measure prefill, decode and batched decode of a model",
-     "pp512 is a prompt of 512 tokens, tg128 makes 128 tokens one by one, tg128@8 does so for 8\n"
-     "sequences at once and counts the tokens of all. What runs is the model's forward pass with\n"
-     "its logits, from an empty KV, as in llama-bench: no tokenizer, sampler or server. Shown are\n"
-     "the median of the repetitions and their extremes, the bytes that a token has to read at\n"
-     "least (weights and experts once a pass, KV once a sequence), and which share of this\n"
-     "machine's memory bandwidth that is; the bandwidth is that of summing up 1 GiB, or what is\n"
-     "half of the free memory and then said, with the same threads, measured last. Lists and\n"
-     "repeated flags multiply the tests.\n"
-     "With --server it is a load generator: random prompts, answers of exactly --output-tokens, "
+     "pp512 computes a prompt of 512 tokens; tg128 generates 128 tokens one by one; tg128@8 does "
+     "that for\n"
+     "8 sequences at once and counts the tokens of all. Only the model's forward pass runs, as in\n"
+     "llama-bench: no tokenizer, no sampler, no server. The table shows the median, minimum and "
+     "maximum of\n"
+     "the repetitions, the bytes that a token must read at least (weights and experts once a pass, "
+     "KV once\n"
+     "a sequence), and the share of this machine's memory bandwidth that this is. The bandwidth "
+     "is\n"
+     "measured last, with the same threads, by adding up 1 GiB (or half of the free memory if that "
+     "is\n"
+     "less; the table says so). Lists and repeated flags multiply the tests.\n"
+     "With --server this command generates load: random prompts and responses of --output-tokens, "
      "at\n"
-     "--rate or from --concurrency callers; see docs/operations.md, Overload, for what it reports.",
+     "--rate or from --concurrency callers. docs/operations.md, Overload, explains its report.",
      "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},
     {Command::kQuantize, "quantize", "write a model as a GGUF file of another weight type",
-     "Matrices take the type; norms, biases and routers stay as they are. The output head (or the\n"
-     "embedding that serves as one) takes --head-type. Where a type's blocks do not divide a\n"
-     "tensor's rows, Q4_K becomes Q5_0, Q5_K becomes Q5_1, Q6_K becomes Q8_0, others F16; the\n"
-     "report names them. Scales are searched for the least squared error. Start from F32, F16 or\n"
-     "BF16 where you can: what an earlier quantisation lost does not come back. Memory taken does\n"
-     "not grow with the model, and the file appears only when it is complete.",
+     "Matrices are converted to the type; norms, biases and routers stay as they are. The output "
+     "head (or\n"
+     "the embedding that serves as one) is converted to --head-type. If a type's blocks do not "
+     "divide a\n"
+     "tensor's rows, Q4_K becomes Q5_0, Q5_K becomes Q5_1, Q6_K becomes Q8_0, and others become "
+     "F16; the\n"
+     "report names such tensors. Scales are chosen for the least squared error. Start from F32, "
+     "F16 or\n"
+     "BF16 if you can, because an earlier quantisation cannot be undone. The memory needed does "
+     "not depend\n"
+     "on the model's size, and the output file appears only when it is complete.",
      "tidepool quantize model-f16.gguf model-q4_k.gguf --type Q4_K", kInAndOut},
     {Command::kPerplexity, "perplexity", "measure how well a model predicts a text",
-     "As llama.cpp's tool of that name, so that figures compare: the text, with the model's BOS "
-     "in\n"
-     "front if it has that habit, is cut into chunks of --context tokens; the first token of each\n"
-     "chunk gives way to BOS, under the same condition; tokens of a chunk's second half are "
-     "scored\n"
-     "with all that precedes them in the chunk. Perplexity is exp of the mean negative log\n"
-     "likelihood; behind +/- stands its standard error. The text needs two chunks at least; the\n"
-     "rest behind the last whole chunk is left out.",
+     "Computes the same figure as llama.cpp's tool of that name. The text is split into chunks of\n"
+     "--context tokens. If the model adds BOS to texts, the whole text begins with it, and it "
+     "replaces the\n"
+     "first token of each chunk. Only tokens of a chunk's second half are scored, each with all "
+     "tokens\n"
+     "before it in the chunk. Perplexity is exp of the mean negative log likelihood; the number "
+     "after +/-\n"
+     "is its standard error. The text needs at least two chunks. Tokens after the last whole chunk "
+     "are\n"
+     "left out.",
      "tidepool perplexity --model model.gguf --file text.txt"},
     {Command::kPack, "pack", "write a model's experts into a pack file for reads on demand",
-     "A model whose experts do not all lie in memory reads them from its pack file: the experts "
-     "as\n"
-     "kernels want them, one aligned and checksummed record each. It lies beside the model, as\n"
-     "MODEL.tidepack, or in --cache-dir. Commands that need one write it at their first start; "
-     "this\n"
-     "one does so beforehand. A pack of another checkpoint or version is replaced.",
+     "If the experts do not all fit into memory, they are read from the pack file. It has one "
+     "aligned,\n"
+     "checksummed record for each expert, in the layout that the kernels use, and is written "
+     "beside the\n"
+     "model as MODEL.tidepack, or into --cache-dir. Commands that need a pack file write it at "
+     "their first\n"
+     "start; this command writes it beforehand. A pack of another checkpoint or version is "
+     "replaced.",
      "tidepool pack --model model.gguf"},
     {Command::kReplay, "replay", "simulate placement policies on a routing trace",
-     "What a policy would have had resident, had it served the forwards of a trace (written by\n"
-     "--trace-experts) with so many slots. A lookup is an expert that a layer of a forward needs;\n"
-     "a hit found it resident when the layer's routing became known. belady is the offline\n"
-     "optimum, hindsight the best fixed placement; static without --profile spreads its slots\n"
-     "evenly. A step is estimated so: in each layer the resident experts run one after the other\n"
-     "while the missing ones are read one after the other, each runs when it is there and its\n"
-     "predecessor is done, and running reads the expert once from memory. Attention and all else\n"
-     "is left out.",
+     "Simulates which experts a policy would have kept in memory with --slots slots, for the "
+     "forward\n"
+     "passes of a trace that --trace-experts wrote. A lookup is an expert that a layer of a "
+     "forward pass\n"
+     "needs. It is a hit if the expert was in memory when the layer's routing became known. belady "
+     "is the\n"
+     "offline optimum, and hindsight the best fixed placement. static without --profile spreads "
+     "its slots\n"
+     "evenly. The estimated time of a step assumes that each layer runs its experts one after the "
+     "other\n"
+     "and reads missing ones one after the other meanwhile. An expert runs when it has been read "
+     "and the\n"
+     "one before it has finished; running it reads it once from memory. Attention and everything "
+     "else is\n"
+     "left out.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
     {Command::kSessions, "sessions", "export, import or verify the sessions of a store",
      "export writes every session as one JSON line; import reads such lines into a store, keeps\n"
@@ -98,11 +119,13 @@ constexpr CommandSpec kCommands[] = {
      "at any time.",
      "tidepool sessions export --store sessions.db --out sessions.jsonl", kAction},
     {Command::kOffload, "offload", "show or change how a running server keeps its experts",
-     "Shows what is in force, after a change if one is asked for. It is made between two steps, "
-     "at\n"
-     "all workers or at one, and lasts until the worker ends; running answers go on with the same\n"
-     "tokens. --offload-policy static keeps the experts of the worker's --profile, or else those\n"
-     "most used since its start.",
+     "Shows the settings in force, after the change if one is requested. A change takes effect "
+     "between two\n"
+     "steps, at all workers or at one, and lasts until the worker ends. Running responses continue "
+     "with\n"
+     "the same tokens. --offload-policy static keeps the experts of the worker's --profile, or "
+     "those used\n"
+     "most since its start if it has none.",
      "tidepool offload --server 127.0.0.1:50051 --expert-memory 4GiB"},
     {Command::kToken, "token", "create a token and its line for the server's token file",
      "The line, with the token's SHA-256, goes to stdout, ready to be appended to the file that a\n"

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 

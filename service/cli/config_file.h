@@ -1,7 +1,7 @@
 // Reads a --config file into flags' names and values as a command line would give them.
-// The file is TOML 1.0 (toml.io/en/v1.0.0) as far as flags go: keys at the top, each with a scalar
-// or an array of scalars. What else TOML has (tables, dotted keys, dates, arrays in arrays) is
-// refused. Reads any bytes safely: files come from whoever wrote them.
+// The file is TOML 1.0 (toml.io/en/v1.0.0, read by toml++) as far as flags go: keys at the top,
+// each with a scalar or an array of scalars. The rest of TOML (tables, dotted keys, dates, arrays
+// in arrays) is refused. Any bytes are read safely.
 #ifndef TIDEPOOL_SERVICE_CLI_CONFIG_FILE_H_
 #define TIDEPOOL_SERVICE_CLI_CONFIG_FILE_H_
 

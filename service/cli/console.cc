@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
@@ -48,9 +48,9 @@ std::string Escaped(absl::string_view text) {
   std::string line;
   line.reserve(text.size());
   while (!text.empty()) {
-    const engine::Utf8Char next = engine::NextUtf8Char(text);
-    if (next.kind != engine::Utf8Char::Kind::kWhole) {
-      absl::StrAppend(&line, engine::kReplacementCharacter);
+    const base::Utf8Char next = base::NextUtf8Char(text);
+    if (next.kind != base::Utf8Char::Kind::kWhole) {
+      absl::StrAppend(&line, base::kReplacementCharacter);
     } else if (ActsOnTerminals(next.code_point)) {
       absl::StrAppendFormat(&line, "\\u%04x", static_cast<uint32_t>(next.code_point));
     } else {

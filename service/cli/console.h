@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "service/base/log_level.h"
+#include "service/cli/config.h"
 #include "service/cli/line_writer.h"
-#include "service/config.h"
-#include "service/log_level.h"
 
 namespace tidepool::service {
 
@@ -64,8 +64,8 @@ class Console {
   int out_;
   int err_;
   absl::Status out_status_;
-  LogSink log_;  // null: none
-  std::unique_ptr<LineWriter> out_writer_;      // null: writes are waited for
+  LogSink log_;                             // null: none
+  std::unique_ptr<LineWriter> out_writer_;  // null: writes are waited for
   std::unique_ptr<LineWriter> err_writer_;
 };
 

@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "engine/expert_options.h"
+#include "engine/loading/expert_options.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/units.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 // A size that leaves room for sums.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view value) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
-  constexpr size_t kMost = size_t{1} << 50;
-  if (bytes > kMost) {
+  constexpr size_t kMax = size_t{1} << 50;
+  if (bytes > kMax) {
     return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is more than 1024TiB"));
   }
   return static_cast<int64_t>(bytes);
@@ -41,19 +41,13 @@ absl::StatusOr<moe::Prefetch> ParsePrefetch(absl::string_view value) {
   return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not on or off"));
 }
 
-absl::Status SetName(absl::string_view value, std::string* name) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  *name = std::string(value);
-  return absl::OkStatus();
-}
-
 constexpr int64_t kMaxInterval = 1 << 30;
 
 }  // namespace
 
 absl::Status SetExpertMemory(absl::string_view value, Config* config) {
   if (value == "auto") {
-    config->experts.memory = {};
+    config->model.experts.memory = {};
     return absl::OkStatus();
   }
   const absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
@@ -61,42 +55,29 @@ absl::Status SetExpertMemory(absl::string_view value, Config* config) {
     return absl::InvalidArgumentError(
         absl::StrCat(memory.status().message(), "; also auto, or a percentage such as 50%"));
   }
-  config->experts.memory = *memory;
+  config->model.experts.memory = *memory;
   return absl::OkStatus();
 }
 
 absl::Status SetReserveMemory(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->experts.limits.reserve_bytes, ParseBytes(value));
-  return absl::OkStatus();
-}
-
-absl::Status SetCacheDir(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->experts.cache_dir = std::string(value);
+  ASSIGN_OR_RETURN(config->model.experts.limits.reserve_bytes, ParseBytes(value));
   return absl::OkStatus();
 }
 
 absl::Status SetOffloadPolicy(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->experts.policy.kind, moe::ParsePolicyKind(value));
+  ASSIGN_OR_RETURN(config->model.experts.policy.kind, moe::ParsePolicyKind(value));
   return absl::OkStatus();
 }
 
 absl::Status SetRefreshInterval(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->experts.policy.refresh_interval, ParseInteger(value, 1, kMaxInterval));
+  ASSIGN_OR_RETURN(config->model.experts.policy.refresh_interval,
+                   ParseInteger(value, 1, kMaxInterval));
   return absl::OkStatus();
 }
 
 absl::Status SetPrefetch(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->experts.prefetch, ParsePrefetch(value));
+  ASSIGN_OR_RETURN(config->model.experts.prefetch, ParsePrefetch(value));
   return absl::OkStatus();
-}
-
-absl::Status SetTraceExperts(absl::string_view value, Config* config) {
-  return SetName(value, &config->experts.trace_path);
-}
-
-absl::Status SetExpertProfile(absl::string_view value, Config* config) {
-  return SetName(value, &config->experts.profile_path);
 }
 
 absl::Status ChangeExpertMemory(absl::string_view value, Config* config) {
@@ -124,10 +105,6 @@ absl::Status ChangePrefetch(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetWorkerId(absl::string_view value, Config* config) {
-  return SetName(value, &config->offload.worker_id);
-}
-
 absl::Status SetExpertReader(absl::string_view value, Config* config) {
   constexpr std::pair<absl::string_view, moe::ReaderKind> kKinds[] = {
       {"auto", moe::ReaderKind::kAuto},
@@ -135,7 +112,7 @@ absl::Status SetExpertReader(absl::string_view value, Config* config) {
       {"threads", moe::ReaderKind::kThreads}};
   for (const auto& [name, kind] : kKinds) {
     if (value == name) {
-      config->experts.reader = kind;
+      config->model.experts.reader = kind;
       return absl::OkStatus();
     }
   }

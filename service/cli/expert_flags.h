@@ -5,26 +5,22 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 
 absl::Status SetExpertMemory(absl::string_view value, Config* config);
 absl::Status SetReserveMemory(absl::string_view value, Config* config);
-absl::Status SetCacheDir(absl::string_view value, Config* config);
 absl::Status SetOffloadPolicy(absl::string_view value, Config* config);
 absl::Status SetRefreshInterval(absl::string_view value, Config* config);
 absl::Status SetPrefetch(absl::string_view value, Config* config);
-absl::Status SetTraceExperts(absl::string_view value, Config* config);
 absl::Status SetExpertReader(absl::string_view value, Config* config);
-absl::Status SetExpertProfile(absl::string_view value, Config* config);
 
 // Of what offload changes.
 absl::Status ChangeExpertMemory(absl::string_view value, Config* config);
 absl::Status ChangeOffloadPolicy(absl::string_view value, Config* config);
 absl::Status ChangeRefreshInterval(absl::string_view value, Config* config);
 absl::Status ChangePrefetch(absl::string_view value, Config* config);
-absl::Status SetWorkerId(absl::string_view value, Config* config);
 
 }  // namespace tidepool::service
 

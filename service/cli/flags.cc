@@ -11,14 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/expert_flags.h"
+#include "service/cli/flag_setters.h"
 #include "service/cli/log_flags.h"
 #include "service/cli/model_flags.h"
 #include "service/cli/replay_flags.h"
 #include "service/cli/security_flags.h"
 #include "service/cli/server_flags.h"
 #include "service/cli/traffic_flags.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -39,125 +40,13 @@ constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command
 constexpr CommandSet kKeeping = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
 
-// Setters. Each makes the flag's value, or the reason why it is none.
-template <auto member>
-absl::Status SetString(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->*member = std::string(value);
-  return absl::OkStatus();
-}
-
-template <auto member>
-absl::Status SetAnyString(absl::string_view value, Config* config) {
-  config->*member = std::string(value);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> ParseSwitch(absl::string_view value) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  return value == "true";
-}
-
-template <auto member>
-absl::Status SetSwitch(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
-  config->*member = on;
-  return absl::OkStatus();
-}
-
-template <auto member, int64_t least, int64_t most>
-absl::Status SetInteger(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->*member, ParseInteger(value, least, most));
-  return absl::OkStatus();
-}
-
-template <auto member, int64_t least, int64_t most>
-absl::Status SetGenerationInteger(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->generation.*member, ParseInteger(value, least, most));
-  return absl::OkStatus();
-}
-
-template <auto member, int least, int most>
-absl::Status SetGenerationNumber(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->generation.*member, ParseNumber(value, least, most));
-  return absl::OkStatus();
-}
-
-// Adds each number of a list, so that "-b 1,8" and "-b 1 -b 8" mean the same.
-template <auto member, int64_t least, int64_t most>
-absl::Status AddBenchSizes(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ParseIntegers(value, least, most));
-  std::vector<int64_t>& list = config->bench.*member;
-  list.insert(list.end(), sizes.begin(), sizes.end());
-  return absl::OkStatus();
-}
-
-absl::Status SetRepetitions(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->bench.repetitions, ParseInteger(value, 1, 1000));
-  return absl::OkStatus();
-}
-
-// Of shares and factors, for which 0 means nothing.
-template <auto member, int most>
-absl::Status SetPositiveNumber(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const float number, ParseNumber(value, 0, most));
-  if (number == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", value, "\" is not a number above 0 and up to ", most));
-  }
-  config->generation.*member = number;
-  return absl::OkStatus();
-}
-
-absl::Status SetExact(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
-  config->precision = on ? Precision::kExact : Precision::kFast;
-  return absl::OkStatus();
-}
-
-absl::Status SetTimeout(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->generation.timeout, ParseTime(value));
-  return absl::OkStatus();
-}
-
 absl::Status SetTokens(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->tokens, ParseTokenIds(value));
-  return absl::OkStatus();
-}
-
-absl::Status SetSeed(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const int64_t seed, ParseInteger(value, 0, kMaxInt64));
-  config->generation.seed = static_cast<uint64_t>(seed);
-  return absl::OkStatus();
-}
-
-absl::Status AddStop(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->generation.stop.emplace_back(value);
+  ASSIGN_OR_RETURN(config->input.tokens, ParseTokenIds(value));
   return absl::OkStatus();
 }
 
 absl::Status AddLogitBias(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->generation.logit_bias.emplace_back(), ParseLogitBias(value));
-  return absl::OkStatus();
-}
-
-absl::Status SetIgnoreEos(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
-  config->generation.ignore_eos = on;
-  return absl::OkStatus();
-}
-
-absl::Status SetRefresh(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->offload.refresh, ParseSwitch(value));
-  return absl::OkStatus();
-}
-
-absl::Status SetJson(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const bool on, ParseSwitch(value));
-  config->output = on ? OutputFormat::kJson : OutputFormat::kText;
   return absl::OkStatus();
 }
 
@@ -178,49 +67,50 @@ using G = GenerationFlags;
 
 constexpr FlagSpec kFlags[] = {
     {"prompt", 'p', kInput, "TEXT", "", "prompt text to continue", Bit(Command::kGenerate), kValue,
-     SetAnyString<&Config::prompt>},
+     SetAnyString<&Config::input, &InputFlags::prompt>},
     {"chat", 0, kInput, "TEXT", "", "one user message, put through the model's chat template",
-     Bit(Command::kGenerate), kValue, SetAnyString<&Config::chat>},
+     Bit(Command::kGenerate), kValue, SetAnyString<&Config::input, &InputFlags::chat>},
     {"text", 0, kInput, "TEXT", "", "text to tokenize", Bit(Command::kTokenize), kValue,
-     SetAnyString<&Config::text>},
+     SetAnyString<&Config::input, &InputFlags::text>},
     {"file", 'f', kInput, "FILE", "", "read the text from a file; - is stdin",
-     Bit(Command::kGenerate), kValue, SetString<&Config::file>},
+     Bit(Command::kGenerate), kValue, SetString<&Config::input, &InputFlags::file>},
     {"file", 'f', kInput, "FILE", "stdin", "read the text from a file", Bit(Command::kTokenize),
-     kValue, SetString<&Config::file>},
+     kValue, SetString<&Config::input, &InputFlags::file>},
     {"file", 'f', kInput, "FILE", "", "the text, UTF-8; - is stdin", Bit(Command::kPerplexity),
-     kValue, SetString<&Config::file>},
+     kValue, SetString<&Config::input, &InputFlags::file>},
     {"chunks", 0, kInput, "N", "all", "maximum number of chunks to score",
-     Bit(Command::kPerplexity), kValue, SetInteger<&Config::chunks, 1, (int64_t{1} << 31)>},
+     Bit(Command::kPerplexity), kValue,
+     SetInteger<1, (int64_t{1} << 31), &Config::input, &InputFlags::chunks>},
     {"tokens", 0, kInput, "IDS", "", "token ids, such as 1,2,3",
      Bit(Command::kGenerate) | Bit(Command::kLogits) | Bit(Command::kDetokenize), kValue,
      SetTokens},
     {"trace", 0, kInput, "FILE", "", "the routing trace: JSON lines, plain or zstd",
-     Bit(Command::kReplay), kValue, SetReplayTrace},
+     Bit(Command::kReplay), kValue, SetString<&Config::replay, &ReplayFlags::trace>},
     {"profile", 0, kInput, "FILE", "", "trace whose counts place the experts of the policy static",
-     Bit(Command::kReplay), kValue, SetReplayProfile},
+     Bit(Command::kReplay), kValue, SetString<&Config::replay, &ReplayFlags::profile>},
     {"action", 0, kInput, "ACTION", "", "export, import or verify; also as the first argument",
-     Bit(Command::kSessions), kValue, SetString<&Config::action>},
+     Bit(Command::kSessions), kValue, SetString<&Config::input, &InputFlags::action>},
     {"file", 'f', kInput, "FILE", "stdin", "sessions to import", Bit(Command::kSessions), kValue,
-     SetString<&Config::file>},
+     SetString<&Config::input, &InputFlags::file>},
     {"system", 0, kInput, "TEXT", "", "system message at the start of the conversation", kTalking,
-     kValue, SetString<&Config::system>},
+     kValue, SetString<&Config::input, &InputFlags::system>},
     {"special", 0, kInput, "", "off",
      "read special tokens written in the text, such as <|im_end|>, as those tokens",
-     Bit(Command::kTokenize), kSwitch, SetSwitch<&Config::parse_special>},
+     Bit(Command::kTokenize), kSwitch, SetSwitch<&Config::input, &InputFlags::parse_special>},
     {"special", 0, kInput, "", "off", "show special tokens by their names",
-     Bit(Command::kDetokenize), kSwitch, SetSwitch<&Config::parse_special>},
+     Bit(Command::kDetokenize), kSwitch, SetSwitch<&Config::input, &InputFlags::parse_special>},
 
     {"model", 'm', kModel, "FILE", "", "GGUF file of the model (any part of a split one)", kReading,
-     kValue, SetString<&Config::model>},
+     kValue, SetString<&Config::model, &ModelFlags::path>},
     {"threads", 't', kModel, "N", "the CPUs that this process may use",
      "compute threads; results do not depend on the number",
      kRunning | Bit(Command::kQuantize) | Bit(Command::kPack), kValue,
-     SetInteger<&Config::threads, 1, 1024>},
+     SetInteger<1, 1024, &Config::model, &ModelFlags::threads>},
     {"context", 'c', kModel, "N", "the model's own, as far as --kv-memory holds it",
      "maximum tokens of one sequence, prompt and output together", kEngine, kValue,
-     SetInteger<&Config::context, 1, (int64_t{1} << 31)>},
+     SetInteger<1, (int64_t{1} << 31), &Config::model, &ModelFlags::context>},
     {"context", 'c', kModel, "N", "512", "tokens of one chunk", Bit(Command::kPerplexity), kValue,
-     SetInteger<&Config::context, 4, (int64_t{1} << 31)>},
+     SetInteger<4, (int64_t{1} << 31), &Config::model, &ModelFlags::context>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB, or a quarter of what is free if less",
      "memory for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
     {"kv-disk", 0, kModel, "SIZE", "none",
@@ -232,7 +122,8 @@ constexpr FlagSpec kFlags[] = {
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
      "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
     {"exact", 0, kModel, "", "off",
-     "reference mode: float32 activations, accumulation and KV; slow", kRunning, kSwitch, SetExact},
+     "reference mode: float32 activations, accumulation and KV; slow", kRunning, kSwitch,
+     SetEither<Precision::kFast, Precision::kExact, &Config::model, &ModelFlags::precision>},
     {"isa", 0, kModel, "ISA", "auto",
      "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
      kRunning, kValue, SetIsa},
@@ -259,16 +150,19 @@ constexpr FlagSpec kFlags[] = {
      kRunning, kValue, SetExpertReader},
     {"trace-experts", 0, kExperts, "FILE", "",
      "write which experts each layer of each step chose, for replay; .zst compresses", kRunning,
-     kValue, SetTraceExperts},
+     kValue, SetString<&Config::model, &ModelFlags::experts, &engine::ExpertOptions::trace_path>},
     {"cache-dir", 0, kExperts, "DIR", "beside the model",
-     "directory for pack files (a model's experts, laid out for reads on demand), for --kv-disk, and "
+     "directory for pack files (a model's experts, laid out for reads on demand), for --kv-disk, "
+     "and "
      "for the model's digest if its own directory takes no file",
-     kRunning | Bit(Command::kPack), kValue, SetCacheDir},
+     kRunning | Bit(Command::kPack), kValue,
+     SetString<&Config::model, &ModelFlags::experts, &engine::ExpertOptions::cache_dir>},
 
     {"profile", 0, kExperts, "FILE", "",
      "trace written by --trace-experts; the policy static keeps its most used experts, and without "
      "a trace spreads its slots evenly over the layers",
-     kRunning, kValue, SetExpertProfile},
+     kRunning, kValue,
+     SetString<&Config::model, &ModelFlags::experts, &engine::ExpertOptions::profile_path>},
     {"expert-memory", 0, kExperts, "SIZE", "unchanged",
      "a size, or a percentage of all experts' bytes", Bit(Command::kOffload), kValue,
      ChangeExpertMemory},
@@ -279,45 +173,46 @@ constexpr FlagSpec kFlags[] = {
     {"prefetch", 0, kExperts, "on|off", "unchanged", "read experts ahead", Bit(Command::kOffload),
      kValue, ChangePrefetch},
     {"refresh", 0, kExperts, "", "off", "refresh the placement (of tide) at the next step",
-     Bit(Command::kOffload), kSwitch, SetRefresh},
+     Bit(Command::kOffload), kSwitch, SetSwitch<&Config::offload, &OffloadFlags::refresh>},
 
     {"temperature", 0, kSampling, "X", "the model file's, else 0",
      "sampling temperature; 0 is greedy", kTalking, kValue,
-     SetGenerationNumber<&G::temperature, 0, 100>},
+     SetNumber<0, 100, &Config::generation, &G::temperature>},
     {"top-k", 0, kSampling, "K", "the model file's, else all",
      "keep the K most probable tokens; 0: all", kTalking, kValue,
-     SetGenerationInteger<&G::top_k, 0, (int64_t{1} << 31) - 1>},
+     SetInteger<0, (int64_t{1} << 31) - 1, &Config::generation, &G::top_k>},
     {"top-p", 0, kSampling, "P", "the model file's, else 1",
      "keep the most probable tokens whose probabilities add up to P", kTalking, kValue,
-     SetPositiveNumber<&G::top_p, 1>},
+     SetPositiveNumber<1, &Config::generation, &G::top_p>},
     {"min-p", 0, kSampling, "P", "the model file's, else 0",
      "drop tokens less probable than P times the most probable one", kTalking, kValue,
-     SetGenerationNumber<&G::min_p, 0, 1>},
+     SetNumber<0, 1, &Config::generation, &G::min_p>},
     {"seed", 0, kSampling, "N", "drawn", "equal seeds give equal tokens", kTalking, kValue,
-     SetSeed},
+     SetInteger<0, kMaxInt64, &Config::generation, &G::seed>},
     {"repetition-penalty", 0, kSampling, "X", "1",
      "divisor for the logits of tokens that occurred before", kTalking, kValue,
-     SetPositiveNumber<&G::repetition_penalty, 100>},
+     SetPositiveNumber<100, &Config::generation, &G::repetition_penalty>},
     {"frequency-penalty", 0, kSampling, "X", "0",
      "subtracted from a logit for each occurrence in the output", kTalking, kValue,
-     SetGenerationNumber<&G::frequency_penalty, -2, 2>},
+     SetNumber<-2, 2, &Config::generation, &G::frequency_penalty>},
     {"presence-penalty", 0, kSampling, "X", "0",
      "subtracted once from the logit of a token in the output", kTalking, kValue,
-     SetGenerationNumber<&G::presence_penalty, -2, 2>},
+     SetNumber<-2, 2, &Config::generation, &G::presence_penalty>},
     {"logit-bias", 0, kSampling, "ID=X", "", "added to the logit of a token; repeatable", kTalking,
      kRepeats, AddLogitBias},
 
     {"max-tokens", 'n', kStopping, "N", "to the end of the context", "maximum output tokens",
-     kTalking, kValue, SetGenerationInteger<&G::max_tokens, 1, kMaxInt64>},
+     kTalking, kValue, SetInteger<1, kMaxInt64, &Config::generation, &G::max_tokens>},
     {"stop", 0, kStopping, "TEXT", "", "stop before this text; repeatable", kTalking, kRepeats,
-     AddStop},
+     AddString<&Config::generation, &G::stop>},
     {"ignore-eos", 0, kStopping, "", "off", "continue past the model's end tokens", kTalking,
-     kSwitch, SetIgnoreEos},
+     kSwitch, SetSwitch<&Config::generation, &G::ignore_eos>},
     {"timeout", 0, kStopping, "TIME", "none", "deadline of one answer", kTalking, kValue,
-     SetTimeout},
+     SetTime<&Config::generation, &G::timeout>},
 
     {"listen", 0, kServer, "HOST:PORT", "127.0.0.1:50051",
-     "address for gRPC; port 0 takes a free port", kServing, kValue, SetListen},
+     "address for gRPC; port 0 takes a free port", kServing, kValue,
+     SetAddress<&Config::listen, &ListenFlags::grpc>},
     {"http", 0, kServer, "HOST:PORT|off", "127.0.0.1:8080, or a free port if that one is taken",
      "address for the OpenAI-compatible HTTP API; port 0 takes a free port", kKeeping, kValue,
      SetHttp},
@@ -328,7 +223,7 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kFront), kRepeats, AddWorkerName},
     {"name", 0, kServer, "NAME", "drawn at each start",
      "the worker's name; keep it over restarts, so that sessions return to their worker",
-     Bit(Command::kWorker), kValue, SetString<&Config::name>},
+     Bit(Command::kWorker), kValue, SetString<&Config::serving, &ServingFlags::worker_name>},
     {"store", 0, kServer, "FILE",
      "$XDG_STATE_HOME/tidepool/sessions.db or ~/.local/state/tidepool/sessions.db",
      "session store: an SQLite file, created if missing; redis://[:PASSWORD@]HOST:PORT[/DB]; or "
@@ -338,64 +233,72 @@ constexpr FlagSpec kFlags[] = {
      "what stored sessions survive: process (kill -9), power (power loss of the machine)",
      kKeeping | Bit(Command::kSessions), kValue, SetDurability},
     {"store-unsafe", 0, kServer, "", "off", "allow a Redis server without durability",
-     kKeeping | Bit(Command::kSessions), kSwitch, SetSwitch<&Config::store_unsafe>},
+     kKeeping | Bit(Command::kSessions), kSwitch,
+     SetSwitch<&Config::store, &StoreFlags::allow_unsafe>},
     {"session-ttl", 0, kServer, "TIME", "none",
      "delete sessions that were not changed for this time", kKeeping, kValue, SetSessionTtl},
     {"max-sessions", 0, kServer, "N", "any number", "maximum sessions of one principal", kKeeping,
-     kValue, SetInteger<&Config::max_sessions, 1, (int64_t{1} << 40)>},
+     kValue, SetInteger<1, (int64_t{1} << 40), &Config::store, &StoreFlags::max_sessions>},
     {"max-session-tokens", 0, kServer, "N", "the model's context", "maximum tokens of one session",
-     kKeeping, kValue, SetInteger<&Config::max_session_tokens, 2, (int64_t{1} << 31)>},
+     kKeeping, kValue,
+     SetInteger<2, (int64_t{1} << 31), &Config::store, &StoreFlags::max_session_tokens>},
     {"request-ttl", 0, kServer, "TIME", "10m",
      "how long a response with a request_id is kept, so that its client can read it again",
-     kKeeping, kValue, SetRequestTtl},
+     kKeeping, kValue, SetTime<&Config::front, &FrontFlags::request_ttl>},
     {"orphan-ttl", 0, kServer, "TIME", "30s",
      "how long such a response continues after its client has disconnected", kKeeping, kValue,
-     SetOrphanTtl},
+     SetTime<&Config::front, &FrontFlags::orphan_ttl>},
     {"max-sequences", 0, kServer, "N", "64", "maximum sequences computed at the same time",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
-     SetInteger<&Config::max_sequences, 1, 4096>},
+     SetInteger<1, 4096, &Config::serving, &ServingFlags::max_sequences>},
     {"max-concurrent-prefills", 0, kServer, "N", "4",
      "maximum prompts in prefill that hold KV at the same time",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
-     SetInteger<&Config::max_concurrent_prefills, 1, 4096>},
+     SetInteger<1, 4096, &Config::serving, &ServingFlags::max_concurrent_prefills>},
     {"max-queued", 0, kServer, "N", "1024", "maximum requests that wait; more are refused",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue,
-     SetInteger<&Config::max_queued, 0, 1 << 20>},
+     SetInteger<0, 1 << 20, &Config::serving, &ServingFlags::max_queued>},
     {"stall-timeout", 0, kServer, "TIME", "1m",
      "time without progress before liveness fails (slow reads count as progress)",
      Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetStallTimeout},
     {"drain-grace", 0, kServer, "TIME", "1s",
      "on SIGTERM, how long new requests are still accepted; readiness fails at once", kServing,
-     kValue, SetDrainGrace},
+     kValue, SetTime<&Config::serving, &ServingFlags::drain_grace>},
     {"drain-timeout", 0, kServer, "TIME", "30s",
      "after that, how long running responses may take; a worker's move to other workers", kServing,
-     kValue, SetDrainTimeout},
+     kValue, SetTime<&Config::serving, &ServingFlags::drain_timeout>},
     {"server", 0, kServer, "HOST:PORT", "",
-     "server to ask; without it, --model runs in this process", kTalking, kValue, SetServer},
+     "server to ask; without it, --model runs in this process", kTalking, kValue,
+     SetAddress<&Config::client, &ClientFlags::server>},
     {"server", 0, kServer, "HOST:PORT", "127.0.0.1:50051", "the server",
-     Bit(Command::kStats) | Bit(Command::kOffload), kValue, SetServer},
+     Bit(Command::kStats) | Bit(Command::kOffload), kValue,
+     SetAddress<&Config::client, &ClientFlags::server>},
     {"worker-id", 0, kServer, "ID", "all workers", "the worker to change", Bit(Command::kOffload),
-     kValue, SetWorkerId},
+     kValue, SetString<&Config::offload, &OffloadFlags::worker_id>},
     {"session", 0, kServer, "ID", "", "session to continue; created if it does not exist", kTalking,
-     kValue, SetString<&Config::session>},
+     kValue, SetString<&Config::client, &ClientFlags::session>},
 
     {"prompt-tokens", 'p', kTests, "N,N,...", "512",
      "prompt lengths to measure; 0: none; with --server: lengths to draw from",
-     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::prompt_tokens, 0, 1 << 20>},
+     Bit(Command::kBench), kRepeats,
+     AddIntegers<0, 1 << 20, &Config::bench, &BenchFlags::prompt_tokens>},
     {"output-tokens", 'n', kTests, "N,N,...", "128",
      "numbers of tokens to generate; 0: none; with --server: numbers to draw from",
-     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::output_tokens, 0, 1 << 20>},
+     Bit(Command::kBench), kRepeats,
+     AddIntegers<0, 1 << 20, &Config::bench, &BenchFlags::output_tokens>},
     {"batch", 'b', kTests, "N,N,...", "1", "sequences decoded at the same time",
-     Bit(Command::kBench), kRepeats, AddBenchSizes<&BenchFlags::batch_sizes, 1, 4096>},
+     Bit(Command::kBench), kRepeats,
+     AddIntegers<1, 4096, &Config::bench, &BenchFlags::batch_sizes>},
     {"repetitions", 'r', kTests, "N", "5", "measurements of each test, after a warm-up",
-     Bit(Command::kBench), kValue, SetRepetitions},
+     Bit(Command::kBench), kValue, SetInteger<1, 1000, &Config::bench, &BenchFlags::repetitions>},
 
     {"slots", 0, kTests, "N,N,...", "", "numbers of resident experts, or shares of all such as 25%",
      Bit(Command::kReplay), kRepeats, AddReplaySlots},
     {"policy", 0, kTests, "P,P,...", "all", "adaptive, tide, lru, static, belady, hindsight",
      Bit(Command::kReplay), kRepeats, AddReplayPolicies},
     {"refresh-interval", 0, kTests, "N", "1", "TIDE's tau: steps from one refresh to the next",
-     Bit(Command::kReplay), kValue, SetReplayRefreshInterval},
+     Bit(Command::kReplay), kValue,
+     SetInteger<1, int64_t{1} << 31, &Config::replay, &ReplayFlags::refresh_interval>},
     {"read-bandwidth", 0, kTests, "SIZE", "1.5GB", "bytes per second at which experts are read",
      Bit(Command::kReplay), kValue, SetReplayReadBandwidth},
     {"memory-bandwidth", 0, kTests, "SIZE", "10GB",
@@ -403,33 +306,35 @@ constexpr FlagSpec kFlags[] = {
      SetReplayMemoryBandwidth},
 
     {"all", 0, kResult, "", "off", "write the logits of every position, not only of the last",
-     Bit(Command::kLogits), kSwitch, SetSwitch<&Config::all_positions>},
+     Bit(Command::kLogits), kSwitch, SetSwitch<&Config::logits, &LogitsFlags::all_positions>},
     {"out", 'o', kResult, "FILE", "", ".npy file (float32) for the logits", Bit(Command::kLogits),
-     kValue, SetString<&Config::out>},
+     kValue, SetString<&Config::output, &OutputFlags::file>},
     {"out", 'o', kResult, "FILE", "", "GGUF file to write; also as the second argument",
-     Bit(Command::kQuantize), kValue, SetString<&Config::out>},
+     Bit(Command::kQuantize), kValue, SetString<&Config::output, &OutputFlags::file>},
     {"out", 'o', kResult, "FILE", "stdout", "file for the export", Bit(Command::kSessions), kValue,
-     SetString<&Config::out>},
+     SetString<&Config::output, &OutputFlags::file>},
     {"type", 0, kResult, "TYPE", "",
      "type of the matrices: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, "
      "IQ4_NL, "
      "MXFP4",
-     Bit(Command::kQuantize), kValue, SetString<&Config::type>},
+     Bit(Command::kQuantize), kValue, SetString<&Config::quantize, &QuantizeFlags::type>},
     {"head-type", 0, kResult, "TYPE", "Q6_K where --type has fewer bits, else --type",
-     "type of the output head", Bit(Command::kQuantize), kValue, SetString<&Config::head_type>},
+     "type of the output head", Bit(Command::kQuantize), kValue,
+     SetString<&Config::quantize, &QuantizeFlags::head_type>},
     {"force", 0, kResult, "", "off", "overwrite an existing file",
      Bit(Command::kQuantize) | Bit(Command::kPack) | Bit(Command::kSessions), kSwitch,
-     SetSwitch<&Config::force>},
+     SetSwitch<&Config::output, &OutputFlags::force>},
     {"dump", 0, kResult, "DIR", "", "directory for each layer's output, as .npy float32",
-     Bit(Command::kLogits), kValue, SetString<&Config::dump>},
+     Bit(Command::kLogits), kValue, SetString<&Config::logits, &LogitsFlags::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",
-     Bit(Command::kLogits), kValue, SetInteger<&Config::chunk, 1, 1 << 20>},
+     Bit(Command::kLogits), kValue, SetInteger<1, 1 << 20, &Config::logits, &LogitsFlags::chunk>},
     {"tensors", 0, kResult, "", "off", "list every tensor after the summary; --json always does",
-     Bit(Command::kInspect), kSwitch, SetSwitch<&Config::tensors>},
+     Bit(Command::kInspect), kSwitch, SetSwitch<&Config::output, &OutputFlags::tensors>},
     {"once", 0, kResult, "", "off", "print once and exit", Bit(Command::kStats), kSwitch,
-     SetSwitch<&Config::once>},
+     SetSwitch<&Config::output, &OutputFlags::once>},
     {"json", 0, kResult, "", "off",
-     "print one JSON object to stdout; progress and logs go to stderr", kAll, kSwitch, SetJson},
+     "print one JSON object to stdout; progress and logs go to stderr", kAll, kSwitch,
+     SetEither<OutputFormat::kText, OutputFormat::kJson, &Config::output, &OutputFlags::format>},
 
     {"config", 0, kGeneral, "FILE", "", "TOML file with flags; keys are the flags' names", kAll,
      kValue, nullptr},

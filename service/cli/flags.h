@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 

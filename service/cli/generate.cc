@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/files.h"
 #include "service/cli/ask.h"
 #include "service/cli/commands.h"
-#include "service/cli/files.h"
 #include "service/cli/wait_line.h"
 
 namespace tidepool::service {
@@ -13,16 +13,16 @@ namespace {
 
 absl::StatusOr<Question> MakeQuestion(const Config& config) {
   Question question;
-  question.session = config.session;
+  question.session = config.client.session;
   question.generation = config.generation;
-  question.token_ids = config.tokens;
-  if (config.prompt.has_value()) {
-    question.text = config.prompt;
-  } else if (config.file.has_value()) {
-    ASSIGN_OR_RETURN(question.text, ReadFile(*config.file, kMostTextBytes));
-  } else if (config.chat.has_value()) {
-    if (!config.system.empty()) question.messages.push_back({"system", config.system});
-    question.messages.push_back({"user", *config.chat});
+  question.token_ids = config.input.tokens;
+  if (config.input.prompt.has_value()) {
+    question.text = config.input.prompt;
+  } else if (config.input.file.has_value()) {
+    ASSIGN_OR_RETURN(question.text, ReadFile(*config.input.file, kMaxTextBytes));
+  } else if (config.input.chat.has_value()) {
+    if (!config.input.system.empty()) question.messages.push_back({"system", config.input.system});
+    question.messages.push_back({"user", *config.input.chat});
   }
   return question;
 }
@@ -48,13 +48,13 @@ Json ToJson(const Answer& answer) {
 absl::Status RunGenerate(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const Question question, MakeQuestion(config));
   ASSIGN_OR_RETURN(const Connection connection, OpenConnection(config, console));
-  if (!config.session.empty()) {
-    RETURN_IF_ERROR(connection.client->OpenSession(config.session).status());
+  if (!config.client.session.empty()) {
+    RETURN_IF_ERROR(connection.client->OpenSession(config.client.session).status());
   }
   WaitLine waiting(console);
   AnswerHooks hooks;
   std::function<void()> cancel;
-  if (config.output == OutputFormat::kText) {
+  if (config.output.format == OutputFormat::kText) {
     hooks.on_start = [&](std::function<void()> function) { cancel = std::move(function); };
     hooks.on_text = [&](absl::string_view text) {
       waiting.Stop();
@@ -66,9 +66,11 @@ absl::Status RunGenerate(const Config& config, Console* console) {
   const AskResult result = connection.client->Ask(question, hooks);
   waiting.Stop();
   RETURN_IF_ERROR(console->out_status());
-  if (config.output == OutputFormat::kText && result.answer.messages > 0) console->Print("\n");
+  if (config.output.format == OutputFormat::kText && result.answer.messages > 0) {
+    console->Print("\n");
+  }
   RETURN_IF_ERROR(result.status);
-  if (config.output == OutputFormat::kJson) console->PrintJson(ToJson(result.answer));
+  if (config.output.format == OutputFormat::kJson) console->PrintJson(ToJson(result.answer));
   console->Note(absl::StrCat(Summary(result.answer, config.generation), "\n"));
   return console->out_status();
 }

@@ -10,10 +10,10 @@
 namespace tidepool::service {
 namespace {
 
-constexpr int kLabel = 10;       // "  12-13   "
-constexpr int kRate = 6;         // "  97 %"
-constexpr int kLeastCells = 16;  // fewer say nothing
-constexpr int kLeastRows = 4;
+constexpr int kLabel = 10;     // "  12-13   "
+constexpr int kRate = 6;       // "  97 %"
+constexpr int kMinCells = 16;  // fewer say nothing
+constexpr int kMinRows = 4;
 
 constexpr int kSteps = 4;
 constexpr absl::string_view kInMemory = "-+*#";
@@ -94,7 +94,7 @@ std::string DrawHeatMap(const std::vector<HeatLayer>& layers, const HeatMapSpace
   const int experts = static_cast<int>(layers[0].resident.size());
   const int width = space.columns - kLabel - kRate;
   const int height = space.rows == 0 ? count : space.rows - 1;
-  if (width < std::min(kLeastCells, experts) || height < std::min(kLeastRows, count)) return "";
+  if (width < std::min(kMinCells, experts) || height < std::min(kMinRows, count)) return "";
   const Grouping grouping = {CeilDiv(count, height), CeilDiv(experts, width)};
 
   std::vector<std::vector<Cell>> rows;

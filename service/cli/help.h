@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 

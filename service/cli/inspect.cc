@@ -11,22 +11,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/chat_template/chat_template.h"
 #include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
-#include "engine/expert_memory.h"
-#include "engine/expert_options.h"
+#include "engine/loading/expert_memory.h"
+#include "engine/loading/expert_options.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer_weights.h"
-#include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
 #include "service/cli/machine.h"
 #include "service/cli/model_bytes.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -311,7 +311,7 @@ absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
 }  // namespace
 
 absl::Status RunInspect(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(config.model));
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(config.model.path));
   const Totals totals = Add(file);
   Json json = DescribeFile(file, totals);
   const absl::StatusOr<engine::ModelConfig> model = engine::ModelConfig::Parse(file);
@@ -331,8 +331,8 @@ absl::Status RunInspect(const Config& config, Console* console) {
   json["tokenizer"] =
       tokenizer.ok() ? DescribeTokenizer(**tokenizer) : Unserved(tokenizer.status());
   json["tensors"] = std::move(tensors);
-  return console->PrintResult(config.output, json, [&config](const Json& all) {
-    return Summary(all) + (config.tensors ? TensorsText(all) : "");
+  return console->PrintResult(config.output.format, json, [&config](const Json& all) {
+    return Summary(all) + (config.output.tensors ? TensorsText(all) : "");
   });
 }
 

@@ -35,8 +35,7 @@ int PollMillis(absl::Duration wait) {
 }  // namespace
 
 struct LineWriter::State {
-  State(int file, Options how)
-      : fd(file), options(std::move(how)), wake(eventfd(0, EFD_CLOEXEC)) {
+  State(int file, Options how) : fd(file), options(std::move(how)), wake(eventfd(0, EFD_CLOEXEC)) {
     CHECK(wake >= 0) << "eventfd";
   }
   ~State() { close(wake); }
@@ -69,6 +68,7 @@ struct LineWriter::State {
   int64_t missing TIDEPOOL_GUARDED_BY(mutex) = 0;  // not noted yet
   int64_t dropped TIDEPOOL_GUARDED_BY(mutex) = 0;
   int last_error TIDEPOOL_GUARDED_BY(mutex) = 0;
+  bool hurry TIDEPOOL_GUARDED_BY(mutex) = false;
   // When the thread gives up; unset before the end.
   std::optional<absl::Duration> end TIDEPOOL_GUARDED_BY(mutex);
 };
@@ -173,10 +173,11 @@ LineWriter::LineWriter(int fd, Options options)
 }
 
 LineWriter::~LineWriter() {
-  const absl::Duration until = Now() + state_->options.flush_timeout;
   bool done = false;
   {
     base::MutexLock lock(&state_->mutex);
+    const absl::Duration until =
+        Now() + (state_->hurry ? absl::ZeroDuration() : state_->options.flush_timeout);
     state_->end = until;
     state_->changed.NotifyAll();
     const uint64_t one = 1;
@@ -204,6 +205,11 @@ void LineWriter::Write(std::string line) {
     ++state_->dropped;
   }
   state_->changed.NotifyAll();
+}
+
+void LineWriter::Hurry() {
+  base::MutexLock lock(&state_->mutex);
+  state_->hurry = true;
 }
 
 bool LineWriter::Flush(absl::Duration timeout) {

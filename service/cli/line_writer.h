@@ -35,7 +35,7 @@ class LineWriter {
   // Does not own `fd`, which stays open at least until the process ends or the thread does. The
   // thread blocks all signals.
   LineWriter(int fd, Options options);
-  // Returns when all lines are written, or after flush_timeout.
+  // Returns when all lines are written, or after flush_timeout; after Hurry, at once.
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
@@ -45,6 +45,9 @@ class LineWriter {
 
   // Whether all lines so far were written or dropped within `timeout`.
   bool Flush(absl::Duration timeout);
+
+  // From now on the destructor does not wait for queued lines.
+  void Hurry();
 
   // Lines that were dropped or could not be written.
   int64_t dropped() const;

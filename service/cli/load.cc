@@ -40,7 +40,7 @@ int64_t KvBytes(const Config& config) {
     case Command::kWorker:
     case Command::kGenerate:
     case Command::kChat:
-      return static_cast<int64_t>(config.kv_memory_bytes);
+      return static_cast<int64_t>(config.model.kv_memory_bytes);
     default:
       return 0;
   }
@@ -64,7 +64,7 @@ int64_t KvTokens(const Config& config) {
 }  // namespace
 
 LoadProgressLine::LoadProgressLine(const Config& config, Console* console)
-    : model_(config.model), console_(console), begun_(base::Clock::Real().Monotonic()) {}
+    : model_(config.model.path), console_(console), begun_(base::Clock::Real().Monotonic()) {}
 
 LoadProgressLine::~LoadProgressLine() {
   if (!shown_.empty()) console_->Note("\r\033[K");
@@ -75,7 +75,9 @@ engine::StageProgress LoadProgressLine::callback() {
 }
 
 void LoadProgressLine::Show(LoadStage stage, double fraction) {
-  if (stage == LoadStage::kHashing && base::Clock::Real().Monotonic() - begun_ < kLongHashing) return;
+  if (stage == LoadStage::kHashing && base::Clock::Real().Monotonic() - begun_ < kLongHashing) {
+    return;
+  }
   if (!console_->err_is_terminal()) {
     if (stage == LoadStage::kHashing) TellHashing(fraction);
     if (stage == LoadStage::kPacking) Tell(fraction);
@@ -102,9 +104,9 @@ void LoadProgressLine::Tell(double packed) {
 void LoadProgressLine::TellHashing(double fraction) {
   if (told_hashing_ || fraction >= 1) return;
   told_hashing_ = true;
-  console_->NoteLine(absl::StrFormat("hashing %s, once: %d %%", model_,
-                                     static_cast<int>(fraction * 100)),
-                     LogLevel::kInfo);
+  console_->NoteLine(
+      absl::StrFormat("hashing %s, once: %d %%", model_, static_cast<int>(fraction * 100)),
+      LogLevel::kInfo);
 }
 
 NoteLine ConsoleNote(Console* console) {
@@ -120,34 +122,34 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
                                                                 Console* console, NoteLine note) {
   LoadProgressLine progress(config, console);
   engine::LoadOptions options;
-  options.threads = config.threads;
-  options.precision = config.precision;
-  options.isa = config.isa;
-  options.kv_dtype = config.kv_type;
-  options.experts = config.experts;
+  options.threads = config.model.threads;
+  options.precision = config.model.precision;
+  options.isa = config.model.isa;
+  options.kv_dtype = config.model.kv_type;
+  options.experts = config.model.experts;
   options.experts.note = note;
   options.experts.limits.available_bytes = AvailableMemoryBytes();
   options.experts.limits.kv_bytes = KvBytes(config);
   options.experts.limits.kv_tokens = KvTokens(config);
-  options.experts.limits.kv_disk_bytes = config.kv_disk_bytes;
+  options.experts.limits.kv_disk_bytes = config.model.kv_disk_bytes;
   options.progress = progress.callback();
-  auto bundle = engine::LoadModel(config.model, options);
+  auto bundle = engine::LoadModel(config.model.path, options);
   if (bundle.ok() && !(*bundle)->digest_recorded.ok()) {
-    note(absl::StrCat("the digest of ", config.model,
+    note(absl::StrCat("the digest of ", config.model.path,
                       " is computed again at the next start, for it cannot be recorded: ",
                       (*bundle)->digest_recorded.message(),
                       "; name a folder that takes files with --cache-dir DIR"));
   }
-  const bool unguided =
-      config.experts.policy.kind == moe::PolicyKind::kStatic && config.experts.profile_path.empty();
-  if (unguided && bundle.ok() && (*bundle)->tiered != nullptr) {
+  const bool unguided = config.model.experts.policy.kind == moe::PolicyKind::kStatic &&
+                        config.model.experts.profile_path.empty();
+  if (unguided && bundle.ok() && (*bundle)->model->offload_control() != nullptr) {
     console->NoteLine(
         "--offload-policy static knows no use of experts and spreads its slots evenly; give it "
         "--profile TRACE, which --trace-experts writes");
   }
-  const bool asked = config.experts.memory.kind != engine::ExpertMemoryKind::kAuto;
+  const bool asked = config.model.experts.memory.kind != engine::ExpertMemoryKind::kAuto;
   if (asked && bundle.ok() && (*bundle)->config.moe.experts == 0) {
-    console->NoteLine(absl::StrCat("--expert-memory has no effect: ", config.model,
+    console->NoteLine(absl::StrCat("--expert-memory has no effect: ", config.model.path,
                                    " has no experts, and all its weights are in memory"));
   }
   return bundle;

@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "engine/model_bundle.h"
-#include "engine/tiered_model.h"
+#include "engine/loading/model_bundle.h"
+#include "engine/loading/tiered_model.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 
@@ -48,7 +48,7 @@ using NoteLine = std::function<void(absl::string_view line)>;
 // Lines on the console's stderr.
 NoteLine ConsoleNote(Console* console);
 
-// LoadModel of config.model. `note` is used as long as the model is.
+// LoadModel of config.model.path. `note` is used as long as the model is.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console, NoteLine note);
 // The same, with ConsoleNote.

@@ -15,19 +15,19 @@
 #include "absl/strings/str_format.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/engine.h"
-#include "engine/expert_memory.h"
-#include "engine/kv_cache.h"
-#include "engine/model_bundle.h"
+#include "engine/kv/kv_cache.h"
+#include "engine/loading/expert_memory.h"
+#include "engine/loading/model_bundle.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/client_security.h"
+#include "service/base/units.h"
 #include "service/cli/console.h"
 #include "service/cli/load.h"
 #include "service/cli/machine.h"
 #include "service/cli/model_flags.h"
 #include "service/cli/open_store.h"
 #include "service/cli/sampling_defaults.h"
-#include "service/cli/units.h"
 #include "service/worker/tool_syntax.h"
 #include "service/worker/worker_model.h"
 
@@ -38,30 +38,31 @@ namespace {
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
   const int64_t capacity =
-      engine::KvCache::CapacityTokens(bundle.model->kv_specs(), config.kv_memory_bytes);
-  if (config.context > trained) {
+      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes);
+  if (config.model.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
-                        config.context, bundle.name, trained));
+                        config.model.context, bundle.name, trained));
   }
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  if (config.kv_memory_bytes > memory) {
+  if (config.model.kv_memory_bytes > memory) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--kv-memory is %s, and this machine has %s; ask for less",
-                        FormatBytes(static_cast<double>(config.kv_memory_bytes)),
+                        FormatBytes(static_cast<double>(config.model.kv_memory_bytes)),
                         FormatBytes(static_cast<double>(memory))));
   }
   if (capacity < 2) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--kv-memory %s does not hold the KV of one block of tokens; give more",
-                        FormatBytes(static_cast<double>(config.kv_memory_bytes))));
+                        FormatBytes(static_cast<double>(config.model.kv_memory_bytes))));
   }
-  const int64_t wanted = config.context > 0 ? config.context : std::min(trained, capacity);
+  const int64_t wanted =
+      config.model.context > 0 ? config.model.context : std::min(trained, capacity);
   if (wanted > capacity) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--kv-memory %s holds the KV of %d tokens, and a context of %d is wanted; give more, or "
         "ask for less with --context",
-        FormatBytes(static_cast<double>(config.kv_memory_bytes)), capacity, wanted));
+        FormatBytes(static_cast<double>(config.model.kv_memory_bytes)), capacity, wanted));
   }
   return wanted;
 }
@@ -70,7 +71,7 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
 // nothing. Nothing stays open or is left: a signal ends a load at once.
 // What the store says then goes to the log, and to `said`: it may not say it again.
 absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::string>* said) {
-  const NewStoreFile file(config.store);
+  const NewStoreFile file(config.store.location);
   const auto note = [&](LogLevel level, absl::string_view line, LogFields fields) {
     said->emplace(line);
     log(level, line, fields);
@@ -94,16 +95,16 @@ NoteLine WarnLine(const ServerOptions& options) {
 
 ServerOptions MakeServerOptions(const Config& config, const Surroundings& surroundings) {
   ServerOptions options;
-  options.listen = config.listen;
-  options.admin_listen = config.admin_listen;
-  options.probe_listen = config.probe_listen;
-  options.http = config.http;
-  if (!config.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
-  options.worker_name = config.name;
-  options.stall_timeout = config.stall_timeout;
+  options.listen = config.listen.grpc;
+  options.admin_listen = config.listen.admin;
+  options.probe_listen = config.listen.probe;
+  options.http = config.listen.http;
+  if (!config.listen.http_named) options.http_port_taken = ServerOptions::PortTaken::kTakeAnother;
+  options.worker_name = config.serving.worker_name;
+  options.stall_timeout = config.serving.stall_timeout;
   options.live = LiveOptionsOf(config);
   // As at the start: what is free then decides how much of it is to stay so.
-  engine::MemoryLimits limits = config.experts.limits;
+  engine::MemoryLimits limits = config.model.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
   options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {
     std::optional<int64_t> available = AvailableMemoryBytes();
@@ -134,32 +135,34 @@ class LocalServerImpl : public LocalServer {
 
   // `note`: as LoadBundle's.
   absl::Status Load(Config config, Console* console, NoteLine note) {
-    if (config.kv_memory_bytes == 0) {
-      config.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
+    if (config.model.kv_memory_bytes == 0) {
+      config.model.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
     }
     ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console, std::move(note)));
-    if (bundle_->tiered != nullptr) offload_ = bundle_->tiered->Settings();
+    const moe::OffloadControl* experts = bundle_->model->offload_control();
+    if (experts != nullptr) offload_ = experts->Settings();
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
     engine::EngineOptions options;
     options.context_length = context;
-    options.kv_memory_bytes = config.kv_memory_bytes;
-    options.max_sequences = config.max_sequences;
-    options.max_queued = config.max_queued;
-    options.max_concurrent_prefills = config.max_concurrent_prefills;
+    options.kv_memory_bytes = config.model.kv_memory_bytes;
+    options.max_sequences = config.serving.max_sequences;
+    options.max_queued = config.serving.max_queued;
+    options.max_concurrent_prefills = config.serving.max_concurrent_prefills;
     options.prefill_chunk = engine::ModelBundle::kPrefillRows;
+    options.attention_depth = engine::AttentionDepth(bundle_->config);
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
     // A row and its logits of every sequence fit into one step.
-    options.limits.rows =
-        std::max({options.prefill_chunk, options.offload_prefill_chunk, config.max_sequences});
+    options.limits.rows = std::max(
+        {options.prefill_chunk, options.offload_prefill_chunk, config.serving.max_sequences});
     options.limits.logit_rows =
-        config.max_sequences + engine::PromptLogitRows(bundle_->config.vocab_size);
+        config.serving.max_sequences + engine::PromptLogitRows(bundle_->config.vocab_size);
     options.cache_seed = absl::StrCat(bundle_->content_digest, "/", bundle_->numerics_id);
-    if (config.kv_disk_bytes > 0) {
-      options.kv_disk_path = absl::StrCat(config.kv_disk_folder, "/", bundle_->digest, ".kv");
-      options.kv_disk_bytes = config.kv_disk_bytes;
+    if (config.model.kv_disk_bytes > 0) {
+      options.kv_disk_path = absl::StrCat(config.model.kv_disk_folder, "/", bundle_->digest, ".kv");
+      options.kv_disk_bytes = config.model.kv_disk_bytes;
     }
     FillModel(options);
-    model_.aliases = AliasesOf(config.aliases, config.model);
+    model_.aliases = AliasesOf(config.model.aliases, config.model.path);
     ASSIGN_OR_RETURN(model_.default_sampling,
                      ReadDefaultSampling(bundle_->weights->file(), bundle_->config.vocab_size));
     ASSIGN_OR_RETURN(engine_, engine::Engine::Create(bundle_->model.get(), bundle_->tokenizer.get(),
@@ -214,14 +217,14 @@ class LocalServerImpl : public LocalServer {
 }  // namespace
 
 LiveOptions LiveOptionsOf(const Config& config) {
-  LiveOptions live = {.front_limits = {.session_ttl = config.session_ttl,
-                                       .max_session_tokens = config.max_session_tokens,
-                                       .request_ttl = config.request_ttl,
-                                       .orphan_ttl = config.orphan_ttl},
-                      .log_prompts = config.log_prompts,
-                      .workers = {.addresses = config.workers, .names = {}},
-                      .max_queued = config.max_queued};
-  for (const std::string& name : config.worker_names) {
+  LiveOptions live = {.front_limits = {.session_ttl = config.store.session_ttl,
+                                       .max_session_tokens = config.store.max_session_tokens,
+                                       .request_ttl = config.front.request_ttl,
+                                       .orphan_ttl = config.front.orphan_ttl},
+                      .log_prompts = config.log.prompts,
+                      .workers = {.addresses = config.front.workers, .names = {}},
+                      .max_queued = config.serving.max_queued};
+  for (const std::string& name : config.front.worker_names) {
     const HostPort parts = ParseHostPort(name).value();  // the flag has seen that it is one
     live.workers.names.push_back({.host = parts.host, .port = parts.port});
   }
@@ -232,13 +235,13 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
                                                               const Surroundings& surroundings,
                                                               Console* console) {
   Config stored = config;
-  if (role != LocalRole::kServe) stored.store = ":memory:";
+  if (role != LocalRole::kServe) stored.store.location = ":memory:";
   ServerOptions options = MakeServerOptions(config, surroundings);
   std::set<std::string> said;
   if (role != LocalRole::kWorker) {
     if (absl::Status tried = TryStore(stored, options.log, &said); !tried.ok()) {
       // A wrong path is told before what stands in the way of a right one.
-      RETURN_IF_ERROR(engine::GgufFile::Open(config.model).status());
+      RETURN_IF_ERROR(engine::GgufFile::Open(config.model.path).status());
       return tried;
     }
   }
@@ -250,7 +253,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   NoteLine note = WarnLine(options);
   if (!note) note = ConsoleNote(console);
   RETURN_IF_ERROR(server->Load(config, console, std::move(note)));
-  NewStoreFile file(stored.store);
+  NewStoreFile file(stored.store.location);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {
     ASSIGN_OR_RETURN(store,
@@ -263,7 +266,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
 
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                                    const Surroundings& surroundings) {
-  NewStoreFile file(config.store);
+  NewStoreFile file(config.store.location);
   ServerOptions options = MakeServerOptions(config, surroundings);
   ASSIGN_OR_RETURN(options.worker_security,
                    ClientSecurity::Open({.token_file = config.security.worker_token_file,

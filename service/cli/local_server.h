@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "moe/offload_control.h"
+#include "service/cli/config.h"
 #include "service/cli/console.h"
 #include "service/cli/log.h"
-#include "service/config.h"
 #include "service/server.h"
 #include "service/worker/worker_model.h"
 
@@ -20,8 +20,8 @@ namespace tidepool::service {
 
 // Which half, and whether on a port.
 enum class LocalRole : uint8_t {
-  kServe,    // front and worker on config.listen
-  kWorker,   // worker on config.listen
+  kServe,    // front and worker on config.listen.grpc
+  kWorker,   // worker on config.listen.grpc
   kPrivate,  // front and worker, no port, sessions in memory
 };
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
 // What of a configuration servers take while they run.
 LiveOptions LiveOptionsOf(const Config& config);
 
-// A front without a model, on config.listen.
+// A front without a model, on config.listen.grpc.
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                                    const Surroundings& surroundings);
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/string_view.h"
 #include "kernels/base/mutex.h"
+#include "service/base/log_level.h"
 #include "service/cli/line_writer.h"
-#include "service/log_level.h"
 
 namespace spdlog {
 class formatter;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/cli/flag_setters.h"
 
 namespace tidepool::service {
 namespace {
@@ -19,7 +20,7 @@ absl::Status SetLogLevel(absl::string_view value, Config* config) {
                                                                 {"off", LogLevel::kOff}};
   for (const auto& [name, level] : kLevels) {
     if (value == name) {
-      config->log_level = level;
+      config->log.level = level;
       return absl::OkStatus();
     }
   }
@@ -31,15 +32,7 @@ absl::Status SetLogFormat(absl::string_view value, Config* config) {
   if (value != "text" && value != "json") {
     return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not text or json"));
   }
-  config->log_format = value == "json" ? LogFormat::kJson : LogFormat::kText;
-  return absl::OkStatus();
-}
-
-absl::Status SetLogPrompts(absl::string_view value, Config* config) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  config->log_prompts = value == "true" ? PromptLogging::kAlways : PromptLogging::kNever;
+  config->log.format = value == "json" ? LogFormat::kJson : LogFormat::kText;
   return absl::OkStatus();
 }
 
@@ -50,7 +43,8 @@ constexpr FlagSpec kFlags[] = {
     {"log-format", 0, kGeneral, "FORMAT", "text", "log format: text, or json (one object per line)",
      kServing, FlagKind::kValue, SetLogFormat},
     {"log-prompts", 0, kGeneral, "", "off", "log the first 4 KiB of each prompt", kFronts,
-     FlagKind::kSwitch, SetLogPrompts},
+     FlagKind::kSwitch,
+     SetEither<PromptLogging::kNever, PromptLogging::kAlways, &Config::log, &LogFlags::prompts>},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // logits: what the model says after given tokens, as .npy.
-#include "engine/logits.h"
+#include "engine/evaluation/logits.h"
 
 #include <filesystem>
 #include <map>
@@ -58,22 +58,23 @@ absl::Status RunLogits(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
   const int64_t vocab = bundle->config.vocab_size;
   std::unique_ptr<NpyWriter> out;
-  if (!config.out.empty()) {
-    const NpyShape shape = config.all_positions ? NpyShape::kRows : NpyShape::kVector;
-    ASSIGN_OR_RETURN(out, NpyWriter::Create(config.out, {.columns = vocab, .shape = shape}));
+  if (!config.output.file.empty()) {
+    const NpyShape shape = config.logits.all_positions ? NpyShape::kRows : NpyShape::kVector;
+    ASSIGN_OR_RETURN(out,
+                     NpyWriter::Create(config.output.file, {.columns = vocab, .shape = shape}));
   }
-  PartDump dump(config.dump);
+  PartDump dump(config.logits.dump);
   engine::LogitsOptions options;
-  options.chunk_rows = config.chunk;
-  options.rows = config.all_positions ? engine::LogitRows::kAll : engine::LogitRows::kLast;
-  if (!config.dump.empty()) {
+  options.chunk_rows = config.logits.chunk;
+  options.rows = config.logits.all_positions ? engine::LogitRows::kAll : engine::LogitRows::kLast;
+  if (!config.logits.dump.empty()) {
     RETURN_IF_ERROR(dump.MakeFolder());
     options.parts = [&](absl::string_view name, int64_t, kernels::ConstMatrixView rows) {
       return dump.Add(name, rows);
     };
   }
   absl::Status sound;
-  RETURN_IF_ERROR(engine::ComputeLogits(bundle->model.get(), config.tokens, options,
+  RETURN_IF_ERROR(engine::ComputeLogits(bundle->model.get(), config.input.tokens, options,
                                         [&](int64_t position, absl::Span<const float> logits) {
                                           sound.Update(engine::CheckFinite(position, logits));
                                           return out == nullptr ? absl::OkStatus()
@@ -82,17 +83,17 @@ absl::Status RunLogits(const Config& config, Console* console) {
   RETURN_IF_ERROR(bundle->model->Finish());
   if (out != nullptr) RETURN_IF_ERROR(out->Finish());
   RETURN_IF_ERROR(dump.Finish());
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson({{"out", config.out},
-                        {"positions", config.all_positions ? config.tokens.size() : 1},
+  if (config.output.format == OutputFormat::kJson) {
+    console->PrintJson({{"out", config.output.file},
+                        {"positions", config.logits.all_positions ? config.input.tokens.size() : 1},
                         {"vocab_size", vocab},
-                        {"dump", config.dump},
+                        {"dump", config.logits.dump},
                         {"dump_files", dump.files()}});
   }
   RETURN_IF_ERROR(console->out_status());
   // Last, because whoever looks for the cause wants the files.
   return sound.ok() ? sound
-                    : absl::InternalError(absl::StrCat(config.model, ": ", sound.message()));
+                    : absl::InternalError(absl::StrCat(config.model.path, ": ", sound.message()));
 }
 
 }  // namespace tidepool::service

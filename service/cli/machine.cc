@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "engine/cgroups.h"
+#include "engine/loading/cgroups.h"
 
 namespace tidepool::service {
 namespace {

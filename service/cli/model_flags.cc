@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/units.h"
+#include "kernels/base/utf8.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -23,13 +23,13 @@ constexpr size_t kMaxNameBytes = 200;
 bool IsControl(char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); }
 
 absl::Status AddAlias(absl::string_view value, Config* config) {
-  RETURN_IF_ERROR(engine::CheckUtf8(value, "the name"));
+  RETURN_IF_ERROR(base::CheckUtf8(value, "the name"));
   if (value.empty() || value.size() > kMaxNameBytes ||
       std::any_of(value.begin(), value.end(), IsControl)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a name is one line of 1 to ", kMaxNameBytes, " bytes"));
   }
-  std::vector<std::string>& aliases = config->aliases;
+  std::vector<std::string>& aliases = config->model.aliases;
   if (std::find(aliases.begin(), aliases.end(), value) == aliases.end()) {
     aliases.emplace_back(value);
   }
@@ -60,8 +60,8 @@ constexpr FlagSpec kFlags[] = {
 absl::Span<const FlagSpec> ModelFlagSpecs() { return kFlags; }
 
 absl::Status SetKvMemory(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->kv_memory_bytes, ParseSize(value));
-  if (config->kv_memory_bytes < (size_t{1} << 10)) {
+  ASSIGN_OR_RETURN(config->model.kv_memory_bytes, ParseSize(value));
+  if (config->model.kv_memory_bytes < (size_t{1} << 10)) {
     return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is less than 1KiB"));
   }
   return absl::OkStatus();
@@ -69,7 +69,7 @@ absl::Status SetKvMemory(absl::string_view value, Config* config) {
 
 absl::Status SetKvDisk(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
-  config->kv_disk_bytes = static_cast<int64_t>(bytes);
+  config->model.kv_disk_bytes = static_cast<int64_t>(bytes);
   return bytes > 0 ? absl::OkStatus() : absl::InvalidArgumentError("leave it out for none");
 }
 
@@ -78,7 +78,7 @@ absl::Status SetKvType(absl::string_view value, Config* config) {
       {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0}};
   for (const auto& [name, type] : types) {
     if (absl::EqualsIgnoreCase(value, name)) {
-      config->kv_type = type;
+      config->model.kv_type = type;
       return absl::OkStatus();
     }
   }
@@ -87,15 +87,15 @@ absl::Status SetKvType(absl::string_view value, Config* config) {
 
 absl::Status SetIsa(absl::string_view value, Config* config) {
   if (value == "auto") {
-    config->isa = Isa::kBest;
+    config->model.isa = Isa::kBest;
   } else if (value == "portable") {
-    config->isa = Isa::kPortable;
+    config->model.isa = Isa::kPortable;
   } else if (value == "avx2") {
-    config->isa = Isa::kAvx2;
+    config->model.isa = Isa::kAvx2;
   } else if (value == "avx512") {
-    config->isa = Isa::kAvx512;
+    config->model.isa = Isa::kAvx512;
   } else if (value == "avx512vnni") {
-    config->isa = Isa::kAvx512Vnni;
+    config->model.isa = Isa::kAvx512Vnni;
   } else {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", value, "\" is not auto, portable, avx2, avx512 or avx512vnni"));
@@ -116,8 +116,8 @@ std::vector<std::string> AliasesOf(const std::vector<std::string>& named, absl::
   const size_t slash = path.rfind('/');
   if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
   std::string stem;
-  engine::AppendUtf8Lossy(WithoutPart(absl::StripSuffix(path, ".gguf")).substr(0, kMaxNameBytes),
-                          &stem);
+  base::AppendUtf8Lossy(WithoutPart(absl::StripSuffix(path, ".gguf")).substr(0, kMaxNameBytes),
+                        &stem);
   std::replace_if(stem.begin(), stem.end(), IsControl, ' ');
   if (stem.empty()) return {};
   return {stem};

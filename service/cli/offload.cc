@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/client.h"
 #include "service/cli/commands.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -49,11 +49,12 @@ std::string Text(const Json& answer) {
 absl::Status RunOffload(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(config));
   ASSIGN_OR_RETURN(const Json answer, client->Offload(config.offload, kPatience));
-  RETURN_IF_ERROR(console->PrintResult(config.output, answer, Text));
+  RETURN_IF_ERROR(console->PrintResult(config.output.format, answer, Text));
   for (const Json& worker : answer["workers"]) {
     if (worker["status_code"].get<int64_t>() == 0) continue;
-    return absl::UnavailableError(absl::StrCat(config.server, ": not all workers took the change: ",
-                                               worker["status_message"].get<std::string>()));
+    return absl::UnavailableError(absl::StrCat(
+        config.client.server,
+        ": not all workers took the change: ", worker["status_message"].get<std::string>()));
   }
   return absl::OkStatus();
 }

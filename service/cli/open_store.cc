@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/files.h"
+#include "service/base/files.h"
 #include "service/store/redis_address.h"
 #include "service/store/redis_session_store.h"
 #include "service/store/sqlite_session_store.h"
@@ -20,8 +20,8 @@ constexpr char kInMemory[] = ":memory:";
 
 // Errors never repeat what is in the file.
 absl::StatusOr<std::string> ReadPassword(const std::string& path) {
-  constexpr size_t kMostBytes = 4096;
-  ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMostBytes));
+  constexpr size_t kMaxBytes = 4096;
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMaxBytes));
   absl::string_view password = content;
   absl::ConsumeSuffix(&password, "\n");
   absl::ConsumeSuffix(&password, "\r");
@@ -33,7 +33,7 @@ absl::StatusOr<std::string> ReadPassword(const std::string& path) {
 }
 
 absl::StatusOr<RedisAddress> AddressOf(const Config& config) {
-  ASSIGN_OR_RETURN(RedisAddress address, ParseRedisUrl(config.store));
+  ASSIGN_OR_RETURN(RedisAddress address, ParseRedisUrl(config.store.location));
   const std::string& file = config.security.store_password_file;
   if (file.empty()) return address;
   if (!address.password.empty()) {
@@ -51,11 +51,11 @@ std::function<void(absl::string_view)> LinesOf(const LogSink& log, LogLevel leve
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(const Config& config, const LogSink& log) {
   RedisSessionStoreOptions options;
   ASSIGN_OR_RETURN(options.address, AddressOf(config));
-  options.max_sessions = config.max_sessions;
+  options.max_sessions = config.store.max_sessions;
   options.log = LinesOf(log, LogLevel::kWarn);
-  if (config.store_unsafe) {
+  if (config.store.allow_unsafe) {
     options.safety = RedisSafety::kUnchecked;
-  } else if (config.durability == StoreDurability::kPower) {
+  } else if (config.store.durability == StoreDurability::kPower) {
     options.safety = RedisSafety::kPower;
   }
   return RedisSessionStore::Open(std::move(options));
@@ -77,24 +77,25 @@ absl::Status MakeFolder(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
-                                                        const LogSink& log) {
-  if (IsRedisUrl(config.store)) return OpenRedis(config, log);
+                                                        const LogSink& log, StoreUse use) {
+  if (IsRedisUrl(config.store.location)) return OpenRedis(config, log);
   if (!config.security.store_password_file.empty()) {
     return absl::InvalidArgumentError(
         "--store-password-file is for a --store at redis://; files have no password");
   }
   SqliteSessionStoreOptions options;
-  options.path = config.store;
-  options.max_sessions = config.max_sessions;
+  options.path = config.store.location;
+  options.max_sessions = config.store.max_sessions;
+  options.use = use;
   options.log = LinesOf(log, LogLevel::kError);
-  options.durability =
-      config.durability == StoreDurability::kPower ? Durability::kPower : Durability::kProcess;
+  options.durability = config.store.durability == StoreDurability::kPower ? Durability::kPower
+                                                                          : Durability::kProcess;
   std::error_code error;
-  if (missing == MissingStore::kRefuse && !std::filesystem::exists(config.store, error)) {
-    return absl::NotFoundError(
-        absl::StrCat("session store '", config.store, "' does not exist; name it with --store"));
+  if (missing == MissingStore::kRefuse && !std::filesystem::exists(config.store.location, error)) {
+    return absl::NotFoundError(absl::StrCat("session store '", config.store.location,
+                                            "' does not exist; name it with --store"));
   }
-  if (config.store != kInMemory) RETURN_IF_ERROR(MakeFolder(config.store));
+  if (config.store.location != kInMemory) RETURN_IF_ERROR(MakeFolder(config.store.location));
   return SqliteSessionStore::Open(options);
 }
 
@@ -102,12 +103,13 @@ NewStoreFile::NewStoreFile(const std::string& store) {
   std::error_code error;
   if (store == kInMemory || IsRedisUrl(store)) return;
   if (!std::filesystem::exists(store, error) && !error) path_ = store;
+  had_witness_ = std::filesystem::exists(store + "-commits", error);
 }
 
 NewStoreFile::~NewStoreFile() {
   if (path_.empty()) return;
-  // STORE-commits is of a store that was there before: it is written with the first session.
-  for (const char* suffix : {"", "-wal", "-shm", "-reserve"}) {
+  for (const char* suffix : {"", "-wal", "-shm", "-reserve", "-commits"}) {
+    if (had_witness_ && suffix == std::string("-commits")) continue;
     std::error_code error;
     std::filesystem::remove(path_ + suffix, error);
   }

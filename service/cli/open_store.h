@@ -6,9 +6,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "service/config.h"
-#include "service/log_level.h"
+#include "service/base/log_level.h"
+#include "service/cli/config.h"
 #include "service/store/session_store.h"
+#include "service/store/sqlite_session_store.h"
 
 namespace tidepool::service {
 
@@ -17,9 +18,11 @@ enum class MissingStore : uint8_t { kMake, kRefuse };
 // A file, made with its folder if it is missing, or a Redis server. `log` is called on any thread:
 // damage that is found is an error there, a server that is away a warning. NOT_FOUND:
 // there is no such file, with kRefuse, or none with the password; INVALID_ARGUMENT: its folder
-// cannot be made, or --store-password-file does not fit; others as the stores' Open.
+// cannot be made, or --store-password-file does not fit; others as the stores' Open. `use` applies
+// to files only.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
-                                                        const LogSink& log = {});
+                                                        const LogSink& log = {},
+                                                        StoreUse use = StoreUse::kServe);
 
 // Takes back the store's file when the server that it was made for does not start. One that was
 // there before stays. Thread-compatible.
@@ -35,7 +38,8 @@ class NewStoreFile {
   void Keep() { path_.clear(); }
 
  private:
-  std::string path_;  // empty: nothing to take back
+  std::string path_;          // empty: nothing to take back
+  bool had_witness_ = false;  // STORE-commits is of a store that was there before
 };
 
 }  // namespace tidepool::service

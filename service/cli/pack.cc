@@ -6,28 +6,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/available_cpus.h"
 #include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
+#include "engine/loading/available_cpus.h"
+#include "engine/loading/tiered_model.h"
 #include "engine/model/model_config.h"
-#include "engine/tiered_model.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
 #include "service/cli/load.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 
 absl::Status RunPack(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(engine::GgufFile file, engine::GgufFile::Open(config.model));
+  ASSIGN_OR_RETURN(engine::GgufFile file, engine::GgufFile::Open(config.model.path));
   ASSIGN_OR_RETURN(const engine::ModelConfig model, engine::ModelConfig::Parse(file));
   if (model.moe_layers() == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config.model, " has no experts: there is nothing to pack"));
+        absl::StrCat(config.model.path, " has no experts: there is nothing to pack"));
   }
-  const std::string path = engine::PackPath(file, config.experts.cache_dir);
-  const int threads = config.threads > 0 ? config.threads : engine::AvailableCpus();
+  const std::string path = engine::PackPath(file, config.model.experts.cache_dir);
+  const int threads = config.model.threads > 0 ? config.model.threads : engine::AvailableCpus();
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::WeightStore> store,
                    engine::WeightStore::Create(std::move(file), {.threads = threads}));
   bool written = false;
@@ -35,29 +35,30 @@ absl::Status RunPack(const Config& config, Console* console) {
   {
     LoadProgressLine line(config, console);
     const engine::StageProgress show = line.callback();
-    ASSIGN_OR_RETURN(const engine::ContentDigest digest,
-                     engine::DigestContent(store->file(), {.threads = threads,
-                                                           .cache_dir = config.experts.cache_dir,
-                                                           .progress = [&](double fraction) {
-                                                             show(engine::LoadStage::kHashing,
-                                                                  fraction);
-                                                           }}));
-    records = engine::OpenPack(model, {.store = store.get(),
-                                       .digest = digest.hex,
-                                       .path = path,
-                                       .existing = config.force ? engine::ExistingPack::kReplace
-                                                                : engine::ExistingPack::kUse,
-                                       .progress =
-                                           [&](engine::LoadStage stage, double fraction) {
-                                             written = true;
-                                             show(stage, fraction);
-                                           },
-                                       .note = ConsoleNote(console)});
+    ASSIGN_OR_RETURN(
+        const engine::ContentDigest digest,
+        engine::DigestContent(store->file(), {.threads = threads,
+                                              .cache_dir = config.model.experts.cache_dir,
+                                              .progress = [&](double fraction) {
+                                                show(engine::LoadStage::kHashing, fraction);
+                                              }}));
+    records =
+        engine::OpenPack(model, {.store = store.get(),
+                                 .digest = digest.hex,
+                                 .path = path,
+                                 .existing = config.output.force ? engine::ExistingPack::kReplace
+                                                                 : engine::ExistingPack::kUse,
+                                 .progress =
+                                     [&](engine::LoadStage stage, double fraction) {
+                                       written = true;
+                                       show(stage, fraction);
+                                     },
+                                 .note = ConsoleNote(console)});
   }
   RETURN_IF_ERROR(records.status());
   const int64_t layers = static_cast<int64_t>(records->layers.size());
-  if (config.output == OutputFormat::kJson) {
-    console->PrintJson({{"model", config.model},
+  if (config.output.format == OutputFormat::kJson) {
+    console->PrintJson({{"model", config.model.path},
                         {"out", path},
                         {"written", written},
                         {"layers", layers},

@@ -1,5 +1,5 @@
 // perplexity: how well a model predicts a text file.
-#include "engine/perplexity.h"
+#include "engine/evaluation/perplexity.h"
 
 #include <memory>
 #include <string>
@@ -8,22 +8,22 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/files.h"
 #include "service/cli/commands.h"
-#include "service/cli/files.h"
 #include "service/cli/load.h"
 
 namespace tidepool::service {
 
 absl::Status RunPerplexity(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(*config.file, kMostTextBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(*config.input.file, kMaxTextBytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
   const engine::Tokenizer& tokenizer = *bundle->tokenizer;
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> ids,
       tokenizer.Encode(text, engine::SpecialTokens::kAsText, engine::AddBos::kModelDefault));
   engine::PerplexityOptions options;
-  options.context = config.context;
-  options.chunks = config.chunks;
+  options.context = config.model.context;
+  options.chunks = config.input.chunks;
   if (tokenizer.adds_bos()) options.first_token = tokenizer.bos_id();
   if (console->err_is_terminal()) {
     options.progress = [&](int64_t done, int64_t chunks) {
@@ -36,17 +36,17 @@ absl::Status RunPerplexity(const Config& config, Console* console) {
   RETURN_IF_ERROR(result.status());
   RETURN_IF_ERROR(bundle->model->Finish());
   const Json json = {{"model", bundle->name},
-                     {"file", *config.file},
+                     {"file", *config.input.file},
                      {"perplexity", result->perplexity},
                      {"standard_error", result->standard_error},
                      {"chunks", result->chunks},
-                     {"context", config.context},
+                     {"context", config.model.context},
                      {"tokens_scored", result->tokens},
                      {"tokens_in_text", ids.size()}};
-  return console->PrintResult(config.output, json, [&](const Json&) {
+  return console->PrintResult(config.output.format, json, [&](const Json&) {
     return absl::StrFormat("perplexity %.4f +/- %.4f over %d tokens of %d chunks of %d\n",
                            result->perplexity, result->standard_error, result->tokens,
-                           result->chunks, config.context);
+                           result->chunks, config.model.context);
   });
 }
 

@@ -15,12 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "engine/available_cpus.h"
 #include "engine/checkpoint/requantize.h"
+#include "engine/loading/available_cpus.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
 #include "service/cli/signals.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -72,8 +72,8 @@ Json Describe(const Config& config, GgmlType type, const engine::RequantizeRepor
     fallbacks.push_back({{"name", choice.name}, {"type", std::string(GgmlTypeName(choice.to))}});
   }
   Json json;
-  json["model"] = config.model;
-  json["out"] = config.out;
+  json["model"] = config.model.path;
+  json["out"] = config.output.file;
   json["type"] = std::string(GgmlTypeName(type));
   json["tensors"] = report.tensors.size();
   json["types"] = types;
@@ -108,22 +108,24 @@ absl::Status RunQuantize(const Config& config, Console* console) {
   std::atomic<bool> stopped{false};
   const SignalWatcher watcher({SIGINT, SIGTERM}, [&](int) { stopped = true; });
   engine::RequantizeOptions options;
-  ASSIGN_OR_RETURN(options.type, ParseType("--type", config.type));
-  if (!config.head_type.empty()) {
-    ASSIGN_OR_RETURN(options.head_type, ParseType("--head-type", config.head_type));
+  ASSIGN_OR_RETURN(options.type, ParseType("--type", config.quantize.type));
+  if (!config.quantize.head_type.empty()) {
+    ASSIGN_OR_RETURN(options.head_type, ParseType("--head-type", config.quantize.head_type));
   }
-  options.threads = config.threads > 0 ? config.threads : engine::AvailableCpus();
+  options.threads = config.model.threads > 0 ? config.model.threads : engine::AvailableCpus();
   std::error_code error;
-  if (std::filesystem::equivalent(config.model, config.out, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.out, " is the model that is read; name another file, and rename it afterwards"));
-  }
-  options.existing = config.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse;
-  if (!config.force && std::filesystem::exists(config.out)) {
+  if (std::filesystem::equivalent(config.model.path, config.output.file, error)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config.out, " is there already; --force replaces it"));
+        absl::StrCat(config.output.file,
+                     " is the model that is read; name another file, and rename it afterwards"));
   }
-  ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(config.model));
+  options.existing =
+      config.output.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse;
+  if (!config.output.force && std::filesystem::exists(config.output.file)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.output.file, " is there already; --force replaces it"));
+  }
+  ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(config.model.path));
   const std::string note = RequantizingNote(file, engine::ChooseTypes(file, options));
   if (!note.empty()) console->Note(note);
   options.progress = [&](absl::string_view tensor, double fraction) {
@@ -134,11 +136,11 @@ absl::Status RunQuantize(const Config& config, Console* console) {
     return absl::OkStatus();
   };
   const absl::StatusOr<engine::RequantizeReport> report =
-      engine::Requantize(file, config.out, options);
+      engine::Requantize(file, config.output.file, options);
   if (console->err_is_terminal()) console->Note("\r\033[K");
   RETURN_IF_ERROR(report.status());
   const Json json = Describe(config, options.type, *report);
-  return console->PrintResult(config.output, json, Text);
+  return console->PrintResult(config.output.format, json, Text);
 }
 
 }  // namespace tidepool::service

@@ -7,9 +7,9 @@
 namespace tidepool::service {
 namespace {
 
-template <auto member>
+template <auto group, auto member>
 void Take(const Config& from, Config* into) {
-  into->*member = from.*member;
+  into->*group.*member = from.*group.*member;
 }
 
 struct LiveFlag {
@@ -18,17 +18,17 @@ struct LiveFlag {
 };
 
 constexpr LiveFlag kLiveFlags[] = {
-    {"drain-grace", Take<&Config::drain_grace>},
-    {"drain-timeout", Take<&Config::drain_timeout>},
-    {"log-level", Take<&Config::log_level>},
-    {"log-prompts", Take<&Config::log_prompts>},
-    {"max-queued", Take<&Config::max_queued>},
-    {"max-session-tokens", Take<&Config::max_session_tokens>},
-    {"orphan-ttl", Take<&Config::orphan_ttl>},
-    {"request-ttl", Take<&Config::request_ttl>},
-    {"session-ttl", Take<&Config::session_ttl>},
-    {"worker", Take<&Config::workers>},
-    {"workers", Take<&Config::worker_names>},
+    {"drain-grace", Take<&Config::serving, &ServingFlags::drain_grace>},
+    {"drain-timeout", Take<&Config::serving, &ServingFlags::drain_timeout>},
+    {"log-level", Take<&Config::log, &LogFlags::level>},
+    {"log-prompts", Take<&Config::log, &LogFlags::prompts>},
+    {"max-queued", Take<&Config::serving, &ServingFlags::max_queued>},
+    {"max-session-tokens", Take<&Config::store, &StoreFlags::max_session_tokens>},
+    {"orphan-ttl", Take<&Config::front, &FrontFlags::orphan_ttl>},
+    {"request-ttl", Take<&Config::front, &FrontFlags::request_ttl>},
+    {"session-ttl", Take<&Config::store, &StoreFlags::session_ttl>},
+    {"worker", Take<&Config::front, &FrontFlags::workers>},
+    {"workers", Take<&Config::front, &FrontFlags::worker_names>},
 };
 
 const LiveFlag* FindLive(absl::string_view name) {

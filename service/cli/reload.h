@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 

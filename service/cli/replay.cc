@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "kernels/base/status_macros.h"
 #include "moe/replay/trace.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -81,7 +81,7 @@ absl::Status RunReplay(const Config& config, Console* console) {
   }
   const moe::CostModel cost{.read_bytes_per_s = flags.read_bytes_per_s,
                             .memory_bytes_per_s = flags.memory_bytes_per_s};
-  const bool to_json = config.output == OutputFormat::kJson;
+  const bool to_json = config.output.format == OutputFormat::kJson;
   if (!to_json) PrintHeader(trace, flags, console);
   Json results = Json::array();
   for (const ReplaySlots& slots : flags.slots) {

@@ -9,16 +9,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/units.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
-
-absl::Status SetPath(absl::string_view value, std::string* path) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  *path = std::string(value);
-  return absl::OkStatus();
-}
 
 absl::Status SetBandwidth(absl::string_view value, double* bytes_per_s) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
@@ -28,14 +22,6 @@ absl::Status SetBandwidth(absl::string_view value, double* bytes_per_s) {
 }
 
 }  // namespace
-
-absl::Status SetReplayTrace(absl::string_view value, Config* config) {
-  return SetPath(value, &config->replay.trace);
-}
-
-absl::Status SetReplayProfile(absl::string_view value, Config* config) {
-  return SetPath(value, &config->replay.profile);
-}
 
 absl::Status AddReplaySlots(absl::string_view value, Config* config) {
   for (absl::string_view item : absl::StrSplit(value, ',')) {
@@ -55,11 +41,6 @@ absl::Status AddReplayPolicies(absl::string_view value, Config* config) {
     if (item.empty()) return absl::InvalidArgumentError("a policy has no name");
     config->replay.policies.emplace_back(item);
   }
-  return absl::OkStatus();
-}
-
-absl::Status SetReplayRefreshInterval(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->replay.refresh_interval, ParseInteger(value, 1, int64_t{1} << 31));
   return absl::OkStatus();
 }
 

@@ -4,17 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 
-absl::Status SetReplayTrace(absl::string_view value, Config* config);
-absl::Status SetReplayProfile(absl::string_view value, Config* config);
 // "192", "25%", and lists of such; adds to the list.
 absl::Status AddReplaySlots(absl::string_view value, Config* config);
 // "tide,lru"; adds to the list. What is a policy, the command says.
 absl::Status AddReplayPolicies(absl::string_view value, Config* config);
-absl::Status SetReplayRefreshInterval(absl::string_view value, Config* config);
 // "1.5GB", each second.
 absl::Status SetReplayReadBandwidth(absl::string_view value, Config* config);
 absl::Status SetReplayMemoryBandwidth(absl::string_view value, Config* config);

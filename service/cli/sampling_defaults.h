@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/gguf.h"
-#include "engine/request.h"
+#include "engine/sampling/request.h"
 
 namespace tidepool::service {
 

@@ -6,8 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/token_table.h"
+#include "service/base/units.h"
+#include "service/cli/flag_setters.h"
 #include "service/cli/server_flags.h"
-#include "service/cli/units.h"
 #include "service/http/host_check.h"
 
 namespace tidepool::service {
@@ -18,27 +19,6 @@ constexpr CommandSet kHttp = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAsking = Bit(Command::kGenerate) | Bit(Command::kChat) |
                                Bit(Command::kBench) | Bit(Command::kStats) | Bit(Command::kOffload);
 constexpr CommandSet kToken = Bit(Command::kToken);
-
-template <auto member>
-absl::Status SetFile(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->security.*member = std::string(value);
-  return absl::OkStatus();
-}
-
-absl::Status SetAllowUnauthenticated(absl::string_view value, Config* config) {
-  if (value != "true" && value != "false") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not true or false"));
-  }
-  config->security.allow_unauthenticated = value == "true";
-  return absl::OkStatus();
-}
-
-absl::Status AddFrontName(absl::string_view value, Config* config) {
-  if (value.empty()) return absl::InvalidArgumentError("the value is empty");
-  config->security.front_names.emplace_back(value);
-  return absl::OkStatus();
-}
 
 absl::Status AddCorsOrigin(absl::string_view value, Config* config) {
   return config->security.cors_origins.Add(value);
@@ -51,20 +31,15 @@ absl::Status AddHttpHost(absl::string_view value, Config* config) {
 }
 
 // gRPC counts it in an int of milliseconds, the most of which, 24.8 days, is no limit to it.
-constexpr absl::Duration kMostConnectionAge = absl::Hours(24 * 24);
+constexpr absl::Duration kMaxConnectionAge = absl::Hours(24 * 24);
 
 absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const absl::Duration age, ParseTime(value));
-  if (age < absl::Seconds(1) || age > kMostConnectionAge) {
+  if (age < absl::Seconds(1) || age > kMaxConnectionAge) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "accepted: 1s to ", absl::ToInt64Hours(kMostConnectionAge), "h, which is 24 days"));
+        "accepted: 1s to ", absl::ToInt64Hours(kMaxConnectionAge), "h, which is 24 days"));
   }
   config->security.max_connection_age = age;
-  return absl::OkStatus();
-}
-
-absl::Status SetAction(absl::string_view value, Config* config) {
-  config->action = std::string(value);
   return absl::OkStatus();
 }
 
@@ -106,17 +81,17 @@ using L = PrincipalLimits;
 constexpr FlagSpec kFlags[] = {
     {"admin-listen", 0, kSecurity, "HOST:PORT", "--listen",
      "separate address for the Admin service; port 0 takes a free port", kServing, kValue,
-     SetAdminListen},
+     SetAddress<&Config::listen, &ListenFlags::admin>},
     {"probe-listen", 0, kSecurity, "HOST:PORT", "none",
      "address for health checks only, in plain text and without tokens, for kubelet", kServing,
-     kValue, SetProbeListen},
+     kValue, SetAddress<&Config::listen, &ListenFlags::probe>},
     {"auth-token-file", 0, kSecurity, "FILE", "",
      "file of allowed callers: lines of principal, role (user, admin or front) and a token's "
      "SHA-256, as tidepool token new writes them; reloaded when it changes",
-     kServing, kValue, SetFile<&S::auth_token_file>},
+     kServing, kValue, SetString<&Config::security, &S::auth_token_file>},
     {"allow-unauthenticated", 0, kSecurity, "", "off",
      "accept unauthenticated clients on non-loopback addresses", kServing, kSwitch,
-     SetAllowUnauthenticated},
+     SetSwitch<&Config::security, &S::allow_unauthenticated>},
     {"cors-origin", 0, kSecurity, "ORIGIN", "none",
      "let web pages of this origin call the HTTP API: SCHEME://HOST[:PORT] (port * for any), "
      "SCHEME://* of local apps, such as tauri://*, or, with --auth-token-file, * for all; "
@@ -129,47 +104,47 @@ constexpr FlagSpec kFlags[] = {
     {"tls-cert", 0, kSecurity, "FILE", "",
      "serve gRPC and HTTP over TLS with this certificate, followed by its chain, in PEM format; "
      "reloaded when it changes, as are the two files below",
-     kServing, kValue, SetFile<&S::tls_cert>},
+     kServing, kValue, SetString<&Config::security, &S::tls_cert>},
     {"tls-key", 0, kSecurity, "FILE", "", "private key of the certificate, without a password",
-     kServing, kValue, SetFile<&S::tls_key>},
+     kServing, kValue, SetString<&Config::security, &S::tls_key>},
     {"tls-client-ca", 0, kSecurity, "FILE", "",
      "require client certificates signed by one of these CAs", kServing, kValue,
-     SetFile<&S::tls_client_ca>},
+     SetString<&Config::security, &S::tls_client_ca>},
     {"max-connection-age", 0, kSecurity, "TIME", "1h",
      "age at which a TLS connection accepts no more requests; it closes when its running requests "
      "end, so that clients present their certificates again and see a renewed server certificate",
      kServing, kValue, SetMaxConnectionAge},
     {"front-name", 0, kSecurity, "NAME", "",
      "accept a client certificate with this DNS name or URI as a front; repeatable",
-     Bit(Command::kWorker), FlagKind::kRepeats, AddFrontName},
+     Bit(Command::kWorker), FlagKind::kRepeats, AddString<&Config::security, &S::front_names>},
     {"worker-tls-ca", 0, kSecurity, "FILE", "",
      "connect to workers over TLS and trust these CAs; a worker's certificate must match the host "
      "in --worker; reloaded when it changes, as are the three files below",
-     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_ca>},
+     Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_ca>},
     {"worker-tls-cert", 0, kSecurity, "FILE", "", "client certificate for workers",
-     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_cert>},
+     Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_cert>},
     {"worker-tls-key", 0, kSecurity, "FILE", "", "private key of that certificate",
-     Bit(Command::kFront), kValue, SetFile<&S::worker_tls_key>},
+     Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_key>},
     {"worker-token-file", 0, kSecurity, "FILE", "",
      "token for workers, with the role front there; one line", Bit(Command::kFront), kValue,
-     SetFile<&S::worker_token_file>},
+     SetString<&Config::security, &S::worker_token_file>},
     {"tls-ca", 0, kSecurity, "FILE", "",
      "connect to the server over TLS and trust these CAs; the server's certificate must match the "
      "host in --server",
-     kAsking, kValue, SetFile<&S::tls_ca>},
+     kAsking, kValue, SetString<&Config::security, &S::tls_ca>},
     {"tls-cert", 0, kSecurity, "FILE", "", "client certificate for the server", kAsking, kValue,
-     SetFile<&S::tls_cert>},
+     SetString<&Config::security, &S::tls_cert>},
     {"tls-key", 0, kSecurity, "FILE", "", "private key of that certificate", kAsking, kValue,
-     SetFile<&S::tls_key>},
+     SetString<&Config::security, &S::tls_key>},
     {"token-file", 0, kSecurity, "FILE", "", "token for the server; one line", kAsking, kValue,
-     SetFile<&S::token_file>},
+     SetString<&Config::security, &S::token_file>},
 
     {"store-password-file", 0, kSecurity, "FILE", "",
      "password of a --store at redis://; one line; read at the start",
      Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kSessions), kValue,
-     SetFile<&S::store_password_file>},
+     SetString<&Config::security, &S::store_password_file>},
     {"action", 0, kSecurity, "ACTION", "", "new; also as the first argument", kToken, kValue,
-     SetAction},
+     SetAnyString<&Config::input, &InputFlags::action>},
     {"principal", 0, kSecurity, "NAME", "", "principal that the token identifies", kToken, kValue,
      SetPrincipal},
     {"role", 0, kSecurity, "ROLE", "user",
@@ -177,16 +152,16 @@ constexpr FlagSpec kFlags[] = {
      "to workers",
      kToken, kValue, SetRole},
     {"rate", 0, kSecurity, "N", "any number", "maximum generations per minute", kToken, kValue,
-     SetLimit<&L::per_minute, kMostPerMinute>},
+     SetLimit<&L::per_minute, kMaxPerMinute>},
     {"concurrency", 0, kSecurity, "N", "any number", "maximum concurrent generations", kToken,
-     kValue, SetLimit<&L::at_once, kMostAtOnce>},
+     kValue, SetLimit<&L::at_once, kMaxAtOnce>},
     {"max-priority", 0, kSecurity, "N", "0", "upper limit of its requests' priority: -100 to 100",
      kToken, kValue, SetMaxPriority},
     {"expires", 0, kSecurity, "TIME", "never", "a date, or a time such as 2027-01-01T12:00:00Z",
      kToken, kValue, SetExpires},
     {"token-file", 0, kSecurity, "FILE", "",
      "write the token to this file (mode 0600) and not to the terminal", kToken, kValue,
-     SetFile<&S::token_file>},
+     SetString<&Config::security, &S::token_file>},
 };
 
 absl::Status NeedOther(absl::string_view flag, const std::string& value, absl::string_view other,
@@ -218,7 +193,7 @@ absl::Status ValidateWebAccess(const Config& config) {
   const absl::string_view flag = !security.cors_origins.empty() ? "--cors-origin"
                                  : !security.http_hosts.empty() ? "--http-host"
                                                                 : "";
-  if (!flag.empty() && config.http.empty()) {
+  if (!flag.empty() && config.listen.http.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " is for HTTP, and --http is off; leave one of them out"));
   }
@@ -228,10 +203,10 @@ absl::Status ValidateWebAccess(const Config& config) {
         "--auth-token-file FILE, or name the pages' origins");
   }
   if (security.http_hosts.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const HostPort http, ParseHostPort(config.http));
+  ASSIGN_OR_RETURN(const HostPort http, ParseHostPort(config.listen.http));
   if (IsLoopback(http.host) && !security.allow_unauthenticated) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--http-host has no effect: at --http ", config.http,
+      absl::StrCat("--http-host has no effect: at --http ", config.listen.http,
                    security.allow_unauthenticated ? " with --allow-unauthenticated" : "",
                    " requests for any host are served; leave it out"));
 }
@@ -264,9 +239,9 @@ absl::Status ValidateServerSecurity(const Config& config) {
                      " and --allow-unauthenticated contradict each other; leave one out"));
   }
   if (known || security.allow_unauthenticated) return absl::OkStatus();
-  RETURN_IF_ERROR(NeedCallersKnown("--listen", config.listen));
-  RETURN_IF_ERROR(NeedCallersKnown("--admin-listen", config.admin_listen));
-  return NeedCallersKnown("--http", config.command == Command::kWorker ? "" : config.http);
+  RETURN_IF_ERROR(NeedCallersKnown("--listen", config.listen.grpc));
+  RETURN_IF_ERROR(NeedCallersKnown("--admin-listen", config.listen.admin));
+  return NeedCallersKnown("--http", config.command == Command::kWorker ? "" : config.listen.http);
 }
 
 absl::Status ValidateClientSecurity(const Config& config) {

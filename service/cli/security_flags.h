@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "service/cli/config.h"
 #include "service/cli/flags.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 

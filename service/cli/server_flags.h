@@ -5,25 +5,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 
 namespace tidepool::service {
 
-absl::Status SetListen(absl::string_view value, Config* config);
-absl::Status SetAdminListen(absl::string_view value, Config* config);
-absl::Status SetProbeListen(absl::string_view value, Config* config);
 absl::Status SetHttp(absl::string_view value, Config* config);
-absl::Status SetServer(absl::string_view value, Config* config);
 absl::Status AddWorker(absl::string_view value, Config* config);
 absl::Status AddWorkerName(absl::string_view value, Config* config);
 absl::Status SetStallTimeout(absl::string_view value, Config* config);
-absl::Status SetDrainGrace(absl::string_view value, Config* config);
-absl::Status SetDrainTimeout(absl::string_view value, Config* config);
 
 absl::Status SetStore(absl::string_view value, Config* config);
 absl::Status SetDurability(absl::string_view value, Config* config);
-absl::Status SetRequestTtl(absl::string_view value, Config* config);
-absl::Status SetOrphanTtl(absl::string_view value, Config* config);
 absl::Status SetSessionTtl(absl::string_view value, Config* config);
 
 }  // namespace tidepool::service

@@ -14,6 +14,7 @@
 #include "kernels/base/status_macros.h"
 #include "moe/policy/placement_policy.h"
 #include "service/auth/server_security.h"
+#include "service/base/units.h"
 #include "service/cli/commands.h"
 #include "service/cli/flags.h"
 #include "service/cli/line_writer.h"
@@ -22,7 +23,6 @@
 #include "service/cli/reload.h"
 #include "service/cli/signals.h"
 #include "service/cli/stop_signals.h"
-#include "service/cli/units.h"
 #include "service/store/redis_address.h"
 
 namespace tidepool::service {
@@ -30,6 +30,9 @@ namespace {
 
 // How long a second signal waits for an end in good order.
 constexpr absl::Duration kHurry = absl::Seconds(10);
+// How long the end waits for log lines; and after a second signal.
+constexpr absl::Duration kFlush = absl::Seconds(2);
+constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
 
 // The address as another program on this machine can dial it.
 std::string Dialable(const std::string& address) {
@@ -57,10 +60,10 @@ std::string ExampleCall(const Config& config, const std::string& address) {
 
 std::string ModelLines(const LocalServer& local) {
   const WorkerModel& model = local.model();
-  std::string text = absl::StrFormat(
-      "  model     %s (%s), context %d tokens, %s of weights, %s\n", OneLine(model.name),
-      OneLine(model.architecture), model.context_length,
-      FormatBytes(static_cast<double>(model.weight_bytes)), model.backend);
+  std::string text =
+      absl::StrFormat("  model     %s (%s), context %d tokens, %s of weights, %s\n",
+                      OneLine(model.name), OneLine(model.architecture), model.context_length,
+                      FormatBytes(static_cast<double>(model.weight_bytes)), model.backend);
   if (!model.aliases.empty()) {
     absl::StrAppend(&text, "  id        ", OneLine(absl::StrJoin(model.aliases, ", ")), "\n");
   }
@@ -96,13 +99,13 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
   const std::string call =
       ExampleCall(config, Dialable(own_admin ? server.admin_address() : server.address()));
   const std::string role(SpecOf(config.command).name);
-  if (config.output == OutputFormat::kJson) {
+  if (config.output.format == OutputFormat::kJson) {
     Json json = {{"role", role}, {"grpc", server.address()}, {"port", server.port()}};
     if (local != nullptr) json.update(ModelJson(*local));
     if (!server.admin_address().empty()) json["admin"] = server.admin_address();
     if (!server.probe_address().empty()) json["probes"] = server.probe_address();
     if (!server.http_address().empty()) json["http"] = server.http_address();
-    if (config.command != Command::kWorker) json["store"] = StoreName(config.store);
+    if (config.command != Command::kWorker) json["store"] = StoreName(config.store.location);
     json["try"] = call;
     console->PrintJson(json);
     return;
@@ -118,18 +121,21 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
   }
   if (!server.http_address().empty()) {
     absl::StrAppend(&text, "  HTTP      ", server.http_address(), tls, ", OpenAI-compatible",
-                    server.http_address() == config.http || config.http_named
+                    server.http_address() == config.listen.http || config.listen.http_named
                         ? ""
-                        : absl::StrCat(" (", config.http, " is taken)"),
+                        : absl::StrCat(" (", config.listen.http, " is taken)"),
                     "\n");
   }
   if (local != nullptr) absl::StrAppend(&text, ModelLines(*local));
-  for (const std::string& worker : config.workers)
+  for (const std::string& worker : config.front.workers) {
     absl::StrAppend(&text, "  worker    ", worker, "\n");
-  for (const std::string& name : config.worker_names)
+  }
+  for (const std::string& name : config.front.worker_names) {
     absl::StrAppend(&text, "  workers   ", name, ", each address of it\n");
-  if (config.command != Command::kWorker)
-    absl::StrAppend(&text, "  sessions  ", StoreName(config.store), "\n");
+  }
+  if (config.command != Command::kWorker) {
+    absl::StrAppend(&text, "  sessions  ", StoreName(config.store.location), "\n");
+  }
   absl::StrAppend(&text, "Try:\n  ", call, "\n");
   console->Print(text);
 }
@@ -155,11 +161,11 @@ void RaiseFileLimit() {
 void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log* log) {
   const absl::StatusOr<ParsedConfig> found = read();
   if (!found.ok()) {
-    return log->Write(LogLevel::kError,
-                      absl::StrCat("SIGHUP: ", found.status().message(), "; all stays as it was"));
+    return log->Write(LogLevel::kError, absl::StrCat("SIGHUP: ", found.status().message(),
+                                                     "; configuration unchanged"));
   }
   const ConfigChanges changes = TakeChanges(*found, running);
-  log->SetLevel(running->config.log_level);
+  log->SetLevel(running->config.log.level);
   server->Change(LiveOptionsOf(running->config));
   log->Info(absl::StrCat("SIGHUP: ", running->file, " was read again; ",
                          changes.taken.empty() ? "nothing" : absl::StrJoin(changes.taken, ", "),
@@ -185,10 +191,14 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     reread ? requests.Reread() : requests.Stop(signal);
   });
   LineWriter* const lines =
-      console->NeverWait({.dropped_note = [format = config.log_format](int64_t count) {
+      console->NeverWait({.dropped_note = [format = config.log.format](int64_t count) {
         return DroppedLinesNote(format, count);
       }});
-  Log log(config.log_level, config.log_format, lines);
+  // Here, while signals are heard: one more ends a process whose log nobody reads.
+  const absl::Cleanup flush = [lines, &requests] {
+    if (!lines->Flush(requests.hurried() ? kShortFlush : kFlush)) lines->Hurry();
+  };
+  Log log(config.log.level, config.log.format, lines);
   console->LinesTo(log.Sink());
   const absl::Cleanup no_log = [console] { console->LinesTo(LogSink()); };
   std::unique_ptr<ServerSecurity> security;
@@ -218,10 +228,10 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     Reread(read, &parsed, server, &log);
   }
   log.Info(absl::StrCat("stopping: new requests are taken for ",
-                        absl::FormatDuration(config.drain_grace), ", running answers have ",
-                        absl::FormatDuration(config.drain_timeout),
+                        absl::FormatDuration(config.serving.drain_grace), ", running answers have ",
+                        absl::FormatDuration(config.serving.drain_timeout),
                         "; a second signal ends at once"));
-  server->Shutdown({.grace = config.drain_grace, .drain = config.drain_timeout});
+  server->Shutdown({.grace = config.serving.drain_grace, .drain = config.serving.drain_timeout});
   log.Info("stopped");
   return absl::OkStatus();
 }

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kPage = 256;
 // Names of sessions in a report; the rest is counted.
-constexpr size_t kMostNamed = 100;
+constexpr size_t kMaxNamed = 100;
 
 // Calls a store and waits for its answer.
 template <typename T>
@@ -84,7 +84,10 @@ std::string NameFault(const std::string& session_id, const absl::Status& status)
 
 // Of a session that the list itself tells to be damaged.
 absl::Status AddDamage(const SessionInfo& info, Report* report) {
-  report->faults.push_back(absl::StrCat(info.session_id, ": ", info.damage));
+  std::vector<std::string>& faults = report->faults;
+  // The check of the whole store may have reported it already.
+  if (std::find(faults.begin(), faults.end(), info.damage) != faults.end()) return absl::OkStatus();
+  faults.push_back(absl::StrCat(info.session_id, ": ", info.damage));
   return absl::OkStatus();
 }
 
@@ -93,15 +96,16 @@ class LineWriter {
  public:
   static absl::StatusOr<LineWriter> Open(const Config& config, Console* console) {
     LineWriter writer(console);
-    if (config.out.empty()) return writer;
+    if (config.output.file.empty()) return writer;
     // Conversations are nobody else's to read.
-    const base::AtomicFileOptions options = {
-        .existing = config.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse,
-        .mode = 0600};
-    auto file = base::AtomicFile::Create(config.out, options);
+    const base::AtomicFileOptions options = {.existing = config.output.force
+                                                             ? base::ExistingFile::kReplace
+                                                             : base::ExistingFile::kRefuse,
+                                             .mode = 0600};
+    auto file = base::AtomicFile::Create(config.output.file, options);
     if (absl::IsAlreadyExists(file.status())) {
       return absl::InvalidArgumentError(
-          absl::StrCat(config.out, " is there already; --force replaces it"));
+          absl::StrCat(config.output.file, " is there already; --force replaces it"));
     }
     ASSIGN_OR_RETURN(writer.file_, std::move(file));
     return writer;
@@ -123,8 +127,21 @@ class LineWriter {
   std::unique_ptr<base::AtomicFile> file_;  // null: stdout
 };
 
+// Of the store as a whole, lost transactions among them.
+absl::Status AddFaults(SessionStore* store, Report* report) {
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> faults,
+      Await<std::vector<std::string>>([&](SessionStore::Done<std::vector<std::string>> done) {
+        store->Verify(std::move(done));
+      }));
+  report->faults.insert(report->faults.end(), faults.begin(), faults.end());
+  return absl::OkStatus();
+}
+
 absl::Status Export(const Config& config, SessionStore* store, Console* console, Report* report) {
   ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(config, console));
+  // An export is what a store is given up for: it must not pass for whole where sessions are lost.
+  RETURN_IF_ERROR(AddFaults(store, report));
   RETURN_IF_ERROR(writer.Write(ExportHead()));
   const auto write = [&](const SessionInfo& info) -> absl::Status {
     if (!info.damage.empty()) return AddDamage(info, report);
@@ -149,12 +166,12 @@ bool Same(const SessionLogData& one, const SessionLogData& other) {
 
 absl::Status Import(const Config& config, SessionStore* store, Report* report) {
   std::ifstream file;
-  const bool from_file = config.file.has_value() && *config.file != "-";
+  const bool from_file = config.input.file.has_value() && *config.input.file != "-";
   if (from_file) {
-    file.open(*config.file, std::ios::binary);
+    file.open(*config.input.file, std::ios::binary);
     if (!file) {
       return absl::InvalidArgumentError(
-          absl::StrCat("cannot read ", *config.file, ": ", std::strerror(errno)));
+          absl::StrCat("cannot read ", *config.input.file, ": ", std::strerror(errno)));
     }
   }
   const auto take = [&](SessionLogData session) -> absl::Status {
@@ -174,17 +191,20 @@ absl::Status Import(const Config& config, SessionStore* store, Report* report) {
     }
     return absl::OkStatus();
   };
-  const absl::Status status = ReadExport(from_file ? file : std::cin, take);
-  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(from_file ? *config.file : "stdin", ": ", status.message()));
+  const std::string name = from_file ? *config.input.file : "stdin";
+  absl::StatusOr<std::vector<std::string>> faults = ReadExport(from_file ? file : std::cin, take);
+  if (absl::IsInvalidArgument(faults.status())) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", faults.status().message()));
+  }
+  RETURN_IF_ERROR(faults.status());
+  for (const std::string& fault : *faults) {
+    report->faults.push_back(absl::StrCat(name, ": ", fault));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Verify(SessionStore* store, Report* report) {
-  const absl::StatusOr<std::vector<std::string>> faults = Await<std::vector<std::string>>(
-      [&](SessionStore::Done<std::vector<std::string>> done) { store->Verify(std::move(done)); });
-  RETURN_IF_ERROR(faults.status());
-  report->faults = *faults;
+  RETURN_IF_ERROR(AddFaults(store, report));
   const absl::Status all = ForEach(store, [&](const SessionInfo& info) -> absl::Status {
     if (!info.damage.empty()) return AddDamage(info, report);
     const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
@@ -202,14 +222,14 @@ absl::Status Verify(SessionStore* store, Report* report) {
 }
 
 Json Describe(const Config& config, const Report& report) {
-  Json json = {{"action", config.action},
-               {"store", StoreName(config.store)},
+  Json json = {{"action", config.input.action},
+               {"store", StoreName(config.store.location)},
                {"sessions", report.sessions},
                {"tokens", report.tokens}};
-  if (config.action == "import") json["unchanged"] = report.unchanged;
+  if (config.input.action == "import") json["unchanged"] = report.unchanged;
   json["faults"] = report.faults.size();
   Json named = Json::array();
-  for (size_t i = 0; i < std::min(report.faults.size(), kMostNamed); ++i) {
+  for (size_t i = 0; i < std::min(report.faults.size(), kMaxNamed); ++i) {
     named.push_back(report.faults[i]);
   }
   json["named"] = std::move(named);
@@ -227,34 +247,48 @@ std::string Text(const Json& json) {
   return text + "\n";
 }
 
+// If the store is too damaged for a server, opens it to read what is left.
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenFor(const Config& config, Report* report) {
+  if (config.input.action == "import") return OpenStore(config, MissingStore::kMake);
+  auto store = OpenStore(config, MissingStore::kRefuse);
+  if (!absl::IsDataLoss(store.status())) return store;
+  auto salvaged = OpenStore(config, MissingStore::kRefuse, {}, StoreUse::kSalvage);
+  if (!salvaged.ok()) return store;
+  report->faults.emplace_back(store.status().message());
+  return salvaged;
+}
+
 }  // namespace
 
 absl::Status RunSessions(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<SessionStore> store,
-      OpenStore(config, config.action == "import" ? MissingStore::kMake : MissingStore::kRefuse));
   Report report;
-  if (config.action == "export") {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SessionStore> store, OpenFor(config, &report));
+  if (config.input.action == "export") {
     RETURN_IF_ERROR(Export(config, store.get(), console, &report));
-  } else if (config.action == "import") {
+  } else if (config.input.action == "import") {
     RETURN_IF_ERROR(Import(config, store.get(), &report));
   } else {
     RETURN_IF_ERROR(Verify(store.get(), &report));
   }
   const Json json = Describe(config, report);
   // An export on stdout has it for itself.
-  if (config.action == "export" && config.out.empty()) {
+  if (config.input.action == "export" && config.output.file.empty()) {
     console->Note(Text(json));
   } else {
-    RETURN_IF_ERROR(console->PrintResult(config.output, json, Text));
+    RETURN_IF_ERROR(console->PrintResult(config.output.format, json, Text));
   }
   for (const auto& fault : json["named"]) {
     console->Note(absl::StrCat("tidepool: ", OneLine(fault.get<std::string>()), "\n"));
   }
   if (report.faults.empty()) return absl::OkStatus();
+  const size_t faults = report.faults.size();
   return absl::FailedPreconditionError(
-      absl::StrCat(report.faults.size(), config.action == "import" ? " conflicts" : " faults",
-                   " in ", StoreName(config.store)));
+      config.input.action == "import"
+          ? absl::StrCat(faults, faults == 1 ? " fault" : " faults",
+                         "; whatever is whole and new was imported into ",
+                         StoreName(config.store.location))
+          : absl::StrCat(faults, faults == 1 ? " fault" : " faults", " in ",
+                         StoreName(config.store.location)));
 }
 
 }  // namespace tidepool::service

@@ -15,10 +15,10 @@
 #include "absl/strings/str_format.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/units.h"
 #include "service/cli/client.h"
 #include "service/cli/commands.h"
 #include "service/cli/heat_map.h"
-#include "service/cli/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -158,8 +158,9 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
       number("sequences_running"), number("sequences_waiting"), number("requests_finished_total"),
       number("requests_cancelled_total"), number("requests_failed_total"));
   absl::StrAppendFormat(&text, "  tokens      %d generated", number("generated_tokens_total"));
-  if (tokens_per_second >= 0)
+  if (tokens_per_second >= 0) {
     absl::StrAppendFormat(&text, ", %.1f tokens/s now", tokens_per_second);
+  }
   absl::StrAppendFormat(&text, "; %d prompt, %d of them cached\n", number("prompt_tokens_total"),
                         number("cached_prompt_tokens_total"));
   absl::StrAppendFormat(&text, "  KV blocks   %d of %d free, %d cached, %d tokens each\n",
@@ -237,26 +238,26 @@ absl::Status CheckWorkers(const Config& config, const Json& stats) {
     return worker["status_code"].get<int64_t>() == 0;
   });
   if (any) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(config.server, ": no worker answers"));
+  return absl::UnavailableError(absl::StrCat(config.client.server, ": no worker answers"));
 }
 
 }  // namespace
 
 absl::Status RunStats(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(config));
-  const bool clear = console->out_is_terminal() && !config.once;
+  const bool clear = console->out_is_terminal() && !config.output.once;
   Reading before;
   bool first = true;
   while (true) {
     Reading now;
     ASSIGN_OR_RETURN(now.stats, client->Stats(kPatience));
     now.time = base::Clock::Real().Monotonic();
-    if (config.output != OutputFormat::kJson && AnyOffloaded(now.stats)) {
+    if (config.output.format != OutputFormat::kJson && AnyOffloaded(now.stats)) {
       absl::StatusOr<Json> placement =
-          client->Placement(config.once ? kPatience : kPlacementPatience);
+          client->Placement(config.output.once ? kPatience : kPlacementPatience);
       now.placement = placement.ok() ? *std::move(placement) : before.placement;
     }
-    if (config.output == OutputFormat::kJson) {
+    if (config.output.format == OutputFormat::kJson) {
       console->PrintJson(now.stats);
     } else {
       const std::string text = Text(now, first ? nullptr : &before);
@@ -264,7 +265,7 @@ absl::Status RunStats(const Config& config, Console* console) {
           absl::StrCat(clear ? "\033[H\033[2J" : "", text, Maps(now, text, Space(*console))));
     }
     RETURN_IF_ERROR(console->out_status());
-    if (config.once) return CheckWorkers(config, now.stats);
+    if (config.output.once) return CheckWorkers(config, now.stats);
     before = std::move(now);
     first = false;
     // Between readings, notice a reader of stdout that has gone.

@@ -56,6 +56,11 @@ void StopSignals::OnDrain() {
   changed_.NotifyAll();
 }
 
+bool StopSignals::hurried() {
+  base::MutexLock lock(&mutex_);
+  return signals_ > 1;
+}
+
 StopSignals::Request StopSignals::Next() {
   base::MutexLock lock(&mutex_);
   while (!stop_ && !reread_) changed_.Wait(&mutex_);

@@ -34,6 +34,9 @@ class StopSignals {
   // A client has asked for the drain.
   void OnDrain();
 
+  // A second signal came.
+  bool hurried();
+
   // Waits for one.
   Request Next();
 

@@ -24,11 +24,10 @@ absl::Status WriteToken(const std::string& path, const std::string& token) {
 
 absl::Status RunToken(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::string token, DrawToken());
-  const std::string line =
-      TokenLine(config.token.caller, HashToken(token), config.token.expires);
+  const std::string line = TokenLine(config.token.caller, HashToken(token), config.token.expires);
   const std::string& path = config.security.token_file;
   if (!path.empty()) RETURN_IF_ERROR(WriteToken(path, token));
-  if (config.output == OutputFormat::kJson) {
+  if (config.output.format == OutputFormat::kJson) {
     Json json = {{"line", line}};
     path.empty() ? json["token"] = token : json["token_file"] = path;
     console->PrintJson(json);

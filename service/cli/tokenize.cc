@@ -8,8 +8,8 @@
 #include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/files.h"
 #include "service/cli/commands.h"
-#include "service/cli/files.h"
 
 namespace tidepool::service {
 namespace {
@@ -22,15 +22,16 @@ absl::StatusOr<std::unique_ptr<engine::Tokenizer>> OpenTokenizer(const std::stri
 }  // namespace
 
 absl::Status RunTokenize(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, OpenTokenizer(config.model));
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer,
+                   OpenTokenizer(config.model.path));
   std::string text;
-  if (config.text.has_value()) {
-    text = *config.text;
+  if (config.input.text.has_value()) {
+    text = *config.input.text;
   } else {
-    ASSIGN_OR_RETURN(text, ReadFile(config.file.value_or("-"), kMostTextBytes));
+    ASSIGN_OR_RETURN(text, ReadFile(config.input.file.value_or("-"), kMaxTextBytes));
   }
   const auto special =
-      config.parse_special ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText;
+      config.input.parse_special ? engine::SpecialTokens::kParse : engine::SpecialTokens::kAsText;
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                    tokenizer->Encode(text, special, engine::AddBos::kNo));
   console->PrintJson({{"token_ids", ids}});
@@ -38,10 +39,11 @@ absl::Status RunTokenize(const Config& config, Console* console) {
 }
 
 absl::Status RunDetokenize(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, OpenTokenizer(config.model));
+  ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer,
+                   OpenTokenizer(config.model.path));
   const auto control =
-      config.parse_special ? engine::ControlText::kKeep : engine::ControlText::kSkip;
-  ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(config.tokens, control));
+      config.input.parse_special ? engine::ControlText::kKeep : engine::ControlText::kSkip;
+  ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(config.input.tokens, control));
   console->PrintJson({{"text", text}});
   return console->out_status();
 }

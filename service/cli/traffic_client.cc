@@ -11,7 +11,7 @@
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/client_channel.h"
-#include "service/convert.h"
+#include "service/grpc/status.h"
 #include "tidepool/v1/inference.grpc.pb.h"
 
 namespace tidepool::service {
@@ -148,7 +148,7 @@ class GrpcTrafficClient final : public TrafficClient {
 
 absl::StatusOr<std::unique_ptr<TrafficClient>> TrafficClient::Connect(const Config& config) {
   ASSIGN_OR_RETURN(const auto channels, OpenClientChannels(config, config.traffic.connections));
-  return std::make_unique<GrpcTrafficClient>(config.server, channels);
+  return std::make_unique<GrpcTrafficClient>(config.client.server, channels);
 }
 
 }  // namespace tidepool::service

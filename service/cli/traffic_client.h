@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/cli/config.h"
 #include "service/cli/traffic_plan.h"
 #include "service/cli/traffic_report.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 
@@ -33,15 +33,15 @@ struct ServedModel {
 // Thread-safe.
 class TrafficClient {
  public:
-  // To config.server over config.traffic.connections connections, as config.security says. Connects
-  // when first used. Errors are of files that cannot be read.
+  // To config.client.server over config.traffic.connections connections, as config.security says.
+  // Connects when first used. Errors are of files that cannot be read.
   static absl::StatusOr<std::unique_ptr<TrafficClient>> Connect(const Config& config);
 
   // Returns when no call runs.
   virtual ~TrafficClient() = default;
 
-  // The server's only model. Blocks. UNAVAILABLE: nobody answers; UNIMPLEMENTED: the server does not
-  // tell what is asked here; others as of GetModel.
+  // The server's only model. Blocks. UNAVAILABLE: nobody answers; UNIMPLEMENTED: the server does
+  // not tell what is asked here; others as of GetModel.
   virtual absl::StatusOr<ServedModel> FindModel() = 0;
   // Greedy, past the model's end tokens. `done` is called once, on a thread of gRPC's.
   virtual void Send(const TrafficRequest& request, std::function<void(TrafficAnswer)> done) = 0;

@@ -5,51 +5,22 @@
 #include <limits>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/server_flags.h"
-#include "service/cli/units.h"
+#include "service/base/units.h"
+#include "service/cli/flag_setters.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr int kMostRate = 1'000'000;
-constexpr int64_t kMostCallers = 1'000'000;
-constexpr absl::Duration kLeastDuration = absl::Milliseconds(100);
-
-template <auto member, int64_t least, int64_t most>
-absl::Status SetCount(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->traffic.*member, ParseInteger(value, least, most));
-  return absl::OkStatus();
-}
-
-absl::Status SetRate(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->traffic.rate, ParseNumber(value, 0, kMostRate));
-  if (config->traffic.rate > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("0 requests a second are none");
-}
+constexpr int kMaxRate = 1'000'000;
+constexpr int64_t kMaxCallers = 1'000'000;
+constexpr absl::Duration kMinDuration = absl::Milliseconds(100);
 
 absl::Status SetDuration(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(config->traffic.duration, ParseTime(value));
-  if (config->traffic.duration >= kLeastDuration) return absl::OkStatus();
-  return absl::InvalidArgumentError("less than 100ms");
-}
-
-absl::Status SetWarmUp(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(config->traffic.warm_up, ParseTime(value));
-  return absl::OkStatus();
-}
-
-absl::Status AddPriorities(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> priorities, ParseIntegers(value, -100, 100));
-  config->traffic.priorities.insert(config->traffic.priorities.end(), priorities.begin(),
-                                    priorities.end());
-  return absl::OkStatus();
-}
-
-absl::Status SetSeed(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const int64_t seed, ParseInteger(value, 0, std::numeric_limits<int64_t>::max()));
-  config->traffic.seed = static_cast<uint64_t>(seed);
-  return absl::OkStatus();
+  if (config->traffic.duration >= kMinDuration) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("must be at least 100ms (got ", value, ")"));
 }
 
 constexpr CommandSet kBench = Bit(Command::kBench);
@@ -59,30 +30,30 @@ using T = TrafficFlags;
 constexpr FlagSpec kFlags[] = {
     {"server", 0, kTrafficGroup, "HOST:PORT", "",
      "server to send load to; the flags below need it, and --model does not apply", kBench, kValue,
-     SetServer},
+     SetAddress<&Config::client, &ClientFlags::server>},
     {"rate", 0, kTrafficGroup, "X", "",
      "requests per second at random times (Poisson), independent of earlier requests", kBench,
-     kValue, SetRate},
+     kValue, SetPositiveNumber<kMaxRate, &Config::traffic, &T::rate>},
     {"concurrency", 0, kTrafficGroup, "N", "",
      "instead of --rate: number of callers; each sends its next request when the last one has "
      "ended, or after the server's retry hint",
-     kBench, kValue, SetCount<&T::concurrency, 1, kMostCallers>},
+     kBench, kValue, SetInteger<1, kMaxCallers, &Config::traffic, &T::concurrency>},
     {"duration", 0, kTrafficGroup, "TIME", "30s", "measured time", kBench, kValue, SetDuration},
     {"warm-up", 0, kTrafficGroup, "TIME", "5s", "time before the measurement, under the same load",
-     kBench, kValue, SetWarmUp},
+     kBench, kValue, SetTime<&Config::traffic, &T::warm_up>},
     {"shared-prompt-tokens", 0, kTrafficGroup, "N", "0",
      "length of a common prefix of all prompts, part of --prompt-tokens", kBench, kValue,
-     SetCount<&T::shared_prompt_tokens, 0, 1 << 20>},
+     SetInteger<0, 1 << 20, &Config::traffic, &T::shared_prompt_tokens>},
     {"priority", 0, kTrafficGroup, "N,N,...", "unset",
      "priorities to draw from; each is also reported by itself", kBench, FlagKind::kRepeats,
-     AddPriorities},
+     AddIntegers<-100, 100, &Config::traffic, &T::priorities>},
     {"retries", 0, kTrafficGroup, "N", "0",
      "times that a refused request is sent again, after the server's retry hint", kBench, kValue,
-     SetCount<&T::retries, 0, 1000>},
+     SetInteger<0, 1000, &Config::traffic, &T::retries>},
     {"connections", 0, kTrafficGroup, "N", "8", "connections to the server", kBench, kValue,
-     SetCount<&T::connections, 1, 10'000>},
+     SetInteger<1, 10'000, &Config::traffic, &T::connections>},
     {"seed", 0, kTrafficGroup, "N", "1", "equal seeds give equal requests at equal times", kBench,
-     kValue, SetSeed},
+     kValue, SetInteger<0, std::numeric_limits<int64_t>::max(), &Config::traffic, &T::seed>},
 };
 
 bool HasZero(const std::vector<int64_t>& sizes) {

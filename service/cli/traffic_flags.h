@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/cli/config.h"
 #include "service/cli/flags.h"
-#include "service/config.h"
 
 namespace tidepool::service {
 
@@ -15,7 +15,7 @@ inline constexpr absl::string_view kTrafficGroup = "Load";
 
 absl::Span<const FlagSpec> TrafficFlagSpecs();
 
-// Requires: config.server is set. INVALID_ARGUMENT: flags that contradict each other.
+// Requires: config.client.server is set. INVALID_ARGUMENT: flags that contradict each other.
 absl::Status ValidateTraffic(const Config& config);
 
 }  // namespace tidepool::service

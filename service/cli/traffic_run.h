@@ -8,10 +8,10 @@
 
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
+#include "service/base/event_loop.h"
 #include "service/cli/traffic_client.h"
 #include "service/cli/traffic_plan.h"
 #include "service/cli/traffic_report.h"
-#include "service/event_loop.h"
 
 namespace tidepool::service {
 

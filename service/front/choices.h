@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/event_loop.h"
+#include "service/base/event_loop.h"
 #include "service/front/generation.h"
 #include "tidepool/v1/inference.pb.h"
 

@@ -1,11 +1,15 @@
 #include "service/front/crash_evidence.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tidepool::service {
 namespace {
 
 constexpr size_t kNearCrashes = 2;  // then a prompt is tried by itself
+// A death that is older may be too old to excuse a trial that begins now, once that has crashed.
+constexpr absl::Duration kExcusing = absl::Seconds(30);
+static_assert(kExcusing < CrashEvidence::kBefore);
 // Between two looks at a verdict that is open.
 constexpr absl::Duration kLook = absl::Milliseconds(250);
 
@@ -28,8 +32,6 @@ void CrashEvidence::Attempt::Reset() {
 void CrashEvidence::Attempt::OnTokens(int64_t count) {
   if (evidence() != nullptr) evidence()->OnTokens(&evidence()->running_.at(number_), count);
 }
-
-void CrashEvidence::Attempt::OnPrepared() { OnTokens(kLongProof); }
 
 void CrashEvidence::Attempt::Pause() {
   if (evidence() != nullptr) evidence()->running_.at(number_).paused = true;
@@ -58,8 +60,18 @@ int64_t CrashEvidence::ProofOf(uint64_t prompt) const {
   return found == prompts_.end() ? kProvenTokens : ProofOf(found->second);
 }
 
-bool CrashEvidence::IsAt(const Prompt& prompt, int64_t crash_place, int64_t place) {
-  return place >= crash_place && place - crash_place < ProofOf(prompt);
+bool CrashEvidence::IsAt(const Prompt& prompt, const NearCrash& near, int64_t place) {
+  return place >= near.place && place - near.place < ProofOf(prompt) + near.reach;
+}
+
+int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) const {
+  if (unheard <= absl::ZeroDuration()) return 0;
+  const int64_t timed = running.made - running.first;
+  const absl::Duration time = clock_->Monotonic() - running.first_at;
+  // Its pace is not known yet.
+  if (timed < kProvenTokens || time <= absl::ZeroDuration()) return kMaxUnheard;
+  const double tokens = static_cast<double>(timed) * absl::FDivDuration(unheard, time);
+  return static_cast<int64_t>(std::ceil(std::min<double>(tokens, kMaxUnheard)));
 }
 
 bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
@@ -116,7 +128,12 @@ void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
   const uint64_t digest = running.work.prompt;
   Crash& crash = Note(worker);
   attempt->Reset();
-  const NearCrash near = {.crash = crash.number, .worker = worker, .place = running.work.place};
+  const absl::Duration heard = running.made > 0 ? running.last_at : running.began;
+  const NearCrash near = {.crash = crash.number,
+                          .sender = running.work.sender,
+                          .worker = worker,
+                          .place = running.work.place,
+                          .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard)};
   // The worker may have been known to be lost before this attempt began there.
   const bool known = std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
     return one.prompt == digest && one.place == near.place;
@@ -146,17 +163,49 @@ Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
   std::erase_if(suspect.near,
                 [&](const NearCrash& near) { return look_(near.worker) == Fate::kLives; });
   std::set<uint64_t> crashes;
+  bool close = false;
   for (const NearCrash& near : suspect.near) {
-    if (IsAt(suspect, near.place, place)) crashes.insert(near.crash);
+    if (!IsAt(suspect, near, place)) continue;
+    crashes.insert(near.crash);
+    // Where it may only be for what nobody heard, others need not wait for it.
+    close = close || place - near.place < ProofOf(suspect);
   }
-  if (crashes.empty()) return Suspicion::kNone;
-  return crashes.size() < kNearCrashes ? Suspicion::kSuspect : Suspicion::kAlone;
+  if (crashes.size() >= kNearCrashes) return Suspicion::kAlone;
+  return close ? Suspicion::kSuspect : Suspicion::kNone;
 }
 
 void CrashEvidence::OnTokens(Running* running, int64_t count) {
+  running->last_at = clock_->Monotonic();
+  if (running->made == 0) {
+    running->first = count;
+    running->first_at = running->last_at;
+  }
   running->work.place += count;
   running->made += count;
+  if (IsProven(*running)) NoteProven(running->work.prompt);
   ForgetPassed(*running);
+}
+
+void CrashEvidence::NoteProven(uint64_t prompt) {
+  if (!proven_.insert(prompt).second) return;
+  proven_order_.push_back(prompt);
+  if (proven_order_.size() <= kMaxProven) return;
+  proven_.erase(proven_order_.front());
+  proven_order_.pop_front();
+}
+
+std::vector<std::string> CrashEvidence::OnlyAt(uint64_t prompt) const {
+  const size_t crashes = CrashesOf(prompt);
+  if (crashes == 0 && proven_.contains(prompt)) return {};
+  std::vector<std::string> names;
+  for (const auto& [number, running] : running_) {
+    const bool risked = running.work.prompt == prompt && !IsProven(running);
+    const std::string& name = running.work.name;
+    if (!risked || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    names.push_back(name);
+  }
+  const size_t most = crashes == 0 ? kNearCrashes : 1;
+  return names.size() < most ? std::vector<std::string>() : names;
 }
 
 void CrashEvidence::ForgetPassed(const Running& running) {
@@ -166,9 +215,10 @@ void CrashEvidence::ForgetPassed(const Running& running) {
   const int64_t proof = ProofOf(prompt);
   const int64_t start = running.work.place - running.made;
   // Only what it has computed itself since that crash.
-  std::erase_if(prompt.near, [&](const NearCrash& near) {
-    return near.worker.at <= running.began && IsAt(prompt, near.place, start) &&
-           running.work.place - near.place >= proof;
+  std::erase_if(prompt.near, [&](NearCrash& near) {
+    if (near.worker.at > running.began || !IsAt(prompt, near, start)) return false;
+    near.reach = ReachIn(near.unheard, running);
+    return !IsAt(prompt, near, running.work.place);
   });
   if (!prompt.near.empty() || prompt.judged.has_value()) return;
   if (proof == kLongProof || prompt.accused) {
@@ -199,8 +249,17 @@ bool CrashEvidence::Conclude(uint64_t digest, Prompt* prompt) {
       break;
   }
   if (clock_->Monotonic() < judged.worker.at + kAfter) return false;
-  convict_(digest);
+  prompt->convicted_at = clock_->Monotonic();
+  std::set<uint64_t> senders = {judged.sender};
+  for (const NearCrash& near : prompt->near) senders.insert(near.sender);
+  for (const uint64_t sender : senders) convict_(sender);
   return true;
+}
+
+bool CrashEvidence::ConvictedSince(uint64_t prompt, absl::Duration since) const {
+  const auto found = prompts_.find(prompt);
+  return found != prompts_.end() && found->second.convicted_at.has_value() &&
+         *found->second.convicted_at >= since;
 }
 
 CrashEvidence::Witness CrashEvidence::FindWitness(uint64_t digest, Prompt* prompt) const {
@@ -209,7 +268,10 @@ CrashEvidence::Witness CrashEvidence::FindWitness(uint64_t digest, Prompt* promp
   Witness found = Witness::kNone;
   for (const Crash& crash : crashes_) {
     if (crash.worker.at < judged.at - kBefore || crash.worker.at > judged.at + kAfter) continue;
-    if (prompt->excuses.contains(crash.number) || Explained(crash, digest, *prompt)) continue;
+    if (prompt->excuses.contains(crash.number) ||
+        Explained(crash, digest, *prompt, prompt->judged->place)) {
+      continue;
+    }
     const Fate fate = look_(crash.worker);
     if (fate == Fate::kLives) continue;
     if (fate == Fate::kOpen && now - crash.worker.at < kSignOfLife) {
@@ -222,13 +284,30 @@ CrashEvidence::Witness CrashEvidence::FindWitness(uint64_t digest, Prompt* promp
   return found;
 }
 
-bool CrashEvidence::Explained(const Crash& crash, uint64_t digest, const Prompt& prompt) const {
-  const int64_t place = prompt.judged->place;
+bool CrashEvidence::Explained(const Crash& crash, uint64_t digest, const Prompt& prompt,
+                              int64_t place) const {
+  const auto is_near = [&](const NearCrash& near) { return near.crash == crash.number; };
+  if (std::any_of(prompt.near.begin(), prompt.near.end(), is_near)) return true;
   const int64_t proof = ProofOf(prompt);
   return std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
     if (one.prompt == digest) return one.place - place < proof && place - one.place < proof;
     const auto other = prompts_.find(one.prompt);
     return other != prompts_.end() && other->second.accused;
+  });
+}
+
+bool CrashEvidence::HasExcuse(uint64_t digest) const {
+  const auto found = prompts_.find(digest);
+  if (found == prompts_.end()) return false;
+  const Prompt& prompt = found->second;
+  const absl::Duration now = clock_->Monotonic();
+  return std::any_of(crashes_.begin(), crashes_.end(), [&](const Crash& crash) {
+    if (crash.worker.at < now - kExcusing || prompt.excuses.contains(crash.number)) return false;
+    const bool there = std::any_of(crash.there.begin(), crash.there.end(),
+                                   [digest](const Present& one) { return one.prompt == digest; });
+    if (there || Explained(crash, digest, prompt, 0)) return false;
+    const Fate fate = look_(crash.worker);
+    return fate == Fate::kGone || (fate == Fate::kOpen && now - crash.worker.at >= kSignOfLife);
   });
 }
 
@@ -238,7 +317,7 @@ absl::Duration CrashEvidence::CalmIn(uint64_t prompt, absl::Duration since) {
                                 [](const auto& entry) { return entry.second.judged.has_value(); });
   if (open) return kLook;
   const absl::Duration now = clock_->Monotonic();
-  if (now - since >= kLongestCalm) return absl::ZeroDuration();
+  if (now - since >= kLongestCalm || HasExcuse(prompt)) return absl::ZeroDuration();
   const auto found = prompts_.find(prompt);
   const int excused = found == prompts_.end() ? 0 : found->second.excused;
   const absl::Duration calm = std::min(kCalm * (1 << std::min(excused, 5)), kLongestCalm);

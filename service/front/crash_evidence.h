@@ -3,19 +3,27 @@
 // The rule:
 // 1. A crash is held against every stream that ran on that worker, at the place that the stream had
 //    reached, until the stream is kProvenTokens tokens past that place. Meanwhile it is a suspect.
+//    A fast worker may have been further than its front had heard: a second crash counts up to the
+//    tokens that it makes in kUnheard, or in the time that nothing was heard before the crash.
+//    A crash while the prompt was prepared counts as one before the first token: a worker may
+//    answer Prepare and then die of it.
 // 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
 //    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on.
-// 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If meanwhile, or
-//    in the minute before, a worker died without this prompt, workers die for another reason: that
-//    death excuses this crash. One death excuses one crash of a prompt. Then the prompt is tried by
-//    itself again, after a calm twice as long as before.
+//    It does not wait for calm if a known death would excuse a crash of the trial (3.): in a series
+//    of kills a stream would wait as long as that lasts.
+// 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If a
+//    worker died without this prompt meanwhile, or in the minute before, workers die for another
+//    reason: that death excuses this crash. One death excuses one crash. Then the prompt is tried
+//    by itself again, after a calm twice as long as before.
 // 4. While a verdict is open, no other prompt is tried by itself.
 //
 // So a prompt that crashes workers at one place, where no worker dies for another reason, crashes
-// three: two near it and one alone. A stream that was only near crashes goes on, however many there
-// are. During a series of kills less than kCalm apart no prompt is tried by itself. If the gaps are
-// longer and a kill hits a prompt on trial, other deaths excuse it: no worker runs another trial,
-// so one that dies within kAfter dies without this prompt.
+// three: two near it and one alone. Copies of it that are sent together are kept to two workers,
+// and to one after a crash, until one has made kProvenTokens tokens. A stream that was only near
+// crashes goes on, however many there are. In a series of kills a prompt is tried by itself only
+// where a death excuses it beforehand, or after a gap of kCalm. If a kill then hits the trial,
+// other deaths excuse it: no worker runs another trial, so one that dies within kAfter dies without
+// this prompt.
 //
 // Two other causes do not excuse: a worker that drains, and a worker that died while it ran another
 // prompt whose own trial crashed. A connection that breaks looks like a crash, and is dropped when
@@ -34,13 +42,15 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
-#include "service/front/attempt_record.h"
+#include "service/front/retry_state.h"
 #include "service/front/worker_sighting.h"
 
 namespace tidepool::service {
@@ -51,14 +61,20 @@ enum class Suspicion : uint8_t {
   kAlone,    // two may have: it is to be tried by itself
 };
 
-// Loop only. Prompts are known by PromptDigest.
+// A prompt is the same whoever sends it, so several senders of one do not crash three workers each.
+// The verdict is on those that had sent it by then. Who sends it afterwards is refused only if
+// another worker crashes while it tries the prompt of that sender by itself.
+//
+// Loop only. Prompts are known by PromptId::content.
+// Large because every question needs the same record of crashes and running streams.
 class CrashEvidence {
  public:
-  static constexpr int64_t kProvenTokens = AttemptRecord::kProvenTokens;
+  static constexpr int64_t kProvenTokens = RetryState::kProvenTokens;
   static constexpr size_t kManyCrashes = 8;
   static constexpr int64_t kLongProof = 64;
-  // The place of a prompt that is being prepared; other places are counts of output tokens.
-  static constexpr int64_t kPreparing = -1'000'000;
+  // Tokens that are older were heard of.
+  static constexpr absl::Duration kUnheard = absl::Milliseconds(250);
+  static constexpr int64_t kMaxUnheard = 256;  // a stream's credit
   static constexpr absl::Duration kCalm = absl::Seconds(2);
   static constexpr absl::Duration kLongestCalm = absl::Minutes(1);
   // A process that does not answer again in this time is gone.
@@ -69,15 +85,19 @@ class CrashEvidence {
   static constexpr absl::Duration kKept = absl::Minutes(10);
   static constexpr size_t kMaxPrompts = 1024;
   static constexpr size_t kMaxCrashes = 4096;
+  static constexpr size_t kMaxProven = 4096;
 
-  // `convict` is called once for a prompt, from any function here. `clock` outlives this.
+  // `convict` is called with each sender whose streams were near the crashes of a prompt that is
+  // convicted, from any function here. `clock` outlives this.
   CrashEvidence(const base::Clock* clock, LookAtFate look, std::function<void(uint64_t)> convict)
       : clock_(clock), look_(std::move(look)), convict_(std::move(convict)) {}
 
   struct Work {
     const WorkerLink* worker = nullptr;
-    uint64_t prompt = 0;
-    int64_t place = 0;  // kPreparing, or output tokens made so far
+    std::string name = {};  // the worker's
+    uint64_t prompt = 0;    // PromptId::content
+    uint64_t sender = 0;    // PromptId::sent
+    int64_t place = 0;      // output tokens made so far; none while it is prepared
     Suspicion under = Suspicion::kNone;
   };
   // A stream's work at a worker, for as long as it runs there. Does nothing once the evidence is
@@ -91,8 +111,6 @@ class CrashEvidence {
     void Reset();
     // It made `count` more tokens.
     void OnTokens(int64_t count);
-    // The prompt was prepared.
-    void OnPrepared();
     // It computes nothing until Resume: its client takes nothing.
     void Pause();
     void Resume();
@@ -119,13 +137,20 @@ class CrashEvidence {
   Suspicion Of(uint64_t prompt, int64_t place);
   void Conclude();
   // How long to wait before asking again whether the prompt may be tried by itself; 0: it may now.
-  // `since`: when its wait began. After kLongestCalm it waits only for open verdicts.
+  // `since`: when its wait began. After kLongestCalm, or where a known death would excuse a crash,
+  // it waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
   // Streams that run there besides this prompt and may be what crashes that worker: suspects, and
   // those with less than kProvenTokens tokens from this attempt.
   int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
   // Crashes near this prompt that count; those of its own trials included.
   size_t CrashesOf(uint64_t prompt) const;
+  // Names of the workers that are to take copies of this prompt: those that compute it already,
+  // once as many could die of it as may before it is tried by itself. Empty: any worker, as for a
+  // prompt of which a stream has made kProvenTokens tokens and which was not near crashes since.
+  std::vector<std::string> OnlyAt(uint64_t prompt) const;
+  // Whether the prompt was convicted at that time or later.
+  bool ConvictedSince(uint64_t prompt, absl::Duration since) const;
   // Tokens past a crash until the prompt is not a suspect any more.
   int64_t ProofOf(uint64_t prompt) const;
 
@@ -134,6 +159,9 @@ class CrashEvidence {
     Work work;
     absl::Duration began;
     int64_t made = 0;  // tokens
+    // Of the first tokens, and of the latest.
+    int64_t first = 0;
+    absl::Duration first_at, last_at;
     bool paused = false;
   };
   // A stream that ran on a worker when it crashed.
@@ -149,8 +177,11 @@ class CrashEvidence {
   };
   struct NearCrash {
     uint64_t crash = 0;  // its number
+    uint64_t sender = 0;
     WorkerSighting worker;
     int64_t place = 0;
+    absl::Duration unheard;  // before it
+    int64_t reach = 0;       // tokens past `place` that may have been made in that time
   };
   struct Prompt {
     std::vector<NearCrash> near;
@@ -159,25 +190,32 @@ class CrashEvidence {
     bool accused = false;             // a trial of it crashed
     int excused = 0;                  // trials that crashed and did not count
     std::set<uint64_t> excuses;       // crashes that were used
+    std::optional<absl::Duration> convicted_at;
     absl::Duration touched;
   };
 
   static bool IsProven(const Running& running);
   static int64_t ProofOf(const Prompt& prompt);
-  static bool IsAt(const Prompt& prompt, int64_t crash_place, int64_t place);
+  static bool IsAt(const Prompt& prompt, const NearCrash& near, int64_t place);
+  // What the stream of `running` may have made unheard of in such a time.
+  int64_t ReachIn(absl::Duration unheard, const Running& running) const;
   // The crash of this process, which may be known already.
   Crash& Note(const WorkerSighting& worker);
   bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
   Prompt& Touch(uint64_t prompt);
   void DropOld();
   void OnTokens(Running* running, int64_t count);
+  void NoteProven(uint64_t prompt);
   void ForgetPassed(const Running& running);
   // Concludes one; false: its verdict stays open.
   bool Conclude(uint64_t digest, Prompt* prompt);
   enum class Witness : uint8_t { kNone, kMayCome, kFound };
   // A crash that excuses the prompt's; its number goes to the prompt's excuses.
   Witness FindWitness(uint64_t digest, Prompt* prompt) const;
-  bool Explained(const Crash& crash, uint64_t digest, const Prompt& prompt) const;
+  // Whether this prompt at `place`, or another cause that is known, may be why that worker died.
+  bool Explained(const Crash& crash, uint64_t digest, const Prompt& prompt, int64_t place) const;
+  // A death that would excuse the crash of a trial that begins now.
+  bool HasExcuse(uint64_t digest) const;
 
   const base::Clock* clock_;
   const LookAtFate look_;
@@ -186,6 +224,9 @@ class CrashEvidence {
   absl::flat_hash_map<uint64_t, Running> running_;
   std::deque<Crash> crashes_;  // in the order of their times
   std::map<uint64_t, Prompt> prompts_;
+  // Prompts of which a stream made kProvenTokens tokens.
+  absl::flat_hash_set<uint64_t> proven_;
+  std::deque<uint64_t> proven_order_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 

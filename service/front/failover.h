@@ -9,17 +9,18 @@
 #include <utility>
 
 #include "kernels/base/clock.h"
-#include "service/event_loop.h"
+#include "service/base/event_loop.h"
 #include "service/front/back_off.h"
 #include "service/front/crash_evidence.h"
+#include "service/front/failover_queue.h"
 #include "service/front/poisoned_prompts.h"
-#include "service/front/resubmissions.h"
+#include "service/front/stream_state.h"
 
 namespace tidepool::service {
 
 // Loop only.
 struct Failover {
-  // `running` and `serving` as Resubmissions', `look` as CrashEvidence's. Loop and clock outlive
+  // `running` and `serving` as FailoverQueue', `look` as CrashEvidence's. Loop and clock outlive
   // this.
   struct Sources {
     std::function<int64_t()> running;
@@ -28,8 +29,7 @@ struct Failover {
   };
   Failover(Executor* loop, const base::Clock* clock, Sources sources)
       : poisoned(clock),
-        evidence(clock, std::move(sources.look),
-                 [this](uint64_t prompt) { poisoned.Refuse(prompt); }),
+        evidence(clock, std::move(sources.look), [this](uint64_t sent) { poisoned.Refuse(sent); }),
         resubmissions(loop, std::move(sources.running), std::move(sources.serving)) {}
   Failover(const Failover&) = delete;
   Failover& operator=(const Failover&) = delete;
@@ -38,7 +38,8 @@ struct Failover {
 
   PoisonedPrompts poisoned;
   CrashEvidence evidence;
-  Resubmissions resubmissions;
+  FailoverQueue resubmissions;
+  StreamTransitions transitions;  // of all streams
   std::minstd_rand random{std::random_device{}()};
   int64_t moved_total = 0;     // streams that went on at another worker than the one that failed
   int64_t migrated_total = 0;  // streams that left a worker because it drains

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/random_hex.h"
 #include "kernels/base/retry_after.h"
 #include "kernels/base/status_macros.h"
-#include "service/convert.h"
+#include "kernels/base/utf8.h"
+#include "service/base/model_identity.h"
 #include "service/front/choices.h"
-#include "service/model_identity.h"
+#include "service/front/convert_sessions.h"
+#include "service/grpc/check_request.h"
 
 namespace tidepool::service {
 namespace {
@@ -25,7 +26,7 @@ constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);  // between t
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
 // Tokenize and Detokenize calls that run and wait: each is up to a message long, and none of a
 // principal's limits counts it.
-constexpr int64_t kMostTexts = 64;
+constexpr int64_t kMaxTexts = 64;
 
 // About as much memory as this adds to an answer.
 int64_t KeptBytes(const v1::GenerateResponse& response) {
@@ -89,7 +90,7 @@ class Collector final : public GenerationSink {
     absl::Status room = whole_->Grow(bytes);
     if (!whole_->IsTooLong()) return room;
     return absl::InvalidArgumentError(
-        absl::StrCat("the answer is past ", WholeAnswer::kMostBytes >> 20,
+        absl::StrCat("the answer is past ", WholeAnswer::kMaxBytes >> 20,
                      " MiB, the most that is sent as one; ask with Generate, which streams, or for "
                      "fewer tokens or logprobs"));
   }
@@ -120,7 +121,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       store_(store),
       limits_(limits),
       places_("the front", limits.max_requests),
-      text_places_("the front's line of texts", kMostTexts),
+      text_places_("the front's line of texts", kMaxTexts),
       untaken_writes_(loop, clock, limits.taken_within),
       whole_answers_(limits.max_whole_bytes),
       quotas_(clock),
@@ -192,13 +193,14 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   if (!input.digests.has_value()) input.digests = DigestsOf(input.request);
   if (input.request.n() > 1) {
     --requests_total_;  // each answer counts
-    return Choices::Start(loop_, std::move(input), sink,
-                          [this, weak = std::weak_ptr<int>(alive_)](
-                              GenerationInput one, GenerationSink* to) -> std::shared_ptr<AnswerStream> {
-                            if (!weak.expired()) return Generate(std::move(one), to);
-                            to->Finish(absl::UnavailableError("the server is shutting down"));
-                            return nullptr;
-                          });
+    return Choices::Start(
+        loop_, std::move(input), sink,
+        [this, weak = std::weak_ptr<int>(alive_)](
+            GenerationInput one, GenerationSink* to) -> std::shared_ptr<AnswerStream> {
+          if (!weak.expired()) return Generate(std::move(one), to);
+          to->Finish(absl::UnavailableError("the server is shutting down"));
+          return nullptr;
+        });
   }
   if (!input.request.request_id().empty()) return GenerateNamed(std::move(input), sink);
   absl::StatusOr<Place> place = FindPlace(input);
@@ -210,7 +212,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
 
 absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& input) {
   Place place;
-  absl::StatusOr<engine::PlaceShares::Place> here = places_.Take(input.principal);
+  absl::StatusOr<engine::AdmissionSlots::Place> here = places_.Take(input.principal);
   if (!here.ok()) return base::WithRetryAfter(here.status(), base::kUsualRetryAfter);
   place.here = *std::move(here);
   ASSIGN_OR_RETURN(place.among_own, quotas_.Acquire(input.principal, input.limits));
@@ -219,7 +221,7 @@ absl::StatusOr<FrontCore::Place> FrontCore::FindPlace(const GenerationInput& inp
 
 std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
                                                        GenerationSink* sink) {
-  const NamedRequests::Name name = {input.principal, input.request.request_id()};
+  const IdempotencyCache::Name name = {input.principal, input.request.request_id()};
   const int64_t resumed = static_cast<int64_t>(input.request.resume_after());
   const int64_t after = input.replay ? 0 : resumed;
   absl::StatusOr<std::shared_ptr<NamedRequest>> found =
@@ -246,7 +248,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
 
 std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
                                              GenerationSink* sink) {
-  const NamedRequests::Name key = {input.principal, input.request.request_id()};
+  const IdempotencyCache::Name key = {input.principal, input.request.request_id()};
   if (input.asked_at == absl::InfinitePast()) input.asked_at = clock_->Now();
   const GenerationContext context = {.loop = loop_,
                                      .clock = clock_,
@@ -272,7 +274,7 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
   return generation;
 }
 
-void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured,
+void FrontCore::OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
                       const absl::Status& end) {
   if (!end.ok()) ++requests_failed_total_;
   if (const auto found = running_.find(key); found != running_.end()) {
@@ -292,7 +294,7 @@ void FrontCore::OnEnd(const NamedRequests::Name& key, const MeasuredSink& measur
   loop_->Post([ended = named_.OnEnd(key, end)] {});
 }
 
-void FrontCore::KeepAskedTime(const NamedRequests::Name& key, const Generation& generation) {
+void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation) {
   const GenerationInput& input = generation.input();
   const v1::GenerateRequest& request = input.request;
   const bool named = !input.digests->body.empty();
@@ -325,7 +327,7 @@ void FrontCore::AskAboutText(Request request, const TextAsker& asker, Done<Respo
                              TextCall<Request, Response> call) {
   const absl::StatusOr<PickedWorker> worker = AnyWorker(request.model());
   if (!worker.ok()) return done(worker.status());
-  absl::StatusOr<engine::PlaceShares::Place> place = text_places_.Take(asker.principal);
+  absl::StatusOr<engine::AdmissionSlots::Place> place = text_places_.Take(asker.principal);
   if (!place.ok()) return done(base::WithRetryAfter(place.status(), base::kUsualRetryAfter));
   (worker->link->*call)(std::move(request), asker.deadline,
                         [place = *std::move(place), done = std::move(done)](
@@ -411,7 +413,6 @@ void FrontCore::ListSessions(const v1::ListSessionsRequest& request, const std::
                  if (!page.ok()) return done(page.status());
                  v1::ListSessionsResponse response;
                  for (const SessionInfo& info : page->sessions) {
-                   if (!info.damage.empty()) return done(absl::DataLossError(info.damage));
                    ToProto(info, response.add_sessions());
                  }
                  response.set_next_page_token(page->next_page_token);

@@ -16,22 +16,22 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/scheduler/admission_slots.h"
 #include "kernels/base/clock.h"
-#include "service/event_loop.h"
-#include "engine/place_shares.h"
-#include "service/front/asked_times.h"
+#include "service/base/event_loop.h"
+#include "service/base/response_budget.h"
+#include "service/base/stats_watch.h"
+#include "service/base/write_timeouts.h"
 #include "service/front/failover.h"
+#include "service/front/first_request_times.h"
 #include "service/front/front_admin.h"
 #include "service/front/front_limits.h"
 #include "service/front/generation.h"
-#include "service/front/named_requests.h"
+#include "service/front/idempotency_cache.h"
 #include "service/front/principal_quotas.h"
 #include "service/front/request_log.h"
 #include "service/front/request_metrics.h"
 #include "service/front/worker_set.h"
-#include "service/stats_watch.h"
-#include "service/untaken_writes.h"
-#include "service/whole_answers.h"
 #include "service/store/session_store.h"
 #include "tidepool/v1/admin.pb.h"
 #include "tidepool/v1/inference.pb.h"
@@ -56,13 +56,13 @@ class FrontCore {
   void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
   // Of streams over gRPC.
-  UntakenWrites* untaken_writes() { return &untaken_writes_; }
-  const WholeAnswers& whole_answers() const { return whole_answers_; }  // thread-safe
+  WriteTimeouts* untaken_writes() { return &untaken_writes_; }
+  const ResponseBudget& whole_answers() const { return whole_answers_; }  // thread-safe
 
   // Null when the request was refused; the sink has been told then. A request_id that the client
   // gave before, with the same request, leads to the answer that was begun then.
   std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
-  // Generate, in one answer. INVALID_ARGUMENT: that is past WholeAnswer::kMostBytes in memory;
+  // Generate, in one answer. INVALID_ARGUMENT: that is past WholeAnswer::kMaxBytes in memory;
   // RESOURCE_EXHAUSTED with a hint: there is no room for it among the answers that are collected.
   // `answer` counts it, and outlives `done`.
   void Complete(GenerationInput input, WholeAnswer* answer, Done<v1::CompleteResponse> done,
@@ -103,6 +103,8 @@ class FrontCore {
 
   const RequestMetricsMap& request_metrics() const { return request_metrics_; }
   const PrincipalUsageMap& principal_usage() const { return principal_usage_; }
+  // Of all generations so far.
+  const StreamTransitions& transitions() const { return failover_.transitions; }
 
   // Ends every generation, and whoever reads one that has ended, with this status, and those to
   // come.
@@ -120,8 +122,8 @@ class FrontCore {
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
   // A generation's, for as long as it runs.
   struct Place {
-    engine::PlaceShares::Place here;   // among all at this front
-    PrincipalQuotas::Place among_own;  // of its principal, as its limits count
+    engine::AdmissionSlots::Place here;  // among all at this front
+    PrincipalQuotas::Place among_own;    // of its principal, as its limits count
   };
   // RESOURCE_EXHAUSTED: the front has no room for it, or its principal's limits leave none.
   absl::StatusOr<Place> FindPlace(const GenerationInput& input);
@@ -129,9 +131,10 @@ class FrontCore {
   // They may end while the caller goes through them.
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
-  void OnEnd(const NamedRequests::Name& key, const MeasuredSink& measured, const absl::Status& end);
+  void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
+             const absl::Status& end);
   // For as long as its client may come back to it.
-  void KeepAskedTime(const NamedRequests::Name& key, const Generation& generation);
+  void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
   // Takes streams away from workers that fell silent or are stuck, again and again for as long as
   // the core lives.
   void LeaveHangingWorkers();
@@ -149,16 +152,16 @@ class FrontCore {
   SessionStore* store_;
   FrontLimits limits_;
   bool expiring_ = false;  // ExpireSessions comes again
-  engine::PlaceShares places_;
-  engine::PlaceShares text_places_;  // of calls about text
-  UntakenWrites untaken_writes_;
-  const WholeAnswers whole_answers_;
+  engine::AdmissionSlots places_;
+  engine::AdmissionSlots text_places_;  // of calls about text
+  WriteTimeouts untaken_writes_;
+  const ResponseBudget whole_answers_;
   PrincipalQuotas quotas_;
   WorkerSet workers_;
   FrontAdmin admin_;
   StatsWatches watches_;
-  NamedRequests named_;
-  AskedTimes asked_times_;
+  IdempotencyCache named_;
+  FirstRequestTimes asked_times_;
   const absl::Duration started_;
   Failover failover_;  // the generations hold places in it
   // By principal and request_id.

@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "service/untaken_writes.h"
+#include "service/base/write_timeouts.h"
 
 namespace tidepool::service {
 
 struct FrontLimits {
   // Running and waiting, of all principals; each holds its own prompt.
   int64_t max_requests = 4096;
-  // Of the answers that are collected to be sent as one, all together; see WholeAnswers.
+  // Of the answers that are collected to be sent as one, all together; see ResponseBudget.
   int64_t max_whole_bytes = int64_t{512} << 20;
   absl::Duration session_ttl = absl::InfiniteDuration();  // since a session's last change
   int64_t max_session_tokens = 0;                         // of its log; 0: the model's context

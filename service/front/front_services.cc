@@ -9,9 +9,10 @@
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "service/auth/grpc_caller.h"
-#include "service/grpc_trace.h"
-#include "service/raw_unary.h"
-#include "service/stats_watch_reactor.h"
+#include "service/grpc/check_request.h"
+#include "service/grpc/grpc_trace.h"
+#include "service/grpc/raw_unary.h"
+#include "service/grpc/stats_watch_reactor.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/v1/inference.grpc.pb.h"
 #include "tidepool/v1/sessions.grpc.pb.h"
@@ -118,7 +119,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   }
   static absl::Status NothingTaken() {
     return absl::AbortedError(
-        "nothing of this stream was taken for too long, while there was something to take; send the "
+        "nothing of this stream was taken for too long, while there was something to take; send "
+        "the "
         "request again, with a request_id and resume_after to go on");
   }
   Executor* loop() { return deps_.core->loop(); }
@@ -127,7 +129,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   CallbackServerContext* const context_;  // gRPC's, which frees it once OnDone has returned
   bool entered_ = false;
   std::shared_ptr<AnswerStream> generation_;  // loop only
-  UntakenWrites::Write write_;                // loop only
+  WriteTimeouts::Write write_;                // loop only
   bool writing_ = false;                      // loop only
   ByteBuffer bytes_;
   base::Mutex mutex_;

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "service/active_calls.h"
 #include "service/auth/authenticator.h"
+#include "service/base/active_calls.h"
 #include "service/front/front_core.h"
 
 namespace grpc {

@@ -4,14 +4,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/convert.h"
-#include "service/model_identity.h"
+#include "engine/sampling/request.h"
+#include "kernels/base/retry_after.h"
+#include "service/base/model_identity.h"
+#include "service/front/convert_sessions.h"
+#include "service/grpc/check_request.h"
+#include "service/grpc/convert.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(10);
-constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
 // How old an answer may be whose client comes back to a front that does not know it.
 constexpr absl::Duration kOldestAnswer = absl::Hours(1);
 
@@ -33,18 +35,31 @@ int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
   return kEach * (1 + std::max(request.top_logprobs(), request.prompt_logprobs()));
 }
 
-// Appends `next` to a message that has no finish yet.
-void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
-  into->mutable_text()->append(next.text());
-  into->mutable_token_ids()->MergeFrom(next.token_ids());
-  into->mutable_logprobs()->MergeFrom(next.logprobs());
-  into->mutable_prompt_logprobs()->MergeFrom(next.prompt_logprobs());
-  if (next.has_progress()) *into->mutable_progress() = next.progress();
-  into->set_finish_reason(next.finish_reason());
-  if (next.has_usage()) *into->mutable_usage() = std::move(*next.mutable_usage());
+absl::Status CheckKind(const v1::GenerateRequest& request, const SessionInfo& info) {
+  const bool chat = request.has_chat();
+  if (info.kind == SessionKind::kNew || (info.kind == SessionKind::kChat) == chat) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "session '", info.session_id, "' holds ", chat ? "tokens" : "chat messages",
+      ": send its turns as ", chat ? "text or token_ids" : "chat", ", or make a new session"));
+}
+
+worker::v1::SessionLog ToWorkerLog(const SessionLogData& log) {
+  worker::v1::SessionLog out;
+  out.mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
+  for (const StoredTurn& turn : log.turns) {
+    for (const StoredMessage& message : turn.messages) ToProto(message, out.add_messages());
+    if (log.info.kind == SessionKind::kChat) ToProto(AnswerMessage(turn), out.add_messages());
+  }
+  return out;
 }
 
 }  // namespace
+
+bool IsWorkerFailure(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsUnknown(status) || absl::IsDataLoss(status);
+}
 
 Generation::Generation(const GenerationContext& context, GenerationInput input,
                        GenerationSink* sink, std::function<void(const absl::Status&)> on_end)
@@ -52,58 +67,53 @@ Generation::Generation(const GenerationContext& context, GenerationInput input,
       input_(std::move(input)),
       sink_(sink),
       on_end_(std::move(on_end)),
-      prompt_report_(input_.request) {}
+      placement_(this, context_, input_.request.session_id(), input_.deadline),
+      prompt_report_(input_.request),
+      queue_(static_cast<int64_t>(input_.request.resume_after())),
+      window_(ExpectedTokenBytes(input_.request)) {}
+
+Generation::~Generation() {
+  if (turn_ != nullptr) turn_->Close();
+}
 
 void Generation::Start() { has_session() ? BeginTurn() : FindModel(); }
 
-void Generation::BeginTurn() {
-  // Holds the generation: a lease that arrives too late must still be given back.
-  context_.store->BeginTurn({.session_id = input_.request.session_id(),
-                             .principal = input_.principal,
-                             .request_id = input_.request.request_id(),
-                             .lease = kLease,
-                             .body_digest = input_.digests->turn},
-                            [self = shared_from_this()](absl::StatusOr<OpenTurn> turn) {
-                              self->context_.loop->Post([self, turn = std::move(turn)]() mutable {
-                                self->OnTurn(std::move(turn));
-                              });
-                            });
+void Generation::Do(StreamStep step) {
+  switch (step) {
+    case StreamStep::kFindModel:
+      return FindModel();
+    case StreamStep::kPrepare:
+      return Prepare();
+    case StreamStep::kFindReceivedText:
+      return FindReceivedText();
+    case StreamStep::kRun:
+      return Run();
+  }
 }
 
-void Generation::OnTurn(absl::StatusOr<OpenTurn> turn) {
-  if (!turn.ok()) return End(turn.status());
-  turn_ = *std::move(turn);
-  lease_held_ = true;
-  sent_length_ = logged_length_ = turn_.log.info.token_count;
-  if (sink_ == nullptr) return CloseTurn();
-  if (absl::Status status = CheckTurn(); !status.ok()) return End(std::move(status));
-  auto logged = TakeLoggedTurn(input_.request.request_id(), &turn_.log);
-  if (!logged.ok()) return End(logged.status());
-  logged_turn_ = *std::move(logged);
-  turn_begun_ = logged_turn_.has_value() && logged_turn_->goes_on;
-  if (logged_turn_.has_value()) {
-    numerics_changed_ = numerics_logged_ = logged_turn_->turn.numerics_id == kSeveralNumerics;
-    if (!numerics_changed_) numerics_id_ = logged_turn_->turn.numerics_id;
+void Generation::BeginTurn() {
+  turn_ = std::make_shared<SessionTurn>(context_.loop, context_.store, this);
+  turn_->Begin({.session_id = input_.request.session_id(),
+                .principal = input_.principal,
+                .request_id = input_.request.request_id(),
+                .body_digest = input_.digests->turn});
+}
+
+void Generation::OnTurn(absl::Status status) {
+  const auto self = shared_from_this();
+  if (status.ok()) status = CheckKind(input_.request, turn_->log().info);
+  if (!status.ok()) return End(std::move(status));
+  if (const auto& logged = turn_->logged(); logged.has_value()) {
+    numerics_.ContinueFrom(logged->turn.numerics_id);
   }
-  KeepLease();
   FindModel();
 }
 
-absl::Status Generation::CheckTurn() const {
-  const SessionInfo& info = turn_.log.info;
-  const bool chat = input_.request.has_chat();
-  if (info.kind != SessionKind::kNew && (info.kind == SessionKind::kChat) != chat) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "session '", info.session_id, "' holds ", chat ? "tokens" : "chat messages",
-        ": send its turns as ", chat ? "text or token_ids" : "chat", ", or make a new session"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Generation::CheckSessionModel() const {
-  const SessionInfo& info = turn_.log.info;
   const std::string& asked = input_.request.model();
-  if (!has_session() || !input_.request.has_model() || asked == info.model) return absl::OkStatus();
+  if (!has_session() || !input_.request.has_model()) return absl::OkStatus();
+  const SessionInfo& info = turn_->log().info;
+  if (asked == info.model) return absl::OkStatus();
   const absl::StatusOr<v1::Model> model = context_.workers->FindModel(asked);
   if (model.ok() && SameModel(ModelIdentity(*model), ModelIdentity(model_))) {
     return absl::OkStatus();
@@ -112,31 +122,15 @@ absl::Status Generation::CheckSessionModel() const {
       "session '", info.session_id, "' belongs to model '", info.model, "', not '", asked, "'"));
 }
 
-void Generation::KeepLease() {
-  context_.loop->PostAfter(kLeaseRenewal, [weak = weak_from_this()] {
-    const auto self = weak.lock();
-    if (self == nullptr || self->sink_ == nullptr || self->turn_finished_) return;
-    const auto on_renewed = [weak, loop = self->context_.loop](absl::Status status) {
-      if (status.ok()) return;
-      loop->Post([weak, status] {
-        if (const auto live = weak.lock(); live != nullptr && !live->turn_finished_) {
-          live->End(status);
-        }
-      });
-    };
-    self->context_.store->RenewLease(self->turn_.log.info.session_id, self->turn_.epoch, kLease,
-                                     on_renewed);
-    self->KeepLease();
-  });
-}
-
 void Generation::FindModel() {
-  const SessionInfo& info = turn_.log.info;
+  const SessionLogData none;
+  const SessionLogData& log = has_session() ? turn_->log() : none;
+  const SessionInfo& info = log.info;
   absl::StatusOr<v1::Model> model = has_session()
                                         ? context_.workers->FindModel(info.model, info.model_digest)
                                         : context_.workers->FindModel(input_.request.model());
   if (absl::IsUnavailable(model.status())) {
-    return WaitForWorkers(&Generation::FindModel, model.status());
+    return placement_.WaitForWorkers(StreamStep::kFindModel, model.status());
   }
   if (!model.ok()) return End(model.status());
   model_ = *std::move(model);
@@ -147,63 +141,50 @@ void Generation::FindModel() {
                      info.model, "' (digest ", info.model_digest, ", now ", ModelIdentity(model_),
                      "); make a new session")));
   }
-  prompt_digest_ =
-      PromptDigest(input_.principal, model_.digest(), input_.request, turn_.log.token_ids);
+  const PromptId prompt =
+      PromptIdOf(input_.principal, model_.digest(), input_.request, log.token_ids);
+  placement_.SetPrompt(prompt, model_.digest());
   context_.failover->evidence.Conclude();
-  absl::Status allowed = context_.failover->poisoned.Check(prompt_digest_);
+  absl::Status allowed = context_.failover->poisoned.Check(prompt.sent);
   if (!allowed.ok()) return End(std::move(allowed));
   // Before a worker is troubled with it: under overload most requests end here. What is in the log
   // already goes on, and waits for room if it must.
-  if (!logged_turn_.has_value()) {
+  if (!has_logged_turn()) {
     if (absl::Status room = context_.workers->CheckRoom(ModelIdentity(model_)); !room.ok()) {
       return End(std::move(room));
     }
   }
-  Try(&Generation::Prepare);
+  placement_.Try(StreamStep::kPrepare);
 }
 
 void Generation::Prepare() {
-  if (!TakeWorker(&Generation::Prepare)) return;
-  asked_ = &Generation::Prepare;
+  if (!placement_.TakeWorker(StreamStep::kPrepare)) return;
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
   *request.mutable_caller() = CallerOf(input_);
-  TellTime(&request);
+  // The time that the chat template gets.
+  const absl::Time now = has_session() ? turn_->log().info.create_time : input_.asked_at;
+  request.set_now_us(absl::ToUnixMicros(now));
   if (has_session()) {
-    const SessionLogData& log = turn_.log;
-    request.mutable_session()->mutable_token_ids()->Assign(log.token_ids.begin(),
-                                                           log.token_ids.end());
-    for (const StoredTurn& turn : log.turns) {
-      for (const StoredMessage& message : turn.messages) {
-        ToProto(message, request.mutable_session()->add_messages());
-      }
-      if (log.info.kind == SessionKind::kChat) {
-        ToProto(AnswerMessage(turn), request.mutable_session()->add_messages());
-      }
-    }
+    *request.mutable_session() = ToWorkerLog(turn_->log());
+  } else if (input_.begun_before) {
+    request.set_since_us(absl::ToUnixMicros(now - kOldestAnswer));
   }
-  worker_.link->Prepare(std::move(request), input_.deadline,
-                        [weak = weak_from_this(),
-                         attempt = attempt_](absl::StatusOr<worker::v1::PrepareResponse> prepared) {
-                          if (const auto self = weak.lock())
-                            self->OnPrepared(attempt, std::move(prepared));
-                        });
-}
-
-void Generation::TellTime(worker::v1::PrepareRequest* request) const {
-  const absl::Time now = has_session() ? turn_.log.info.create_time : input_.asked_at;
-  request->set_now_us(absl::ToUnixMicros(now));
-  if (input_.begun_before && !has_session()) {
-    request->set_since_us(absl::ToUnixMicros(now - kOldestAnswer));
-  }
+  const auto done = [weak = weak_from_this(), attempt = placement_.attempt()](
+                        absl::StatusOr<worker::v1::PrepareResponse> prepared) {
+    const auto self = weak.lock();
+    if (self != nullptr) self->OnPrepared(attempt, std::move(prepared));
+  };
+  placement_.worker().link->Prepare(std::move(request), input_.deadline, done);
 }
 
 void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {
-  if (sink_ == nullptr || attempt != attempt_) return;
-  asked_ = nullptr;
+  if (sink_ == nullptr || attempt != placement_.attempt()) return;
+  placement_.OnAnswered();
   // DATA_LOSS is the session's own: every worker would say so.
   if (IsWorkerFailure(prepared.status()) && !absl::IsDataLoss(prepared.status())) {
-    return Retry(prepared.status(), UnaryEndedBy(prepared.status()), &Generation::Prepare);
+    return placement_.Retry(prepared.status(), UnaryEndedBy(prepared.status()),
+                            StreamStep::kPrepare);
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
@@ -211,16 +192,15 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
       !status.ok()) {
     return End(std::move(status));
   }
-  trial_.OnPrepared();
-  BeginAttempts();
-  if (logged_turn_.has_value()) return FindReceivedText();
+  placement_.BeginAttempts();
+  if (has_logged_turn()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   if (auto echo = prompt_report_.Echo(prepared_); echo.has_value()) {
     echo->set_request_id(input_.request.request_id());
-    queue_.push_back({.response = *std::move(echo), .logged = true});
+    queue_.Push(*std::move(echo), /*logged=*/true);
     SendNext();
   }
-  Try(&Generation::Run);
+  placement_.Try(StreamStep::kRun);
 }
 
 absl::Status Generation::LimitSession() {
@@ -234,7 +214,7 @@ absl::Status Generation::LimitSession() {
         "ForkSession, or go on in a new session"));
   }
   v1::Stopping* stopping = prepared_.mutable_stopping();
-  stopping->set_max_tokens(std::min(stopping->max_tokens(), room));
+  stopping->set_max_tokens(engine::LimitMaxTokens(stopping->max_tokens(), room));
   return absl::OkStatus();
 }
 
@@ -242,16 +222,7 @@ PickRequest Generation::MakePick() const {
   PickRequest pick = {
       .model_digest = ModelIdentity(model_),
       .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
-      .preferred_numerics_id = numerics_id_,
-      .avoid = failed_workers_};
-  const Resubmissions& line = context_.failover->resubmissions;
-  const bool suspect = ticket_.held() && kind_ != Resubmissions::Kind::kUsual;
-  pick.spare = suspect ? line.WithSuspects() : line.WithTrials();
-  if (tried_alone()) {
-    std::erase(pick.spare, ticket_.worker());
-    pick.prefer = ticket_.worker();
-    pick.fewest = true;
-  }
+      .preferred_numerics_id = numerics_.first()};
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {
     pick.affinity = input_.request.session_id();
@@ -262,31 +233,23 @@ PickRequest Generation::MakePick() const {
 }
 
 void Generation::Run() {
-  if (!TakeWorker(&Generation::Run)) return;
-  if (!lost_worker_.empty() && worker_.name != lost_worker_) ++context_.failover->moved_total;
-  lost_worker_.clear();
-  NoteNumerics();
-  run_ = context_.workers->NoteSent(worker_.link, prepared_.token_ids_size());
+  if (!placement_.TakeWorker(StreamStep::kRun)) return;
+  const PickedWorker& picked = placement_.worker();
+  if (numerics_.Take(picked.numerics_id, told() > 0)) ++context_.failover->numerics_changed_total;
+  run_ = context_.workers->NoteSent(picked.link, prepared_.token_ids_size());
   granted_ = std::max(CreditLimit(), told());
   NoteStandstill();
   RunEvents events;
   // Both can end this generation, and so what owns it: it stays until they are done.
-  events.on_response = [this, attempt = attempt_](worker::v1::RunResponse response) {
+  events.on_response = [this, attempt = placement_.attempt()](worker::v1::RunResponse response) {
     const auto self = shared_from_this();
     self->OnResponse(attempt, std::move(response));
   };
-  events.on_end = [this, attempt = attempt_](absl::Status status, EndedBy by) {
+  events.on_end = [this, attempt = placement_.attempt()](absl::Status status, EndedBy by) {
     const auto self = shared_from_this();
     self->OnRunEnd(attempt, std::move(status), by);
   };
-  call_ = worker_.link->Run(MakeStart(), input_.deadline, std::move(events));
-}
-
-void Generation::NoteNumerics() {
-  if (numerics_id_.empty() || told() == 0) numerics_id_ = worker_.numerics_id;
-  if (numerics_changed_ || worker_.numerics_id == numerics_id_) return;
-  numerics_changed_ = true;
-  ++context_.failover->numerics_changed_total;
+  call_ = picked.link->Run(MakeStart(), input_.deadline, std::move(events));
 }
 
 worker::v1::Start Generation::MakeStart() const {
@@ -296,7 +259,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.mutable_prepared()->clear_block_hashes();
   start.set_prompt_length(prepared_.token_ids_size());
   start.mutable_output_token_ids()->Assign(output_ids_.begin(), output_ids_.end());
-  start.set_attempt(attempt_);
+  start.set_attempt(placement_.attempt());
   *start.mutable_caller() = CallerOf(input_);
   start.set_priority(std::min(request.priority(), input_.limits.max_priority));
   start.set_credit(granted_ - told());
@@ -308,54 +271,42 @@ worker::v1::Start Generation::MakeStart() const {
 }
 
 void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
-  if (sink_ == nullptr || attempt != attempt_ || finish_received_) return;
+  if (sink_ == nullptr || attempt != placement_.attempt() || finish_received_) return;
   const int64_t next = static_cast<int64_t>(output_ids_.size());
   if (response.attempt() != attempt || response.position() != next) {
-    return End(absl::InternalError(absl::StrCat("worker ", worker_.name, " answered position ",
+    return End(absl::InternalError(absl::StrCat("worker ", worker(), " answered position ",
                                                 response.position(), " instead of ", next)));
   }
   if (response.migrate()) return LeaveDrainingWorker();
-  if (absl::Status fits =
-          prompt_report_.Take(response, prepared_.token_ids_size(), worker_.name);
+  if (absl::Status fits = prompt_report_.Take(response, prepared_.token_ids_size(), worker());
       !fits.ok()) {
     return End(std::move(fits));
   }
   const int64_t count = response.token_ids_size() + response.prompt_logprobs_size();
   output_ids_.insert(output_ids_.end(), response.token_ids().begin(), response.token_ids().end());
-  if (count > 0) OnTokensMade(count);
-  untaken_tokens_ += count;
-  if (count > 0) {
-    const int64_t each = static_cast<int64_t>(response.ByteSizeLong()) / count;
-    token_bytes_ = std::max(token_bytes_, each);
-  }
-  Outgoing out = {.response = ToGenerateResponse(std::move(response))};
-  out.response.set_request_id(input_.request.request_id());
-  if (out.response.has_usage())
-    out.response.mutable_usage()->set_numerics_changed(numerics_changed_);
-  finish_received_ = out.response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
-  if (finish_received_) {
-    trial_.Reset();
-    ticket_.Reset();
-  }
-  out.logged = !has_session() || IsProgressOnly(out.response);
-  queue_.push_back(std::move(out));
-  queue_.back().logged ? SendNext() : AppendToLog(queue_.back().response);
+  if (count > 0) placement_.OnTokens(count);
+  window_.OnReceived(count, static_cast<int64_t>(response.ByteSizeLong()));
+  v1::GenerateResponse out = ToGenerateResponse(std::move(response));
+  out.set_request_id(input_.request.request_id());
+  if (out.has_usage()) out.mutable_usage()->set_numerics_changed(numerics_.changed());
+  finish_received_ = out.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  if (finish_received_) placement_.OnFinished();
+  const bool logged = !has_session() || IsProgressOnly(out);
+  if (!logged) AppendToLog(out);
+  queue_.Push(std::move(out), logged);
+  SendNext();
   GrantCredit();
   NoteStandstill();
 }
 
 // One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
 void Generation::NoteStandstill() {
-  if (granted_ > told()) return trial_.Resume();
-  trial_.Pause();
-  ticket_.Reset();
+  granted_ > told() ? placement_.OnCredit() : placement_.OnStandstill();
 }
 
 void Generation::AppendToLog(const v1::GenerateResponse& response) {
-  AppendRequest append = {.session_id = turn_.log.info.session_id,
-                          .epoch = turn_.epoch,
-                          .expected_length = sent_length_};
-  if (!std::exchange(turn_begun_, true)) {
+  AppendRequest append;
+  if (!turn_->begun()) {
     const int64_t kept = prepared_.session_tokens_kept();
     append.begin =
         TurnStart{.request_id = input_.request.request_id(),
@@ -366,95 +317,42 @@ void Generation::AppendToLog(const v1::GenerateResponse& response) {
       append.begin->messages.push_back(FromProto(message));
     }
     append.begin->body_digest = input_.digests->turn;
-    append.numerics_id = numerics_id_;
-    sent_length_ = prepared_.token_ids_size();
   }
-  if (numerics_changed_ && !std::exchange(numerics_logged_, true)) {
-    append.numerics_id = std::string(kSeveralNumerics);
-  }
+  append.numerics_id = numerics_.ForLog(append.begin.has_value());
   append.output_ids.assign(response.token_ids().begin(), response.token_ids().end());
   append.output_text = response.text();
   append.finish = FromProto(response.finish_reason());
-  turn_finished_ = append.finish != TurnFinish::kRunning;
-  sent_length_ += response.token_ids_size();
-  context_.store->Append(
-      std::move(append), [self = shared_from_this(), length = sent_length_](absl::Status status) {
-        self->context_.loop->Post([self, status = std::move(status), length]() mutable {
-          self->OnLogged(std::move(status), length);
-        });
-      });
+  turn_->Append(std::move(append));
 }
 
-void Generation::OnLogged(absl::Status status, int64_t length) {
-  if (log_failed_) return;
-  if (!status.ok()) {
-    log_failed_ = true;
-    if (sink_ == nullptr) return CloseTurn();
-    return End(std::move(status));
-  }
-  logged_length_ = length;
-  for (Outgoing& out : queue_) {
-    if (out.logged) continue;
-    out.logged = true;
-    break;
-  }
+void Generation::OnLogged() {
+  const auto self = shared_from_this();
+  queue_.MarkLogged();
   SendNext();
 }
 
-void Generation::CloseTurn() {
-  if (!lease_held_) return;
-  const auto ignore = [](absl::Status) {};  // the lease expires by itself
-  const std::string& session_id = turn_.log.info.session_id;
-  // Nothing of this turn is in the log, or all of it.
-  const bool nothing_logged =
-      !turn_begun_ || (log_failed_ && logged_length_ == turn_.log.info.token_count);
-  if (nothing_logged) return context_.store->ReleaseLease(session_id, turn_.epoch, ignore);
-  if (turn_finished_ && !log_failed_) return;
-  turn_finished_ = true;
-  context_.store->Append({.session_id = session_id,
-                          .epoch = turn_.epoch,
-                          .expected_length = log_failed_ ? logged_length_ : sent_length_,
-                          .finish = TurnFinish::kCancelled},
-                         ignore);
+void Generation::OnTurnLost(absl::Status status) {
+  const auto self = shared_from_this();
+  End(std::move(status));
 }
 
 void Generation::SendNext() {
-  if (sink_ == nullptr || writing_ || queue_.empty() || !queue_.front().logged) return;
-  v1::GenerateResponse response = std::move(queue_.front().response);
-  queue_.pop_front();
-  // A client that reads slowly gets what has collected as one message.
-  const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
-  while (!queue_.empty() && queue_.front().logged &&
-         queue_.front().response.position() != resumed) {
-    Merge(std::move(queue_.front().response), &response);
-    queue_.pop_front();
-  }
-  writing_ = true;
-  writing_tokens_ = response.token_ids_size() + response.prompt_logprobs_size();
-  writing_last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
-  sink_->Write(std::move(response));
+  if (sink_ == nullptr) return;
+  std::optional<v1::GenerateResponse> next = queue_.Take();
+  if (next.has_value()) sink_->Write(*std::move(next));
 }
 
 void Generation::OnWritten() {
   if (sink_ == nullptr) return;
-  writing_ = false;
-  if (writing_last_) return End(absl::OkStatus());
-  untaken_tokens_ -= writing_tokens_;
+  window_.OnTaken(queue_.OnTaken());
+  if (queue_.ended()) return End(absl::OkStatus());
   GrantCredit();
   SendNext();
 }
 
-int64_t Generation::WindowTokens() const {
-  const int64_t each = token_bytes_ > 0 ? token_bytes_ : ExpectedTokenBytes(input_.request);
-  return std::clamp(kWindowBytes / each, int64_t{1}, kWindowTokens);
-}
-
 int64_t Generation::CreditLimit() const {
-  int64_t limit = told() - untaken_tokens_ + WindowTokens();
-  // One that is tried by itself gets as far as it has to, whether its client reads or not.
-  if (tried_alone()) {
-    limit = std::max(limit, told() + context_.failover->evidence.ProofOf(prompt_digest_));
-  }
+  int64_t limit = window_.Limit(told());
+  limit = std::max(limit, told() + placement_.ProofTokens());
   const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
   if (resumed == 0) return limit;
   const int64_t end = prompt_report_.Expected(prepared_.token_ids_size()) + resumed;
@@ -465,31 +363,78 @@ void Generation::GrantCredit() {
   const int64_t more = CreditLimit() - granted_;
   if (call_ == nullptr || more <= 0) return;
   granted_ += more;
-  trial_.Resume();
+  placement_.OnCredit();
   call_->AddCredit(more);
+}
+
+void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
+  if (sink_ == nullptr || attempt != placement_.attempt()) return;
+  call_.reset();
+  if (finish_received_) return;
+  LeaveWorker();
+  if (by == EndedBy::kDrain) return placement_.Migrate();
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (IsWorkerFailure(status)) {
+    // A worker that had nothing to compute, because the client reads nothing, did not fail at this.
+    const bool idle = granted_ == told();
+    if (idle && (by == EndedBy::kCrash || by == EndedBy::kSilent)) {
+      return placement_.ComeBack(status);
+    }
+    return placement_.Retry(std::move(status), by, StreamStep::kRun);
+  }
+  // A worker with a full queue is healthy; another may have room.
+  if (absl::IsResourceExhausted(status)) {
+    const bool passes = base::RetryAfterOf(status).has_value();
+    if (passes && !output_ids_.empty()) return placement_.WaitForRoom(std::move(status));
+    if (placement_.AnotherHasRoom()) {
+      return placement_.Retry(std::move(status), by, StreamStep::kRun);
+    }
+  }
+  End(std::move(status));
+}
+
+void Generation::LeaveDrainingWorker() {
+  const WorkerLink* link = placement_.worker().link;
+  context_.workers->NoteDraining(link);
+  if (context_.workers->ServedElsewhere(link)) {
+    call_.reset();
+    LeaveWorker();
+    return placement_.Migrate();
+  }
+  context_.workers->WhenChanged([weak = weak_from_this(), attempt = placement_.attempt()] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->sink_ == nullptr || self->placement_.attempt() != attempt) return;
+    if (self->call_ != nullptr && !self->finish_received_) self->LeaveDrainingWorker();
+  });
+}
+
+void Generation::LeaveHanging(const WorkerLink* link, absl::string_view why) {
+  if (sink_ == nullptr || placement_.worker().link != link) return;
+  const absl::Status silent = absl::UnavailableError(absl::StrCat("worker ", worker(), " ", why));
+  if (call_ != nullptr) return OnRunEnd(placement_.attempt(), silent, EndedBy::kSilent);
+  if (const auto step = placement_.asked()) placement_.Retry(silent, EndedBy::kSilent, *step);
 }
 
 void Generation::Cancel(absl::Status why) { End(std::move(why)); }
 
 void Generation::LeaveWorker() {
-  if (run_ != 0) context_.workers->NoteEnded(worker_.link, std::exchange(run_, 0));
+  if (run_ != 0) context_.workers->NoteEnded(placement_.worker().link, std::exchange(run_, 0));
 }
 
 void Generation::End(absl::Status status) {
   if (sink_ == nullptr) return;
   GenerationSink* sink = std::exchange(sink_, nullptr);
   call_.reset();
-  trial_.Reset();
-  ticket_.Reset();
-  queue_.clear();
+  placement_.End();
+  queue_.Clear();
   if (run_ != 0 && has_session() && !output_ids_.empty()) {
     // The last token was drawn and never computed with.
     context_.workers->NoteSession(
-        worker_.link, input_.request.session_id(),
+        placement_.worker().link, input_.request.session_id(),
         prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()) - 1);
   }
   LeaveWorker();
-  CloseTurn();
+  if (turn_ != nullptr) turn_->Close();
   on_end_(status);
   sink->Finish(std::move(status));
 }

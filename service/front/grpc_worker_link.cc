@@ -5,10 +5,11 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/clock.h"
-#include "service/convert.h"
 #include "service/front/back_off.h"
+#include "service/grpc/status.h"
 #include "tidepool/v1/admin.grpc.pb.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
 
@@ -36,14 +37,28 @@ absl::Status FrontRefused(const std::string& address) {
       absl::StrCat("worker ", address, " does not take this front; the front's log says why"));
 }
 
-// How a call ended whose end somebody hears. Those that this front cancels nobody does: CANCELLED is
-// the worker's doing, such as gRPC's answer to a call that comes while its server shuts down, and no
-// word for a client that waits.
+// How a call ended whose end somebody hears. Those that this front cancels nobody does: CANCELLED
+// is the worker's doing, such as gRPC's answer to a call that comes while its server shuts down,
+// and no word for a client that waits.
 absl::Status EndOf(const grpc::Status& status, const std::string& address) {
   if (IsFrontRefused(status)) return FrontRefused(address);
   if (status.error_code() != grpc::StatusCode::CANCELLED) return FromGrpcStatus(status);
   return absl::UnavailableError(
       absl::StrCat("worker ", address, " cancelled the call: ", status.error_message()));
+}
+
+// Whether the call was put on a connection: its peer is a socket's address then, and before that
+// the name that the channel was made for.
+bool WasSent(const grpc::ClientContext& context) {
+  return absl::StartsWith(context.peer(), "ipv4:") || absl::StartsWith(context.peer(), "ipv6:");
+}
+
+// Of a call that ended without a word of the worker.
+EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, bool taken) {
+  if (IsFrontRefused(status)) return EndedBy::kAway;
+  if (taken) return EndedBy::kCrash;
+  const bool broken = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+  return broken && WasSent(context) ? EndedBy::kUnanswered : EndedBy::kAway;
 }
 
 // Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All
@@ -108,15 +123,14 @@ class RunReactor final
       self->self_.reset();
       self->calls_->Leave();
       if (self->detached_) return;
-      const EndedBy by = IsFrontRefused(status) ? EndedBy::kAway : self->WhoEnded();
-      self->events_.on_end(EndOf(status, self->address_), by);
+      self->events_.on_end(EndOf(status, self->address_), self->WhoEnded(status));
     });
   }
 
-  EndedBy WhoEnded() const {
+  EndedBy WhoEnded(const grpc::Status& status) const {
     const auto& trailer = context_.GetServerTrailingMetadata();
     const auto told = trailer.find(kToldByWorker);
-    if (told == trailer.end()) return taken_ ? EndedBy::kCrash : EndedBy::kAway;
+    if (IsFrontRefused(status) || told == trailer.end()) return WhoLost(status, context_, taken_);
     return told->second == kWorkerDrains ? EndedBy::kDrain : EndedBy::kWorker;
   }
 
@@ -327,9 +341,8 @@ class GrpcWorkerLink final : public WorkerLink {
             loop.executor->Post([call, calls = loop.calls, address, done, status] {
               calls->Leave();
               if (status.ok()) return done(std::move(call->response));
-              const bool taken = !IsFrontRefused(status) &&
-                                 call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
-              done(taken ? EndedByCrash(EndOf(status, address)) : EndOf(status, address));
+              const bool taken = call->context.GetServerInitialMetadata().count(kTakenByWorker) > 0;
+              done(WithEndedBy(EndOf(status, address), WhoLost(status, call->context, taken)));
             });
           }));
   }

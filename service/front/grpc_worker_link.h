@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "service/active_calls.h"
 #include "service/auth/client_security.h"
-#include "service/event_loop.h"
+#include "service/base/active_calls.h"
+#include "service/base/event_loop.h"
 #include "service/front/worker_link.h"
 
 namespace grpc {
@@ -19,8 +19,7 @@ namespace tidepool::service {
 // A channel of its own to HOST:PORT, without gRPC's retries: the front decides what is tried again.
 // `name` is the HOST:PORT that the worker's certificate is held against; empty: the address.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
-                                                 const std::string& name,
-                                                 int64_t max_message_bytes,
+                                                 const std::string& name, int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security);
 
 // Where a link's calls come back, and where they are counted while they are open: the loop must run

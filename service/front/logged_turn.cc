@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/stop_matcher.h"
+#include "engine/sampling/stop_matcher.h"
 #include "service/store/session_cut.h"
 
 namespace tidepool::service {

@@ -6,7 +6,7 @@
 #include <utility>  // in front of Asio, which needs and does not include it
 
 #include "absl/strings/str_cat.h"
-#include "service/task_pool.h"
+#include "service/base/task_pool.h"
 
 namespace tidepool::service {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/event_loop.h"
+#include "service/base/event_loop.h"
 
 namespace tidepool::service {
 

@@ -18,7 +18,7 @@ bool IsLast(const v1::GenerateResponse& message) {
 
 absl::Status FellBehind() {
   return absl::AbortedError(absl::StrCat(
-      "another reader of this answer is more than ", NamedRequest::kMostBytes >> 20,
+      "another reader of this answer is more than ", NamedRequest::kMaxBytes >> 20,
       " MiB ahead, and what comes next here is kept no more; send the request again with "
       "resume_after"));
 }
@@ -63,7 +63,7 @@ void NamedRequest::EndReaders(const absl::Status& status) {
 void NamedRequest::Write(v1::GenerateResponse response) {
   bytes_ += response.ByteSizeLong();
   messages_.push_back(std::move(response));
-  while (bytes_ > kMostBytes && messages_.size() > 1) {
+  while (bytes_ > kMaxBytes && messages_.size() > 1) {
     bytes_ -= messages_.front().ByteSizeLong();
     messages_.pop_front();
     ++dropped_;

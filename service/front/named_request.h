@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "service/event_loop.h"
+#include "service/base/event_loop.h"
 #include "service/front/generation.h"
 #include "tidepool/v1/inference.pb.h"
 
@@ -27,7 +27,7 @@ class NamedRequest final : public GenerationSink,
                            public std::enable_shared_from_this<NamedRequest> {
  public:
   // Of messages that are kept, unless the newest alone is longer.
-  static constexpr size_t kMostBytes = size_t{16} << 20;
+  static constexpr size_t kMaxBytes = size_t{16} << 20;
 
   // `begin`: the output token that a first reader wants first; the generation's messages do not
   // reach over it. The loop outlives this.

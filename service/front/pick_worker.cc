@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "absl/algorithm/container.h"
-#include "service/model_identity.h"
+#include "service/base/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -73,11 +73,12 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const Pic
   for (size_t i = 0; i < workers.size(); ++i) {
     const WorkerView& worker = workers[i];
     if (!SameModel(worker.model_digest, request.model_digest)) continue;
-    if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect)
+    if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect) {
       continue;
+    }
     const Class own = {worker.health == WorkerHealth::kServing,
                        !absl::c_linear_search(request.spare, worker.name),
-                       worker.name == request.prefer,
+                       absl::c_linear_search(request.prefer, worker.name),
                        !absl::c_linear_search(request.avoid, worker.name),
                        request.preferred_numerics_id.empty() ||
                            worker.numerics_id == request.preferred_numerics_id,

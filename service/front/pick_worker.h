@@ -39,13 +39,13 @@ struct PickRequest {
   std::string model_digest;
   int64_t prompt_tokens = 0;
   int64_t block_tokens = 32;
-  std::vector<uint64_t> block_hashes;  // of the prompt's full blocks
-  std::string affinity;                // session or prefix; empty: none
-  std::string preferred_numerics_id;   // of an earlier attempt; empty: none
-  std::vector<std::string> avoid;      // names of workers that failed this request
-  std::vector<std::string> spare;      // and of those that another one may be about to crash
-  std::string prefer = {};             // the worker that waits for it; empty: none
-  bool fewest = false;                 // the fewest sequences win over the least time
+  std::vector<uint64_t> block_hashes;    // of the prompt's full blocks
+  std::string affinity;                  // session or prefix; empty: none
+  std::string preferred_numerics_id;     // of an earlier attempt; empty: none
+  std::vector<std::string> avoid;        // names of workers that failed this request
+  std::vector<std::string> spare;        // and of those that another one may be about to crash
+  std::vector<std::string> prefer = {};  // names of those that it is meant for; empty: any
+  bool fewest = false;                   // the fewest sequences win over the least time
 };
 
 // Tokens of the prompt that `worker` has in its cache, as far as is known.

@@ -8,24 +8,26 @@
 
 namespace tidepool::service {
 
-uint64_t PromptDigest(absl::string_view principal, absl::string_view model_digest,
-                      const v1::GenerateRequest& request,
-                      absl::Span<const int32_t> session_token_ids) {
+PromptId PromptIdOf(absl::string_view principal, absl::string_view model_digest,
+                    const v1::GenerateRequest& request,
+                    absl::Span<const int32_t> session_token_ids) {
   v1::GenerateRequest input;
   if (request.has_text()) input.set_text(request.text());
   if (request.has_token_ids()) *input.mutable_token_ids() = request.token_ids();
   if (request.has_chat()) *input.mutable_chat() = request.chat();
-  const std::string bytes = absl::StrCat(principal.size(), ":", principal, model_digest.size(), ":",
-                                         model_digest, MessageBytes(input));
+  const std::string bytes =
+      absl::StrCat(model_digest.size(), ":", model_digest, MessageBytes(input));
   // One hash seeds the next: no bytes of one part pass for another's.
   const uint64_t seed = XXH3_64bits(session_token_ids.data(),
                                     session_token_ids.size() * sizeof(session_token_ids[0]));
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+  const uint64_t content = XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+  return {.content = content,
+          .sent = XXH3_64bits_withSeed(principal.data(), principal.size(), content)};
 }
 
 void PoisonedPrompts::DropExpired() {
   const absl::Duration now = clock_->Monotonic();
-  while (!order_.empty() && (until_[order_.front()] <= now || order_.size() > kMost)) {
+  while (!order_.empty() && (until_[order_.front()] <= now || order_.size() > kMax)) {
     until_.erase(order_.front());
     order_.pop_front();
   }

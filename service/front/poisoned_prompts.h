@@ -17,18 +17,23 @@
 
 namespace tidepool::service {
 
-// Of the principal and all that the prompt is made of, however it is sampled: the model, the
-// request's input, and what its session holds. Callers without authentication are one principal,
-// whose name is empty.
-uint64_t PromptDigest(absl::string_view principal, absl::string_view model_digest,
-                      const v1::GenerateRequest& request,
-                      absl::Span<const int32_t> session_token_ids);
+struct PromptId {
+  // Of all that the prompt is made of, however it is sampled: the model, the request's input, and
+  // what its session holds.
+  uint64_t content = 0;
+  // Of the content and the principal that sent it. Callers without authentication are one
+  // principal, whose name is empty.
+  uint64_t sent = 0;
+};
+PromptId PromptIdOf(absl::string_view principal, absl::string_view model_digest,
+                    const v1::GenerateRequest& request,
+                    absl::Span<const int32_t> session_token_ids);
 
-// Loop only.
+// Loop only. Knows prompts by PromptId::sent.
 class PoisonedPrompts {
  public:
   static constexpr absl::Duration kRefusedFor = absl::Minutes(10);
-  static constexpr size_t kMost = 1024;  // beyond, the oldest is let in again
+  static constexpr size_t kMax = 1024;  // beyond, the oldest is let in again
 
   // `clock` outlives it.
   explicit PoisonedPrompts(const base::Clock* clock) : clock_(clock) {}

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr size_t kMostPromptBytes = 4096;
+constexpr size_t kMaxPromptBytes = 4096;
 
 std::string PromptOf(const v1::GenerateRequest& request) {
   std::string prompt = request.text();
@@ -19,8 +19,8 @@ std::string PromptOf(const v1::GenerateRequest& request) {
   for (const v1::ChatMessage& message : request.chat().messages()) {
     absl::StrAppend(&prompt, prompt.empty() ? "" : "\n", message.role(), ": ", message.content());
   }
-  if (prompt.size() <= kMostPromptBytes) return prompt;
-  prompt.resize(engine::ValidUtf8Prefix(absl::string_view(prompt).substr(0, kMostPromptBytes)));
+  if (prompt.size() <= kMaxPromptBytes) return prompt;
+  prompt.resize(base::ValidUtf8Prefix(absl::string_view(prompt).substr(0, kMaxPromptBytes)));
   return absl::StrCat(prompt, "...");
 }
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "service/base/log_level.h"
 #include "service/front/generation.h"
 #include "service/front/request_metrics.h"
-#include "service/log_level.h"
 
 namespace tidepool::service {
 

@@ -42,7 +42,7 @@ RequestMetrics::RequestMetrics()
       generation_tokens(kTokens) {}
 
 void AddUsage(const std::string& principal, const PrincipalUsage& usage, PrincipalUsageMap* all) {
-  const bool apart = all->count(principal) > 0 || all->size() < kMostPrincipals;
+  const bool apart = all->count(principal) > 0 || all->size() < kMaxPrincipals;
   PrincipalUsage& total = (*all)[apart ? principal : kOtherPrincipals];
   total.requests += usage.requests;
   total.prompt_tokens += usage.prompt_tokens;

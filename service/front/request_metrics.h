@@ -87,7 +87,7 @@ struct PrincipalUsage {
 using PrincipalUsageMap = std::map<std::string, PrincipalUsage>;
 
 // So many are told apart. The rest is one, under a name that no principal has.
-inline constexpr size_t kMostPrincipals = 1000;
+inline constexpr size_t kMaxPrincipals = 1000;
 inline constexpr char kOtherPrincipals[] = "(others)";
 
 void AddUsage(const std::string& principal, const PrincipalUsage& usage, PrincipalUsageMap* all);

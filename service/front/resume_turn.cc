@@ -2,14 +2,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "service/convert.h"
+#include "engine/sampling/request.h"
+#include "service/front/convert_sessions.h"
 #include "service/front/generation.h"
+#include "service/grpc/convert.h"
 #include "service/store/store_errors.h"
 
 namespace tidepool::service {
 
 void Generation::FindReceivedText() {
-  const LoggedTurn& logged = *logged_turn_;
+  const LoggedTurn& logged = *turn_->logged();
   const auto& prompt = prepared_.token_ids();
   if (!std::equal(prompt.begin(), prompt.end(), logged.prompt_ids.begin(),
                   logged.prompt_ids.end())) {
@@ -24,44 +26,39 @@ void Generation::FindReceivedText() {
         "tokens, and a request without logprobs resumes"));
   }
   if (received == 0 || received >= logged.output_size()) return Resume("");
-  absl::StatusOr<PickedWorker> worker =
-      context_.workers->Pick(MakePick(), input_.request.session_id());
-  if (!worker.ok()) return WaitForWorkers(&Generation::FindReceivedText, worker.status());
-  worker_ = *std::move(worker);
-  asked_ = &Generation::FindReceivedText;
+  if (!placement_.TakeAnyWorker(StreamStep::kFindReceivedText)) return;
   v1::DetokenizeRequest request;
   request.set_model(model_.name());
   request.set_keep_spaces(true);
   request.mutable_token_ids()->Assign(logged.output_ids.begin(),
                                       logged.output_ids.begin() + received);
-  const auto resume = [weak = weak_from_this(),
-                       attempt = attempt_](absl::StatusOr<v1::DetokenizeResponse> text) {
+  const auto resume = [weak = weak_from_this(), attempt = placement_.attempt()](
+                          absl::StatusOr<v1::DetokenizeResponse> text) {
     const auto self = weak.lock();
-    if (self == nullptr || self->sink_ == nullptr || self->attempt_ != attempt) return;
-    self->asked_ = nullptr;
+    if (self == nullptr || self->sink_ == nullptr || self->placement_.attempt() != attempt) return;
+    self->placement_.OnAnswered();
     if (text.ok()) return self->Resume(text->text());
     if (!IsWorkerFailure(text.status())) return self->End(text.status());
-    self->Retry(text.status(), EndedBy::kAway, &Generation::FindReceivedText);
+    self->placement_.Retry(text.status(), EndedBy::kAway, StreamStep::kFindReceivedText);
   };
-  worker_.link->TextOf(std::move(request), input_.principal, input_.deadline, resume);
+  placement_.worker().link->TextOf(std::move(request), input_.principal, input_.deadline, resume);
 }
 
 void Generation::TakeLoggedPrompt() {
-  const std::vector<int32_t>& prompt = logged_turn_->prompt_ids;
+  const std::vector<int32_t>& prompt = turn_->logged()->prompt_ids;
   prepared_.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
   prepared_.clear_block_hashes();  // of the other one
-  const v1::Stopping& asked = input_.request.stopping();
   const int64_t room = model_.context_length() - static_cast<int64_t>(prompt.size());
   prepared_.mutable_stopping()->set_max_tokens(
-      asked.has_max_tokens() ? std::min<int64_t>(asked.max_tokens(), room) : room);
+      engine::LimitMaxTokens(AskedMaxTokens(input_.request.stopping()), room));
 }
 
 void Generation::Resume(const std::string& received_text) {
-  const LoggedTurn& logged = *logged_turn_;
+  const LoggedTurn& logged = *turn_->logged();
   const v1::GenerateRequest& request = input_.request;
   const int64_t received = static_cast<int64_t>(request.resume_after());
   output_ids_ = logged.output_ids;
-  BeginAttempts();
+  placement_.BeginAttempts();
   v1::GenerateResponse response;
   response.set_request_id(request.request_id());
   response.set_position(std::min(received, logged.output_size()));
@@ -73,17 +70,17 @@ void Generation::Resume(const std::string& received_text) {
     response.set_finish_reason(ToProto(logged.turn.finish));
     response.mutable_usage()->set_prompt_tokens(prepared_.token_ids_size());
     response.mutable_usage()->set_completion_tokens(logged.output_size());
-    response.mutable_usage()->set_numerics_changed(numerics_changed_);
+    response.mutable_usage()->set_numerics_changed(numerics_.changed());
     finish_received_ = true;
   }
-  untaken_tokens_ = response.token_ids_size();
-  if (finish_received_ || untaken_tokens_ > 0) {
-    queue_.push_back({.response = std::move(response), .logged = true});
+  window_.SetUntaken(response.token_ids_size());
+  if (finish_received_ || response.token_ids_size() > 0) {
+    queue_.Push(std::move(response), /*logged=*/true);
   }
   SendNext();
   if (finish_received_) return;
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
-  Try(&Generation::Run);
+  placement_.Try(StreamStep::kRun);
 }
 
 }  // namespace tidepool::service

@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
-#include "service/convert.h"
+#include "service/front/convert_sessions.h"
 #include "service/front/front_core.h"
+#include "service/grpc/check_request.h"
 #include "service/store/session_cut.h"
 #include "service/store/store_errors.h"
 

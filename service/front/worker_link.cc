@@ -1,21 +1,27 @@
 #include "service/front/worker_link.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 
 namespace tidepool::service {
 namespace {
 
 // Of a status: a payload is what a status carries beside its code and message.
-constexpr char kCrashPayload[] = "tidepool/ended-by-crash";
+constexpr char kEndedByPayload[] = "tidepool/ended-by";
+constexpr absl::string_view kCrash = "crash";
+constexpr absl::string_view kUnanswered = "unanswered";
 
 }  // namespace
 
 EndedBy UnaryEndedBy(const absl::Status& status) {
-  return status.GetPayload(kCrashPayload).has_value() ? EndedBy::kCrash : EndedBy::kAway;
+  const auto by = status.GetPayload(kEndedByPayload);
+  if (!by.has_value()) return EndedBy::kAway;
+  return *by == kCrash ? EndedBy::kCrash : EndedBy::kUnanswered;
 }
 
-absl::Status EndedByCrash(absl::Status status) {
-  status.SetPayload(kCrashPayload, absl::Cord());
+absl::Status WithEndedBy(absl::Status status, EndedBy by) {
+  if (by == EndedBy::kCrash) status.SetPayload(kEndedByPayload, absl::Cord(kCrash));
+  if (by == EndedBy::kUnanswered) status.SetPayload(kEndedByPayload, absl::Cord(kUnanswered));
   return status;
 }
 

@@ -29,7 +29,10 @@ enum class EndedBy : uint8_t {
   kWorker,  // it said so, and lives
   kDrain,   // it said so, for it takes no work any more
   kSilent,  // it took it and says nothing any more, or that it is stuck
-  kAway,    // it never took it
+  kAway,    // it never got it, or did not take it
+  // The connection broke before the worker answered anything: it may have died of the request, or
+  // before that came.
+  kUnanswered,
 };
 
 struct RunEvents {
@@ -38,10 +41,10 @@ struct RunEvents {
   std::function<void(absl::Status, EndedBy)> on_end;
 };
 
-// Of a unary call that failed with this status: kCrash or kAway.
+// Of a unary call that failed with this status: kCrash, kUnanswered or kAway.
 EndedBy UnaryEndedBy(const absl::Status& status);
-// `status`, for which UnaryEndedBy tells kCrash.
-absl::Status EndedByCrash(absl::Status status);
+// `status`, for which UnaryEndedBy returns `by`.
+absl::Status WithEndedBy(absl::Status status, EndedBy by);
 
 // What an attempt to connect to a worker may take.
 inline constexpr absl::Duration kWorkerConnectTimeout = absl::Seconds(2);
@@ -67,8 +70,8 @@ class WorkerLink {
                         Done<v1::TokenizeResponse> done) = 0;
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
-  // As Detokenize, of what the front itself needs for a request of this principal: it waits where the
-  // principal's prompts do, and behind no text of a client's.
+  // As Detokenize, of what the front itself needs for a request of this principal: it waits where
+  // the principal's prompts do, and behind no text of a client's.
   virtual void TextOf(v1::DetokenizeRequest request, const std::string& principal,
                       absl::Duration deadline, Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;

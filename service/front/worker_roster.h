@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
-#include "service/event_loop.h"
+#include "service/base/event_loop.h"
+#include "service/base/log_level.h"
 #include "service/front/name_lookup.h"
 #include "service/front/worker_set.h"
-#include "service/log_level.h"
 
 namespace tidepool::service {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/base/retry_after.h"
-#include "service/model_identity.h"
+#include "service/base/model_identity.h"
 
 namespace tidepool::service {
 namespace {
@@ -80,8 +80,9 @@ void WorkerSet::Rejoin(const WorkerLink* link) {
 
 WorkerHealth WorkerSet::Health(const Member& member) const {
   if (!member.connected) return WorkerHealth::kDown;
-  if (member.retired || member.view.health == WorkerHealth::kDraining)
+  if (member.retired || member.view.health == WorkerHealth::kDraining) {
     return WorkerHealth::kDraining;
+  }
   if (member.failed || clock_->Monotonic() - member.last_state > kSilence) {
     return WorkerHealth::kSuspect;
   }

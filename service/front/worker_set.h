@@ -17,10 +17,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
+#include "service/base/log_level.h"
 #include "service/front/pick_worker.h"
 #include "service/front/worker_link.h"
 #include "service/front/worker_sighting.h"
-#include "service/log_level.h"
 
 namespace tidepool::service {
 

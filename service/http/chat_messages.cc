@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "engine/tokenizer/utf8.h"
-#include "service/chat_roles.h"
+#include "kernels/base/utf8.h"
+#include "service/base/chat_roles.h"
 
 namespace tidepool::service {
 namespace {
@@ -20,18 +20,20 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string where = At(path, i);
     if (!parts[i].is_object()) {
-      fields->Fail(where, "is no object; it must be {\"type\": \"text\", \"text\": ...}");
+      fields->Fail(where, "is not an object; it must be {\"type\": \"text\", \"text\": ...}");
       return text;
     }
     JsonFields part = fields->Inside(parts[i], where + ".");
-    const auto type = part.String("type"), value = part.String("text");
+    const auto type = part.String("type");
     if (!type.has_value()) part.Missing("type", "is missing");
-    if (type.value_or("text") != "text") {
+    const std::string kind = type.value_or("text");
+    if (kind != "text" && kind != "refusal") {
       fields->Fail(where + ".type",
-                   absl::StrCat("is ", engine::Quoted(*type), "; only \"text\" is served yet"));
+                   absl::StrCat("is ", base::Quoted(kind), "; only \"text\" is supported yet"));
       return text;
     }
-    if (!value.has_value()) part.Missing("text", "is missing");
+    const auto value = part.String(kind);
+    if (!value.has_value()) part.Missing(kind, "is missing");
     fields->Fail(part.Done());
     absl::StrAppend(&text, value.value_or(""));
   }
@@ -41,12 +43,13 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
 // A call that an assistant made, as templates want it: its arguments an object, not OpenAI's text.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
-    fields->Fail(path, "is no object");
+    fields->Fail(path, "is not an object");
     return {};
   }
   JsonFields outer = fields->Inside(call, path + ".");
   const std::string id = outer.String("id").value_or("");
   outer.Find("index", {"integer"});  // as streams number calls, and clients send them back
+  outer.Object("provider_specific_fields");
   if (outer.String("type").value_or("function") != "function") {
     outer.Fail("type", "is not \"function\"");
   }
@@ -58,6 +61,7 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   const auto name = inner.String("name");
   if (!name.has_value()) inner.Missing("name", "is missing");
   const std::string text = inner.String("arguments").value_or("{}");
+  inner.Object("provider_specific_fields");
   absl::StatusOr<Json> arguments = ParseJsonText(text.empty() ? "{}" : text);
   if (!arguments.ok() || !arguments->is_object()) {
     inner.Fail("arguments", "is not the text of a JSON object");
@@ -81,20 +85,23 @@ void ReadToolCalls(const Json& calls, const std::string& path, JsonFields* field
 
 void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
                  v1::ChatMessage* message) {
-  if (!json.is_object()) return fields->Fail(path, "is no object");
+  if (!json.is_object()) return fields->Fail(path, "is not an object");
   JsonFields read = fields->Inside(json, path + ".");
   const auto role = read.String("role");
   if (!role.has_value()) {
     read.Missing("role", "is missing");
   } else if (!IsChatRole(*role)) {
-    read.Fail("role", absl::StrCat("is ", engine::Quoted(*role),
+    read.Fail("role", absl::StrCat("is ", base::Quoted(*role),
                                    "; accepted: ", absl::StrJoin(kChatRoles, ", ")));
   }
   message->set_role(std::string(TemplateRole(role.value_or(""))));
   const Json* calls = read.Array("tool_calls");
   const Json* content = read.Find("content", {"string", "array"});
+  // What an assistant refused with is what it said.
+  const auto refusal = read.String("refusal");
   if (content == nullptr) {
-    if (calls == nullptr) read.Fail("content", "is missing");
+    if (calls == nullptr && !refusal.has_value()) read.Fail("content", "is missing");
+    message->set_content(refusal.value_or(""));
   } else if (content->is_array()) {
     message->set_content(JoinParts(*content, path + ".content", fields));
   } else if (content->is_string()) {
@@ -105,9 +112,12 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   if (const auto name = read.String("name")) message->set_name(*name);
   if (const auto id = read.String("tool_call_id")) message->set_tool_call_id(*id);
   if (calls != nullptr) ReadToolCalls(*calls, path + ".tool_calls", fields, message);
-  // What answers carry and clients send back. Templates here see none of it.
-  read.String("refusal");
-  read.String("reasoning_content");
+  // vLLM's name since 0.12; templates and other servers use reasoning_content.
+  if (const auto thought = read.String("reasoning")) message->set_reasoning_content(*thought);
+  if (const auto thought = read.String("reasoning_content")) {
+    message->set_reasoning_content(*thought);
+  }
+  // What answers carry and clients send back. Templates see none of it.
   read.Array("annotations");
   read.Object("provider_specific_fields");  // LiteLLM's
   read.NotServed("audio");
@@ -119,7 +129,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
   const Json* tools = fields->Array("tools");
   const Json* choice = fields->Find("tool_choice", {"string", "object"});
   if (choice != nullptr && *choice != "auto" && *choice != "none") {
-    fields->Fail("tool_choice", "is served as \"auto\" and \"none\" only yet");
+    fields->Fail("tool_choice", "supports only \"auto\" and \"none\" yet");
   }
   const bool parallel = fields->Bool("parallel_tool_calls").value_or(true);
   fields->NotServed("functions", Json(), "use tools");
@@ -134,7 +144,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
     JsonFields outer = fields->Inside(tool, path + ".");
     const Json* function = outer.Object("function");
     if (outer.String("type").value_or("") != "function") {
-      outer.Fail("type", "is not \"function\"; no other is served yet");
+      outer.Fail("type", "is not \"function\", the only supported type");
     }
     if (function == nullptr) outer.Missing("function", "is missing");
     fields->Fail(outer.Done());
@@ -156,8 +166,11 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
 
 void ReadChat(JsonFields* fields, v1::Chat* chat) {
   const Json* messages = fields->Array("messages");
-  if (messages == nullptr || messages->empty()) {
-    fields->Missing("messages", "is missing or empty; send 1 message or more");
+  const bool empty = fields->IsEmpty("messages", messages);
+  if (messages == nullptr) {
+    fields->Missing("messages", "is missing; send 1 message or more");
+  } else if (empty) {
+    fields->Fail("messages", "is empty; send 1 message or more");
   } else {
     for (size_t i = 0; i < messages->size(); ++i) {
       ReadMessage((*messages)[i], At("messages", i), fields, chat->add_messages());
@@ -172,7 +185,7 @@ void ReadChat(JsonFields* fields, v1::Chat* chat) {
   if (const auto add = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*add);
   chat->set_continue_final_message(fields->Bool("continue_final_message").value_or(false));
   fields->NotServed("reasoning_effort", Json(),
-                    "pass what the template knows in chat_template_kwargs");
+                    "use chat_template_kwargs for variables of the template");
 }
 
 }  // namespace tidepool::service

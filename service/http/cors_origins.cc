@@ -52,24 +52,24 @@ absl::Status Wrong(absl::string_view text, absl::string_view why) {
 absl::Status CorsOrigins::Parse(absl::string_view text, Origin* origin) {
   const std::string lower = absl::AsciiStrToLower(text);
   if (lower == "null") {
-    return Wrong(text, "it stands for every page whose browser hides its origin");
+    return Wrong(text, "it means every page whose origin the browser hides");
   }
   const size_t mark = lower.find("://");
   if (mark == std::string::npos) return Wrong(text, "it has no scheme");
   origin->scheme = lower.substr(0, mark);
-  if (!IsScheme(origin->scheme)) return Wrong(text, "its scheme is not one");
+  if (!IsScheme(origin->scheme)) return Wrong(text, "its scheme is invalid");
   const std::string rest = lower.substr(mark + 3);
   if (absl::StrContains(rest, "/")) return Wrong(text, "it has a path");
   const size_t bracket = rest.rfind(']');
   const size_t colon = rest.find(':', bracket == std::string::npos ? 0 : bracket);
   origin->host = rest.substr(0, colon);
-  if (origin->host != "*" && !IsHost(origin->host)) return Wrong(text, "its host is not one");
+  if (origin->host != "*" && !IsHost(origin->host)) return Wrong(text, "its host is invalid");
   if (origin->host == "*" && !OwnPort(origin->scheme).empty()) {
-    return Wrong(text, "any host of http or https is every page");
+    return Wrong(text, "every host of http or https would mean every page");
   }
   if (colon == std::string::npos) return absl::OkStatus();
   origin->port = rest.substr(colon + 1);
-  if (origin->port != "*" && !IsPort(origin->port)) return Wrong(text, "its port is not one");
+  if (origin->port != "*" && !IsPort(origin->port)) return Wrong(text, "its port is invalid");
   if (origin->port == OwnPort(origin->scheme)) origin->port.clear();
   return absl::OkStatus();
 }

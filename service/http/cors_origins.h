@@ -24,7 +24,7 @@ class CorsOrigins {
   bool empty() const { return !any_ && patterns_.empty(); }
   // "*" was added.
   bool any() const { return any_; }
-  // `origin` is the header as it came; an empty one is no page's.
+  // `origin` is the header's value; it is empty if the client is not a web page.
   bool Allows(absl::string_view origin) const;
 
  private:

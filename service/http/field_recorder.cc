@@ -20,6 +20,7 @@ struct FieldRecorder::Node {
   }
 
   std::vector<std::string> types;  // empty: any
+  bool not_empty = false;          // a text or a list
   std::optional<std::pair<int64_t, int64_t>> range;
   std::optional<Json> only;
   std::set<int> absent, missed;                                       // bodies
@@ -29,9 +30,13 @@ struct FieldRecorder::Node {
 
 namespace {
 
-Json TypesJson(const std::vector<std::string>& types) {
+// A field may be null, which is the same as leaving it out. An element of a list cannot be left
+// out.
+enum class Null : uint8_t { kAllowed, kRefused };
+
+Json TypesJson(const std::vector<std::string>& types, Null null) {
   Json list = types;
-  list.push_back("null");  // which is the same as leaving it out
+  if (null == Null::kAllowed) list.push_back("null");
   return list;
 }
 
@@ -70,6 +75,8 @@ void FieldRecorder::OnRange(const std::string& path, int64_t least, int64_t most
   At(path)->range = {least, most};
 }
 
+void FieldRecorder::OnNotEmpty(const std::string& path) { At(path)->not_empty = true; }
+
 void FieldRecorder::OnNotServed(const std::string& path, const Json& harmless) {
   Node* node = At(path);
   if (node->types.empty()) node->only = harmless;
@@ -78,33 +85,35 @@ void FieldRecorder::OnNotServed(const std::string& path, const Json& harmless) {
 void FieldRecorder::OnMissing(const std::string& path) { At(path)->missed.insert(body_); }
 
 Json FieldRecorder::Schema() const {
-  const std::function<Json(const Node&)> schema = [&schema](const Node& node) {
+  const std::function<Json(const Node&, Null)> schema = [&schema](const Node& node, Null null) {
     Json json = Json::object();
     if (node.only.has_value()) {
       json["enum"] = Json::array({Json()});
       if (!node.only->is_null()) json["enum"].push_back(*node.only);
-      json["description"] = "Not served with another value.";
+      json["description"] = "Other values are not supported.";
       return json;
     }
-    if (!node.types.empty()) json["type"] = TypesJson(node.types);
+    if (!node.types.empty()) json["type"] = TypesJson(node.types, null);
+    if (node.not_empty && node.Is("array")) json["minItems"] = 1;
+    if (node.not_empty && node.Is("string")) json["minLength"] = 1;
     if (node.range.has_value()) {
       json["minimum"] = node.range->first;
       constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
       if (node.range->second != kAny) json["maximum"] = node.range->second;
     }
-    if (node.item != nullptr) json["items"] = schema(*node.item);
+    if (node.item != nullptr) json["items"] = schema(*node.item, Null::kRefused);
     if (node.fields.empty()) return json;
-    if (node.types.empty()) json["type"] = TypesJson({"object"});
+    if (node.types.empty()) json["type"] = TypesJson({"object"}, null);
     Json required = Json::array();
     for (const auto& [name, field] : node.fields) {
-      json["properties"][name] = schema(*field);
+      json["properties"][name] = schema(*field, Null::kAllowed);
       if (!field->missed.empty() && field->missed == field->absent) required.push_back(name);
     }
     if (!required.empty()) json["required"] = std::move(required);
     json["additionalProperties"] = false;
     return json;
   };
-  Json json = schema(*root_);
+  Json json = schema(*root_, Null::kAllowed);
   json["type"] = "object";
   return json;
 }

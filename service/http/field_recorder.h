@@ -32,6 +32,8 @@ class FieldRecorder {
   // A field of one of these types, or of any.
   void OnField(const std::string& path, JsonTypes types, Presence presence);
   void OnRange(const std::string& path, int64_t least, int64_t most);
+  // A text or a list that must not be empty.
+  void OnNotEmpty(const std::string& path);
   // Only this value and null are taken.
   void OnNotServed(const std::string& path, const Json& harmless);
   // It is needed, and absent. One that was absent from another body without this is not needed.

@@ -56,11 +56,11 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
     if (live == nullptr) return;
     live->failed_ = true;
     live->front_.core->loop()->Post(
-        [live] { live->CancelAll(absl::CancelledError("the client left")); });
+        [live] { live->CancelAll(absl::CancelledError("the client disconnected")); });
   });
   if (!call->request_.stream) {
-    call->whole_ = std::make_shared<WholeAnswer>(
-        front.core->whole_answers().Begin(call->caller_.principal));
+    call->whole_ =
+        std::make_shared<WholeAnswer>(front.core->whole_answers().Begin(call->caller_.principal));
   } else {
     call->CommentLater();
   }
@@ -92,14 +92,13 @@ void GenerationCall::Begin() {
 
 GenerationInput GenerationCall::InputOf(size_t choice) const {
   const size_t count = choices_.size();
-  GenerationInput input = {
-      .request = request_.choices[choice],
-      .own_id = count == 1 ? head_.id : absl::StrCat(head_.id, "-", choice),
-      .principal = caller_.principal,
-      .role = caller_.role,
-      .limits = caller_.limits,
-      .deadline = absl::InfiniteDuration(),
-      .checked = absl::OkStatus()};
+  GenerationInput input = {.request = request_.choices[choice],
+                           .own_id = count == 1 ? head_.id : absl::StrCat(head_.id, "-", choice),
+                           .principal = caller_.principal,
+                           .role = caller_.role,
+                           .limits = caller_.limits,
+                           .deadline = absl::InfiniteDuration(),
+                           .checked = absl::OkStatus()};
   if (key_.id.empty()) return input;
   input.request.set_request_id(key_.ChoiceId(choice, count));
   // What the client has had is rendered again and not sent: later events depend on it.
@@ -119,7 +118,7 @@ absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
   if (model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
     return FieldError("tools",
                       absl::StrCat("has no effect: the chat template of model '", model->name(),
-                                   "' has no place for them; leave it out"));
+                                   "' does not support them; leave it out"));
   }
   return model->tool_syntax();
 }
@@ -182,8 +181,8 @@ void GenerationCall::OnMessage(int64_t index, v1::GenerateResponse message) {
 bool GenerationCall::WaitsForPrompt(int64_t index, const v1::GenerateResponse& message) const {
   const bool shares =
       request_.prompt.echo_logprobs.has_value() || request_.prompt.prompt_logprobs.has_value();
-  const bool answers = message.token_ids_size() > 0 ||
-                       message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  const bool answers =
+      message.token_ids_size() > 0 || message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   return shares && answers && index % request_.n > 0 && !prompts_[index / request_.n].told;
 }
 
@@ -234,8 +233,7 @@ std::string GenerationCall::EventUsage(int64_t index) const {
   if (!request_.include_usage) return "";
   if (!request_.continuous_usage) return "null";
   const ChoiceRenderer& renderer = renderers_[index];
-  return DumpJson(UsageJson({.prompt_tokens = renderer.prompt_tokens(),
-                             .completion_tokens = renderer.completion_tokens()}));
+  return DumpJson(TokensJson(renderer.prompt_tokens(), renderer.completion_tokens()));
 }
 
 void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& message) {
@@ -248,14 +246,15 @@ void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& messa
     extras.timings = DumpJson(TimingsJson(usage_));
   }
   position_.Take(static_cast<size_t>(index), message);
-  if (ends && key_.resume.has_value() && key_.resume->IsPast(static_cast<size_t>(index), position_)) {
+  if (ends && key_.resume.has_value() &&
+      key_.resume->IsPast(static_cast<size_t>(index), position_)) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("Last-Event-ID is ", key_.resume->Id(), ", and the response of choice ", index,
-                     " ends at ", position_.Id(), "; send an id that the stream had")));
+                     " ends at ", position_.Id(), "; send an id of this stream")));
   }
   const std::optional<std::string> delta = renderers_[index].TakeDelta();
-  const bool empty = !delta.has_value() && extras.prompt_progress.empty() &&
-                     extras.prompt_token_ids.empty();
+  const bool empty =
+      !delta.has_value() && extras.prompt_progress.empty() && extras.prompt_token_ids.empty();
   if (empty || Has(static_cast<size_t>(index))) return Acknowledge(index);
   WriteEvent(ChunkText(head_, delta.value_or(""), EventUsage(index), extras),
              [self = shared_from_this(), index] { self->Acknowledge(index); });
@@ -283,8 +282,8 @@ void GenerationCall::GrowWhole(size_t bytes) {
   const absl::Status room = whole_->Grow(static_cast<int64_t>(bytes));
   if (whole_->IsTooLong()) {
     Fail(FieldError("stream",
-                    absl::StrCat("is needed: the answer is past ", WholeAnswer::kMostBytes >> 20,
-                                 " MiB, the most that is sent as one; set it to true, or ask for "
+                    absl::StrCat("is required: the response exceeds ", WholeAnswer::kMaxBytes >> 20,
+                                 " MiB, the limit without streaming; set it to true, or request "
                                  "fewer tokens, choices or logprobs")));
   } else if (!room.ok()) {
     Fail(room);
@@ -308,7 +307,7 @@ HttpResponse GenerationCall::HeadOf(int status, std::string content_type) const 
   HttpResponse response;
   response.status = status;
   response.content_type = std::move(content_type);
-  response.headers = {{"x-request-id", RequestId()}};
+  if (key_.id.empty()) response.headers = {{"x-request-id", head_.id}};
   return response;
 }
 
@@ -354,7 +353,7 @@ void GenerationCall::Fail(const absl::Status& status, HttpResponse::FailureLog l
   } else {
     HttpResponse response = ErrorResponse(status);
     response.failure_log = log;
-    response.headers.emplace_back("x-request-id", RequestId());
+    if (key_.id.empty()) response.headers.emplace_back("x-request-id", head_.id);
     exchange_->Answer(std::move(response));
   }
   front_.core->loop()->Post([self = shared_from_this()] {

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/active_calls.h"
 #include "service/auth/caller.h"
+#include "service/base/active_calls.h"
+#include "service/base/response_budget.h"
+#include "service/base/trace_context.h"
 #include "service/front/front_core.h"
 #include "service/http/http_exchange.h"
 #include "service/http/openai_request.h"
 #include "service/http/openai_response.h"
 #include "service/http/request_key.h"
 #include "service/http/stream_position.h"
-#include "service/trace_context.h"
-#include "service/whole_answers.h"
 
 namespace tidepool::service {
 
@@ -97,19 +97,18 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void Fail(const absl::Status& status,
             HttpResponse::FailureLog log = HttpResponse::FailureLog::kHere);
   void Complete();
-  // An answer that is no stream has so many bytes of JSON more; up to three times as many as it has
-  // are held for the moment in which they become one text.
+  // Counts bytes of JSON of a response without streaming. While the JSON becomes one text, up to
+  // three times as many bytes are in memory.
   void GrowWhole(size_t bytes);
   // What the front calls a choice's request, and which other requests of this name are the same.
   GenerationInput InputOf(size_t choice) const;
-  // What the response names the request.
-  const std::string& RequestId() const { return key_.id.empty() ? head_.id : key_.id; }
   // `event` with its id, where the request has a key.
   std::string WithId(std::string event) const;
   // Of a client that comes back: it has had the event after which the stream is at position_.
   bool Has(size_t choice) const;
   // Sends what follows the last token, unless its client has had it.
   void WriteTail(StreamPosition::Tail tail, const std::string& event);
+  // Adds the request's id, unless its client named it: then CommonHeaders adds the name.
   HttpResponse HeadOf(int status, std::string content_type) const;
 
   const HttpFront front_;

@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "engine/tokenizer/utf8.h"
-#include "service/cli/units.h"
+#include "kernels/base/utf8.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -30,8 +30,8 @@ absl::Status CheckHostName(absl::string_view name) {
     return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
   });
   if (known) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", name, "\" is not the name of a host; give it without scheme, port and path"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, "\" is not a host name; omit scheme, port and path"));
 }
 
 absl::Status CheckHost(absl::string_view host, const HostPolicy& policy) {
@@ -44,9 +44,9 @@ absl::Status CheckHost(absl::string_view host, const HostPolicy& policy) {
       });
   if (named) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
-      "the request is for host ", engine::Quoted(host),
-      ", and this address answers for localhost, 127.0.0.1 and [::1] alone; ask one of these, or "
-      "start the server with --http-host NAME for a proxy that passes its name on"));
+      "the request is for host ", base::Quoted(host),
+      ", but this address serves only localhost, 127.0.0.1 and [::1]; use one of these, or "
+      "start the server with --http-host NAME to allow the name of a proxy"));
 }
 
 }  // namespace tidepool::service

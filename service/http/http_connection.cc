@@ -12,8 +12,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/utf8.h"
 #include "service/http/http_error.h"
 #include "service/http/request_path.h"
 
@@ -127,7 +127,7 @@ void HttpConnection::WaitForRequest() {
   WatchReadable();
 }
 
-// Tells of a next request's first bytes, and while a request is answered, of its client's end.
+// Waits for the first bytes of the next request. While a request is served, detects a disconnect.
 void HttpConnection::WatchReadable() {
   if (watching_) return;
   if (socket_.is_tls()) return WatchTls();
@@ -139,7 +139,7 @@ void HttpConnection::WatchReadable() {
 
 // What is readable below TLS need not be the client's: only reading tells.
 void HttpConnection::WatchTls() {
-  if (buffer_.size() > 0) return;  // a pipelined request; the client's end shows behind it
+  if (buffer_.size() > 0) return;  // a pipelined request; a disconnect is detected after it
   watching_ = true;
   socket_.async_read_some(buffer_.prepare(kWatchBytes),
                           [self = shared_from_this()](const Error& error, size_t bytes) {
@@ -209,24 +209,26 @@ std::optional<HttpConnection::HeaderFault> HttpConnection::FaultOfHeader() const
   const auto& header = parser_->get();
   const auto bad = [](std::string message) { return HeaderFault{.message = std::move(message)}; };
   if (header.version() != 10 && header.version() != 11) {
-    return bad("only HTTP/1.1 is spoken here (gRPC is at another port)");
+    return bad("this port serves only HTTP/1.1 (gRPC is at another port)");
   }
   if (header.version() == 11 && header.count(http::field::host) != 1) {
-    return bad("a request of HTTP/1.1 has exactly one Host header");
+    return bad("an HTTP/1.1 request must have exactly one Host header");
   }
   // A proxy that let the request in may have looked at the other one.
-  for (const char* name : {"Authorization", "X-Api-Key", "Origin"}) {
-    if (header.count(name) > 1)
-      return bad(absl::StrCat("a request has at most one ", name, " header"));
+  for (const char* name : {"Authorization", "X-Api-Key", "Origin", "Idempotency-Key",
+                           "X-Request-Id", "Last-Event-ID"}) {
+    if (header.count(name) > 1) {
+      return bad(absl::StrCat("a request may have only one ", name, " header"));
+    }
   }
   // With any other coding the body is not what it seems (RFC 9112, 6.1).
   const std::string coding = JoinedField(header, "Transfer-Encoding");
-  if (!coding.empty() && !absl::EqualsIgnoreCase(coding, "chunked")) {
+  if (header.count("Transfer-Encoding") > 0 && !absl::EqualsIgnoreCase(coding, "chunked")) {
     return HeaderFault{.status = 501,
-                       .message = absl::StrCat("Transfer-Encoding is ", engine::Quoted(coding),
-                                               "; only chunked is served")};
+                       .message = absl::StrCat("Transfer-Encoding is ", base::Quoted(coding),
+                                               "; only chunked is supported")};
   }
-  if (!absl::StartsWith(head_.path, "/")) return bad("the request's target is no path");
+  if (!absl::StartsWith(head_.path, "/")) return bad("the request's target is not a path");
   return std::nullopt;
 }
 
@@ -273,7 +275,7 @@ void HttpConnection::OnHeader(const Error& error) {
   }
   const std::string expect(parser_->get()[http::field::expect]);
   if (!expect.empty() && !absl::EqualsIgnoreCase(expect, "100-continue")) {
-    return Refuse(417, "the only expectation that is known is 100-continue", "bad_request");
+    return Refuse(417, "the only supported Expect value is 100-continue", "bad_request");
   }
   SetDeadline(all_->limits.body_timeout);
   if (expect.empty() || http_1_0_ || parser_->is_done()) return ReadBody();
@@ -294,9 +296,8 @@ void HttpConnection::ReadBody() {
 void HttpConnection::OnBody(const Error& error) {
   if (error) return OnReadError(error);
   if (!AccountBody(static_cast<int64_t>(parser_->get().body().size()))) {
-    HttpResponse busy =
-        Complaint(503, "the server receives as many bytes as it can hold; retry after a moment",
-                  "unavailable");
+    HttpResponse busy = Complaint(
+        503, "the server is receiving too many bytes at once; retry later", "unavailable");
     busy.headers.emplace_back("Retry-After", "2");
     return Refuse(std::move(busy), /*keep_alive=*/false);
   }
@@ -322,25 +323,25 @@ void HttpConnection::Dispatch() {
 
 void HttpConnection::OnReadError(const Error& error) {
   if (timed_out_) {
-    return Refuse(408, "the request did not arrive in time; send it at once", "request_timeout");
+    return Refuse(408, "the request did not arrive in time; send it faster", "request_timeout");
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return Refuse(431,
-                  absl::StrCat("the request's header is past ", all_->limits.max_header_bytes,
+                  absl::StrCat("the request's header exceeds ", all_->limits.max_header_bytes,
                                " bytes; send fewer or shorter fields"),
                   "header_too_large");
   }
   if (error == http::error::body_limit) {
     return Refuse(413,
-                  absl::StrCat("the request's body is past ", all_->limits.max_body_bytes,
+                  absl::StrCat("the request's body exceeds ", all_->limits.max_body_bytes,
                                " bytes; send a shorter one"),
                   "body_too_large");
   }
   const bool theirs = error.category() == http::make_error_code(http::error::bad_method).category();
   if (theirs && error != http::error::end_of_stream && error != http::error::partial_message) {
     return Refuse(400,
-                  absl::StrCat("this is no request of HTTP/1.1 (", error.message(),
-                               "); gRPC and TLS are not spoken at this port"),
+                  absl::StrCat("this is not an HTTP/1.1 request (", error.message(),
+                               "); this port does not serve gRPC or TLS"),
                   "bad_request");
   }
   Close();

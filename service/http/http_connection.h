@@ -21,9 +21,9 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/tls_identity.h"
+#include "service/base/write_timeouts.h"
 #include "service/http/http_exchange.h"
 #include "service/http/http_socket.h"
-#include "service/untaken_writes.h"
 
 namespace tidepool::service {
 
@@ -96,7 +96,7 @@ class HttpConnection final : public HttpExchange,
   void WatchTls();
   void OnTlsBytes(const Error& error, size_t bytes);
   void OnReadable(const Error& error);
-  // Reads a header, and first whatever empty lines stand in front of it (RFC 9112, 2.2).
+  // Reads a header, after skipping empty lines before it (RFC 9112, 2.2).
   void ReadHeader();
   void ReadStart();
   void TakeHead();
@@ -155,7 +155,7 @@ class HttpConnection final : public HttpExchange,
   bool http_1_0_ = false;
   std::function<void()> on_gone_;
 
-  // Bytes in flight, and those behind them.
+  // Bytes that are being written, and bytes that follow.
   std::string writing_, pending_;
   std::vector<std::function<void()>> writing_taken_, pending_taken_;
   bool write_running_ = false;

@@ -1,4 +1,4 @@
-// HttpConnection's part over answers, from their head to the connection's end behind the last one.
+// The part of HttpConnection that sends responses, until the end of the connection.
 #include <sys/socket.h>
 
 #include <boost/asio/write.hpp>

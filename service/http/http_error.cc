@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
@@ -55,19 +57,50 @@ Mapping MappingOf(absl::StatusCode code) {
   }
 }
 
+// "chat.a and chat.b are ..." names two fields of gRPC.
+absl::string_view SecondField(absl::string_view message, absl::string_view first) {
+  absl::string_view rest = message.substr(first.size());
+  if (!absl::StrContains(first, '.') || !absl::ConsumePrefix(&rest, " and ")) return "";
+  return rest.substr(0, rest.find(' '));
+}
+
 // "temperature is 200; ..." is about temperature: the engine's messages begin with the field.
 absl::string_view FieldInFront(absl::string_view message) {
-  message = absl::StripPrefix(message, "chat.");
   size_t end = 0;
   while (end < message.size() &&
          (absl::ascii_isalnum(message[end]) || absl::StrContains("_.[]", message.substr(end, 1)))) {
     ++end;
   }
   const absl::string_view rest = message.substr(end);
-  for (const absl::string_view verb : {" is ", " has ", " needs ", " key ", " of token "}) {
-    if (absl::StartsWith(rest, verb)) return message.substr(0, end);
+  const absl::string_view field = message.substr(0, end);
+  for (const absl::string_view verb : {" is ", " has ", " needs ", " key ", " of "}) {
+    if (absl::StartsWith(rest, verb)) return field;
   }
-  return "";
+  return SecondField(message, field).empty() ? "" : field;
+}
+
+// The names of gRPC's fields where HTTP has others.
+constexpr std::pair<absl::string_view, absl::string_view> kNames[] = {
+    {"tools_json", "tools"},           {"template_kwargs_json", "chat_template_kwargs"},
+    {"tool_calls_json", "tool_calls"}, {"logit_bias_text", "logit_bias"},
+    {"token_ids", "prompt"},           {"text", "prompt"},
+};
+
+// "chat.messages[0].tool_calls_json" is messages[0].tool_calls over HTTP.
+std::string HttpField(absl::string_view field) {
+  for (const absl::string_view group : {"chat.", "sampling.", "stopping."}) {
+    absl::ConsumePrefix(&field, group);
+  }
+  const size_t dot = field.rfind('.');
+  const size_t last = dot == absl::string_view::npos ? 0 : dot + 1;
+  for (const auto& [grpc, http] : kNames) {
+    const absl::string_view name = field.substr(last);
+    if (name == grpc) return absl::StrCat(field.substr(0, last), http);
+    if (last == 0 && absl::StartsWith(name, grpc) && name.substr(grpc.size(), 1) == "[") {
+      return absl::StrCat(http, name.substr(grpc.size()));
+    }
+  }
+  return std::string(field);
 }
 
 }  // namespace
@@ -75,6 +108,13 @@ absl::string_view FieldInFront(absl::string_view message) {
 absl::Status FieldError(absl::string_view field, absl::string_view complaint) {
   absl::Status status = absl::InvalidArgumentError(absl::StrCat(field, " ", complaint));
   status.SetPayload(kParam, absl::Cord(field));
+  return status;
+}
+
+absl::Status WithParam(absl::Status status, absl::string_view field) {
+  if (absl::IsInvalidArgument(status) && FieldInFront(status.message()).empty()) {
+    status.SetPayload(kParam, absl::Cord(field));
+  }
   return status;
 }
 
@@ -93,7 +133,15 @@ HttpError ToHttpError(const absl::Status& status) {
   if (const auto param = status.GetPayload(kParam)) {
     error.param = std::string(*param);
   } else if (mapping.status == 400) {
-    error.param = std::string(FieldInFront(status.message()));
+    const absl::string_view field = FieldInFront(status.message());
+    error.param = HttpField(field);
+    absl::string_view rest = status.message().substr(field.size());
+    const absl::string_view second = SecondField(status.message(), field);
+    if (!second.empty()) rest.remove_prefix(absl::string_view(" and ").size() + second.size());
+    error.message =
+        absl::StrCat(error.param, second.empty() ? "" : " and ", HttpField(second), rest);
+    // Of several prompts in a request, which one it is the worker does not know.
+    if (absl::StartsWith(error.param, "prompt[")) error.param = "prompt";
   }
   // Statuses cross the wire as code and message alone.
   // "the context of" is what workers of the release before say.

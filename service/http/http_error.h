@@ -23,6 +23,10 @@ struct HttpError {
 // INVALID_ARGUMENT that names a request's field: "FIELD COMPLAINT".
 absl::Status FieldError(absl::string_view field, absl::string_view complaint);
 
+// Adds the request's field to an INVALID_ARGUMENT whose message does not begin with a field.
+// Returns other statuses unchanged.
+absl::Status WithParam(absl::Status status, absl::string_view field);
+
 // The one mapping from codes to HTTP. Requires: !status.ok().
 HttpError ToHttpError(const absl::Status& status);
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 #include "service/http/json.h"
 
 namespace tidepool::service {
@@ -15,11 +15,11 @@ constexpr size_t kMaxShownBytes = 200;
 
 std::string Shown(absl::string_view text) {
   std::string shown;
-  engine::AppendUtf8Lossy(text.substr(0, kMaxShownBytes), &shown);
+  base::AppendUtf8Lossy(text.substr(0, kMaxShownBytes), &shown);
   return shown;
 }
 
-// A member of an error's JSON; "" where it has none, or one that is no name.
+// A member of an error's JSON; "" if it is missing or not a string.
 std::string NameIn(const Json& error, const char* member) {
   const auto found = error.find(member);
   if (found == error.end() || !found->is_string()) return "";
@@ -39,7 +39,7 @@ void HttpLog::OnResponse(absl::string_view route, const HttpHead& head,
     base::MutexLock lock(&mutex_);
     ++counts_[{std::string(route), response.status}];
   }
-  // A caller who may not call is told of elsewhere, and a probe that fails says so itself.
+  // Unauthorized callers are logged elsewhere, and failed probes report themselves.
   const bool told =
       response.failure_log == HttpResponse::FailureLog::kElsewhere || response.status == 401;
   int64_t left_out = 0;

@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
+#include "service/base/log_level.h"
 #include "service/http/http_exchange.h"
-#include "service/log_level.h"
 
 namespace tidepool::service {
 

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
-#include "service/cli/units.h"
-#include "service/spare_files.h"
+#include "service/base/fd_headroom.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -102,7 +102,7 @@ class HttpServerImpl final : public HttpServer {
     acceptor_.async_accept(asio::make_strand(io_), [this](const Error& error, tcp::socket socket) {
       if (!acceptor_.is_open() || error == asio::error::operation_aborted) return;
       if (error) return AcceptLater();
-      if (connections() < all_.limits.max_connections && LeavesSpareFiles(socket.native_handle())) {
+      if (connections() < all_.limits.max_connections && LeavesFdHeadroom(socket.native_handle())) {
         std::make_shared<HttpConnection>(std::move(socket), &all_)->Start();
       } else if (all_.tls == nullptr) {
         Error ignored;

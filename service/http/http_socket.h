@@ -2,12 +2,11 @@
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 
-#include <utility>  // in front of Asio, which needs and does not include it
-
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <memory>
 #include <optional>
+#include <utility>  // in front of Asio, which needs and does not include it
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
@@ -34,7 +34,7 @@ class Watch {
       const std::string& key = parsed.get_ref<const std::string&>();
       if (!keys_.back().insert(key).second) {
         status_ = absl::InvalidArgumentError(
-            absl::StrCat("the JSON has the key ", engine::Quoted(key), " twice in one object"));
+            absl::StrCat("a JSON object has the key ", base::Quoted(key), " twice"));
       }
     }
     return status_.ok();
@@ -54,7 +54,7 @@ std::string Complaint(absl::string_view what) {
   const size_t prefix = what.find("] ");
   if (prefix != absl::string_view::npos) what.remove_prefix(prefix + 2);
   std::string line;
-  engine::AppendUtf8Lossy(what.substr(0, kMaxBytes), &line);
+  base::AppendUtf8Lossy(what.substr(0, kMaxBytes), &line);
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }

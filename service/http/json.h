@@ -1,4 +1,4 @@
-// JSON of strangers: parsed within limits, and written as one line.
+// Untrusted JSON: parsed within limits, and written as one line.
 #ifndef TIDEPOOL_SERVICE_HTTP_JSON_H_
 #define TIDEPOOL_SERVICE_HTTP_JSON_H_
 
@@ -13,8 +13,8 @@ namespace tidepool::service {
 // Keeps the order of keys: chat templates print objects as they came.
 using Json = nlohmann::ordered_json;
 
-// A request's body: one object. INVALID_ARGUMENT says where it is no JSON, which key stands twice
-// in an object, or which limit it is past: 64 levels, 4 Mi values.
+// Parses a request's body, which must be one object. INVALID_ARGUMENT names the position of a
+// syntax error, a duplicate key, or the exceeded limit: 64 levels, 4 Mi values.
 absl::StatusOr<Json> ParseJsonBody(absl::string_view body);
 
 // The same for JSON inside a field: any value.

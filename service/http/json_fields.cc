@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
-#include "service/cli/units.h"
+#include "kernels/base/utf8.h"
+#include "service/base/units.h"
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
@@ -15,7 +16,7 @@ namespace {
 // A value in an error: short, on one line.
 std::string Shown(const Json& value) {
   if (value.is_array() || value.is_object()) return absl::StrCat("an ", value.type_name());
-  return value.is_string() ? engine::Quoted(value.get<std::string>()) : DumpJson(value);
+  return value.is_string() ? base::Quoted(value.get<std::string>()) : DumpJson(value);
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ std::optional<float> JsonFields::Number(absl::string_view name) {
   }
   const float number = static_cast<float>(value->get<double>());
   if (std::isfinite(number)) return number;
-  WrongType(name, *value, "a number that a float32 holds");
+  WrongType(name, *value, "a number within the range of float32");
   return std::nullopt;
 }
 
@@ -116,18 +117,31 @@ std::optional<int64_t> JsonFields::Integer(absl::string_view name, int64_t least
   return std::nullopt;
 }
 
+bool JsonFields::IsEmpty(absl::string_view name, const Json* value) {
+  if (recorder_ != nullptr) recorder_->OnNotEmpty(PathOf(name));
+  if (value == nullptr) return false;
+  return value->is_string() ? value->get_ref<const std::string&>().empty()
+                            : value->is_array() && value->empty();
+}
+
 std::vector<int32_t> JsonFields::Ids(absl::string_view name) {
   std::vector<int32_t> ids;
+  if (recorder_ != nullptr) {
+    const std::string element = absl::StrCat(PathOf(name), "[0]");
+    recorder_->OnField(element, {"integer"}, FieldRecorder::Presence::kAbsent);
+    recorder_->OnRange(element, 0, INT32_MAX);
+  }
   const Json* list = Array(name);
   if (list == nullptr) return ids;
   ids.reserve(list->size());
   for (const Json& value : *list) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > INT32_MAX) {
+    const std::optional<int64_t> id = WholeNumber(value);
+    if (!id.has_value() || *id < 0 || *id > INT32_MAX) {
       Fail(absl::StrCat(name, "[", ids.size(), "]"),
            absl::StrCat("is ", Shown(value), "; it must be a token id"));
       return {};
     }
-    ids.push_back(value.get<int32_t>());
+    ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
 }
@@ -135,20 +149,31 @@ std::vector<int32_t> JsonFields::Ids(absl::string_view name) {
 void JsonFields::NotServed(absl::string_view name, const Json& harmless, absl::string_view remedy) {
   if (recorder_ != nullptr) recorder_->OnNotServed(PathOf(name), harmless);
   const Json* value = Find(name);
+  unserved_.emplace_back(name);
   if (value == nullptr || *value == harmless) return;
-  Fail(name, absl::StrCat("is not served yet", harmless.is_null() ? "" : " but for ",
+  Fail(name, absl::StrCat("is not supported yet", harmless.is_null() ? "" : " except for ",
                           harmless.is_null() ? "" : DumpJson(harmless), "; ", remedy));
+}
+
+std::vector<std::string> JsonFields::Served() const {
+  std::vector<std::string> served;
+  std::copy_if(asked_.begin(), asked_.end(), std::back_inserter(served), [&](const auto& name) {
+    return std::find(unserved_.begin(), unserved_.end(), name) == unserved_.end();
+  });
+  return served;
 }
 
 absl::Status JsonFields::Done() const {
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : object_.items()) {
+    // Clients dump a message with null for each field that it does not have, and send it back.
+    if (value.is_null()) continue;
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
-    // A hint is found by comparing: not for names that are no names.
+    // Finding a hint compares all names, so skip implausible ones.
     constexpr size_t kLongestName = 64;
     const std::string hint =
-        key.size() > kLongestName ? "" : NearestNameHint(key, asked_, /*prefix=*/path_);
-    const std::string shown = engine::Quoted(absl::StrCat(path_, key));
+        key.size() > kLongestName ? "" : NearestNameHint(key, Served(), /*prefix=*/path_);
+    const std::string shown = base::Quoted(absl::StrCat(path_, key));
     return FieldError(shown.substr(1, shown.size() - 2),
                       absl::StrCat("is not a known field", hint));
   }

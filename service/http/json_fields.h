@@ -27,7 +27,7 @@ std::optional<int64_t> WholeNumber(const Json& value);
 // that is missing or has the wrong type; the latter is a fault.
 class JsonFields {
  public:
-  // `object` is one, and outlives this. `path` stands in front of names in errors, as in
+  // `object` is a JSON object that outlives this. `path` is the prefix of names in errors, such as
   // "messages[0].".
   // `recorder` learns of each field that is read; null: nobody does.
   JsonFields(const Json& object, std::string path, FieldRecorder* recorder = nullptr)
@@ -46,11 +46,14 @@ class JsonFields {
   std::optional<float> Number(absl::string_view name);
   // Inclusive limits. A number without a fraction is one, as 5.0 is.
   std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
+  // Whether a field that must not be empty is an empty string or array. `value` is the result of
+  // Find. The caller reports the fault.
+  bool IsEmpty(absl::string_view name, const Json* value);
   // Token ids.
   std::vector<int32_t> Ids(absl::string_view name);
 
-  // A field that is known and not done: anything but null and `harmless` is a fault. `remedy`
-  // stands behind "; ".
+  // A known field that is not supported: every value except null and `harmless` is an error.
+  // `remedy` follows "; " in the error.
   void NotServed(absl::string_view name, const Json& harmless = Json(),
                  absl::string_view remedy = "leave it out");
 
@@ -62,6 +65,9 @@ class JsonFields {
   // one's with an error in it.
   void Missing(absl::string_view name, absl::string_view complaint);
 
+  // Names that were asked for and are served.
+  std::vector<std::string> Served() const;
+
   // The first fault: of a read, or a field that no function was asked for.
   absl::Status Done() const;
 
@@ -72,6 +78,7 @@ class JsonFields {
   const std::string path_;
   FieldRecorder* const recorder_;
   std::vector<std::string> asked_;
+  std::vector<std::string> unserved_;  // of them
   absl::Status status_;
   absl::Status missing_;
 };

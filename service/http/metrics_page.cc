@@ -72,24 +72,26 @@ class Page {
 };
 
 void AddFront(const v1::FrontStats& front, Page* page) {
-  page->Gauge("uptime_seconds", "Since the front started.", {}, front.uptime_seconds());
-  page->Gauge("streams_running", "Requests that the front holds.", {},
+  page->Gauge("uptime_seconds", "Seconds since the front started.", {}, front.uptime_seconds());
+  page->Gauge("streams_running", "Requests in the front, running and waiting.", {},
               static_cast<double>(front.streams_running()));
-  page->Counter("requests_total", "Requests that came to the front.", {},
+  page->Counter("requests_total", "Requests received by the front.", {},
                 static_cast<double>(front.requests_total()));
-  page->Counter("requests_failed_total", "Of these, ended by an error.", {},
+  page->Counter("requests_failed_total", "Of these, requests that failed.", {},
                 static_cast<double>(front.requests_failed_total()));
-  page->Counter("failovers_total", "Streams that went on at another worker because theirs failed.",
-                {}, static_cast<double>(front.failovers_total()));
-  page->Counter("migrations_total", "Streams that left a worker because it drains.", {},
+  page->Counter("failovers_total",
+                "Streams that continued on another worker because theirs failed.", {},
+                static_cast<double>(front.failovers_total()));
+  page->Counter("migrations_total", "Streams that left a draining worker.", {},
                 static_cast<double>(front.migrations_total()));
   page->Counter("numerics_changed_total",
-                "Streams that went on at a worker whose arithmetic may differ in the last bits.",
+                "Streams that continued on a worker whose arithmetic may differ in the last bits.",
                 {}, static_cast<double>(front.numerics_changed_total()));
-  page->Gauge("failovers_waiting", "Streams that lost their worker and wait for their turn.", {},
+  page->Gauge("failovers_waiting", "Streams that lost their worker and wait for another.", {},
               static_cast<double>(front.failovers_waiting()));
-  page->Counter("poisoned_prompts_refused_total", "Requests whose prompt crashed workers before.",
-                {}, static_cast<double>(front.poisoned_prompts_refused_total()));
+  page->Counter("poisoned_prompts_refused_total",
+                "Requests refused because their prompt crashed workers.", {},
+                static_cast<double>(front.poisoned_prompts_refused_total()));
   page->Counter("log_lines_dropped_total", "Log lines that could not be written in time.", {},
                 static_cast<double>(front.log_lines_dropped_total()));
   page->Gauge("sessions", "Sessions in the store.", {}, static_cast<double>(front.sessions()));
@@ -100,7 +102,7 @@ void AddRequests(const std::string& model, const RequestMetrics& requests, Page*
   for (int i = 0; i < kRequestEnds; ++i) {
     Labels ended = labels;
     ended.push_back({"finished_reason", kEndNames[i]});
-    page->Counter("request_success_total", "Requests by how they ended.", ended,
+    page->Counter("request_success_total", "Requests by finish reason.", ended,
                   static_cast<double>(requests.ends[i]));
   }
   const std::pair<std::pair<const char*, const char*>, const service::Histogram&> histograms[] = {
@@ -108,11 +110,12 @@ void AddRequests(const std::string& model, const RequestMetrics& requests, Page*
        requests.time_to_first_token},
       {{"inter_token_latency_seconds", "From a token to the next."}, requests.inter_token_latency},
       {{"e2e_request_latency_seconds", "From a request to its end."}, requests.e2e_latency},
-      {{"request_queue_time_seconds", "Until a request is first planned."}, requests.queue_time},
-      {{"request_prefill_time_seconds", "From there to its first token."}, requests.prefill_time},
-      {{"request_decode_time_seconds", "From there to its last."}, requests.decode_time},
+      {{"request_queue_time_seconds", "From a request to its first step."}, requests.queue_time},
+      {{"request_prefill_time_seconds", "From its first step to its first token."},
+       requests.prefill_time},
+      {{"request_decode_time_seconds", "From its first token to its last."}, requests.decode_time},
       {{"request_prompt_tokens", "Tokens of a prompt."}, requests.prompt_tokens},
-      {{"request_generation_tokens", "Tokens of an answer."}, requests.generation_tokens}};
+      {{"request_generation_tokens", "Tokens of a response."}, requests.generation_tokens}};
   for (const auto& [names, histogram] : histograms) {
     page->Histogram(names.first, names.second, labels, histogram);
   }
@@ -123,9 +126,10 @@ void AddPrincipal(const std::string& principal, const PrincipalUsage& usage, Pag
     page->Counter(name, help, {{"principal", principal}}, static_cast<double>(value));
   };
   counter("principal_requests_total", "Requests of a principal that have ended.", usage.requests);
-  counter("principal_prompt_tokens_total", "Prompt tokens of these.", usage.prompt_tokens);
-  counter("principal_cached_tokens_total", "Of these, found in the cache.", usage.cached_tokens);
-  counter("principal_generation_tokens_total", "Tokens that were sent in answer.",
+  counter("principal_prompt_tokens_total", "Prompt tokens of these requests.", usage.prompt_tokens);
+  counter("principal_cached_tokens_total", "Of these tokens, found in the cache.",
+          usage.cached_tokens);
+  counter("principal_generation_tokens_total", "Tokens sent to the client.",
           usage.generation_tokens);
 }
 
@@ -137,33 +141,35 @@ void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page)
   const v1::OffloadCounters& total = offload.total();
   page->Gauge("expert_slots", "Experts that can be resident.", labels,
               static_cast<double>(offload.slots()));
-  page->Gauge("expert_resident_bytes", "Memory of experts in use.", labels,
+  page->Gauge("expert_resident_bytes", "Memory of experts, in use.", labels,
               static_cast<double>(offload.resident_bytes()));
-  page->Gauge("expert_capacity_bytes", "Memory of experts at most.", labels,
+  page->Gauge("expert_capacity_bytes", "Memory of experts, maximum.", labels,
               static_cast<double>(offload.capacity_bytes()));
   counter("expert_promotions_total", "Missing experts that became resident.",
           static_cast<double>(total.promotions()));
-  counter("expert_pass_throughs_total", "Missing experts that were used and forgotten.",
+  counter("expert_pass_throughs_total", "Missing experts that were used once and dropped.",
           static_cast<double>(total.pass_throughs()));
-  counter("expert_demand_bytes_total", "Read because a layer waited for them.",
+  counter("expert_demand_bytes_total", "Bytes read because a layer waited for them.",
           static_cast<double>(total.demand_bytes()));
-  counter("expert_prefetch_bytes_total", "Read because a layer was expected to ask for them.",
+  counter("expert_prefetch_bytes_total",
+          "Bytes prefetched because a layer was expected to need them.",
           static_cast<double>(total.prefetch_bytes()));
-  counter("expert_prefetch_used_bytes_total", "Of these, asked for.",
+  counter("expert_prefetch_used_bytes_total", "Of these, used.",
           static_cast<double>(total.prefetch_used_bytes()));
   counter("expert_prefetch_wasted_bytes_total", "Of these, dropped unused.",
           static_cast<double>(total.prefetch_wasted_bytes()));
   counter("expert_failed_reads_total", "Reads of experts that failed.",
           static_cast<double>(total.failed_reads()));
   counter("expert_rebuilt_records_total",
-          "Records that were damaged in the pack file, and were made again from the model file.",
+          "Records that were damaged in the pack file and rebuilt from the model file.",
           static_cast<double>(total.rebuilt_records()));
-  counter("expert_failed_record_writes_total", "Of these, not put back into the pack file.",
+  counter("expert_failed_record_writes_total", "Of these, not written back into the pack file.",
           static_cast<double>(total.failed_record_writes()));
-  page->Gauge("expert_lost_records", "Records that are damaged and cannot be made again.", labels,
+  page->Gauge("expert_lost_records", "Records that are damaged and cannot be rebuilt.", labels,
               static_cast<double>(offload.lost_records()));
-  counter("expert_stall_seconds_total", "Computation waited for experts.", total.stall_seconds());
-  counter("expert_hidden_seconds_total", "Reads went on beside computation.",
+  counter("expert_stall_seconds_total", "Time that computation waited for experts.",
+          total.stall_seconds());
+  counter("expert_hidden_seconds_total", "Read time that overlapped with computation.",
           total.hidden_seconds());
 }
 
@@ -172,17 +178,18 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
     page->Counter(name, help, labels, static_cast<double>(value));
   };
   counter("prompt_tokens_total", "Prompt tokens.", worker.prompt_tokens_total());
-  counter("generation_tokens_total", "Tokens made.", worker.generated_tokens_total());
+  counter("generation_tokens_total", "Generated tokens.", worker.generated_tokens_total());
   counter("prefix_cache_queries_total", "Prompt tokens that were looked up in the cache.",
           worker.prompt_tokens_total());
   counter("prefix_cache_hits_total", "Of these, found.", worker.cached_prompt_tokens_total());
-  counter("num_preemptions_total", "Sequences whose KV was given up.", worker.preemptions_total());
-  counter("deadline_refusals_total", "Requests whose deadlines could not be met.",
+  counter("num_preemptions_total", "Preempted sequences, whose KV was freed.",
+          worker.preemptions_total());
+  counter("deadline_refusals_total", "Requests refused because their deadline was too short.",
           worker.deadline_refusals_total());
   counter("worker_log_lines_dropped_total", "Log lines that the worker could not write in time.",
           worker.log_lines_dropped_total());
   counter("engine_steps_total", "Forward passes.", worker.steps_total());
-  counter("engine_progress_total", "Moves whenever work is done.",
+  counter("engine_progress_total", "Rises whenever the engine makes progress.",
           static_cast<int64_t>(worker.progress()));
 }
 
@@ -191,21 +198,21 @@ void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
     page->Counter(key, help, labels, static_cast<double>(value));
   };
   page->Gauge("kv_disk_limit_bytes", "--kv-disk.", labels, static_cast<double>(disk.limit_bytes()));
-  page->Gauge("kv_disk_used_bytes", "Of it, in use.", labels,
+  page->Gauge("kv_disk_used_bytes", "Part of the file that is in use.", labels,
               static_cast<double>(disk.used_bytes()));
   counter("kv_disk_written_blocks_total", "KV blocks written to the disk.",
           disk.written_blocks_total());
   counter("kv_disk_read_blocks_total", "KV blocks read back.", disk.read_blocks_total());
-  counter("kv_disk_dropped_blocks_total", "KV blocks that came faster than the disk takes them.",
+  counter("kv_disk_dropped_blocks_total", "KV blocks dropped because the disk was too slow.",
           disk.dropped_blocks_total());
-  counter("kv_disk_damaged_blocks_total", "KV blocks that were not what had been written.",
+  counter("kv_disk_damaged_blocks_total", "KV blocks whose checksum did not match.",
           disk.damaged_blocks_total());
-  counter("kv_disk_failed_reads_total", "Errors of the file system.", disk.failed_reads_total());
-  counter("kv_disk_failed_writes_total", "Errors of the file system.", disk.failed_writes_total());
+  counter("kv_disk_failed_reads_total", "Reads that failed.", disk.failed_reads_total());
+  counter("kv_disk_failed_writes_total", "Writes that failed.", disk.failed_writes_total());
   counter("kv_disk_restores_total", "Prompts whose KV was read back.", disk.restores_total());
-  counter("kv_disk_restored_tokens_total", "Tokens that needed no computing for that.",
+  counter("kv_disk_restored_tokens_total", "Tokens read back instead of computed.",
           disk.restored_tokens_total());
-  counter("kv_disk_restores_given_up_total", "Restores that were cut short.",
+  counter("kv_disk_restores_given_up_total", "Restores that were abandoned.",
           disk.restores_given_up_total());
 }
 
@@ -215,10 +222,11 @@ void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* pag
     Labels with_layer = labels;
     if (!layer.empty()) with_layer.push_back({"layer", std::move(layer)});
     with_layer.push_back({"tier", "memory"});
-    page->Counter("expert_hits_total", "Experts that a layer needed and that were in the tier.",
+    page->Counter("expert_hits_total", "Experts that a layer needed and found in the tier.",
                   with_layer, static_cast<double>(hits));
-    page->Counter("expert_misses_total", "Experts that a layer needed and that were not.",
-                  with_layer, static_cast<double>(misses));
+    page->Counter("expert_misses_total",
+                  "Experts that a layer needed and did not find in the tier.", with_layer,
+                  static_cast<double>(misses));
   };
   const auto& layers = worker.offload().total().layers();
   for (const v1::LayerCounters& layer : layers) {
@@ -229,21 +237,21 @@ void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* pag
 
 void AddWorker(const v1::WorkerStats& worker, Page* page) {
   const Labels name = {{"worker", worker.worker_id()}};
-  page->Gauge("worker_up", "1 if the worker answers.", name, worker.status_code() == 0 ? 1 : 0);
+  page->Gauge("worker_up", "1 if the worker responds.", name, worker.status_code() == 0 ? 1 : 0);
   if (worker.status_code() != 0) return;
   const Labels labels = {{"model_name", worker.model()}, {"worker", worker.worker_id()}};
   const auto gauge = [&](const char* key, const char* help, double value) {
     page->Gauge(key, help, labels, value);
   };
-  gauge("num_requests_running", "Sequences that are computed.",
+  gauge("num_requests_running", "Running sequences.",
         static_cast<double>(worker.sequences_running()));
-  gauge("num_requests_waiting", "Sequences that wait.",
+  gauge("num_requests_waiting", "Waiting sequences.",
         static_cast<double>(worker.sequences_waiting()));
   const double blocks = static_cast<double>(worker.kv_blocks_total());
-  gauge("kv_cache_usage_perc", "Share of KV blocks in use; 1 is all.",
+  gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.",
         blocks == 0 ? 0 : 1 - static_cast<double>(worker.kv_blocks_free()) / blocks);
   gauge("weight_bytes", "Weights in memory.", static_cast<double>(worker.weight_bytes()));
-  gauge("resident_bytes", "Memory of the worker's process.",
+  gauge("resident_bytes", "Resident memory of the worker's process.",
         static_cast<double>(worker.resident_bytes()));
   AddWork(worker, labels, page);
   AddExpertUse(worker, labels, page);

@@ -14,8 +14,8 @@ namespace tidepool::service {
 
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Workers that did not answer are told by tidepool:worker_up alone. `principals`: those that the
-// reader may know of.
+// A worker that did not respond only has tidepool:worker_up. `principals` are those that the reader
+// may see.
 std::string MetricsPage(const v1::GetStatsResponse& stats, const RequestMetricsMap& requests,
                         const PrincipalUsageMap& principals, const HttpCounts& http = {});
 

@@ -10,9 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
+#include "service/base/version.h"
 #include "service/http/cors.h"
 #include "service/http/http_error.h"
 #include "service/http/json.h"
@@ -20,7 +21,6 @@
 #include "service/http/openapi.h"
 #include "service/http/request_key.h"
 #include "service/http/text_api.h"
-#include "service/version.h"
 
 namespace tidepool::service {
 
@@ -31,7 +31,7 @@ struct OpenAiApi::Route {
 
 namespace {
 
-std::string Printable(const std::string& path) { return engine::Quoted(path); }
+std::string Printable(const std::string& path) { return base::Quoted(path); }
 
 HttpResponse JsonResponse(const Json& json) {
   HttpResponse response;
@@ -109,7 +109,7 @@ Json ModelListJson(const v1::ListModelsResponse& response, int64_t created) {
   return {{"object", "list"}, {"data", std::move(list)}};
 }
 
-// A user's own; what others used is for admins, and for everybody where nobody is told apart.
+// A user sees only its own usage. Admins see all, and so does everyone without authentication.
 PrincipalUsageMap UsageFor(const Caller& caller, const PrincipalUsageMap& all) {
   if (caller.role != Role::kUser) return all;
   const auto own = all.find(caller.principal);
@@ -137,7 +137,7 @@ absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
       {{"/v1/completions", "POST", For::kClients, "Continue a prompt.", Answers::kJsonOrEvents,
         ReadBodyOf<&ParseCompletionRequest>},
        &OpenAiApi::Complete},
-      {{"/v1/chat/completions", "POST", For::kClients, "Answer a conversation.",
+      {{"/v1/chat/completions", "POST", For::kClients, "Respond to a conversation.",
         Answers::kJsonOrEvents, ReadBodyOf<&ParseChatRequest>},
        &OpenAiApi::Chat},
       {{"/tokenize", "POST", For::kClients, "Turn a text or a conversation into tokens.",
@@ -147,13 +147,12 @@ absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
         ReadBodyOf<&ParseDetokenizeBody>},
        &OpenAiApi::Detokenize},
       {{"/apply-template", "POST", For::kClients,
-        "Write a conversation as the model's template does.", Answers::kJson,
+        "Render a conversation with the model's chat template.", Answers::kJson,
         ReadBodyOf<&ParseApplyTemplateBody>},
        &OpenAiApi::ApplyTemplate},
       {{"/tokenizer_info", "GET", For::kClients, "Describe the tokenizer."},
        &OpenAiApi::TokenizerInfo},
-      {{"/v1/models", "GET", For::kClients, "List the models that are served."},
-       &OpenAiApi::ListModels},
+      {{"/v1/models", "GET", For::kClients, "List the served models."}, &OpenAiApi::ListModels},
       {{"/v1/models/", "GET", For::kClients, "Describe one model."}, &OpenAiApi::GetModel},
       {{"/metrics", "GET", For::kClients, "Metrics in Prometheus' text format.", Answers::kText},
        &OpenAiApi::Metrics},
@@ -163,7 +162,7 @@ absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
        &OpenAiApi::Health},
       {{"/healthz", "GET", For::kAnybody, "Whether the process is alive.", Answers::kText},
        &OpenAiApi::Healthz},
-      {{"/readyz", "GET", For::kAnybody, "Whether a worker takes requests.", Answers::kText},
+      {{"/readyz", "GET", For::kAnybody, "Whether a worker accepts requests.", Answers::kText},
        &OpenAiApi::Readyz},
       // What the released program knows, and nothing of what it serves.
       {{"/version", "GET", For::kAnybody, "The server's version."}, &OpenAiApi::Version},
@@ -191,7 +190,13 @@ void OpenAiApi::OnResponse(const HttpHead& head, const HttpResponse& response) {
   log_.OnResponse(LabelOf(head.path), head, response);
 }
 
-HttpHeaders OpenAiApi::CommonHeaders(const HttpHead& head) { return CorsHeaders(web_.cors, head); }
+HttpHeaders OpenAiApi::CommonHeaders(const HttpHead& head) {
+  HttpHeaders headers = CorsHeaders(web_.cors, head);
+  if (std::string name = RequestNameOf(head); !name.empty()) {
+    headers.emplace_back("x-request-id", std::move(name));
+  }
+  return headers;
+}
 
 HttpResponse OpenAiApi::AnswerOptions(const Route& route, const HttpHead& head) const {
   HttpResponse response = TextResponse(204, "");
@@ -209,7 +214,7 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
   const Route* route = FindRoute(head.path);
   if (route == nullptr) {
     return Refusal(404,
-                   absl::StrCat("there is nothing at ", Printable(head.path), "; served: ",
+                   absl::StrCat("unknown path ", Printable(head.path), "; known paths: ",
                                 absl::StrJoin(Routes(), ", ",
                                               [](std::string* list, const Route& one) {
                                                 list->append(one.api.path);
@@ -221,8 +226,8 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
   if (head.method != route->api.method && !(get && head.method == "HEAD")) {
     HttpResponse response =
         Refusal(405,
-                absl::StrCat(Printable(head.path), " does not take the method ",
-                             Printable(head.method), "; it takes ", AllowOf(route->api.method)),
+                absl::StrCat(Printable(head.path), " does not support the method ",
+                             Printable(head.method), "; use ", AllowOf(route->api.method)),
                 "method_not_allowed");
     response.headers = {{"Allow", AllowOf(route->api.method)}};
     return response;
@@ -231,11 +236,12 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
     if (const auto caller = CallerOf(head); !caller.ok()) return ErrorResponse(caller.status());
   }
   if (!get && IsEncoded(head.content_encoding)) {
-    HttpResponse response =
-        Refusal(415,
-                absl::StrCat("Content-Encoding is ", Printable(head.content_encoding),
-                             ", and bodies are read as they are; send it without Content-Encoding"),
-                "unsupported_media_type");
+    HttpResponse response = Refusal(
+        415,
+        absl::StrCat(
+            "Content-Encoding is ", Printable(head.content_encoding),
+            ", which is not supported; send the body uncompressed, without Content-Encoding"),
+        "unsupported_media_type");
     response.headers = {{"Accept-Encoding", "identity"}};
     return response;
   }
@@ -249,7 +255,7 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
 }
 
 absl::StatusOr<Caller> OpenAiApi::CallerOf(const HttpHead& head) const {
-  // A token is no page's but by its reader's will.
+  // A page can send a token only with its user's consent.
   if (authenticator_ == nullptr && !web_.cors.Allows(head.origin)) {
     RETURN_IF_ERROR(CheckOrigin(head.origin, web_.pages));
   }
@@ -299,8 +305,10 @@ void OpenAiApi::ListModels(HttpRequest, std::shared_ptr<HttpExchange> exchange) 
 
 void OpenAiApi::GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   v1::GetModelRequest asked;
-  asked.set_model(std::string(absl::StripPrefix(request.head.path, "/v1/models/")));
-  if (const absl::Status utf8 = engine::CheckUtf8(asked.model(), "the model's name"); !utf8.ok()) {
+  absl::string_view name = absl::StripPrefix(request.head.path, "/v1/models/");
+  if (name.size() > 1) absl::ConsumeSuffix(&name, "/");
+  asked.set_model(std::string(name));
+  if (const absl::Status utf8 = base::CheckUtf8(asked.model(), "the model's name"); !utf8.ok()) {
     return exchange->Answer(ErrorResponse(utf8));
   }
   front_.core->loop()->Post([core = front_.core, started = started_, asked, exchange] {
@@ -360,10 +368,10 @@ void OpenAiApi::Healthz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
 void OpenAiApi::Readyz(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
   if (draining_) return exchange->Answer(ProbeResponse(503, "shutting down\n"));
   if (!store_ok_) {
-    return exchange->Answer(ProbeResponse(503, "the session store is away or gone\n"));
+    return exchange->Answer(ProbeResponse(503, "the session store is unavailable\n"));
   }
   exchange->Answer(ready_ ? ProbeResponse(200, "ready\n")
-                          : ProbeResponse(503, "no worker takes requests\n"));
+                          : ProbeResponse(503, "no worker accepts requests\n"));
 }
 
 }  // namespace tidepool::service

@@ -13,12 +13,12 @@
 #include "absl/types/span.h"
 #include "kernels/base/mutex.h"
 #include "service/auth/authenticator.h"
+#include "service/base/log_level.h"
 #include "service/http/generation_call.h"
 #include "service/http/http_exchange.h"
 #include "service/http/http_log.h"
 #include "service/http/json.h"
 #include "service/http/web_access.h"
-#include "service/log_level.h"
 #include "tidepool/v1/inference.pb.h"
 
 namespace tidepool::service {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "service/http/http_error.h"
 #include "service/http/openai_api.h"
 #include "service/http/text_api.h"
 
@@ -64,7 +65,9 @@ void OpenAiApi::Detokenize(HttpRequest request, std::shared_ptr<HttpExchange> ex
                              asked = *std::move(asked)]() mutable {
     core->Detokenize(std::move(asked), {.principal = principal},
                      [exchange](const absl::StatusOr<v1::DetokenizeResponse>& response) {
-                       if (!response.ok()) return AnswerLater(exchange, response.status());
+                       if (!response.ok()) {
+                         return AnswerLater(exchange, WithParam(response.status(), "tokens"));
+                       }
                        AnswerLater(exchange, DetokenizeJson(*response));
                      });
   });

@@ -5,12 +5,14 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/request.h"
+#include "engine/sampling/request.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 #include "service/auth/caller.h"
-#include "service/convert.h"
+#include "service/grpc/check_request.h"
 #include "service/http/chat_messages.h"
 #include "service/http/http_error.h"
 #include "service/http/json_fields.h"
@@ -37,11 +39,17 @@ void ReadLogitBias(JsonFields* fields, v1::Sampling* sampling) {
   if (biases == nullptr) return;
   for (const auto& [key, value] : biases->items()) {
     if (!value.is_number()) {
-      return fields->Fail("logit_bias",
-                          "must hold token ids or texts as keys, and numbers from -100 to 100");
+      return fields->Fail(
+          "logit_bias",
+          "must have token ids or texts as keys, and numbers from -100 to 100 as values");
     }
     const auto bias = static_cast<float>(value.get<double>());
     int32_t id = 0;
+    const bool digits = !key.empty() && std::all_of(key.begin(), key.end(), absl::ascii_isdigit);
+    if (digits && !absl::SimpleAtoi(key, &id)) {
+      return fields->Fail("logit_bias", absl::StrCat("has the key ", base::Quoted(key),
+                                                     "; the largest token id is ", INT32_MAX));
+    }
     if (absl::SimpleAtoi(key, &id)) {
       (*sampling->mutable_logit_bias())[id] = bias;
     } else {
@@ -85,31 +93,31 @@ void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
   for (const int32_t id : fields->Ids("stop_token_ids")) stopping->add_stop_token_ids(id);
   if (fields->Bool("ignore_eos").value_or(false)) stopping->set_ignore_eos(true);
   if (fields->Bool("include_stop_str_in_output").value_or(false)) stopping->set_include_stop(true);
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  if (const auto tokens = fields->Integer("max_tokens", 0, kMost)) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (const auto tokens = fields->Integer("max_tokens", 0, kMax)) {
     stopping->set_max_tokens(*tokens);
   }
-  if (const auto tokens = fields->Integer("min_tokens", 0, kMost); tokens.value_or(0) > 0) {
+  if (const auto tokens = fields->Integer("min_tokens", 0, kMax); tokens.value_or(0) > 0) {
     stopping->set_min_tokens(*tokens);
   }
 }
 
-// What the answer shows of the prompt, but for echo.
+// Reads the options for the prompt in the response, except echo.
 void ReadPromptParts(JsonFields* fields, OpenAiRequest* out) {
   out->prompt.token_ids = fields->Bool("return_token_ids").value_or(false);
   if (const auto top = fields->Integer("prompt_logprobs", 0, engine::kMaxTopLogprobs)) {
     if (out->stream) {
-      fields->Fail("prompt_logprobs", "is not served in streams; set stream to false");
+      fields->Fail("prompt_logprobs", "does not work with streaming; set stream to false");
     }
     out->prompt.prompt_logprobs = static_cast<int32_t>(*top);
   }
   out->return_progress = fields->Bool("return_progress").value_or(false);
   if (out->return_progress && !out->stream) {
-    fields->Fail("return_progress", "is for streams; set stream to true");
+    fields->Fail("return_progress", "needs streaming; set stream to true");
   }
 }
 
-// What the front must tell of the prompt for all that.
+// Sets the fields of the gRPC request for these options.
 void AskForPrompt(const OpenAiRequest& out, v1::GenerateRequest* base) {
   const PromptParts& parts = out.prompt;
   if (parts.echo || parts.token_ids || out.continuous_usage) base->set_echo(true);
@@ -131,14 +139,14 @@ void AcceptHarmless(JsonFields* fields) {
   fields->NotServed("store", false);
 }
 
-// What both endpoints have, but for what makes the prompt.
+// Reads the fields of both endpoints, except those for the prompt.
 void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* base) {
   if (const auto model = fields->String("model")) base->set_model(*model);
   ReadSampling(fields, base->mutable_sampling());
   ReadStopping(fields, base->mutable_stopping());
   out->stream = fields->Bool("stream").value_or(false);
   if (const Json* options = fields->Object("stream_options")) {
-    if (!out->stream) fields->Fail("stream_options", "is for streams; set stream to true");
+    if (!out->stream) fields->Fail("stream_options", "needs streaming; set stream to true");
     JsonFields inner = fields->Inside(*options, "stream_options.");
     out->include_usage = inner.Bool("include_usage").value_or(false);
     inner.NotServed("include_obfuscation", false);
@@ -159,14 +167,13 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
   if (const Json* format = fields->Object("response_format")) {
     JsonFields inner = fields->Inside(*format, "response_format.");
     if (inner.String("type").value_or("") != "text") {
-      inner.Fail("type", "is served as \"text\" only yet");
+      inner.Fail("type", "supports only \"text\" yet");
     }
     fields->Fail(inner.Done());
   }
-  for (const char* name :
-       {"truncate_prompt_tokens", "logits_processors", "guided_json",
-        "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "request_id",
-        "moderation", "kv_transfer_params"}) {
+  for (const char* name : {"truncate_prompt_tokens", "logits_processors", "guided_json",
+                           "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
+                           "request_id", "moderation", "kv_transfer_params"}) {
     fields->NotServed(name);
   }
 }
@@ -181,8 +188,8 @@ void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
 absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, OpenAiRequest* out) {
   const int64_t count = n * static_cast<int64_t>(prompts.size());
   if (count > OpenAiRequest::kMaxChoices) {
-    return FieldError("n", absl::StrCat("asks for ", count, " answers in all; at most ",
-                                        OpenAiRequest::kMaxChoices, " are served"));
+    return FieldError("n", absl::StrCat("asks for ", count, " responses in total; at most ",
+                                        OpenAiRequest::kMaxChoices, " are allowed"));
   }
   size_t bytes = 0;
   for (const v1::GenerateRequest& prompt : prompts) {
@@ -190,8 +197,9 @@ absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, Op
     RETURN_IF_ERROR(CheckGenerateRequest(prompt));
   }
   if (bytes > kMaxPromptBytes) {
-    return FieldError("n", absl::StrCat("asks for prompts of ", bytes, " bytes in all; at most ",
-                                        kMaxPromptBytes, " are served"));
+    return FieldError(n == 1 ? "prompt" : "n",
+                      absl::StrCat("asks for prompts of ", bytes, " bytes in total; at most ",
+                                   kMaxPromptBytes, " are allowed"));
   }
   out->n = n;
   out->choices.reserve(count);
@@ -199,7 +207,7 @@ absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, Op
     const uint64_t seed = prompt.sampling().seed();
     for (int64_t i = 0; i < n; ++i) {
       v1::GenerateRequest& choice = out->choices.emplace_back(prompt);
-      // The prompt is told once. Without anything to tell of it there is no answer of 0 tokens.
+      // Only the first choice reports the prompt. The others need at least one token.
       if (i > 0) {
         if (choice.has_prompt_logprobs()) choice.set_echo(true);
         choice.clear_prompt_logprobs();
@@ -217,10 +225,11 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
             std::vector<v1::GenerateRequest>* prompts) {
   v1::GenerateRequest& prompt = prompts->emplace_back();
   for (const Json& id : ids) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
-      return fields->Fail(path, "must hold token ids only");
+    const std::optional<int64_t> number = WholeNumber(id);
+    if (!number.has_value() || *number < 0 || *number > INT32_MAX) {
+      return fields->Fail(path, "must contain only token ids");
     }
-    prompt.mutable_token_ids()->add_ids(id.get<int32_t>());
+    prompt.mutable_token_ids()->add_ids(static_cast<int32_t>(*number));
   }
 }
 
@@ -228,12 +237,12 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
 std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   std::vector<v1::GenerateRequest> prompts;
   const Json* prompt = fields->Find("prompt", {"string", "array"});
+  const bool empty = fields->IsEmpty("prompt", prompt);
   if (prompt == nullptr) {
     fields->Missing("prompt", "is missing");
-  } else if (prompt->is_array() && prompt->empty()) {
-    fields->Fail("prompt", "is empty; send 1 prompt or more");
-  } else if (prompt->is_string() && prompt->get_ref<const std::string&>().empty()) {
-    fields->Fail("prompt", "is empty; send 1 byte or more");
+  } else if (empty) {
+    fields->Fail("prompt", prompt->is_array() ? "is empty; send 1 prompt or more"
+                                              : "is empty; send 1 byte or more");
   } else if (prompt->is_string()) {
     prompts.emplace_back().set_text(prompt->get<std::string>());
   } else if (!prompt->is_array()) {
@@ -242,7 +251,7 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
     AddIds(*prompt, "prompt", fields, &prompts);
   } else if (prompt->size() > OpenAiRequest::kMaxChoices) {
     fields->Fail("prompt", absl::StrCat("has ", prompt->size(), " entries; at most ",
-                                        OpenAiRequest::kMaxChoices, " are served"));
+                                        OpenAiRequest::kMaxChoices, " are allowed"));
   } else {
     for (size_t i = 0; i < prompt->size(); ++i) {
       const Json& one = (*prompt)[i];
@@ -257,6 +266,14 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
     }
   }
   return prompts;
+}
+
+// What the response to a chat with echo begins with, as in vLLM: the last message, if its role is
+// assistant.
+std::string LastAnswer(const v1::Chat& chat) {
+  if (chat.messages().empty()) return "";
+  const v1::ChatMessage& last = *chat.messages().rbegin();
+  return last.role() == "assistant" ? last.content() : "";
 }
 
 }  // namespace
@@ -293,10 +310,10 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
   JsonFields fields(body, "", recorder);
   v1::GenerateRequest base;
   ReadCommon(&fields, &out, &base);
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  if (const auto tokens = fields.Integer("max_completion_tokens", 1, kMost)) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (const auto tokens = fields.Integer("max_completion_tokens", 1, kMax)) {
     if (base.stopping().has_max_tokens() && base.stopping().max_tokens() != *tokens) {
-      fields.Fail("max_completion_tokens", "is set beside another max_tokens; send one of them");
+      fields.Fail("max_completion_tokens", "and max_tokens are both set; send one of them");
     }
     base.mutable_stopping()->set_max_tokens(*tokens);
   }
@@ -310,7 +327,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
     fields.Fail("top_logprobs", "needs logprobs; set logprobs to true");
   }
   fields.NotServed("modalities", Json::array({"text"}));
-  fields.NotServed("echo", false);
+  if (fields.Bool("echo").value_or(false)) out.prompt.echo_text = LastAnswer(base.chat());
   for (const char* name : {"audio", "prediction", "web_search_options", "verbosity"}) {
     fields.NotServed(name);
   }

@@ -25,6 +25,8 @@ enum class OpenAiEndpoint : uint8_t { kCompletions, kChat };
 // What an answer shows of its prompt and of tokens.
 struct PromptParts {
   bool echo = false;  // the text begins with the prompt's
+  // The text begins with this: the last message of a chat with echo.
+  std::string echo_text;
   // With echo: the prompt's tokens in the answer's logprobs, with this many alternatives.
   std::optional<int32_t> echo_logprobs;
   std::optional<int32_t> prompt_logprobs;  // as vLLM's field, with this many alternatives

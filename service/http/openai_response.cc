@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
@@ -16,8 +16,8 @@ double Finite(float logprob) { return std::max(static_cast<double>(logprob), -99
 
 std::string Lossy(const std::string& bytes) {
   std::string text;
-  const std::string tail = engine::AppendUtf8Lossy(bytes, &text);
-  if (!tail.empty()) absl::StrAppend(&text, engine::kReplacementCharacter);
+  const std::string tail = base::AppendUtf8Lossy(bytes, &text);
+  if (!tail.empty()) absl::StrAppend(&text, base::kReplacementCharacter);
   return text;
 }
 
@@ -42,7 +42,7 @@ Json ChatLogprob(const v1::TokenLogprob& token) {
 
 // The older shape names tokens by text alone: parts of characters must not look alike.
 std::string LegacyName(const std::string& bytes) {
-  if (engine::ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
+  if (base::ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
   std::string name = "bytes:";
   for (const char c : bytes) absl::StrAppendFormat(&name, "\\x%02x", static_cast<uint8_t>(c));
   return name;
@@ -53,12 +53,14 @@ int64_t Characters(const std::string& text) {
                        [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
 
-// The first `most` alternatives.
+// The first `most` alternatives, and the token itself if it is not among them, as in OpenAI's
+// API. Empty if `most` is 0.
 Json LegacyTop(const v1::TokenLogprob& token, int32_t most) {
   Json top = Json::object();
   for (int32_t i = 0; i < std::min(most, token.top_size()); ++i) {
     top[LegacyName(token.top(i).token())] = Finite(token.top(i).logprob());
   }
+  if (!top.empty()) top.emplace(LegacyName(token.token()), Finite(token.logprob()));
   return top;
 }
 
@@ -118,11 +120,15 @@ Json HeadJson(const AnswerHead& head, bool chunk) {
 
 }  // namespace
 
+Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens) {
+  return {{"prompt_tokens", prompt_tokens},
+          {"completion_tokens", completion_tokens},
+          {"total_tokens", prompt_tokens + completion_tokens}};
+}
+
 Json UsageJson(const AnswerUsage& usage) {
-  Json json = {{"prompt_tokens", usage.prompt_tokens},
-               {"completion_tokens", usage.completion_tokens},
-               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Json json = TokensJson(usage.prompt_tokens, usage.completion_tokens);
+  json["prompt_tokens_details"] = {{"cached_tokens", usage.cached_tokens}};
   if (usage.has_experts) {
     json["expert_hits"] = usage.expert_hits;
     json["expert_misses"] = usage.expert_misses;
@@ -217,6 +223,7 @@ void ChoiceRenderer::Take(const v1::GenerateResponse& message) {
 void ChoiceRenderer::TakePrompt(const v1::GenerateResponse& message) {
   if (message.prompt_token_ids_size() > 0) prompt_tokens_ = message.prompt_token_ids_size();
   if (parts_.echo) text_ += message.prompt_text();
+  if (!std::exchange(echo_sent_, true)) text_ += parts_.echo_text;
   if (parts_.token_ids) {
     for (const int32_t id : message.prompt_token_ids()) AppendElement(id, &prompt_ids_);
   }

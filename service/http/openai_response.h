@@ -39,6 +39,8 @@ struct AnswerUsage {
   double prefill_seconds = 0;
   double decode_seconds = 0;
 };
+// The token counts so far. The number of cached tokens is known only at the end.
+Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens);
 // With all four on experts, which OpenAI's does not have, where the model has any.
 Json UsageJson(const AnswerUsage& usage);
 // As llama.cpp's server names them: what was computed of prompts, what was found in the cache, what
@@ -67,7 +69,7 @@ std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::st
 std::string SseEvent(absl::string_view json);
 inline constexpr char kSseDone[] = "data: [DONE]\n\n";
 // Which readers of events skip.
-inline constexpr char kSseComment[] = ": the answer is being computed\n\n";
+inline constexpr char kSseComment[] = ": the response is being computed\n\n";
 
 // One choice, from its messages to its JSON. What is taken of logprobs is kept as the text that it
 // becomes, an order of magnitude smaller. Thread-compatible.
@@ -133,6 +135,7 @@ class ChoiceRenderer {
   int64_t completion_tokens_ = 0;
   bool prompt_token_due_;  // the first logprob is the prompt's first token's
   bool role_sent_ = false;
+  bool echo_sent_ = false;
   int64_t calls_taken_ = 0;
   int64_t offset_ = 0;  // characters of the tokens whose logprobs were taken
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;

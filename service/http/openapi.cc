@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "service/version.h"
+#include "service/base/version.h"
 
 namespace tidepool::service {
 namespace {
@@ -47,6 +47,25 @@ Json Content(ApiPath::Answers answers) {
   return Json::object();
 }
 
+// Path and header parameters.
+Json Parameters(const ApiPath& path) {
+  Json parameters = Json::array();
+  if (absl::EndsWith(path.path, "/")) {
+    parameters.push_back(
+        {{"name", kParameter}, {"in", "path"}, {"required", true}, {"schema", StringSchema()}});
+  }
+  if (path.answers != ApiPath::Answers::kJsonOrEvents) return parameters;
+  constexpr std::pair<const char*, const char*> kHeaders[] = {
+      {"Idempotency-Key", "Names the request, so that a retry does not compute it again."},
+      {"X-Request-Id", "The same, if Idempotency-Key is not set."},
+      {"Last-Event-ID", "Resumes the stream of a named request after the event with this id."}};
+  for (const auto& [name, what] : kHeaders) {
+    parameters.push_back(
+        {{"name", name}, {"in", "header"}, {"description", what}, {"schema", StringSchema()}});
+  }
+  return parameters;
+}
+
 Json Operation(const ApiPath& path) {
   Json ok = {{"description", "OK"}};
   if (Json content = Content(path.answers); !content.empty()) ok["content"] = std::move(content);
@@ -60,11 +79,10 @@ Json Operation(const ApiPath& path) {
         {"content",
          {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
   } else {
-    operation["responses"]["503"] = {{"description", "It does not serve."}};
+    operation["responses"]["503"] = {{"description", "Not available."}};
   }
-  if (absl::EndsWith(path.path, "/")) {
-    operation["parameters"] = Json::array(
-        {{{"name", kParameter}, {"in", "path"}, {"required", true}, {"schema", StringSchema()}}});
+  if (Json parameters = Parameters(path); !parameters.empty()) {
+    operation["parameters"] = std::move(parameters);
   }
   if (path.read_body != nullptr) {
     operation["requestBody"] = {

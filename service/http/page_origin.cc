@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "engine/tokenizer/utf8.h"
-#include "service/cli/units.h"
+#include "kernels/base/utf8.h"
+#include "service/base/units.h"
 
 namespace tidepool::service {
 namespace {
@@ -27,9 +27,9 @@ bool IsOfThisMachine(absl::string_view origin) {
 absl::Status CheckOrigin(absl::string_view origin, Pages pages) {
   if (pages == Pages::kAny || origin.empty() || IsOfThisMachine(origin)) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      absl::StrCat("a page of ", engine::Quoted(origin),
-                   " may not ask here, where nobody is authenticated; start the server with "
-                   "--cors-origin ORIGIN to let this page ask, or with --auth-token-file FILE"));
+      absl::StrCat("a page of ", base::Quoted(origin),
+                   " may not call this server without authentication; start the server with "
+                   "--cors-origin ORIGIN to allow this page, or with --auth-token-file FILE"));
 }
 
 }  // namespace tidepool::service

@@ -1,14 +1,20 @@
 #include "service/http/request_key.h"
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 
 std::string RequestKey::ChoiceId(size_t choice, size_t choices) const {
   // The first one has the key itself, so that the same key with another number of choices is found.
   return choices == 1 || choice == 0 ? id : absl::StrCat(id, "-", choice);
+}
+
+std::string RequestNameOf(const HttpHead& head) {
+  const std::string& name = head.idempotency_key.empty() ? head.request_id : head.idempotency_key;
+  const bool fits = name.size() <= RequestKey::kMaxBytes && base::CheckUtf8(name, "").ok();
+  return fits ? name : "";
 }
 
 absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request) {
@@ -20,17 +26,16 @@ absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiReques
                                                    " bytes; accepted: at most ",
                                                    RequestKey::kMaxBytes, ": send a shorter one"));
   }
-  RETURN_IF_ERROR(engine::CheckUtf8(key.id, name));
+  RETURN_IF_ERROR(base::CheckUtf8(key.id, name));
   if (head.last_event_id.empty()) return key;
   if (key.id.empty()) {
     return absl::InvalidArgumentError(
-        "Last-Event-ID needs the Idempotency-Key or X-Request-Id of the request that it resumes; "
-        "send it, too");
+        "Last-Event-ID needs the Idempotency-Key or X-Request-Id of the request to resume; "
+        "send it too");
   }
   if (!request.stream) {
     return absl::InvalidArgumentError(
-        "Last-Event-ID resumes a stream, and stream is not true; set it, or leave Last-Event-ID "
-        "out");
+        "Last-Event-ID resumes a stream, but stream is not true; set it, or omit Last-Event-ID");
   }
   ASSIGN_OR_RETURN(key.resume, StreamPosition::Parse(head.last_event_id, request.choices.size()));
   return key;

@@ -24,9 +24,13 @@ struct RequestKey {
   std::string ChoiceId(size_t choice, size_t choices) const;
 };
 
-// Idempotency-Key, and without one X-Request-Id. INVALID_ARGUMENT: it is too long or not UTF-8, or
-// Last-Event-ID stands there without one of them, with a request that does not stream, or is not an
-// event's id.
+// Returns Idempotency-Key, or X-Request-Id without one. Returns "" if neither is set, or if the
+// value cannot name a request.
+std::string RequestNameOf(const HttpHead& head);
+
+// Reads Idempotency-Key, or X-Request-Id without one. INVALID_ARGUMENT: it is too long or not
+// UTF-8; or Last-Event-ID is set without either, or without streaming, or is not the id of an
+// event.
 absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request);
 
 }  // namespace tidepool::service

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "engine/tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
@@ -26,9 +26,9 @@ bool ParseTokens(absl::string_view text, int64_t* tokens) {
 absl::StatusOr<StreamPosition> StreamPosition::Parse(absl::string_view last_event_id,
                                                      size_t choices) {
   const absl::Status refusal = absl::InvalidArgumentError(absl::StrCat(
-      "Last-Event-ID is ", engine::Quoted(std::string(last_event_id.substr(0, 64))),
+      "Last-Event-ID is ", base::Quoted(std::string(last_event_id.substr(0, 64))),
       ", which is not the id of an event of a stream with ", choices,
-      choices == 1 ? " choice" : " choices", "; send the last id that the stream had, or none"));
+      choices == 1 ? " choice" : " choices", "; send the last id of the stream, or none"));
   StreamPosition position(choices);
   absl::string_view rest = last_event_id;
   if (absl::ConsumeSuffix(&rest, kDoneTail)) {

@@ -27,7 +27,7 @@ class StreamPosition {
   // What is sent after the last token.
   enum class Tail : uint8_t { kNone, kUsage, kDone };
 
-  // The start of a stream of so many choices.
+  // The start of a stream with this number of choices.
   explicit StreamPosition(size_t choices) : choices_(choices) {}
   // INVALID_ARGUMENT: the text is not the id of an event of such a stream.
   static absl::StatusOr<StreamPosition> Parse(absl::string_view last_event_id, size_t choices);

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
-#include "service/convert.h"
+#include "kernels/base/utf8.h"
+#include "service/grpc/check_request.h"
 #include "service/http/chat_messages.h"
 #include "service/http/json_fields.h"
 
@@ -19,8 +19,8 @@ Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text)
 // Words of a vocabulary are bytes of a file.
 Json WordJson(const std::string& bytes) {
   std::string text;
-  const std::string tail = engine::AppendUtf8Lossy(bytes, &text);
-  if (!tail.empty()) absl::StrAppend(&text, engine::kReplacementCharacter);
+  const std::string tail = base::AppendUtf8Lossy(bytes, &text);
+  if (!tail.empty()) absl::StrAppend(&text, base::kReplacementCharacter);
   return text;
 }
 
@@ -34,12 +34,12 @@ absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body, FieldRec
   if (chat) {
     ReadChat(&fields, request.mutable_chat());
     if (fields.Find("prompt") != nullptr) {
-      fields.Fail("prompt", "is set beside messages; send one of them");
+      fields.Fail("prompt", "and messages are both set; send one of them");
     }
   } else if (const auto prompt = fields.String("prompt")) {
     request.set_text(*prompt);
   } else {
-    fields.Missing("prompt", "is missing; send it, or messages");
+    fields.Missing("prompt", "is missing; send prompt or messages");
   }
   // As Hugging Face's tokenizers.
   request.set_parse_special(true);

@@ -29,7 +29,7 @@ absl::StatusOr<v1::TokenizeRequest> ParseApplyTemplateBody(const Json& body,
                                                            FieldRecorder* recorder = nullptr);
 Json ApplyTemplateJson(const v1::TokenizeResponse& response);
 
-// What vLLM tells of its tokenizer, as far as clients such as lm-eval read it.
+// vLLM's description of its tokenizer, with the fields that clients such as lm-eval read.
 v1::TokenizeRequest TokenizerInfoRequest();
 Json TokenizerInfoJson(const v1::TokenizeResponse& response);
 

@@ -60,7 +60,7 @@ size_t JsonLength(absl::string_view text) {
   return 0;
 }
 
-// What stands in front of calls, where control tokens are part of the text.
+// The text before calls, if control tokens are part of the text.
 absl::string_view MarkOf(v1::ToolSyntax syntax) {
   return syntax == v1::MISTRAL_LIST ? "[TOOL_CALLS]" : "<|python_tag|>";
 }

@@ -20,9 +20,8 @@ struct ToolCall {
   std::string arguments;  // JSON
 };
 
-// Thread-compatible. What comes out does not depend on how the text is cut. Text that turns out to
-// be no call, or is cut off within one, comes out as content: nothing is lost but the space around
-// calls.
+// Thread-compatible. The output does not depend on how the text is split. Text that is not a
+// complete call is returned as content. Only the space around calls is dropped.
 class ToolCallParser {
  public:
   struct Output {
@@ -49,7 +48,7 @@ class ToolCallParser {
   std::string space_;    // at the end of the content so far: it goes if a call follows
   bool called_ = false;  // a call came
   size_t scanned_ = 0;   // of held_, for the closing tag
-  bool plain_ = false;   // the whole answer is no call
+  bool plain_ = false;   // the whole response is content
 };
 
 }  // namespace tidepool::service

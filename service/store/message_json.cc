@@ -13,7 +13,7 @@ void Put(const char* key, const std::optional<std::string>& value, Json* object)
   if (value.has_value()) (*object)[key] = *value;
 }
 
-// False: there is something under the key that is no string.
+// False: the key has a value that is not a string.
 bool Take(const Json& object, const char* key, std::optional<std::string>* value) {
   const auto found = object.find(key);
   if (found == object.end()) return true;
@@ -31,6 +31,7 @@ std::string MessagesToJson(const std::vector<StoredMessage>& messages) {
     Put("name", message.name, &object);
     Put("tool_call_id", message.tool_call_id, &object);
     Put("tool_calls_json", message.tool_calls_json, &object);
+    Put("reasoning_content", message.reasoning_content, &object);
     array.push_back(std::move(object));
   }
   return array.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -49,7 +50,8 @@ absl::StatusOr<std::vector<StoredMessage>> MessagesFromJson(absl::string_view js
     if (!Take(object, "role", &role) || !Take(object, "content", &content) || !role || !content ||
         !Take(object, "name", &message.name) ||
         !Take(object, "tool_call_id", &message.tool_call_id) ||
-        !Take(object, "tool_calls_json", &message.tool_calls_json)) {
+        !Take(object, "tool_calls_json", &message.tool_calls_json) ||
+        !Take(object, "reasoning_content", &message.reasoning_content)) {
       return damaged;
     }
     message.role = *std::move(role);

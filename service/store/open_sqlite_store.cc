@@ -12,6 +12,9 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kMaxNamed = 20;
+// Maximum number of commits without a witness, from a process that was killed while it created or
+// upgraded the store.
+constexpr int64_t kCommitsUnwitnessed = 2;
 
 // Whether the indexes of sessions match the table: all queries by id or principal go by them.
 absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
@@ -24,9 +27,25 @@ absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   }
 }
 
+// sqlite_sequence has one row, for sessions, once one was made.
+absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
+  ASSIGN_OR_RETURN(SqliteStatement count,
+                   db.Prepare("SELECT count(*), coalesce(sum(name = 'sessions' AND typeof(seq) = "
+                              "'integer' AND seq BETWEEN (SELECT coalesce(max(key), 0) FROM "
+                              "sessions) AND 9007199254740992), 0) FROM sqlite_sequence"));
+  RETURN_IF_ERROR(count.Step().status());
+  return count.Int(0) == count.Int(1) && count.Int(0) <= 1;
+}
+// Rows of sessions whose own row is lost keep their keys from being used again.
+constexpr char kRepairKeys[] =
+    "DELETE FROM sqlite_sequence;"
+    "INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', max("
+    "(SELECT coalesce(max(key), 0) FROM sessions), (SELECT coalesce(max(session), 0) FROM turns), "
+    "(SELECT coalesce(max(session), 0) FROM chunks))";
+
 std::string Differs(const SessionScan& scan, const StoreLedger& ledger) {
-  if (scan.sessions == ledger.sessions()) return "sessions were changed or replaced from outside";
-  return absl::StrCat("it has ", scan.sessions, " sessions of ", ledger.sessions());
+  if (scan.sessions == ledger.sessions()) return "another program changed or replaced sessions";
+  return absl::StrCat("it has ", scan.sessions, " sessions, expected ", ledger.sessions());
 }
 
 // One opening, step by step.
@@ -34,11 +53,18 @@ class Opening {
  public:
   Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
 
+  // Only adds to the store's faults. Writes nothing.
+  void Look(const std::optional<WitnessedCommit>& witnessed) {
+    CheckWitness(witnessed, /*made=*/false);
+    CheckRows();
+  }
+
   // Requires: a transaction is open.
   absl::Status Run(const std::optional<WitnessedCommit>& witnessed, bool made) {
     const int64_t changes = store_->db.changes();
     CheckWitness(witnessed, made);
     RETURN_IF_ERROR(CheckSessions());
+    RETURN_IF_ERROR(RepairKeys());
     RETURN_IF_ERROR(store_->tables->EndInterruptedTurns());
     if (store_->db.changes() == changes && !lost_) return absl::OkStatus();
     return store_->ledger->Write();
@@ -53,34 +79,47 @@ class Opening {
   }
 
   void CheckWitness(const std::optional<WitnessedCommit>& witnessed, bool made) {
-    if (!witnessed.has_value()) return;
     StoreLedger& ledger = *store_->ledger;
+    if (!witnessed.has_value()) {
+      if (ledger.commits() <= kCommitsUnwitnessed) return;
+      store_->passing_faults.push_back(absl::StrCat(
+          options_.path,
+          "-commits is missing or damaged, so it is unknown whether the store lost "
+          "its last transactions. If you did not copy the store without it, check the disk. It is "
+          "being written again"));
+      return;
+    }
     if (ledger.damaged()) return ledger.CountFrom(witnessed->commits);
     if (witnessed->store_id == ledger.store_id()) {
       const int64_t lost = witnessed->commits - ledger.commits();
       if (lost <= 0) return;
       Lost(absl::StrCat("the last ", lost, " transactions are lost (it had ", witnessed->sessions,
                         " sessions then): its write-ahead log ", options_.path,
-                        "-wal is damaged or gone, an older copy was put in its place, or the "
-                        "machine lost its power with --durability process"));
+                        "-wal is damaged or missing, or was replaced by an older copy, or the "
+                        "machine lost power with --durability process"));
       // From now on they count as known.
       ledger.CountFrom(witnessed->commits);
     } else if (made && options_.existed && witnessed->sessions > 0) {
       Lost(absl::StrCat("all of its ", witnessed->sessions,
                         " sessions are lost: the file was emptied, or its write-ahead log ",
-                        options_.path, "-wal is damaged or gone"));
+                        options_.path, "-wal is damaged or missing"));
       // Nothing else tells the next start that this is known.
     } else if (made || witnessed->sessions > 0) {
       store_->passing_faults.push_back(
           absl::StrCat("the store that was here before, with ", witnessed->sessions,
-                       " sessions, is gone; if you did not take it away, restore a backup (",
-                       options_.path, "-commits remembers it until this store is written)"));
+                       " sessions, is missing; if you did not remove it, restore a backup (",
+                       options_.path, "-commits records it until this store is written)"));
     }
   }
 
   absl::Status CheckSessions() {
+    const SessionScan scan = CheckRows();
+    return scan.end.ok() ? RepairIndex(scan.damaged.empty()) : absl::OkStatus();
+  }
+
+  SessionScan CheckRows() {
     StoreLedger& ledger = *store_->ledger;
-    const SessionScan scan = store_->tables->Scan();
+    SessionScan scan = store_->tables->Scan();
     std::vector<std::string>& faults = store_->passing_faults;
     for (size_t i = 0; i < std::min(scan.damaged.size(), kMaxNamed); ++i) {
       faults.push_back(scan.damaged[i]);
@@ -89,9 +128,8 @@ class Opening {
       faults.push_back(absl::StrCat(scan.damaged.size() - kMaxNamed, " more sessions are damaged"));
     }
     if (!scan.end.ok()) {
-      faults.push_back(
-          absl::StrCat("its sessions cannot be read to the end: ", scan.end.message()));
-      return absl::OkStatus();
+      faults.push_back(absl::StrCat("not all of its sessions can be read: ", scan.end.message()));
+      return scan;
     }
     const bool same = scan.sessions == ledger.sessions() && scan.sum == ledger.sum();
     if (!same && (ledger.damaged() || scan.damaged.empty() || scan.sessions != ledger.sessions())) {
@@ -100,7 +138,23 @@ class Opening {
     } else if (ledger.damaged()) {
       Lost("the store's own record was damaged");
     }
-    return RepairIndex(scan.damaged.empty());
+    return scan;
+  }
+
+  // The counter that SQLite takes keys of new sessions from: where it is damaged, no session can be
+  // made.
+  absl::Status RepairKeys() {
+    const absl::StatusOr<bool> whole = KeysAreWhole(store_->db);
+    if (whole.ok() && *whole) return absl::OkStatus();
+    if (!whole.ok() && !absl::IsDataLoss(whole.status())) return whole.status();
+    const absl::Status repaired = store_->db.Execute(kRepairKeys);
+    if (!repaired.ok() && !absl::IsDataLoss(repaired)) return repaired;
+    lost_ = lost_ || repaired.ok();
+    store_->passing_faults.push_back(
+        absl::StrCat("the counter for keys of new sessions is damaged; ",
+                     repaired.ok() ? "it was rebuilt from the sessions"
+                                   : absl::StrCat("it cannot be rebuilt: ", repaired.message())));
+    return absl::OkStatus();
   }
 
   absl::Status RepairIndex(bool rows_whole) {
@@ -111,8 +165,8 @@ class Opening {
     if (rows_whole) {
       const absl::Status rebuilt = store_->db.Execute("REINDEX sessions");
       if (!rebuilt.ok() && !absl::IsDataLoss(rebuilt)) return rebuilt;
-      absl::StrAppend(&line, rebuilt.ok() ? "; it was made again from the sessions, which are whole"
-                                          : "; it cannot be made again");
+      absl::StrAppend(&line, rebuilt.ok() ? "; it was rebuilt from the sessions, which are intact"
+                                          : "; it cannot be rebuilt");
       lost_ = lost_ || rebuilt.ok();
     }
     store_->passing_faults.push_back(std::move(line));
@@ -133,7 +187,9 @@ absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
   const auto attach = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(store.ledger, StoreLedger::Open(store.db));
     ASSIGN_OR_RETURN(store.tables,
-                     SessionTables::Create(store.db, store.ledger.get(), options.max_sessions));
+                     SessionTables::Create(store.db, store.ledger.get(), options.max_sessions,
+                                           options.salvage ? SessionTables::Lookup::kScan
+                                                           : SessionTables::Lookup::kIndex));
     return absl::OkStatus();
   };
   const auto seal = [&]() -> absl::Status {
@@ -147,10 +203,14 @@ absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
   };
   RETURN_IF_ERROR(BringSchemaUpToDate(store.db, seal));
   if (store.tables == nullptr) RETURN_IF_ERROR(attach());
-  RETURN_IF_ERROR(store.db.Execute("BEGIN IMMEDIATE"));
-  RETURN_IF_ERROR(Opening(&store, options).Run(witness.Read(), made));
-  RETURN_IF_ERROR(store.db.Execute("COMMIT"));
-  store.ledger->Committed();
+  if (options.salvage) {
+    Opening(&store, options).Look(witness.Read());
+  } else {
+    RETURN_IF_ERROR(store.db.Execute("BEGIN IMMEDIATE"));
+    RETURN_IF_ERROR(Opening(&store, options).Run(witness.Read(), made));
+    RETURN_IF_ERROR(store.db.Execute("COMMIT"));
+    store.ledger->Committed();
+  }
   store.faults = store.ledger->losses();
   store.faults.insert(store.faults.end(), store.passing_faults.begin(), store.passing_faults.end());
   return store;

@@ -1,5 +1,5 @@
-// What happens when a SQLite store is opened: its layout is brought up to date, damage is looked
-// for, and turns that a crash cut short are ended.
+// Opening of a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
+// interrupted.
 #ifndef TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
 
@@ -21,9 +21,9 @@ struct OpenedStore {
   SqliteDb db;
   std::unique_ptr<StoreLedger> ledger;
   std::unique_ptr<SessionTables> tables;
-  // What was found, a line for each: losses of earlier starts too.
+  // The faults that were found, one line each, including losses of earlier starts.
   std::vector<std::string> faults;
-  // Of them, what nothing in the file remembers.
+  // The faults that are not recorded in the file.
   std::vector<std::string> passing_faults;
 };
 
@@ -31,16 +31,17 @@ struct OpenStoreOptions {
   std::string path;
   bool existed = false;  // there was a file, before the connection was opened
   int64_t max_sessions = 0;
+  bool salvage = false;  // do not write or repair anything, and do not use the indexes
   absl::Time now;
 };
 
-// `db` is configured and locked. FAILED_PRECONDITION: it is another program's, or a newer
-// version's; DATA_LOSS: nothing can be read of it. Damage to single sessions, and transactions that
-// were lost, are faults, not errors.
+// `db` is configured and locked. FAILED_PRECONDITION: it belongs to another program or a newer
+// version; DATA_LOSS: nothing in it can be read. Damage to single sessions and lost transactions
+// are faults, not errors.
 absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
                                        const OpenStoreOptions& options);
 
-// All that is wrong with the store but for single sessions' rows and logs, a line for each.
+// All faults of the store, one line each, except those in rows and logs of single sessions.
 absl::StatusOr<std::vector<std::string>> VerifyStore(const OpenedStore& store);
 
 }  // namespace tidepool::service

@@ -11,7 +11,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::string_view kScheme = "redis://";
-constexpr int kMostDatabases = 1 << 16;
+constexpr int kMaxDatabases = 1 << 16;
 
 absl::Status Wrong(absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -40,15 +40,16 @@ absl::Status ParseHostAndPort(absl::string_view text, RedisAddress* address) {
   size_t colon = text.rfind(':');
   if (absl::ConsumePrefix(&text, "[")) {
     const size_t close = text.find(']');
-    if (close == absl::string_view::npos) return Wrong("the Redis URL's [ has no ]");
+    if (close == absl::string_view::npos) return Wrong("the Redis URL has a [ without a ]");
     address->host = std::string(text.substr(0, close));
     text.remove_prefix(close + 1);
-    if (!text.empty() && text[0] != ':') return Wrong("the Redis URL goes on behind its ]");
+    if (!text.empty() && text[0] != ':')
+      return Wrong("the Redis URL has unexpected text after its ]");
     colon = text.empty() ? absl::string_view::npos : 0;
   } else {
     address->host = std::string(text.substr(0, colon));
   }
-  if (address->host.empty()) return Wrong("the Redis URL names no host");
+  if (address->host.empty()) return Wrong("the Redis URL has no host");
   if (colon == absl::string_view::npos) return absl::OkStatus();
   if (!absl::SimpleAtoi(text.substr(colon + 1), &address->port) || address->port < 1 ||
       address->port > 65535) {
@@ -68,13 +69,13 @@ std::string RedisAddress::Name() const {
 bool IsRedisUrl(absl::string_view store) { return absl::StartsWith(store, kScheme); }
 
 absl::StatusOr<RedisAddress> ParseRedisUrl(absl::string_view url) {
-  if (!absl::ConsumePrefix(&url, kScheme)) return Wrong("a Redis URL begins with redis://");
+  if (!absl::ConsumePrefix(&url, kScheme)) return Wrong("a Redis URL must begin with redis://");
   RedisAddress address;
   if (const size_t at = url.rfind('@'); at != absl::string_view::npos) {
     const absl::string_view login = url.substr(0, at);
     const size_t colon = login.find(':');
     if (colon == absl::string_view::npos || colon + 1 == login.size()) {
-      return Wrong("the Redis URL's password is missing: it stands between : and @");
+      return Wrong("the Redis URL has no password between : and @");
     }
     ASSIGN_OR_RETURN(address.user, Unescape(login.substr(0, colon)));
     ASSIGN_OR_RETURN(address.password, Unescape(login.substr(colon + 1)));
@@ -83,7 +84,7 @@ absl::StatusOr<RedisAddress> ParseRedisUrl(absl::string_view url) {
   if (const size_t slash = url.find('/'); slash != absl::string_view::npos) {
     const absl::string_view database = url.substr(slash + 1);
     if (!database.empty() && (!absl::SimpleAtoi(database, &address.database) ||
-                              address.database < 0 || address.database >= kMostDatabases)) {
+                              address.database < 0 || address.database >= kMaxDatabases)) {
       return Wrong("the Redis URL's database is not a number of 0 or more");
     }
     url = url.substr(0, slash);

@@ -23,8 +23,8 @@ struct RedisAddress {
 // Whether a store is one on Redis rather than a file.
 bool IsRedisUrl(absl::string_view store);
 
-// Bytes that would end a part are written as %XX. An IPv6 host stands in brackets.
-// INVALID_ARGUMENT: what is wrong, without the text, which may hold a password.
+// Bytes that would end a part are written as %XX. An IPv6 host is in brackets.
+// INVALID_ARGUMENT: the reason, without the text, which may contain a password.
 absl::StatusOr<RedisAddress> ParseRedisUrl(absl::string_view url);
 
 // A store's name for people: a file as it is, a URL without its password.

@@ -26,7 +26,7 @@ absl::StatusOr<std::string> Info(RedisLink* link, const std::string& section,
       return std::string(line);
     }
   }
-  return absl::FailedPreconditionError(absl::StrCat("the server's INFO tells no ", name));
+  return absl::FailedPreconditionError(absl::StrCat("the server's INFO does not contain ", name));
 }
 
 absl::StatusOr<std::string> Setting(RedisLink* link, const std::string& name) {
@@ -34,8 +34,8 @@ absl::StatusOr<std::string> Setting(RedisLink* link, const std::string& name) {
   if (absl::IsUnavailable(reply.status())) return reply.status();
   if (!reply.ok() || reply->value().size() < 2) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the server does not tell its ", name,
-                     " (CONFIG GET), so it may lose what it acknowledged; allow the command, or "
+        absl::StrCat("the server does not report its ", name,
+                     " (CONFIG GET), so it may lose acknowledged writes; allow the command, or "
                      "add --store-unsafe"));
   }
   return std::string(reply->value()[1].text());
@@ -51,21 +51,22 @@ absl::Status Unsafe(absl::string_view setting, absl::string_view value, absl::st
 absl::Status CheckSafety(RedisLink* link, RedisSafety safety) {
   ASSIGN_OR_RETURN(const std::string appendonly, Setting(link, "appendonly"));
   if (appendonly != "yes") {
-    return Unsafe("appendonly", appendonly, "yes", "a restart forgets sessions");
+    return Unsafe("appendonly", appendonly, "yes", "a restart loses sessions");
   }
   ASSIGN_OR_RETURN(const std::string fsync, Setting(link, "appendfsync"));
   if (fsync != "always" && safety == RedisSafety::kPower) {
     return Unsafe("appendfsync", fsync, "always",
-                  "sessions do not survive the power going (--durability power)");
+                  "a power loss can lose tokens (--durability power)");
   }
   if (fsync != "always" && fsync != "everysec") {
     return Unsafe("appendfsync", fsync, "everysec or always",
-                  "its machine's end costs more than a second");
+                  "a crash of its machine loses more than a second");
   }
   ASSIGN_OR_RETURN(const std::string memory, Setting(link, "maxmemory"));
   ASSIGN_OR_RETURN(const std::string policy, Setting(link, "maxmemory-policy"));
   if (memory != "0" && policy != "noeviction") {
-    return Unsafe("maxmemory-policy", policy, "noeviction", "sessions go when memory is short");
+    return Unsafe("maxmemory-policy", policy, "noeviction",
+                  "sessions are evicted when memory is short");
   }
   return absl::OkStatus();
 }
@@ -77,7 +78,7 @@ absl::Status CheckSchema(RedisLink* link) {
   const int64_t version = reply.value().integer();
   if (version >= 1 && version <= kRedisSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("its schema version is ", reply.value().text(),
-                                                    ", this program knows versions up to ",
+                                                    ", this program supports versions up to ",
                                                     kRedisSchemaVersion, ": use a newer program"));
 }
 
@@ -88,18 +89,18 @@ absl::Status CheckRedisServer(RedisLink* link, RedisSafety safety) {
   int major = 0;
   const std::string first = version.substr(0, version.find('.'));
   if (!absl::SimpleAtoi(first, &major) || major < kOldestMajor) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the server is Redis ", version, "; needed is ", kOldestMajor, " or newer"));
+    return absl::FailedPreconditionError(absl::StrCat("the server is Redis ", version, "; version ",
+                                                      kOldestMajor, " or newer is required"));
   }
   ASSIGN_OR_RETURN(const std::string role, Info(link, "replication", "role"));
   if (role != "master") {
     return absl::FailedPreconditionError(
-        absl::StrCat("the server is a ", role, ", which cannot be written; name its master"));
+        absl::StrCat("the server is a ", role, ", which is read-only; use its master"));
   }
   ASSIGN_OR_RETURN(const std::string cluster, Info(link, "cluster", "cluster_enabled"));
   if (cluster != "0") {
     return absl::FailedPreconditionError(
-        "the server is part of a Redis cluster, whose keys lie apart; name a server of its own");
+        "the server is part of a Redis cluster, which is not supported; use a single server");
   }
   if (safety != RedisSafety::kUnchecked) RETURN_IF_ERROR(CheckSafety(link, safety));
   return CheckSchema(link);

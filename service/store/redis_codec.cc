@@ -63,7 +63,7 @@ absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info
   return turn;
 }
 
-// What stands in the session's own fields has been compared by the script.
+// The script has already checked the session's own fields.
 absl::Status CheckHashes(absl::string_view id, RedisValue answer) {
   const absl::string_view state = answer[6].text();
   if (state == "old") return absl::OkStatus();
@@ -134,16 +134,16 @@ SessionInfo DecodeListed(RedisValue listed, int64_t now_us) {
   return info;
 }
 
-absl::StatusOr<SessionLogData> DecodeLog(RedisValue answer) {
+absl::StatusOr<SessionLogData> DecodeLog(absl::string_view id, RedisValue answer) {
   SessionLogData log;
   log.info = DecodeInfo(answer[2], answer[1].integer());
-  const std::string& id = log.info.session_id;
+  if (log.info.session_id != id) return FieldsDamaged(id);
   RETURN_IF_ERROR(CheckHashes(id, answer));
   const absl::Status unpacked = UnpackTokens(answer[3].text(), &log.token_ids);
   const int64_t length = static_cast<int64_t>(log.token_ids.size());
   if (!unpacked.ok() || length != log.info.token_count) {
     return SessionDamaged(
-        id, absl::StrCat("its log has ", length, " tokens of ", log.info.token_count));
+        id, absl::StrCat("its log has ", length, " tokens, expected ", log.info.token_count));
   }
   const RedisValue turns = answer[5];
   for (size_t i = 0; i < turns.size(); ++i) {

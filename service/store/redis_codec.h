@@ -21,8 +21,8 @@ SessionInfo DecodeInfo(RedisValue info, int64_t now_us);
 // Of one in a kList's answer: a damaged one says so.
 SessionInfo DecodeListed(RedisValue listed, int64_t now_us);
 
-// Of a script's whole_log(), compared with its hashes. DATA_LOSS: it is damaged.
-absl::StatusOr<SessionLogData> DecodeLog(RedisValue answer);
+// Of a script's whole_log() of session `id`, compared with its hashes. DATA_LOSS: it is damaged.
+absl::StatusOr<SessionLogData> DecodeLog(absl::string_view id, RedisValue answer);
 
 }  // namespace tidepool::service
 

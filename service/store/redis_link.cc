@@ -17,7 +17,7 @@ namespace {
 // (https://redis.io/docs/latest/develop/reference/protocol-spec, "Simple errors"; the words
 // themselves are listed in Redis' src/server.c, createSharedObjects).
 absl::StatusCode CodeOf(absl::string_view error) {
-  // Before version 7 a script's error stands behind "-" inside another one.
+  // Before version 7 a script's error follows "-" inside another error.
   const auto says = [error](absl::string_view word) {
     return error == word || absl::StartsWith(error, absl::StrCat(word, " ")) ||
            absl::StrContains(error, absl::StrCat("-", word, " "));
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<RedisLink>> RedisLink::Connect(const Options& opt
   const RedisAddress& address = options.address;
   auto link = std::unique_ptr<RedisLink>(new RedisLink(redisConnectWithTimeout(
       address.host.c_str(), address.port, absl::ToTimeval(options.connect_timeout))));
-  if (link->context_ == nullptr) return absl::InternalError("no memory for a Redis connection");
+  if (link->context_ == nullptr) return absl::InternalError("out of memory for a Redis connection");
   if (link->context_->err != 0) {
     return absl::UnavailableError(absl::StrCat("cannot connect: ", link->context_->errstr));
   }

@@ -14,7 +14,8 @@ local function now()
   local t = call('TIME')
   return t[1] * 1000000 + t[2]
 end
-local function number(field) return tonumber(call('HGET', KEYS[1], field) or '0') end
+-- 0 if it is not a number; the seal detects the damage.
+local function number(field) return tonumber(call('HGET', KEYS[1], field) or '0') or 0 end
 local function leased() return number('lease_until_us') > now() end
 local function info(key)
   return call('HMGET', key, 'id', 'principal', 'model', 'digest', 'kind', 'create_us', 'update_us',
@@ -119,6 +120,11 @@ local function finish_turn(finish)
   call('HDEL', KEYS[1], 'running')
   call('DEL', KEYS[3])
 end
+-- Whose session it is may be what is damaged.
+local function of_another()
+  if state_of(KEYS[1], KEYS[2], KEYS[3]) == 'damaged' then return {'DAMAGED'} end
+  return {'NONE'}
+end
 -- The index of all sessions has it, or it has the index's place.
 local function missing(index, id)
   if call('ZSCORE', index, id) then return {'MISSING'} end
@@ -138,8 +144,9 @@ end
 )";
 
 // KEYS: session, log, text, all, principal, updated, sequence.
-// ARGV: id, principal, mark, most sessions of the principal (0: any), tokens' bytes, then what else
-// stands in the session's hash, name and value by turns. Without create_us there it is made now.
+// ARGV: id, principal, mark, maximum sessions of the principal (0: no limit), tokens' bytes, then
+// the other fields of the session's hash as name, value, ... The default of create_us is the
+// current time.
 constexpr char kCreate[] = R"(
 if call('EXISTS', KEYS[1]) == 1 then
   if call('HGET', KEYS[1], 'mark') == ARGV[3] then
@@ -168,20 +175,23 @@ return {'OK', whole(now()), info(KEYS[1])}
 // KEYS: session, log, text, all. ARGV: '=' and the principal, or '*' for anybody's; id.
 constexpr char kGet[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[2]) end
-if not owned(ARGV[1]) then return {'NONE'} end
+if not owned(ARGV[1]) then return of_another() end
 return whole_log()
 )";
 
-// KEYS: an index. ARGV: the least seq to leave out ('+inf': none), how many, the prefix of
-// keys: session, log, text. Behind what is told of each session stand its state and its id.
+// KEYS: an index. ARGV: the smallest seq to leave out ('+inf': none), the page size, the prefixes
+// of keys: session, log, text. Each session's info is followed by its state, its id and its seq in
+// the index. The seq in the session itself may be damaged or missing.
 constexpr char kList[] = R"(
-local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'LIMIT', 0, ARGV[2])
+local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'WITHSCORES', 'LIMIT', 0,
+                 ARGV[2])
 local page = {'OK', whole(now())}
-for i, id in ipairs(ids) do
+for i = 1, #ids / 2 do
+  local id = ids[2 * i - 1]
   local told = info(ARGV[3] .. id)
   told[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
   if not told[1] then told[13] = 'missing' end
-  told[14] = id
+  told[14], told[15] = id, ids[2 * i]
   page[i + 2] = told
 end
 return page
@@ -191,7 +201,8 @@ return page
 // principal.
 constexpr char kDelete[] = R"(
 if call('EXISTS', KEYS[7]) == 1 then return {'OK'} end
-if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[2]) then return {'NONE'} end
+if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
+if not owned(ARGV[2]) then return of_another() end
 if leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
 call('DEL', KEYS[1], KEYS[2], KEYS[3])
 for i = 4, 6 do call('ZREM', KEYS[i], ARGV[1]) end
@@ -203,12 +214,12 @@ return {'OK'}
 // KEYS: an index.
 constexpr char kCount[] = "return {'OK', call('ZCARD', KEYS[1])}";
 
-// Another log in the place of the one that is there. It frees before it takes, so that a session can
-// be cut where memory is full.
-// KEYS: session, log, text, updated. ARGV: id, '=' and the principal, mark, epoch, tokens' bytes,
-// then names and values as of kCreate.
+// Another log in the place of the one that is there. It frees before it takes, so that a session
+// can be cut where memory is full. KEYS: session, log, text, updated. ARGV: id, '=' and the
+// principal, mark, epoch, tokens' bytes, then names and values as of kCreate.
 constexpr char kWrite[] = R"(
-if call('EXISTS', KEYS[1]) == 0 or not owned(ARGV[2]) then return {'NONE'} end
+if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
+if not owned(ARGV[2]) then return of_another() end
 if call('HGET', KEYS[1], 'mark') == ARGV[3] then return {'OK', whole(now()), info(KEYS[1])} end
 if leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
 local epoch = number('epoch')
@@ -234,7 +245,7 @@ return {'OK', whole(now()), info(KEYS[1])}
 // microseconds, the body's digest, id.
 constexpr char kBegin[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[5]) end
-if not owned(ARGV[1]) then return {'NONE'} end
+if not owned(ARGV[1]) then return of_another() end
 local state = state_of(KEYS[1], KEYS[2], KEYS[3])
 if state == 'damaged' then return {'DAMAGED'} end
 local holder = call('HGET', KEYS[1], 'lease_request')
@@ -246,8 +257,12 @@ end
 if leased() and another('lease_body') then return {'ANOTHER'} end
 for i = 0, number('turns') - 1 do
   if call('HGET', KEYS[1], 't' .. i .. ':r') == ARGV[2] then
-    if another('t' .. i .. ':b') then return {'ANOTHER'} end
-    break
+    local t = 't' .. i .. ':'
+    if not another(t .. 'b') then break end
+    if state == 'ok' and input_hash(t) ~= call('HGET', KEYS[1], t .. 'i') then
+      return {'DAMAGED'}
+    end
+    return {'ANOTHER'}
   end
 end
 if state == 'old' then rebuild() end
@@ -369,19 +384,23 @@ end
 return {'OK', gone}
 )";
 
-// Whether the indexes and some of the sessions agree. Behind OK stand how many it looked at and
-// what is wrong. KEYS: all, updated. ARGV: the prefixes of keys: session, principal; where in the
-// index to begin, how many to look at.
+// Compares the indexes with some of the sessions. Returns OK, the number of checked sessions, and
+// the faults. KEYS: all, updated. ARGV: the prefixes of keys: session, principal; the start in the
+// index, the number of sessions to check.
 constexpr char kVerify[] = R"(
 local first = tonumber(ARGV[3])
 local ids = call('ZRANGE', KEYS[1], first, first + tonumber(ARGV[4]) - 1)
 local faults = {'OK', #ids}
 for _, id in ipairs(ids) do
   local principal = call('HGET', ARGV[1] .. id, 'principal')
+  local seq = tonumber(call('HGET', ARGV[1] .. id, 'seq') or '')
   if not principal then
     faults[#faults + 1] = id .. ': it is indexed and not there'
   elseif not call('ZSCORE', ARGV[2] .. principal, id) or not call('ZSCORE', KEYS[2], id) then
     faults[#faults + 1] = id .. ': it is missing from an index'
+  elseif tonumber(call('ZSCORE', KEYS[1], id)) ~= seq or
+         tonumber(call('ZSCORE', ARGV[2] .. principal, id)) ~= seq then
+    faults[#faults + 1] = id .. ': it has a different position in an index'
   end
 end
 if first == 0 and call('ZCARD', KEYS[2]) ~= call('ZCARD', KEYS[1]) then

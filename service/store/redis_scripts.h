@@ -1,24 +1,24 @@
-// The Lua scripts that are the Redis store's transactions, and the keys that they work on.
+// The Lua scripts that implement the Redis store's transactions, and their keys.
 //
-// A session is a hash (its fields, and those of its turns as t<N>:<field>), a string (the log, four
-// bytes a token) and, while a turn runs, another string (the text of its answer so far). Sorted
-// sets index sessions by creation, all and per principal, and by their last change. Times are the
-// server's own, in microseconds, so that fronts need not agree on theirs.
+// A session consists of
+//  - a hash: its fields, and those of its turns as t<N>:<field>;
+//  - a string: the log, four bytes per token;
+//  - while a turn runs, another string: the text of the response so far.
+// Sorted sets index sessions by creation (all, and per principal) and by their last change. Times
+// are the server's, in microseconds, so the clocks of fronts need not agree.
 //
 // A session has a seal, a SHA-1 over its fields and over chains of its log, text and turns
-// (sha1_chain.h). Scripts compare it before they write; what the chains are of is compared by
-// whoever reads the whole log (redis_codec.h). A session that an older program has written since
-// counts as not sealed, and is sealed by the next write.
+// (sha1_chain.h). Scripts check the seal before they write. Reading the whole log checks the data
+// of the chains (redis_codec.h). If an older program has written the session since, it counts as
+// not sealed, and the next write seals it.
 //
-// A field that older programs neither write nor delete is tied to the request_id that it belongs
-// to, which stands behind it in a line of its own: what they left of another turn counts as
-// nothing.
+// Older programs neither write nor delete newer fields. So such a field contains the request_id of
+// its turn, in a second line; if it belongs to another turn, it is ignored.
 //
-// Every script answers an array whose first element is a word: OK, or why nothing was written.
-// A script that was sent twice because its first answer was lost changes nothing the second time
-// and answers OK: appends carry a number that rises within an epoch, others that write a mark of
-// their own. Keys of other sessions are made from names inside some scripts, which a Redis cluster
-// would not allow.
+// Every script returns an array whose first element is a word: OK, or the reason why nothing was
+// written. If the reply was lost and a script is sent again, it changes nothing and returns OK. For
+// this, appends have a number that rises within an epoch, and other writes have a unique mark. Some
+// scripts derive keys of other sessions from names, which a Redis cluster does not allow.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SCRIPTS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SCRIPTS_H_
 

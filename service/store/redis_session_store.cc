@@ -52,7 +52,7 @@ absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_vie
   if (word == "DAMAGED") return FieldsDamaged(session_id);
   if (word == "MISSING") return SessionMissing(session_id);
   if (word == "QUOTA") return TooManySessions((*answer)[1].integer());
-  return absl::InternalError("session store: a Redis script answered something unknown");
+  return absl::InternalError("session store: unexpected reply from a Redis script");
 }
 
 absl::StatusOr<SessionInfo> ToInfo(const absl::StatusOr<RedisValue>& answer,
@@ -148,7 +148,7 @@ absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
   // Read before the question: what follows from it is rather later than the server's time.
   ServerTime time = {.monotonic = options.clock->Monotonic()};
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
-  if (reply.value().size() != 2) return absl::InternalError("the server does not tell its TIME");
+  if (reply.value().size() != 2) return absl::InternalError("the server does not report its TIME");
   time.unix_us = reply.value()[0].integer() * 1'000'000 + reply.value()[1].integer();
   return time;
 }
@@ -200,7 +200,7 @@ void RedisSessionStore::Run() {
     if (link_ == nullptr && !pending_.empty() && now) Reconnect();
     if (link_ != nullptr) SendPending();
     if (!more && link_ == nullptr) {
-      // The end, and the server is away.
+      // The store is closing, and the server is unavailable.
       for (Call& call : pending_) call.deliver(Away());
       pending_.clear();
     }
@@ -243,7 +243,7 @@ void RedisSessionStore::LoseLink(const absl::Status& reason) {
   link_ = nullptr;
   next_try_ = options_.clock->Monotonic();
   if (options_.log) {
-    options_.log(absl::StrCat("session store ", name_, " is away: ", reason_.message()));
+    options_.log(absl::StrCat("session store ", name_, " is unavailable: ", reason_.message()));
   }
 }
 
@@ -251,7 +251,7 @@ void RedisSessionStore::Reconnect() {
   absl::StatusOr<std::unique_ptr<RedisLink>> link = Connect(options_, &scripts_);
   if (link.ok()) {
     link_ = *std::move(link);
-    if (options_.log) options_.log(absl::StrCat("session store ", name_, " is back"));
+    if (options_.log) options_.log(absl::StrCat("session store ", name_, " is available again"));
     failed_tries_ = 0;
     health_.Set(absl::OkStatus());
     return;
@@ -309,7 +309,7 @@ void RedisSessionStore::FailExpired() {
 
 absl::Status RedisSessionStore::Away() const {
   return absl::UnavailableError(absl::StrCat(
-      "session store ", name_, " is away: ", reason_.message(), "; retry with back-off"));
+      "session store ", name_, " is unavailable: ", reason_.message(), "; retry with back-off"));
 }
 
 void RedisSessionStore::Create(NewSession session, Done<SessionInfo> done) {
@@ -346,7 +346,7 @@ void RedisSessionStore::Get(std::optional<std::string> principal, std::string se
     if (absl::Status status = ToStatus(answer, session_id); !status.ok()) {
       return done(std::move(status));
     }
-    done(DecodeLog(*answer));
+    done(DecodeLog(session_id, *answer));
   };
   std::vector<std::string> keys = LogKeys(session_id);
   keys.push_back(RedisAllKey());
@@ -360,7 +360,7 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
     // Told on the store's thread, like every end.
     return Count([done = std::move(done)](const absl::StatusOr<int64_t>&) {
-      done(absl::InvalidArgumentError("page_token is not one that ListSessions gave"));
+      done(absl::InvalidArgumentError("page_token did not come from ListSessions"));
     });
   }
   auto deliver = [page_size, done = std::move(done)](absl::StatusOr<RedisValue> answer) {
@@ -370,10 +370,13 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
     for (size_t i = 2; i < answer->size(); ++i) {
       const RedisValue info = (*answer)[i];
       if (static_cast<int>(page.sessions.size()) == page_size) {
+        if (last < 1) {
+          return done(absl::DataLossError("session store: an index of the sessions is damaged"));
+        }
         page.next_page_token = absl::StrCat(last);
         break;
       }
-      last = info[11].integer();
+      last = info[14].integer();
       page.sessions.push_back(DecodeListed(info, (*answer)[1].integer()));
     }
     done(std::move(page));
@@ -399,8 +402,7 @@ void RedisSessionStore::Count(Done<int64_t> done) {
 
 void RedisSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
   const int64_t latest_us =
-      opened_.unix_us +
-      absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
+      opened_.unix_us + absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
   Enqueue(RedisScript::kExpire, {RedisUpdatedKey(), RedisAllKey()},
           {Micros(age), Number(most), RedisSessionKey(""), RedisLogKey(""), RedisTextKey(""),
            RedisPrincipalKey(""), Number(latest_us), RedisGoneKey("")},
@@ -429,13 +431,19 @@ void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> fault
 }
 
 void RedisSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
-  auto deliver = [id = turn.session_id, request_id = turn.request_id,
+  auto deliver = [this, id = turn.session_id, request_id = turn.request_id,
                   done = std::move(done)](absl::StatusOr<RedisValue> answer) {
     if (absl::Status status = ToStatus(answer, id, request_id); !status.ok()) {
       return done(std::move(status));
     }
-    absl::StatusOr<SessionLogData> log = DecodeLog(*answer);
-    if (!log.ok()) return done(log.status());
+    absl::StatusOr<SessionLogData> log = DecodeLog(id, *answer);
+    if (!log.ok()) {
+      // The script does not check the whole log and has granted the lease. Without this release the
+      // next caller would get ABORTED, as if a turn were running, instead of DATA_LOSS.
+      const int64_t epoch = DecodeInfo((*answer)[2], 0).epoch;
+      ReleaseLease(id, epoch, [](const absl::Status&) {});
+      return done(log.status());
+    }
     const int64_t epoch = log->info.epoch;
     done(OpenTurn{.epoch = epoch, .log = *std::move(log)});
   };
@@ -473,9 +481,9 @@ void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
                                         append.numerics_id};
   if (append.begin.has_value()) {
     const TurnStart& begin = *append.begin;
-    arguments.insert(arguments.end(),
-                     {begin.request_id, Number(static_cast<int>(begin.kind)), Number(begin.kept),
-                      PackTokens(begin.input_ids), MessagesToJson(begin.messages), begin.body_digest});
+    arguments.insert(arguments.end(), {begin.request_id, Number(static_cast<int>(begin.kind)),
+                                       Number(begin.kept), PackTokens(begin.input_ids),
+                                       MessagesToJson(begin.messages), begin.body_digest});
   }
   auto deliver = [id, expected = append.expected_length,
                   done = std::move(done)](absl::StatusOr<RedisValue> answer) {

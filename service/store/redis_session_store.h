@@ -3,10 +3,10 @@
 //   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
 //                    RedisSessionStore::Open({.address = address}));
 //
-// Each call is one Lua script (redis_scripts.h), so it happens whole or not at all. While the
-// server is away calls wait for it, an append of a running turn longest, and then end with
-// UNAVAILABLE. What was under way when the connection broke is sent again; scripts know what they
-// have done already, so nothing is written twice, and what was acknowledged had been written.
+// Each call is one Lua script (redis_scripts.h), so it is atomic. While the server is unavailable,
+// calls wait for it (appends of a running turn longest) and then end with UNAVAILABLE. Calls that
+// were pending when the connection broke are sent again. Scripts detect repeated calls, so nothing
+// is written twice, and every acknowledged write was made.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 
@@ -38,8 +38,8 @@ namespace tidepool::service {
 struct RedisSessionStoreOptions {
   RedisAddress address;
   RedisSafety safety = RedisSafety::kProcess;
-  int64_t max_sessions = 0;  // of one principal; 0: any number
-  // How long calls wait for a server that is away.
+  int64_t max_sessions = 0;  // of one principal; 0: no limit
+  // How long calls wait for an unavailable server.
   absl::Duration patience = absl::Seconds(3);
   absl::Duration turn_patience = absl::Seconds(10);  // those of a turn that holds its lease
   absl::Duration answer_timeout = absl::Seconds(3);
@@ -107,7 +107,8 @@ class RedisSessionStore : public SessionStore {
   void VerifyFrom(int64_t first, std::vector<std::string> faults,
                   Done<std::vector<std::string>> done);
   void Run();
-  // Waits for calls, or, with some that the server is away for, for the next try. False: the end.
+  // Waits for calls, or for the next retry if the server is unavailable. False: the store is
+  // closing.
   bool TakeCalls();
   bool Idle();  // no call has come since TakeCalls
   // Nobody calls: asks the server whether it is there.
@@ -127,7 +128,7 @@ class RedisSessionStore : public SessionStore {
   std::unique_ptr<RedisLink> link_;
   Scripts scripts_;
   std::deque<Call> pending_;
-  absl::Status reason_;  // why the server is away
+  absl::Status reason_;  // why the server is unavailable
   absl::Duration next_try_ = absl::ZeroDuration();
   int failed_tries_ = 0;
 

@@ -26,15 +26,16 @@ bool IsSessionId(absl::string_view id) {
 // `length` is that of the log when the turn began, as far as it is known.
 absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, int64_t length) {
   if (turn.start < 0 || turn.start > length) {
-    return Wrong("turn ", number, " begins at ", turn.start, ", and the log was ", length,
-                 " tokens long");
+    return Wrong("turn ", number, " begins at ", turn.start, ", but the log had ", length,
+                 " tokens");
   }
   if (turn.output_start < turn.start || turn.end < turn.output_start) {
-    return Wrong("turn ", number, " goes from ", turn.start, " over ", turn.output_start, " to ",
-                 turn.end);
+    return Wrong("turn ", number, " has the positions ", turn.start, ", ", turn.output_start,
+                 " and ", turn.end);
   }
   if (turn.finish > TurnFinish::kCancelled) {
-    return Wrong("turn ", number, " ended in no known way (", static_cast<int>(turn.finish), ")");
+    return Wrong("turn ", number, " has an unknown finish reason (", static_cast<int>(turn.finish),
+                 ")");
   }
   if (turn.request_id.size() > kMaxIdBytes) {
     return Wrong("turn ", number, " has a request_id of ", turn.request_id.size(), " bytes");
@@ -43,7 +44,7 @@ absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, 
     return Wrong("turn ", number, " of a chat has no messages");
   }
   if (kind == SessionKind::kTokens && !turn.messages.empty()) {
-    return Wrong("turn ", number, " has messages, and the session holds tokens");
+    return Wrong("turn ", number, " has messages, but the session's kind is TOKENS");
   }
   return absl::OkStatus();
 }
@@ -51,18 +52,20 @@ absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, 
 absl::Status CheckInfo(const SessionLogData& session) {
   const SessionInfo& info = session.info;
   if (!IsSessionId(info.session_id)) {
-    return Wrong("its session_id is not 1 to 128 of letters, digits, '-', '_', '.' and ':'");
+    return Wrong("its session_id is not 1 to 128 letters, digits, '-', '_', '.' or ':'");
   }
-  if (info.model.empty()) return Wrong("it names no model");
+  if (info.model.empty()) return Wrong("it has no model");
   if (info.kind > SessionKind::kChat) {
-    return Wrong("it is of no known kind (", static_cast<int>(info.kind), ")");
+    return Wrong("it has an unknown kind (", static_cast<int>(info.kind), ")");
   }
-  if (info.create_time > info.update_time) return Wrong("it was changed before it was made");
+  if (info.create_time > info.update_time)
+    return Wrong("its update_time is before its create_time");
   if (info.token_count != static_cast<int64_t>(session.token_ids.size())) {
-    return Wrong("it tells ", info.token_count, " tokens and has ", session.token_ids.size());
+    return Wrong("its token_count is ", info.token_count, ", but it has ",
+                 session.token_ids.size());
   }
   if (info.turn_count != static_cast<int64_t>(session.turns.size())) {
-    return Wrong("it tells ", info.turn_count, " turns and has ", session.turns.size());
+    return Wrong("its turn_count is ", info.turn_count, ", but it has ", session.turns.size());
   }
   if ((info.kind == SessionKind::kNew) != session.turns.empty()) {
     return Wrong("its kind does not fit its ", session.turns.size(), " turns");
@@ -84,7 +87,7 @@ absl::Status CheckSession(const SessionLogData& session) {
     const StoredTurn& turn = session.turns[i];
     RETURN_IF_ERROR(CheckTurn(turn, i, session.info.kind, length));
     if (turn.finish == TurnFinish::kRunning && i + 1 < session.turns.size()) {
-      return Wrong("turn ", i, " still runs, and turns follow");
+      return Wrong("turn ", i, " is still running, but turns follow");
     }
     length = turn.end;
   }

@@ -27,8 +27,8 @@ absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position) 
   SessionCut cut = {.position = position, .turns = log.turns.size()};
   const bool running = !log.turns.empty() && log.turns.back().finish == TurnFinish::kRunning;
   if (position == length && !running) return cut;
-  // The last turn that begins there or before: those behind it go, and it made the tokens before
-  // the position unless it begins there.
+  // Find the last turn that begins at or before the position. Later turns are removed. It contains
+  // the tokens before the position unless it begins there.
   while (cut.turns > 0 && log.turns[cut.turns - 1].start > position) --cut.turns;
   if (cut.turns == 0) return cut;
   const StoredTurn& turn = log.turns[cut.turns - 1];
@@ -40,9 +40,9 @@ absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position) 
   cut.text_begin = std::min(turn.output_start, position);
   if (log.info.kind != SessionKind::kChat || position > turn.output_start) return cut;
   return absl::InvalidArgumentError(absl::StrCat(
-      "position ", position, " lies inside the messages of turn ", cut.turns - 1, " of session '",
+      "position ", position, " is inside the messages of turn ", cut.turns - 1, " of session '",
       log.info.session_id, "', which cannot be cut; accepted nearby: ", turn.start,
-      " (before the turn), and ", turn.output_start + 1, " to ", turn.end, " (in its answer)"));
+      " (before the turn), and ", turn.output_start + 1, " to ", turn.end, " (in its response)"));
 }
 
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text) {

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -60,7 +62,7 @@ absl::Status Take(const Json& object, const char* key, absl::Time* value) {
   std::string text;
   RETURN_IF_ERROR(Take(object, key, &text));
   std::string error;
-  // Years far off cannot be told in microseconds.
+  // Very distant years do not fit into microseconds.
   if (!absl::ParseTime(absl::RFC3339_full, text, value, &error) || *value < absl::UnixEpoch() ||
       *value > absl::FromUnixSeconds(int64_t{1} << 36)) {
     return Wrong(key, "a time such as 2026-01-31T12:00:00+00:00");
@@ -74,7 +76,7 @@ absl::Status TakeName(const Json& object, const char* key, const char* const (&n
   std::string text;
   RETURN_IF_ERROR(Take(object, key, &text));
   const auto name = std::find(std::begin(names), std::end(names), text);
-  if (name == std::end(names)) return Wrong(key, "a name that is known here");
+  if (name == std::end(names)) return Wrong(key, "a known name");
   *value = static_cast<Enum>(name - std::begin(names));
   return absl::OkStatus();
 }
@@ -133,7 +135,7 @@ absl::Status TakeTokens(const Json& object, std::vector<int32_t>* tokens) {
 absl::StatusOr<Json> ParseLine(absl::string_view line) {
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   Json json = Json::parse(line.begin(), line.end(), shallow, /*allow_exceptions=*/false);
-  if (!json.is_object()) return absl::InvalidArgumentError("it is no JSON object");
+  if (!json.is_object()) return absl::InvalidArgumentError("it is not a JSON object");
   return json;
 }
 
@@ -166,16 +168,18 @@ absl::Status CheckHead(absl::string_view line) {
   if (!json.ok() || !Take(*json, "format", &format).ok() || format != kFormat ||
       !Take(*json, "version", &version).ok()) {
     return absl::InvalidArgumentError(
-        "this is no export of sessions; `tidepool sessions export` makes one");
+        "this is not an export of sessions; create one with `tidepool sessions export`");
   }
   if (version == kVersion) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("its version is ", version, ", this program knows version ", kVersion,
+      absl::StrCat("its version is ", version, ", this program supports version ", kVersion,
                    ": use the program that wrote it, or a newer one"));
 }
 
 constexpr absl::string_view kHashKey = ",\"hash\":\"";
 constexpr size_t kHashDigits = 32;
+// Of a session's name in a report.
+constexpr size_t kMaxNameBytes = 256;
 
 // The line with its hash. Requires: it is a JSON object with a value.
 std::string WithHash(std::string line) {
@@ -190,14 +194,33 @@ absl::Status CheckHash(absl::string_view line, const Json& json) {
   constexpr size_t kTail = kHashKey.size() + kHashDigits + 2;
   const absl::string_view body = line.substr(0, line.size() - std::min(kTail, line.size()));
   if (WithHash(absl::StrCat(body, "}")) == line) return absl::OkStatus();
-  const auto id = json.find("session_id");
   return absl::DataLossError(
-      absl::StrCat("session ", id == json.end() ? "" : Dump(*id),
-                   " is damaged: its line does not match its hash; export it again, or take "
-                   "\"hash\" out of the line if you changed it yourself"));
+      "it does not match its hash; export it again, or remove \"hash\" from the line if you "
+      "changed "
+      "it yourself");
 }
 
-// False: there is no further line. INVALID_ARGUMENT: the line is too long.
+// The session ids in the line, even if it is no longer valid JSON.
+std::vector<absl::string_view> NamesIn(absl::string_view line) {
+  constexpr absl::string_view kKey = "\"session_id\":\"";
+  std::vector<absl::string_view> names;
+  while (true) {
+    const size_t at = line.find(kKey);
+    if (at == absl::string_view::npos) return names;
+    line.remove_prefix(at + kKey.size());
+    names.push_back(line.substr(0, std::min(line.find('"'), kMaxNameBytes)));
+  }
+}
+
+std::string LineFault(int64_t number, absl::string_view line, const absl::Status& status) {
+  const std::vector<absl::string_view> names = NamesIn(line);
+  return absl::StrCat("line ", number, names.empty() ? "" : ", session '",
+                      absl::StrJoin(names, "' and session '"), names.empty() ? "" : "'", ": ",
+                      status.message());
+}
+
+// False: there is no further line. INVALID_ARGUMENT: the line is too long, and what is above that
+// has been skipped.
 absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   line->clear();
   std::streambuf* bytes = in.rdbuf();
@@ -206,6 +229,7 @@ absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
     if (byte == std::char_traits<char>::eof()) return !line->empty();
     if (byte == '\n') return true;
     if (line->size() == kMaxExportLineBytes) {
+      in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
       return absl::InvalidArgumentError(
           absl::StrCat("it is longer than ", kMaxExportLineBytes >> 20, " MiB"));
     }
@@ -213,35 +237,18 @@ absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   }
 }
 
-// Reads lines and counts them, for ReadExport to name the one that is wrong.
-absl::Status ReadLines(std::istream& in, int64_t* number,
-                       const std::function<absl::Status(SessionLogData)>& take) {
-  std::string line;
-  int64_t sessions = 0;
-  for (*number = 1;; ++*number) {
-    ASSIGN_OR_RETURN(const bool more, ReadLine(in, &line));
-    if (!more) {
-      return absl::InvalidArgumentError(
-          "the file ends before its end line: it was cut short; export it again");
-    }
-    if (*number == 1) {
-      RETURN_IF_ERROR(CheckHead(line));
-      continue;
-    }
-    ASSIGN_OR_RETURN(const Json json, ParseLine(line));
-    if (!json.contains("end")) {
-      RETURN_IF_ERROR(CheckHash(line, json));
-      ASSIGN_OR_RETURN(SessionLogData session, FromJson(json));
-      RETURN_IF_ERROR(take(std::move(session)));
-      ++sessions;
-      continue;
-    }
-    int64_t told = 0;
-    RETURN_IF_ERROR(Take(json, "sessions", &told));
-    if (told == sessions) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("it tells ", told, " sessions, and ", sessions, " came before it"));
-  }
+// INVALID_ARGUMENT: it tells another number of sessions than came before it.
+absl::Status CheckEnd(const Json& json, int64_t sessions) {
+  int64_t told = 0;
+  RETURN_IF_ERROR(Take(json, "sessions", &told));
+  if (told == sessions) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("it states ", told, " sessions, but ", sessions, " precede it"));
+}
+
+absl::StatusOr<SessionLogData> ToSession(absl::string_view line, const Json& json) {
+  RETURN_IF_ERROR(CheckHash(line, json));
+  return FromJson(json);
 }
 
 }  // namespace
@@ -268,15 +275,43 @@ std::string SessionToJson(const SessionLogData& session) {
 
 absl::StatusOr<SessionLogData> SessionFromJson(absl::string_view line) {
   ASSIGN_OR_RETURN(const Json json, ParseLine(line));
-  RETURN_IF_ERROR(CheckHash(line, json));
-  return FromJson(json);
+  return ToSession(line, json);
 }
 
-absl::Status ReadExport(std::istream& in, const std::function<absl::Status(SessionLogData)>& take) {
-  int64_t line = 0;
-  const absl::Status status = ReadLines(in, &line, take);
-  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
-  return absl::Status(status.code(), absl::StrCat("line ", line, ": ", status.message()));
+absl::StatusOr<std::vector<std::string>> ReadExport(
+    std::istream& in, const std::function<absl::Status(SessionLogData)>& take) {
+  std::vector<std::string> faults;
+  std::string line;
+  int64_t sessions = 0;
+  for (int64_t number = 1;; ++number) {
+    const absl::StatusOr<bool> more = ReadLine(in, &line);
+    const auto fault = [&](const absl::Status& status) {
+      faults.push_back(LineFault(number, line, status));
+    };
+    if (number == 1) {
+      if (const absl::Status head = more.ok() ? CheckHead(line) : more.status(); !head.ok()) {
+        return absl::Status(head.code(), absl::StrCat("line 1: ", head.message()));
+      }
+      continue;
+    }
+    if (more.ok() && !*more) {
+      fault(
+          absl::InvalidArgumentError("the file is truncated: it has no end line; export it again"));
+      return faults;
+    }
+    const absl::StatusOr<Json> json = more.ok() ? ParseLine(line) : more.status();
+    if (json.ok() && json->contains("end")) {
+      if (const absl::Status end = CheckEnd(*json, sessions); !end.ok()) fault(end);
+      return faults;
+    }
+    ++sessions;
+    absl::StatusOr<SessionLogData> session = json.ok() ? ToSession(line, *json) : json.status();
+    if (session.ok()) {
+      RETURN_IF_ERROR(take(*std::move(session)));
+    } else {
+      fault(session.status());
+    }
+  }
 }
 
 }  // namespace tidepool::service

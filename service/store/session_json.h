@@ -1,5 +1,5 @@
-// Sessions as JSON lines, which `tidepool sessions` exports and imports: a head, one line for each
-// session, and an end that tells their number, so that a file that was cut short is noticed.
+// Sessions as JSON lines, for export and import by `tidepool sessions`: a header, one line for each
+// session, and an end line with their number, which detects truncated files.
 //
 //   {"format":"tidepool-sessions","version":1}
 //   {"session_id":"s","principal":"","model":"m","model_digest":"...","kind":"CHAT",
@@ -19,6 +19,7 @@
 #include <functional>
 #include <istream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,21 +28,23 @@
 
 namespace tidepool::service {
 
-// The lines have no line break of their own.
+// The lines do not include the line break.
 std::string ExportHead();
 std::string SessionToJson(const SessionLogData& session);
 std::string ExportEnd(int64_t sessions);
 
-// INVALID_ARGUMENT: it is no session, or one that CheckSession refuses; DATA_LOSS: its hash does
+// INVALID_ARGUMENT: the line is not a session, or CheckSession refuses it; DATA_LOSS: its hash does
 // not match.
 absl::StatusOr<SessionLogData> SessionFromJson(absl::string_view line);
 
 inline constexpr size_t kMaxExportLineBytes = size_t{64} << 20;
 
-// Reads to the end, one line in memory at a time, and gives each session to `take`, whose errors
-// end the reading. INVALID_ARGUMENT and DATA_LOSS name the line and what is wrong with it; sessions
-// before it have been given.
-absl::Status ReadExport(std::istream& in, const std::function<absl::Status(SessionLogData)>& take);
+// Reads the whole file, one line in memory at a time, and passes each intact session to `take`; an
+// error of `take` ends the reading. Returns the faults, one entry for each damaged line, with its
+// number and session ids. Later lines are still read. INVALID_ARGUMENT: the header is invalid, and
+// nothing was read.
+absl::StatusOr<std::vector<std::string>> ReadExport(
+    std::istream& in, const std::function<absl::Status(SessionLogData)>& take);
 
 }  // namespace tidepool::service
 

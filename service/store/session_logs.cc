@@ -102,18 +102,19 @@ absl::Status SessionTables::ReadTokens(const Row& row, std::vector<int32_t>* tok
     hash = HashOf(hash, chunk);
     if (chunk.hash != hash) {
       return SessionDamaged(
-          id, absl::StrCat("its log does not match its hash from token ", tokens->size(), " on"));
+          id, absl::StrCat("its log does not match its hash after token ", tokens->size()));
     }
     const bool joins = chunk.start == static_cast<int64_t>(tokens->size());
     if (!joins || !UnpackTokens(chunk.tokens, tokens).ok()) {
       return SessionDamaged(
-          id, absl::StrCat("the pieces of its log do not join at token ", tokens->size()));
+          id,
+          absl::StrCat("the pieces of its log have a gap or overlap at token ", tokens->size()));
     }
   }
   const int64_t length = static_cast<int64_t>(tokens->size());
   if (length == row.info.token_count && hash == row.log_hash) return absl::OkStatus();
-  return SessionDamaged(id,
-                        absl::StrCat("its log has ", length, " tokens of ", row.info.token_count));
+  return SessionDamaged(
+      id, absl::StrCat("its log has ", length, " tokens, expected ", row.info.token_count));
 }
 
 absl::Status SessionTables::ReadTurns(const Row& row, std::vector<StoredTurn>* turns) {
@@ -139,7 +140,8 @@ absl::Status SessionTables::ReadTurns(const Row& row, std::vector<StoredTurn>* t
   }
   const int64_t count = static_cast<int64_t>(turns->size());
   if (count == row.info.turn_count && hash == row.turns_hash) return absl::OkStatus();
-  return SessionDamaged(id, absl::StrCat("it has ", count, " turns of ", row.info.turn_count));
+  return SessionDamaged(id,
+                        absl::StrCat("it has ", count, " turns, expected ", row.info.turn_count));
 }
 
 absl::Status SessionTables::ReadLog(const Row& row, SessionLogData* log) {
@@ -183,7 +185,7 @@ absl::Status SessionTables::AddChunk(Row* row, absl::Span<const int32_t> tokens,
   Hash128 before = row->log_hash;
   ASSIGN_OR_RETURN(const bool shared, chunk_at_.Bind(1, row->key).Bind(2, chunk.start).Step());
   if (shared) {
-    // A text without tokens stands there, which these tokens join.
+    // There is a text without tokens; add the tokens to it.
     const auto there = ReadChunk<Chunk>(chunk_at_);
     chunk_at_.Reset();
     ASSIGN_OR_RETURN(const Chunk last, LastChunk(*row, chunk.start));

@@ -1,4 +1,5 @@
-// SessionTables' part over all sessions at once: at a start, and for files of older versions.
+// SessionTables' part over all sessions at once: at a start, for files of older versions, and for
+// files that cannot be read as a whole.
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -21,7 +22,7 @@ absl::StatusOr<std::vector<int64_t>> Keys(SqliteStatement* statement) {
   }
 }
 
-// Of one session: the others go on. Whatever else went wrong concerns all.
+// Whether the error concerns only one session. Other errors concern the whole store.
 bool IsOfOneSession(const absl::Status& status) {
   return status.ok() || absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
@@ -44,6 +45,35 @@ SessionScan SessionTables::Scan() {
     }
     if (!whole.ok()) scan.damaged.emplace_back(whole.message());
   }
+}
+
+absl::StatusOr<SessionPage> SessionTables::ListByIndex(int page_size, int64_t before,
+                                                       const StoreTime& now) {
+  list_index_.Bind(1, before).Bind(2, int64_t{page_size} + 1);
+  std::vector<std::pair<int64_t, std::string>> named;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, list_index_.Step());
+    if (!more) break;
+    named.emplace_back(list_index_.Int(0), list_index_.Text(1));
+  }
+  SessionPage page;
+  if (static_cast<int>(named.size()) > page_size) {
+    named.pop_back();
+    page.next_page_token = absl::StrCat(named.back().first);
+  }
+  for (const auto& [key, session_id] : named) {
+    absl::StatusOr<Row> row = FindKey(key, now);
+    if (row.ok()) {
+      page.sessions.push_back(std::move(row->info));
+      continue;
+    }
+    if (!absl::IsDataLoss(row.status())) return row.status();
+    SessionInfo info;
+    info.session_id = session_id;
+    info.damage = std::string(WithSession(session_id, row.status()).message());
+    page.sessions.push_back(std::move(info));
+  }
+  return page;
 }
 
 absl::Status SessionTables::EndInterruptedTurns() {

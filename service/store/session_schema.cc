@@ -104,11 +104,11 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::S
   ASSIGN_OR_RETURN(const int64_t tables, db.QueryInt("SELECT count(*) FROM sqlite_schema"));
   const bool empty = version == 0 && tables == 0;
   if (!empty && application != kApplicationId) {
-    return absl::FailedPreconditionError("it is a database of another program");
+    return absl::FailedPreconditionError("it is the database of another program");
   }
   if (version < 0 || version > kSessionSchemaVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat("its schema version is ", version, ", this program knows versions up to ",
+        absl::StrCat("its schema version is ", version, ", this program supports versions up to ",
                      kSessionSchemaVersion, ": use a newer program"));
   }
   if (version == kSessionSchemaVersion) return absl::OkStatus();
@@ -124,16 +124,22 @@ absl::StatusOr<std::vector<std::string>> FindFaults(const SqliteDb& db) {
   std::vector<std::string> faults;
   ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check"));
   while (true) {
-    ASSIGN_OR_RETURN(const bool more, check.Step());
-    if (!more) break;
+    const absl::StatusOr<bool> more = check.Step();
+    if (absl::IsDataLoss(more.status())) faults.emplace_back(more.status().message());
+    if (absl::IsDataLoss(more.status()) || (more.ok() && !*more)) break;
+    RETURN_IF_ERROR(more.status());
     if (check.Text(0) != "ok") faults.emplace_back(check.Text(0));
   }
   for (const absl::string_view table : {"turns", "chunks"}) {
-    ASSIGN_OR_RETURN(const int64_t strays,
-                     db.QueryInt(absl::StrCat("SELECT count(*) FROM ", table,
-                                              " WHERE session NOT IN (SELECT key FROM sessions)")));
-    if (strays == 0) continue;
-    faults.push_back(absl::StrCat(strays, " rows of ", table, " belong to no session"));
+    const absl::StatusOr<int64_t> strays = db.QueryInt(absl::StrCat(
+        "SELECT count(*) FROM ", table, " WHERE session NOT IN (SELECT key FROM sessions)"));
+    if (absl::IsDataLoss(strays.status())) {
+      faults.push_back(absl::StrCat(table, ": ", strays.status().message()));
+      continue;
+    }
+    RETURN_IF_ERROR(strays.status());
+    if (*strays == 0) continue;
+    faults.push_back(absl::StrCat(*strays, " rows of ", table, " belong to no session"));
   }
   return faults;
 }

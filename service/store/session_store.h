@@ -37,6 +37,7 @@ struct StoredMessage {
   std::optional<std::string> name;
   std::optional<std::string> tool_call_id;
   std::optional<std::string> tool_calls_json;
+  std::optional<std::string> reasoning_content;
 
   friend bool operator==(const StoredMessage&, const StoredMessage&) = default;
 };
@@ -87,7 +88,8 @@ struct SessionLogData {
   std::vector<StoredTurn> turns;
 };
 
-// For readers: a turn whose front is gone ended where it stands, though nobody has said so yet.
+// For readers: if the front of a turn has died, the turn has ended, although its state is still
+// running.
 inline void EndAbandonedTurn(SessionLogData* log) {
   if (log->info.busy || log->turns.empty()) return;
   TurnFinish& finish = log->turns.back().finish;
@@ -110,21 +112,21 @@ struct TurnRequest {
 };
 
 struct OpenTurn {
-  int64_t epoch = 0;   // of the lease: every later call names it
-  SessionLogData log;  // as it stands now; its last turn is kRunning if it goes on
+  int64_t epoch = 0;   // of the lease; every later call must have it
+  SessionLogData log;  // the current log; its last turn is kRunning if it continues
 };
 
-// What the first Append of a turn brings.
+// The start of a turn, in its first Append.
 struct TurnStart {
   std::string request_id;
   SessionKind kind = SessionKind::kTokens;
-  // The log is cut to this length first: its whole length, unless the template rewrote earlier
-  // turns.
+  // First truncates the log to this length, which is its whole length unless the template rewrote
+  // earlier turns.
   int64_t kept = 0;
-  std::vector<int32_t> input_ids;       // behind what was kept
+  std::vector<int32_t> input_ids;       // appended to the kept tokens
   std::vector<StoredMessage> messages;  // CHAT
-  // Of all in the request that its turn's answer follows from: what has another one is another
-  // request.
+  // Digest of everything in the request that affects the response. A request with another digest is
+  // a different request.
   std::string body_digest;
 };
 
@@ -135,9 +137,9 @@ struct AppendRequest {
   std::optional<TurnStart> begin;
   std::vector<int32_t> output_ids;
   std::string output_text;
-  // Anything but kRunning ends the turn and gives the lease back.
+  // Every value except kRunning ends the turn and releases the lease.
   TurnFinish finish = TurnFinish::kRunning;
-  // Of the workers that made the turn's output up to here; empty: as it was.
+  // numerics_id of the workers that produced the turn's output so far; empty: unchanged.
   std::string numerics_id;
 };
 
@@ -146,63 +148,64 @@ struct SessionPage {
   std::string next_page_token;  // empty: the last page
 };
 
-// Thread-safe. Every call returns at once; `done` runs later on the store's own thread and must not
-// block. Calls take effect in the order in which they were made. Any of them can end with
-// RESOURCE_EXHAUSTED (the disk is full), DATA_LOSS (what is stored is damaged; the message names
-// the session, where it is one session's), or UNAVAILABLE (closed, or the store is away).
+// Thread-safe. Every call returns at once; `done` runs later on the store's thread and must not
+// block. Calls take effect in order. Every call can fail with
+//  - RESOURCE_EXHAUSTED: the disk is full;
+//  - DATA_LOSS: stored data is damaged; the message names the session if only one is affected;
+//  - UNAVAILABLE: the store is closed or unavailable.
 class SessionStore {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
   using DoneStatus = std::function<void(absl::Status)>;
 
-  // Runs the calls made before, then ends.
+  // Completes all earlier calls.
   virtual ~SessionStore() = default;
 
-  // Who is told whether the store can be written, as StoreHealth::Listen says. UNAVAILABLE: its
-  // server is away, or its file is gone.
+  // Registers a listener for whether the store is writable (see StoreHealth::Listen). UNAVAILABLE:
+  // its server is unavailable, or its file is missing.
   virtual void OnHealth(StoreHealth::Listener listener) = 0;
 
-  // ALREADY_EXISTS: the id is taken, by whomever; RESOURCE_EXHAUSTED: the principal has as many as
-  // the store allows.
+  // ALREADY_EXISTS: the id is taken, by any principal; RESOURCE_EXHAUSTED: the principal has
+  // reached the limit.
   virtual void Create(NewSession session, Done<SessionInfo> done) = 0;
-  // NOT_FOUND: no such session, or another principal's; unset: whoever's it is.
+  // NOT_FOUND: unknown session, or it belongs to another principal. Unset principal: any.
   virtual void Get(std::optional<std::string> principal, std::string session_id,
                    Done<SessionLogData> done) = 0;
-  // Newest first; unset: of all principals. INVALID_ARGUMENT: page_token is not one of ours.
+  // Newest first. Unset principal: all. INVALID_ARGUMENT: page_token did not come from List.
   virtual void List(std::optional<std::string> principal, int page_size, std::string page_token,
                     Done<SessionPage> done) = 0;
   // NOT_FOUND; ABORTED: a turn holds the lease.
   virtual void Delete(std::string principal, std::string session_id, DoneStatus done) = 0;
   virtual void Count(Done<int64_t> done) = 0;
 
-  // Deletes at most so many sessions that nobody changed for `age` and no turn holds; tells how
-  // many.
+  // Deletes up to `most` sessions that were not changed for `age` and have no running turn. Returns
+  // their number.
   virtual void Expire(absl::Duration age, int64_t most, Done<int64_t> done) = 0;
-  // What does not hold of the store itself, a line for each; what holds of a session that can be
-  // read is CheckSession's.
+  // Returns faults of the store itself, one line each. CheckSession checks the contents of readable
+  // sessions.
   virtual void Verify(Done<std::vector<std::string>> done) = 0;
 
-  // Writes a whole session as it is told, its times included and its epoch set aside; running turns
-  // become CANCELLED. Errors as of Create.
+  // Writes a whole session, including its times but not its epoch. Running turns become CANCELLED.
+  // Errors as in Create.
   virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
-  // Puts `session` in the place of what is there. NOT_FOUND: no such session, or another
-  // principal's; ABORTED: a turn holds the lease, or began since info.epoch was read.
+  // Replaces the session. NOT_FOUND: unknown session, or it belongs to another principal; ABORTED:
+  // a turn holds the lease, or began since info.epoch was read.
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
-  // Takes the lease with a new epoch. NOT_FOUND; ABORTED: another request_id's turn holds it;
-  // ALREADY_EXISTS: this request_id's turn, in the log or holding the lease, has another body_digest,
-  // and goes on as it was. The same request takes the lease over. The log's last turn goes on, without a `begin`, if it is of this
-  // request_id and still runs or was cancelled at the end of the log; else, if it runs, it is
-  // cancelled.
+  // Takes the lease with a new epoch; the same request can take it over. The log's last turn
+  // continues, without a `begin`, if it has this request_id and is running or was cancelled at the
+  // end of the log. Otherwise, if it is running, it is cancelled. NOT_FOUND; ABORTED: a turn of
+  // another request_id holds the lease; ALREADY_EXISTS: this request_id has a turn with another
+  // body_digest, in the log or holding the lease, which is not affected.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;
-  // ABORTED: the lease was lost (another epoch, or it expired and was taken).
+  // ABORTED: the lease was lost (another epoch, or it expired and another turn took it).
   virtual void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                           DoneStatus done) = 0;
-  // Of a turn without an append. An epoch that is not current changes nothing.
+  // For a turn without an append. Does nothing if the epoch is not current.
   virtual void ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) = 0;
-  // Compare-and-set: ABORTED when the epoch is not current or the log is not of expected_length;
-  // then nothing was written.
+  // Compare-and-set. ABORTED, and nothing was written: the epoch is not current, or the log does
+  // not have expected_length.
   virtual void Append(AppendRequest append, DoneStatus done) = 0;
 };
 

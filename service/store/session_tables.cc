@@ -48,10 +48,12 @@ absl::Status PrepareAll(
 
 absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(const SqliteDb& db,
                                                                      StoreLedger* ledger,
-                                                                     int64_t max_sessions) {
+                                                                     int64_t max_sessions,
+                                                                     Lookup lookup) {
   auto tables = std::unique_ptr<SessionTables>(new SessionTables());
   tables->ledger_ = ledger;
   tables->max_sessions_ = max_sessions;
+  tables->lookup_ = lookup;
   RETURN_IF_ERROR(tables->PrepareForSessions(db));
   RETURN_IF_ERROR(tables->PrepareForLogs(db));
   RETURN_IF_ERROR(tables->PrepareForRepairs(db));
@@ -62,8 +64,12 @@ absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
   const auto select = [](absl::string_view rest) { return absl::StrCat(kSessionColumns, rest); };
   // By way of the key, so that all columns are read from the table and none from an index. A name
   // whose class is damaged is found too: an index that was made from it has it as a blob.
-  const std::string by_id = select(
-      "WHERE key = (SELECT key FROM sessions WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)");
+  const auto by_id = [&](absl::string_view how) {
+    return select(absl::StrCat("WHERE key = (SELECT key FROM sessions ", how,
+                               " WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)"));
+  };
+  const std::string by_index = by_id("");
+  const std::string by_scan = by_id("NOT INDEXED");
   const std::string by_key = select("WHERE key = ?1");
   const std::string page = select(
       "WHERE key IN (SELECT key FROM sessions WHERE principal = ?1 AND key < ?2 "
@@ -77,10 +83,14 @@ absl::Status SessionTables::PrepareForSessions(const SqliteDb& db) {
            "INSERT INTO sessions (session_id, principal, model, model_digest, create_us, "
            "update_us, kind, token_count, turn_count, epoch, lease_request, lease_until_us, "
            "lease_body) VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, 0, 0, 0, '', 0, '')"},
-          {&find_session_, by_id},
+          {&find_session_, lookup_ == Lookup::kScan ? by_scan : by_index},
+          {&find_by_index_, by_index},
           {&find_key_, by_key},
           {&list_sessions_, page},
           {&list_all_, all},
+          {&list_index_,
+           "SELECT key, session_id FROM sessions INDEXED BY sqlite_autoindex_sessions_1 "
+           "WHERE key < ?1 ORDER BY key DESC LIMIT ?2"},
           {&scan_, scan},
           {&count_owned_, "SELECT count(*) FROM sessions WHERE principal = ?1"},
           {&find_expired_,
@@ -181,7 +191,7 @@ Hash128 SessionTables::SealOf(const Row& row) {
 
 absl::Status SessionTables::CheckRow(const Row& row) {
   if (!row.classes_fit) {
-    return SessionDamaged(row.info.session_id, "a column of its row is not of the type written");
+    return SessionDamaged(row.info.session_id, "a column of its row has the wrong type");
   }
   if (row.seal == SealOf(row)) return absl::OkStatus();
   return SessionDamaged(row.info.session_id, "its row does not match its seal");
@@ -189,10 +199,16 @@ absl::Status SessionTables::CheckRow(const Row& row) {
 
 absl::StatusOr<SessionTables::Row> SessionTables::FindAny(absl::string_view session_id,
                                                           const StoreTime& now) {
-  ASSIGN_OR_RETURN(const bool found, find_session_.Bind(1, session_id).Step());
-  if (!found) return NoSuchSession(session_id);
-  Row row = ReadRow(find_session_, now);
-  find_session_.Reset();
+  SqliteStatement* find = &find_session_;
+  absl::StatusOr<bool> found = find->Bind(1, session_id).Step();
+  if (lookup_ == Lookup::kScan && absl::IsDataLoss(found.status())) {
+    find = &find_by_index_;
+    found = find->Bind(1, session_id).Step();
+  }
+  RETURN_IF_ERROR(found.status());
+  if (!*found) return NoSuchSession(session_id);
+  Row row = ReadRow(*find, now);
+  find->Reset();
   // The index led to another row.
   if (row.info.session_id != session_id) {
     return SessionDamaged(session_id, "the index of sessions does not match them");
@@ -202,8 +218,9 @@ absl::StatusOr<SessionTables::Row> SessionTables::FindAny(absl::string_view sess
 
 absl::StatusOr<SessionTables::Row> SessionTables::FindKey(int64_t key, const StoreTime& now) {
   ASSIGN_OR_RETURN(const bool found, find_key_.Bind(1, key).Step());
-  if (!found)
-    return absl::DataLossError("session store: an index names a session that is not there");
+  if (!found) {
+    return absl::DataLossError("session store: an index contains a session that does not exist");
+  }
   Row row = ReadRow(find_key_, now);
   find_key_.Reset();
   RETURN_IF_ERROR(CheckRow(row));
@@ -323,7 +340,7 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
                                                 const StoreTime& now) {
   int64_t before = INT64_MAX;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
-    return absl::InvalidArgumentError("page_token is not one that ListSessions gave");
+    return absl::InvalidArgumentError("page_token did not come from ListSessions");
   }
   SqliteStatement& rows = principal.has_value() ? list_sessions_ : list_all_;
   if (principal.has_value()) rows.Bind(1, *principal);
@@ -331,8 +348,13 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
   SessionPage page;
   int64_t last_key = 0;
   while (true) {
-    ASSIGN_OR_RETURN(const bool more, rows.Step());
-    if (!more) return page;
+    const absl::StatusOr<bool> more = rows.Step();
+    if (lookup_ == Lookup::kScan && !principal.has_value() && absl::IsDataLoss(more.status())) {
+      absl::StatusOr<SessionPage> named = ListByIndex(page_size, before, now);
+      if (!absl::IsDataLoss(named.status())) return named;
+    }
+    RETURN_IF_ERROR(more.status());
+    if (!*more) return page;
     if (static_cast<int>(page.sessions.size()) == page_size) {
       page.next_page_token = absl::StrCat(last_key);
       rows.Reset();
@@ -346,16 +368,18 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
 }
 
 absl::Status SessionTables::Delete(absl::string_view principal, absl::string_view session_id,
-                                   const StoreTime& now) {
+                                   const StoreTime& now, Rows rows) {
   ASSIGN_OR_RETURN(const Row row, FindAny(session_id, now));
   if (row.info.principal != principal) return NoSuchSession(session_id);
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
-  return DeleteRow(row);
+  return DeleteRow(row, rows);
 }
 
-absl::Status SessionTables::DeleteRow(const Row& row) {
-  RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
-  RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
+absl::Status SessionTables::DeleteRow(const Row& row, Rows rows) {
+  if (rows == Rows::kAll) {
+    RETURN_IF_ERROR(delete_chunks_.Bind(1, row.key).Run());
+    RETURN_IF_ERROR(delete_turns_.Bind(1, row.key).Run());
+  }
   RETURN_IF_ERROR(delete_session_.Bind(1, row.key).Run());
   if (CheckRow(row).ok()) {
     ledger_->RemoveSession(row.seal);
@@ -385,7 +409,7 @@ absl::StatusOr<int64_t> SessionTables::Expire(absl::Duration age, int64_t most,
     if (absl::IsDataLoss(row.status())) continue;
     RETURN_IF_ERROR(row.status());
     if (absl::ToUnixMicros(row->info.update_time) > latest_us) continue;
-    RETURN_IF_ERROR(DeleteRow(*row));
+    RETURN_IF_ERROR(DeleteRow(*row, Rows::kAll));
     ++gone;
   }
   return gone;

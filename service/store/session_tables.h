@@ -21,16 +21,16 @@
 
 namespace tidepool::service {
 
-// When a step is done.
+// The time of a step.
 struct StoreTime {
-  absl::Time wall;           // of stamps, which people read and which outlive the process
-  absl::Duration monotonic;  // of leases, which do not: no jump of the wall clock ends one
-  // What stamps are held against to tell how old they are: not later than `wall`, and it goes
-  // forward no faster than the monotonic clock. So a wall clock that jumps makes nothing older.
+  absl::Time wall;           // for stamps, which are shown and survive the process
+  absl::Duration monotonic;  // for leases, so that no jump of the wall clock ends one
+  // Compared with stamps to compute their age. It is never later than `wall` and never faster than
+  // the monotonic clock, so a jump of the wall clock makes nothing older.
   absl::Time expiry = wall;
 };
 
-// What a look at every session's row found.
+// The result of scanning every session's row.
 struct SessionScan {
   int64_t sessions = 0;
   Hash128 sum;                       // of the seals as they are stored
@@ -47,11 +47,15 @@ struct SessionScan {
 // the session. lease_until_us is not hashed: it means nothing to another process.
 class SessionTables {
  public:
+  // How a session is found by its id. kScan reads all rows, and uses the index only past rows that
+  // cannot be read: for stores in which either may be damaged.
+  enum class Lookup : uint8_t { kIndex, kScan };
+
   // Requires: the schema is there. The connection and the ledger outlive this.
   // `max_sessions` is of one principal; 0: any number.
   static absl::StatusOr<std::unique_ptr<SessionTables>> Create(const SqliteDb& db,
                                                                StoreLedger* ledger,
-                                                               int64_t max_sessions);
+                                                               int64_t max_sessions, Lookup lookup);
 
   absl::StatusOr<SessionInfo> Create(const NewSession& session, const StoreTime& now);
   absl::StatusOr<SessionLogData> Get(const std::optional<std::string>& principal,
@@ -60,9 +64,12 @@ class SessionTables {
   absl::StatusOr<SessionPage> List(const std::optional<std::string>& principal, int page_size,
                                    absl::string_view page_token, const StoreTime& now);
   absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, const StoreTime& now);
+  // What of a session is deleted: all, or its row alone, where others are on pages that cannot be
+  // read: they stay, and nobody finds them, for keys are not used again.
+  enum class Rows : uint8_t { kAll, kSession };
   // A damaged session too.
   absl::Status Delete(absl::string_view principal, absl::string_view session_id,
-                      const StoreTime& now);
+                      const StoreTime& now, Rows rows);
   absl::StatusOr<int64_t> Count();
   absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, const StoreTime& now);
   absl::StatusOr<SessionInfo> Replace(const SessionLogData& session, const StoreTime& now);
@@ -124,7 +131,9 @@ class SessionTables {
   // Seals the row and writes what can change of it.
   absl::Status Save(Row* row);
   absl::Status CheckQuota(absl::string_view principal);
-  absl::Status DeleteRow(const Row& row);
+  // A page of List past rows that cannot be read. It has their names from the index.
+  absl::StatusOr<SessionPage> ListByIndex(int page_size, int64_t before, const StoreTime& now);
+  absl::Status DeleteRow(const Row& row, Rows rows);
 
   absl::Status ReadLog(const Row& row, SessionLogData* log);
   absl::Status ReadTokens(const Row& row, std::vector<int32_t>* tokens);
@@ -138,29 +147,30 @@ class SessionTables {
   absl::Status CutLog(Row* row, int64_t length);
   absl::Status AddTurn(Row* row, const StoredTurn& turn);
   absl::Status AddLog(Row* row, const SessionLogData& session);
-  // Hashes the chunks from `from` on, and what those behind them follow from.
+  // Recomputes the hashes of the chunks from `from` on.
   absl::Status Rechain(Row* row, int64_t from);
   absl::Status WriteChunk(const Row& row, const Chunk& chunk);
 
   absl::Status StartTurn(const TurnStart& begin, Row* row);
   // The last turn, and the hash before it. None: there are no turns.
   absl::StatusOr<std::optional<TurnRow>> LastTurn(const Row& row, Hash128* before);
-  // The row that turn_at_ stands on, which is then reset.
+  // The current row of turn_at_, which is then reset.
   TurnRow TurnAt();
   absl::Status ChangeTurn(Row* row, const Hash128& before, TurnRow* turn);
-  // What becomes of the running turn; empty: its numerics_id stays.
+  // Updates the running turn. Empty numerics_id: unchanged.
   absl::Status UpdateRunningTurn(Row* row, TurnFinish finish, absl::string_view numerics_id);
-  // ALREADY_EXISTS: what the log or the lease has under this request_id is of another body.
+  // ALREADY_EXISTS: the log or the lease has this request_id with another body.
   static absl::Status CheckBody(const Row& row, const SessionLogData& log, const TurnRequest& turn);
-  // True: the last turn is of this request, and goes on.
+  // True: the last turn has this request_id and continues.
   absl::StatusOr<bool> ReopenTurn(Row* row, const SessionLogData& log,
                                   absl::string_view request_id);
-  // What a session that an older version wrote holds.
+  // Adds hashes and the seal to a session that an older version wrote.
   absl::Status SealSession(Row row);
 
   StoreLedger* ledger_ = nullptr;
-  SqliteStatement insert_session_, find_session_, find_key_, list_sessions_, list_all_, scan_,
-      count_sessions_, count_owned_, find_expired_, leased_;
+  Lookup lookup_ = Lookup::kIndex;
+  SqliteStatement insert_session_, find_session_, find_by_index_, find_key_, list_sessions_,
+      list_all_, list_index_, scan_, count_sessions_, count_owned_, find_expired_, leased_;
   SqliteStatement save_session_, delete_session_, delete_turns_, delete_chunks_;
   SqliteStatement read_turns_, turn_at_, insert_turn_, change_turn_, hash_turn_;
   SqliteStatement read_chunks_, chunk_at_, chunk_before_, read_text_, cut_chunks_, write_chunk_,

@@ -19,7 +19,7 @@ std::string Sha1Hex(absl::string_view bytes);
 // The state behind the whole blocks of `bytes`.
 std::string Sha1Chain(absl::string_view bytes);
 
-// Of all of `bytes`: the state, and what is behind the last whole block.
+// The state after all of `bytes`, and the rest after the last complete block.
 std::string Sha1Digest(absl::string_view bytes);
 
 // "3:abc2:de": no two lists of values give the same.

@@ -3,28 +3,56 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/log_checksum.h"
 
 namespace tidepool::service {
 
 namespace {
+
+// https://www.sqlite.org/fileformat2.html#walformat
+constexpr int64_t kLogHead = 32;
+constexpr int64_t kLogPageSizeAt = 8;
+constexpr int64_t kLogSaltsAt = 16;
+constexpr int64_t kLogChecksumAt = 24;
+// Of a log whose checksums were computed in this machine's byte order.
+constexpr uint32_t kLogMagic = std::endian::native == std::endian::little ? 0x377f0682 : 0x377f0683;
+constexpr int64_t kFrameHead = 24;
+constexpr int64_t kFrameBytes = kFrameHead + kPageBytes;
+constexpr int64_t kFrameSaltsAt = 8;  // what is before them is in the checksum
+constexpr int64_t kFrameChecksumAt = 16;
+constexpr int64_t kSaltBytes = 8;
+constexpr int kFramesPerRead = 64;
+
+// Whether `frames` continue a log with this checksum before them. Advances the checksum.
+bool FramesAreWhole(absl::string_view frames, absl::string_view salts, LogChecksum* sum) {
+  for (; !frames.empty(); frames.remove_prefix(kFrameBytes)) {
+    sum->Add(frames.substr(0, kFrameSaltsAt));
+    sum->Add(frames.substr(kFrameHead, kPageBytes));
+    if (frames.substr(kFrameSaltsAt, kSaltBytes) != salts) return false;
+    if (*sum != LogChecksum::Stored(frames, kFrameChecksumAt)) return false;
+  }
+  return true;
+}
 
 // Why there is no room, of an error of the system; null: that is not what it says. SQLite itself
 // takes only ENOSPC of a write for a full disk.
 const char* FullDisk(int system_errno) {
   switch (system_errno) {
     case ENOSPC:
-      return "its disk is full; make room, or move the store";
+      return "its disk is full; free space, or move the store";
     case EDQUOT:
-      return "its user's disk quota is used up; make room, raise the quota, or move the store";
+      return "its user's disk quota is exceeded; free space, raise the quota, or move the store";
     case EFBIG:
-      return "a file may not get larger (ulimit -f, or the file system's limit); raise the limit, "
-             "or move the store";
+      return "the file has reached its size limit (ulimit -f, or the file system's limit); raise "
+             "the limit, or move the store";
     default:
       return nullptr;
   }
@@ -64,8 +92,10 @@ absl::Status SqliteError(sqlite3* db, int code) {
       return absl::InternalError(reason);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::FailedPreconditionError(absl::StrCat(
-          reason, ": another process has it open; end that, or choose another with --store"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(reason,
+                       ": another process has it open; stop that process, or choose another store "
+                       "with --store"));
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_PERM:
@@ -77,10 +107,10 @@ absl::Status SqliteError(sqlite3* db, int code) {
                        ": the file is damaged; restore a backup, or export what can be read "
                        "with `tidepool sessions export` and import it into a new store"));
     case SQLITE_NOTADB:
-      return absl::DataLossError(
-          absl::StrCat(reason,
-                       ": the file is damaged, or no server wrote it; restore a backup, or choose "
-                       "another file with --store"));
+      return absl::DataLossError(absl::StrCat(
+          reason,
+          ": the file is damaged, or is not a session store; restore a backup, or choose "
+          "another file with --store"));
     default:
       return absl::InternalError(reason);
   }
@@ -161,9 +191,16 @@ absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   SqliteDb db;
   db.db_.reset(raw);
-  if (raw == nullptr) return absl::InternalError("session store: no memory for SQLite");
+  if (raw == nullptr) return absl::InternalError("session store: out of memory for SQLite");
   if (code != SQLITE_OK) return SqliteError(raw, code);
   sqlite3_extended_result_codes(raw, 1);
+  sqlite3_wal_hook(
+      raw,
+      [](void* frames, sqlite3*, const char*, int count) {
+        *static_cast<int*>(frames) = count;
+        return SQLITE_OK;
+      },
+      db.log_frames_.get());
   return db;
 }
 
@@ -182,10 +219,73 @@ absl::Status SqliteDb::Execute(const char* sql) const {
   return code == SQLITE_OK ? absl::OkStatus() : SqliteError(db_.get(), code);
 }
 
+int64_t SqliteDb::log_bytes() const {
+  return *log_frames_ == 0 ? 0 : kLogHead + *log_frames_ * kFrameBytes;
+}
+
+absl::Status SqliteDb::Checkpoint(absl::string_view mode) const {
+  RETURN_IF_ERROR(Execute(absl::StrCat("PRAGMA wal_checkpoint(", mode, ")").c_str()));
+  *log_frames_ = 0;
+  return absl::OkStatus();
+}
+
+bool SqliteDb::ReadFile(int which, int64_t offset, std::string* bytes) const {
+  sqlite3_file* file = nullptr;
+  const bool open = sqlite3_file_control(db_.get(), "main", which, &file) == SQLITE_OK &&
+                    file != nullptr && file->pMethods != nullptr;
+  if (!open) {
+    bytes->clear();
+    return false;
+  }
+  return file->pMethods->xRead(file, bytes->data(), static_cast<int>(bytes->size()), offset) ==
+         SQLITE_OK;
+}
+
+std::string SqliteDb::FileStart() const {
+  std::string start(64 << 10, '\0');
+  ReadFile(SQLITE_FCNTL_FILE_POINTER, 0, &start);
+  return start;
+}
+
+std::string SqliteDb::LogStart() const {
+  if (*log_frames_ == 0) return "";
+  std::string start(kLogHead, '\0');
+  ReadFile(SQLITE_FCNTL_JOURNAL_POINTER, 0, &start);
+  return start;
+}
+
+bool SqliteDb::LogIsWhole(int max_frames) const {
+  const std::string start = LogStart();
+  if (start.empty()) return true;
+  const bool readable =
+      LogWord(start, 0) == kLogMagic && LogWord(start, kLogPageSizeAt) == kPageBytes;
+  if (!readable) return true;
+  const int first = std::max(0, *log_frames_ - max_frames);
+  LogChecksum sum = LogChecksum::Stored(start, kLogChecksumAt);
+  std::string bytes(kLogChecksumBytes, '\0');
+  if (first > 0) {
+    const int64_t before = kLogHead + (first - 1) * kFrameBytes + kFrameChecksumAt;
+    if (!ReadFile(SQLITE_FCNTL_JOURNAL_POINTER, before, &bytes)) return false;
+    sum = LogChecksum::Stored(bytes, 0);
+  }
+  const absl::string_view salts = absl::string_view(start).substr(kLogSaltsAt, kSaltBytes);
+  for (int frame = first; frame < *log_frames_; frame += kFramesPerRead) {
+    bytes.resize(std::min(kFramesPerRead, *log_frames_ - frame) * kFrameBytes);
+    const int64_t at = kLogHead + frame * kFrameBytes;
+    if (!ReadFile(SQLITE_FCNTL_JOURNAL_POINTER, at, &bytes)) return false;
+    if (!FramesAreWhole(bytes, salts, &sum)) return false;
+  }
+  return true;
+}
+
+void SqliteDb::KeepLogAtClose() const {
+  sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+}
+
 absl::StatusOr<int64_t> SqliteDb::QueryInt(absl::string_view sql) const {
   ASSIGN_OR_RETURN(SqliteStatement statement, Prepare(sql));
   ASSIGN_OR_RETURN(const bool row, statement.Step());
-  if (!row) return absl::InternalError(absl::StrCat("session store: no answer to ", sql));
+  if (!row) return absl::InternalError(absl::StrCat("session store: no result for ", sql));
   return statement.Int(0);
 }
 

@@ -15,6 +15,9 @@
 
 namespace tidepool::service {
 
+// Of the store's file.
+inline constexpr int64_t kPageBytes = 4096;
+
 // A prepared statement between one use and the next: bound values are read while it runs, so what
 // they point to outlives the run. Thread-compatible; the connection outlives it.
 class SqliteStatement {
@@ -62,11 +65,34 @@ class SqliteDb {
   int64_t changes() const { return sqlite3_total_changes64(db_.get()); }
   // Whether a transaction is open: some errors end it.
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
+  // Number of frames in the write-ahead log at the last commit. There is no automatic checkpoint
+  // until the connection is closed.
+  int log_frames() const { return *log_frames_; }
+  // Minimum size of the log's file.
+  int64_t log_bytes() const;
+  // `mode` is that of PRAGMA wal_checkpoint.
+  absl::Status Checkpoint(absl::string_view mode) const;
+  // The first bytes of the file itself, without what the log holds. Zeros where it is shorter;
+  // empty without a file.
+  std::string FileStart() const;
+  // The head of the log's file. Empty: nothing was written to the log since the last checkpoint.
+  std::string LogStart() const;
+  // Whether the last `max_frames` frames of the log's file are what SQLite wrote there, by their
+  // checksums. True if the log was begun on a machine of another byte order.
+  bool LogIsWhole(int max_frames) const;
+  // Leaves the log as it is when the connection is closed, because it may be damaged. SQLite copies
+  // it into the file otherwise, without looking at its checksums.
+  void KeepLogAtClose() const;
 
  private:
   struct Close {
     void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
   };
+  // `which`: SQLITE_FCNTL_FILE_POINTER or SQLITE_FCNTL_JOURNAL_POINTER, the log. False: there is no
+  // such file, or it is shorter and the rest of `bytes` is zeros.
+  bool ReadFile(int which, int64_t offset, std::string* bytes) const;
+
+  std::unique_ptr<int> log_frames_ = std::make_unique<int>(0);  // outlives db_, which writes it
   std::unique_ptr<sqlite3, Close> db_;
 };
 

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;
 // The two clocks are read one after the other, and both are steered: up to this they agree.
 constexpr absl::Duration kClockSlack = absl::Seconds(1);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);  // at the file
@@ -22,6 +22,9 @@ bool IsStorageError(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
          absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
+
+// As SQLite's own default. The store does it itself, to know its own writes to the file.
+constexpr int kFramesPerCheckpoint = 1000;
 
 absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
   // Before the first access, so that WAL keeps its index in memory and the lock is never let go.
@@ -45,6 +48,12 @@ absl::Status OpenError(const std::string& path, const absl::Status& status) {
                       absl::StrCat("session store '", path, "': ", status.message()));
 }
 
+template <typename T>
+absl::StatusOr<T> Named(absl::string_view session_id, absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return WithSession(session_id, result.status());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
@@ -58,6 +67,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SqliteSessionStore::Open(
                                                     {.path = options.path,
                                                      .existed = existed,
                                                      .max_sessions = options.max_sessions,
+                                                     .salvage = options.use == StoreUse::kSalvage,
                                                      .now = options.clock->Now()}));
     return std::unique_ptr<SessionStore>(new SqliteSessionStore(options, std::move(opened)));
   };
@@ -79,7 +89,17 @@ SqliteSessionStore::SqliteSessionStore(const SqliteSessionStoreOptions& options,
       options_.log(absl::StrCat("session store '", options_.path, "': ", fault));
     }
   }
+  if (options_.use == StoreUse::kSalvage) {
+    file_status_ = absl::FailedPreconditionError(
+        absl::StrCat("session store '", options_.path, "' is damaged and can only be read"));
+    thread_ = std::thread([this] { Run(); });
+    return;
+  }
+  file_status_ = file_.Check(opened_.db);
   file_.Reserve();
+  // From here on a store without its witness has lost it. One of another store stays until this one
+  // is written.
+  if (!witness_.Read().has_value()) WriteWitness();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -134,16 +154,30 @@ void SqliteSessionStore::Run() {
 }
 
 void SqliteSessionStore::WatchFile() {
+  if (options_.use == StoreUse::kSalvage) return;
   const absl::Duration now = base::Clock::Real().Monotonic();
-  if (now < next_look_) return;
+  // Before each write, because it can make a truncated file as long as before.
+  if (now < next_look_) return SetFileStatus(file_.CheckSizes(opened_.db.log_bytes()));
   next_look_ = now + kLookEvery;
-  file_status_ = file_.Check();
+  SetFileStatus(file_.Check(opened_.db));
+}
+
+void SqliteSessionStore::SetFileStatus(absl::Status status) {
+  file_status_ = std::move(status);
+  if (file_.log_is_damaged()) opened_.db.KeepLogAtClose();
   const bool changed = health_.Set(file_status_);
   if (changed && options_.log) {
     options_.log(file_status_.ok()
                      ? absl::StrCat("session store '", options_.path, "': the file is back")
                      : std::string(file_status_.message()));
   }
+}
+
+void SqliteSessionStore::Checkpoint(absl::string_view mode) {
+  SetFileStatus(file_.Check(opened_.db));
+  if (!file_status_.ok()) return;
+  opened_.db.Checkpoint(mode).IgnoreError();
+  file_.Written(opened_.db);
 }
 
 void SqliteSessionStore::CommitGroup(std::vector<Job>& jobs) {
@@ -172,7 +206,7 @@ absl::Status SqliteSessionStore::CommitAlone(Job* job, std::vector<absl::Status>
   };
   if (stuck()) {
     // The log begins again at its start, where it has room, if the file can take what it holds.
-    opened_.db.Execute("PRAGMA wal_checkpoint(RESTART)").IgnoreError();
+    Checkpoint("RESTART");
     status = TryTransaction(job, 1, results);
   }
   if (stuck() && file_.ReleaseReserve()) {
@@ -182,9 +216,9 @@ absl::Status SqliteSessionStore::CommitAlone(Job* job, std::vector<absl::Status>
   return status;
 }
 
-// Steady is what the wall clock would tell if nobody had set it since the store was opened. A stamp
-// is the later of the two, and is held against the earlier: whichever way the clock was set in
-// between, and back again, no session looks older than it is.
+// `steady` is the time of the wall clock as if it had not been set since the store was opened. A
+// stamp uses the later of the two, and its age is computed from the earlier. So no session looks
+// older than it is, however the clock was set.
 StoreTime SqliteSessionStore::Now() const {
   const absl::Duration monotonic = clock_->Monotonic();
   const absl::Time wall = clock_->Now();
@@ -215,19 +249,26 @@ absl::Status SqliteSessionStore::TryTransaction(Job* jobs, size_t count,
 absl::Status SqliteSessionStore::Commit(int64_t changes) {
   StoreLedger& ledger = *opened_.ledger;
   const bool wrote = opened_.db.changes() != changes;
-  if (wrote) RETURN_IF_ERROR(ledger.Write());
+  // If a page could not be read, SQLite fails a COMMIT even if nothing was written.
+  if (!wrote) return opened_.db.Execute("ROLLBACK");
+  RETURN_IF_ERROR(ledger.Write());
   RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));
-  if (!wrote) return absl::OkStatus();
   ledger.Committed();
-  // Before anybody is told of the commit.
-  witness_.Write(
-      {.store_id = ledger.store_id(), .commits = ledger.commits(), .sessions = ledger.sessions()});
+  // Before the results of the commit are delivered.
+  WriteWitness();
+  if (opened_.db.log_frames() >= kFramesPerCheckpoint) Checkpoint("PASSIVE");
   if (std::exchange(reserve_used_, false)) {
     // What was freed goes back to the disk, and the reserve takes its place.
-    opened_.db.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+    Checkpoint("TRUNCATE");
     file_.Reserve();
   }
   return absl::OkStatus();
+}
+
+void SqliteSessionStore::WriteWitness() {
+  const StoreLedger& ledger = *opened_.ledger;
+  witness_.Write(
+      {.store_id = ledger.store_id(), .commits = ledger.commits(), .sessions = ledger.sessions()});
 }
 
 void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
@@ -245,7 +286,7 @@ void SqliteSessionStore::Get(std::optional<std::string> principal, std::string s
       Access::kRead,
       [principal = std::move(principal), session_id = std::move(session_id)](SessionTables& tables,
                                                                              const StoreTime& now) {
-        return tables.Get(principal, session_id, now);
+        return Named(session_id, tables.Get(principal, session_id, now));
       },
       std::move(done));
 }
@@ -264,9 +305,15 @@ void SqliteSessionStore::List(std::optional<std::string> principal, int page_siz
 void SqliteSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
   EnqueueJob({
       .access = Access::kFree,
-      .run = [principal = std::move(principal), session_id = std::move(session_id)](
-                 SessionTables& tables,
-                 const StoreTime& now) { return tables.Delete(principal, session_id, now); },
+      .run =
+          [principal = std::move(principal), session_id = std::move(session_id),
+           rows = SessionTables::Rows::kAll](SessionTables& tables, const StoreTime& now) mutable {
+            const absl::Status deleted = tables.Delete(principal, session_id, now, rows);
+            // SQLite lets a transaction do nothing more after such an error: the next one, in which
+            // this runs by itself, leaves them alone.
+            if (absl::IsDataLoss(deleted)) rows = SessionTables::Rows::kSession;
+            return WithSession(session_id, deleted);
+          },
       .deliver = std::move(done),
   });
 }
@@ -305,7 +352,7 @@ void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done)
   Enqueue<SessionInfo>(
       Access::kFree,
       [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
-        return tables.Replace(session, now);
+        return Named(session.info.session_id, tables.Replace(session, now));
       },
       std::move(done));
 }
@@ -314,7 +361,7 @@ void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
   Enqueue<OpenTurn>(
       Access::kWrite,
       [turn = std::move(turn)](SessionTables& tables, const StoreTime& now) {
-        return tables.BeginTurn(turn, now);
+        return Named(turn.session_id, tables.BeginTurn(turn, now));
       },
       std::move(done));
 }
@@ -326,7 +373,8 @@ void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl:
       .run =
           [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
                                                              const StoreTime& now) {
-            return tables.RenewLease(session_id, epoch, now.monotonic + lease);
+            return WithSession(session_id,
+                               tables.RenewLease(session_id, epoch, now.monotonic + lease));
           },
       .deliver = std::move(done),
   });
@@ -335,9 +383,10 @@ void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl:
 void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) {
   EnqueueJob({
       .access = Access::kWrite,
-      .run = [session_id = std::move(session_id), epoch](
-                 SessionTables& tables,
-                 const StoreTime&) { return tables.ReleaseLease(session_id, epoch); },
+      .run =
+          [session_id = std::move(session_id), epoch](SessionTables& tables, const StoreTime&) {
+            return WithSession(session_id, tables.ReleaseLease(session_id, epoch));
+          },
       .deliver = std::move(done),
   });
 }
@@ -345,9 +394,10 @@ void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, Don
 void SqliteSessionStore::Append(AppendRequest append, DoneStatus done) {
   EnqueueJob({
       .access = Access::kWrite,
-      .run = [append = std::move(append)](
-                 SessionTables& tables,
-                 const StoreTime& now) { return tables.Append(append, now); },
+      .run =
+          [append = std::move(append)](SessionTables& tables, const StoreTime& now) {
+            return WithSession(append.session_id, tables.Append(append, now));
+          },
       .deliver = std::move(done),
   });
 }

@@ -35,11 +35,19 @@ enum class Durability : uint8_t {
   kPower,    // the machine's power going too (synchronous=FULL)
 };
 
+enum class StoreUse : uint8_t {
+  kServe,
+  // Reads what is left of a store that is too damaged for kServe. Writes and repairs nothing, and
+  // does not use the indexes. Calls that write fail with FAILED_PRECONDITION.
+  kSalvage,
+};
+
 struct SqliteSessionStoreOptions {
   std::string path;  // ":memory:": gone with the store
   Durability durability = Durability::kProcess;
   int64_t max_bytes = 0;     // of the file; 0: what the disk holds
   int64_t max_sessions = 0;  // of one principal; 0: any number
+  StoreUse use = StoreUse::kServe;
   const base::Clock* clock = &base::Clock::Real();
   // Lines for the operator: damage and losses that were found, the file gone or back. Any thread;
   // may be empty.
@@ -49,12 +57,13 @@ struct SqliteSessionStoreOptions {
 // Beside FILE and SQLite's own FILE-wal lie FILE-commits, which knows the last commit
 // (StoreWitness), and FILE-reserve, the room that deletions take when the disk is full (StoreFile).
 //
-// Thread-safe. All calls that have come while a transaction was written share the next one.
+// Thread-safe. Calls that arrive while a transaction is written share the next one.
 class SqliteSessionStore : public SessionStore {
  public:
-  // Opens or makes the file, holds it alone until destroyed, and ends turns that a crash cut short.
-  // FAILED_PRECONDITION: another process has it open, it is another program's, or it cannot be
-  // written; DATA_LOSS: nothing can be read of it. Damage to single sessions goes to the log.
+  // Opens or creates the file, locks it until the destruction, and ends turns that a crash
+  // interrupted. FAILED_PRECONDITION: another process has it open, it belongs to another program,
+  // or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single sessions is
+  // logged.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;
@@ -83,7 +92,7 @@ class SqliteSessionStore : public SessionStore {
     kWrite,
     kFree,  // writes less than it frees: a full disk must not stop it
   };
-  // One call: what it does inside a transaction, and how its end is told after the commit.
+  // One call: its work inside a transaction, and the delivery of its result after the commit.
   struct Job {
     Access access = Access::kWrite;
     std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
@@ -101,11 +110,15 @@ class SqliteSessionStore : public SessionStore {
   void Run();
   // Whether the file is still there, now and then.
   void WatchFile();
+  void SetFileStatus(absl::Status status);
+  // `mode` as PRAGMA wal_checkpoint has it. Not into a file that others have written.
+  void Checkpoint(absl::string_view mode);
   void CommitGroup(std::vector<Job>& jobs);
   // One job by itself; on a full disk one that frees room gets some.
   absl::Status CommitAlone(Job* job, std::vector<absl::Status>* results);
   // Runs the jobs in one transaction. An error: nothing of it was written.
   absl::Status TryTransaction(Job* jobs, size_t count, std::vector<absl::Status>* results);
+  void WriteWitness();
   absl::Status Commit(int64_t changes);
 
   const SqliteSessionStoreOptions options_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -15,7 +16,7 @@ namespace tidepool::service {
 
 inline absl::Status NoSuchSession(absl::string_view session_id) {
   return absl::NotFoundError(
-      absl::StrCat("session '", session_id, "' does not exist; CreateSession makes one"));
+      absl::StrCat("session '", session_id, "' does not exist; create it with CreateSession"));
 }
 
 inline absl::Status SessionIdTaken(absl::string_view session_id) {
@@ -27,16 +28,16 @@ inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view 
   const std::string whose =
       request_id.empty() ? "" : absl::StrCat(" (request_id '", request_id, "')");
   return base::WithRetryAfter(
-      absl::AbortedError(absl::StrCat("session '", session_id, "' is busy with a turn", whose,
-                                      "; retry when it has ended")),
+      absl::AbortedError(absl::StrCat("session '", session_id, "' is busy with another turn", whose,
+                                      "; retry when that turn has ended")),
       base::kUsualRetryAfter);
 }
 
 // The caller gave this request_id to something else.
 inline absl::Status AnotherRequest(absl::string_view request_id) {
-  return absl::AlreadyExistsError(
-      absl::StrCat("request_id '", request_id,
-                   "' was given to another request; send the same one again, or take another id"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "request_id '", request_id,
+      "' belongs to a different request; send the same request again, or use another id"));
 }
 
 inline absl::Status LeaseLost(absl::string_view session_id) {
@@ -51,8 +52,8 @@ inline absl::Status SessionChanged(absl::string_view session_id) {
 
 inline absl::Status TooManySessions(int64_t count) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("there are ", count,
-                   " sessions already, as many as --max-sessions allows each "
+      absl::StrCat("there are already ", count,
+                   " sessions, the limit of --max-sessions for each "
                    "principal; delete some with DeleteSession"));
 }
 
@@ -68,21 +69,27 @@ inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_vi
                    "; restore a backup of the store, or delete the session"));
 }
 
+// Damage that SQLite found itself says what is wrong with the file, and not whose it is.
+inline absl::Status WithSession(absl::string_view session_id, absl::Status status) {
+  if (!absl::IsDataLoss(status) || absl::StrContains(status.message(), session_id)) return status;
+  return SessionDamaged(session_id, status.message());
+}
+
 inline absl::Status FieldsDamaged(absl::string_view session_id) {
   return SessionDamaged(session_id, "its fields do not match their seal");
 }
 
 inline absl::Status SessionMissing(absl::string_view session_id) {
-  return SessionDamaged(session_id, "it is in the index, and not there");
+  return SessionDamaged(session_id, "it is in the index, but does not exist");
 }
 
 // Nobody deletes a session while its turn holds the lease, so the store itself has lost it.
 inline absl::Status SessionGone(absl::string_view session_id) {
-  return absl::DataLossError(absl::StrCat(
-      "session '", session_id,
-      "' is gone from the session store in the middle of its turn, and was not deleted: "
-      "the store was emptied, or lost what it had acknowledged; restore its backup, or "
-      "make the session again with CreateSession"));
+  return absl::DataLossError(
+      absl::StrCat("session '", session_id,
+                   "' disappeared from the session store during a turn and was not deleted: "
+                   "the store was emptied, or lost acknowledged writes; restore its backup, or "
+                   "create the session again with CreateSession"));
 }
 
 }  // namespace tidepool::service

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "service/store/sqlite_db.h"
 
 namespace tidepool::service {
 
@@ -17,17 +18,27 @@ namespace tidepool::service {
 // opens none of them.
 class StoreFile {
  public:
-  // Kept beside the store: deletions need room for their log before they free any.
+  // Reserved beside the store, because deletions need space for their log before they free any.
   static constexpr int64_t kReserveBytes = 1 << 20;
 
-  // Of a store that is open. ":memory:" has no file: then everything here succeeds.
+  // The file of an open store. ":memory:" has no file, and all calls succeed.
   explicit StoreFile(std::string path);
 
   const std::string& path() const { return path_; }
-  // UNAVAILABLE: the store or its write-ahead log was deleted, renamed or replaced. Names the file.
-  absl::Status Check();
+  // UNAVAILABLE, with the name of the file: the store or its log was deleted, renamed or replaced,
+  // until it is back; or it was truncated or overwritten, permanently. Looks only at names and
+  // sizes, so it is cheap enough to run before each write. log_bytes: the minimum size of the
+  // write-ahead log.
+  absl::Status CheckSizes(int64_t log_bytes);
+  // The same, and also reads the files that `db` has open.
+  absl::Status Check(const SqliteDb& db);
+  // Called after the store has written to its file from its log.
+  void Written(const SqliteDb& db);
 
-  // Keeps room, if there is any, in STORE-reserve.
+  // The log's file does not hold what SQLite wrote there.
+  bool log_is_damaged() const { return log_is_damaged_; }
+
+  // Reserves space in STORE-reserve, if there is any.
   void Reserve();
   // Gives it to whoever writes next. False: there was none.
   bool ReleaseReserve();
@@ -38,12 +49,19 @@ class StoreFile {
     ino_t inode = 0;
     friend bool operator==(const Identity&, const Identity&) = default;
   };
-  static std::optional<Identity> Of(const std::string& path);
+  static std::optional<Identity> Of(const std::string& path, off_t* size);
+  std::string log() const { return path_ + "-wal"; }
+  void DamageLog();
 
   const std::string path_;
   const bool in_memory_;
   const std::optional<Identity> store_;
   std::optional<Identity> log_;  // seen first with the first write
+  std::optional<off_t> size_;
+  std::optional<std::string> start_;
+  std::string log_start_;  // empty: not seen since the log began again
+  absl::Status damaged_;   // by others; there is no way back
+  bool log_is_damaged_ = false;
 };
 
 }  // namespace tidepool::service

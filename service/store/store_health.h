@@ -1,4 +1,4 @@
-// StoreHealth: whether a session store can be written, and who is told of changes.
+// StoreHealth: whether a session store is writable, with listeners for changes.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
 

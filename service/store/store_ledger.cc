@@ -64,8 +64,7 @@ absl::StatusOr<std::unique_ptr<StoreLedger>> StoreLedger::Open(const SqliteDb& d
   }
   ledger->damaged_ = seal != SealOf(state);
   if (!ledger->damaged_ && state.schema != schema) {
-    return absl::DataLossError(
-        "its schema is damaged: it is not the one that was written; restore a backup");
+    return absl::DataLossError("its schema is damaged; restore a backup");
   }
   if (ledger->damaged_) {
     if (state.store_id.empty()) state.store_id = base::RandomHex();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 
@@ -24,8 +24,8 @@ absl::Status AddBiasTexts(const v1::Sampling& sampling, const engine::Tokenizer&
         const std::vector<int32_t> ids,
         tokenizer.Encode(text, engine::SpecialTokens::kParse, engine::AddBos::kContinue));
     if (ids.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("logit_bias_text of ", engine::Quoted(text),
-                                                     " has no tokens in this vocabulary"));
+      return absl::InvalidArgumentError(absl::StrCat("logit_bias_text of ", base::Quoted(text),
+                                                     " has no token in this vocabulary"));
     }
     for (const int32_t id : ids) biases[id] = std::clamp(biases[id] + bias, -100.0f, 100.0f);
   }

@@ -3,7 +3,7 @@
 #define TIDEPOOL_SERVICE_WORKER_BIAS_TEXTS_H_
 
 #include "absl/status/status.h"
-#include "engine/request.h"
+#include "engine/sampling/request.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tidepool/v1/inference.pb.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "service/chat_roles.h"
+#include "service/base/chat_roles.h"
 
 namespace tidepool::service {
 namespace {
@@ -25,6 +25,9 @@ engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
     if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
     if (message.has_tool_calls_json()) {
       object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
+    }
+    if (message.has_reasoning_content()) {
+      object["reasoning_content"] = message.reasoning_content();
     }
     inputs.messages.push_back(std::move(object));
   }
@@ -52,7 +55,7 @@ std::vector<TextPiece> DropFront(std::vector<TextPiece> pieces, size_t bytes) {
   return rest;
 }
 
-// A word that stands nowhere in `text` and that no template has a reason to change.
+// A word that does not occur in `text` and that templates do not change.
 std::string UnusedWord(absl::string_view text) {
   for (int i = 0;; ++i) {
     std::string word = absl::StrCat("TidepoolAnswer", i, "Here");
@@ -78,9 +81,9 @@ absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, Rendere
   Seam seam;
   if (!FindSeam(chat_template, chat->inputs, last, chat->text, &seam)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("chat.continue_final_message cannot be served: the model's chat template does "
-                     "not write the content of messages[",
-                     last, "] as it is; unset the field"));
+        absl::StrCat("chat.continue_final_message is not supported: the model's chat template does "
+                     "not copy the content of messages[",
+                     last, "] unchanged; unset the field"));
   }
   chat->pieces = KeepFront(chat->pieces, seam.content_end);
   chat->text.resize(seam.content_end);
@@ -99,6 +102,12 @@ absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat
                                         const ChatMessages& messages, absl::Time now) {
   if (!model.chat_template.ok()) return model.chat_template.status();
   RenderedChat rendered = {.inputs = MakeInputs(model, chat, messages, now)};
+  const bool has_tools = rendered.inputs.tools.is_array() && !rendered.inputs.tools.empty();
+  if (has_tools && model.tool_syntax == v1::TOOL_SYNTAX_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.tools_json has no effect: the chat template of model '", model.name,
+                     "' does not support tools; leave it out"));
+  }
   absl::StatusOr<std::vector<TextPiece>> pieces = model.chat_template->Render(rendered.inputs);
   // The template's budget, not the server's: a retry would fare no better.
   if (absl::IsResourceExhausted(pieces.status())) {

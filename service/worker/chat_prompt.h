@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "engine/tokenizer/chat_template.h"
+#include "engine/chat_template/chat_template.h"
 #include "engine/tokenizer/text_piece.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/v1/inference.pb.h"

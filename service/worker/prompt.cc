@@ -10,9 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "engine/block_hash.h"
+#include "engine/kv/block_hash.h"
 #include "kernels/base/status_macros.h"
-#include "service/convert.h"
+#include "service/grpc/check_request.h"
+#include "service/grpc/convert.h"
 #include "service/worker/bias_texts.h"
 #include "service/worker/chat_prompt.h"
 
@@ -29,9 +30,9 @@ struct Prompt {
   int64_t kept = 0;  // of the session's log
 };
 
-// Whether the log is what the template makes of the stored messages: the same text up to the last
-// answer, and the answer but for space around it. A stop string stands behind the answer in the log
-// alone.
+// Whether the template renders the stored messages to the text of the log: the same text up to the
+// last response, and the same response except for space around it. Only the log has a stop string
+// after the response.
 bool SameHistory(absl::string_view log_text, absl::string_view rendered, const Seam& seam) {
   if (!absl::StartsWith(log_text, rendered.substr(0, seam.content_begin))) return false;
   const absl::string_view logged = absl::StripAsciiWhitespace(log_text.substr(seam.content_begin));
@@ -41,10 +42,10 @@ bool SameHistory(absl::string_view log_text, absl::string_view rendered, const S
 }
 
 absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& model) {
-  for (const int32_t id : ids) {
-    if (model.tokenizer->IsValid(id)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("token id ", id,
-                                                   " is outside the vocabulary of ",
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (model.tokenizer->IsValid(ids[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat("token_ids[", i, "] is ", ids[i],
+                                                   ", outside the vocabulary of ",
                                                    model.tokenizer->vocab_size(), " tokens"));
   }
   return absl::OkStatus();
@@ -55,9 +56,9 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
                       const WorkerModel& model) {
   const absl::Status status = CheckVocabulary(log, model);
   if (status.ok()) return status;
-  return absl::DataLossError(
-      absl::StrCat("session '", request.request().session_id(), "' is damaged: in its log ",
-                   status.message(), "; restore a backup of the store, or delete the session"));
+  return absl::DataLossError(absl::StrCat(
+      "session '", request.request().session_id(), "' is damaged: its log has an invalid token: ",
+      status.message(), "; restore a backup of the store, or delete the session"));
 }
 
 // How text begins behind a session's log.
@@ -74,13 +75,12 @@ absl::Status CheckSameSince(const worker::v1::PrepareRequest& request,
   if (!request.has_since_us()) return absl::OkStatus();
   ChatMessages messages = request.session().messages();
   messages.MergeFrom(request.request().chat().messages());
-  const absl::StatusOr<RenderedChat> then =
-      RenderChat(*context.model, request.request().chat(), messages,
-                 absl::FromUnixMicros(request.since_us()));
+  const absl::StatusOr<RenderedChat> then = RenderChat(
+      *context.model, request.request().chat(), messages, absl::FromUnixMicros(request.since_us()));
   if (then.ok() && then->text == rendered.text) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the model's chat template tells the time, and what it told when this answer began is not "
-      "known here any more: send the request again without resume_after");
+      "the chat template uses the time, and the time at which this response began is no longer "
+      "known: send the request again without resume_after");
 }
 
 absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
@@ -151,8 +151,9 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
 
 size_t TextBytes(const v1::GenerateRequest& request) {
   size_t bytes = request.text().size();
-  for (const v1::ChatMessage& message : request.chat().messages())
+  for (const v1::ChatMessage& message : request.chat().messages()) {
     bytes += message.content().size();
+  }
   return bytes;
 }
 
@@ -162,15 +163,15 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
   if (tokens == 0) return absl::InvalidArgumentError("the prompt is empty");
   if (tokens < model.context_length) return absl::OkStatus();
   if (log_length > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the session is full: with this turn its log is ", tokens, " tokens, and the context of ",
-        model.context_length,
-        " must hold at least one more; cut it with TruncateSession, branch off it with "
-        "ForkSession, or go on in a new session"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session is full: with this turn its log has ", tokens,
+                     " tokens; the context of ", model.context_length,
+                     " must hold at least one more. Truncate it with TruncateSession, fork it with "
+                     "ForkSession, or continue in a new session"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the prompt is ", tokens, " tokens; this model's maximum context length is ",
-                   model.context_length, " tokens, which must hold it and at least one more"));
+      absl::StrCat("the prompt has ", tokens, " tokens; this model's maximum context length is ",
+                   model.context_length, " tokens, for the prompt and at least one more"));
 }
 
 }  // namespace
@@ -193,7 +194,7 @@ absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
 
 namespace {
 
-// The prompt as its sender has it, and where that is no text, as its tokens read.
+// The prompt as sent by the client, or decoded if the client sent token ids.
 absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const Prompt& prompt,
                                      const WorkerModel& model) {
   if (request.has_text()) return request.text();
@@ -218,8 +219,7 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
   RETURN_IF_ERROR(sampling.Validate(model.tokenizer->vocab_size()));
   engine::StoppingParams stopping = FromProto(request.request().stopping());
   const int64_t room = model.context_length - static_cast<int64_t>(prompt.token_ids.size());
-  stopping.max_tokens =
-      request.request().stopping().has_max_tokens() ? std::min(stopping.max_tokens, room) : room;
+  stopping.max_tokens = engine::LimitMaxTokens(AskedMaxTokens(request.request().stopping()), room);
   RETURN_IF_ERROR(stopping.Validate(model.tokenizer->vocab_size()));
 
   worker::v1::PrepareResponse response;

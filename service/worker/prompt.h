@@ -22,20 +22,20 @@ struct PrepareContext {
 
 // Thread-safe.
 //
-// A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. Of a later
-// CHAT turn the whole conversation is rendered, and what stands behind the last stored message is
-// tokenised and appended, so that generated tokens stay as they were made; a template that renders
-// the stored part otherwise than the log has it makes the prompt anew, and the log is kept up to
-// the first token that differs.
+// A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. For a later
+// CHAT turn the whole conversation is rendered. The text after the last stored message is tokenised
+// and appended, so generated tokens do not change. If the template renders the stored part
+// differently from the log, the whole prompt is tokenised, and the log is kept up to the first
+// different token.
 //
 // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-// FAILED_PRECONDITION (the session is full; the model has no chat template; since_us), UNIMPLEMENTED
-// (a template past what we know).
+// FAILED_PRECONDITION (the session is full; the model has no chat template; since_us),
+// UNIMPLEMENTED (a template past what we know).
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 
-// INVALID_ARGUMENT when a text of so many bytes cannot fit the context however it is tokenised:
-// told without tokenising it.
+// INVALID_ARGUMENT if a text of this size cannot fit into the context with any tokenisation. Does
+// not tokenise the text.
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes);
 
 }  // namespace tidepool::service

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/convert.h"
-#include "service/model_identity.h"
+#include "service/base/model_identity.h"
+#include "service/grpc/convert.h"
 
 namespace tidepool::service {
 
@@ -33,7 +33,7 @@ void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Duration
 
 void RunSession::OnRequestsEnd() {
   if (transport_ == nullptr || stream_ != nullptr) return;
-  Finish(absl::InvalidArgumentError("the first message of Run must carry start"));
+  Finish(absl::InvalidArgumentError("the first message of Run must have start"));
 }
 
 void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) {
@@ -47,8 +47,8 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
       ModelIdentity(start.prepared().model_digest(), start.prepared().model_content_digest());
   const std::string own = ModelIdentity(model_->digest, model_->content_digest);
   if (!SameModel(wanted, own)) {
-    return Finish(absl::FailedPreconditionError(
-        absl::StrCat("the request was prepared for model ", wanted, ", this worker has ", own)));
+    return Finish(absl::FailedPreconditionError(absl::StrCat(
+        "the request was prepared for model ", wanted, ", but this worker serves ", own)));
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
@@ -153,7 +153,7 @@ void RunSession::LogEnd(const absl::Status& status) const {
                                {"decode_seconds", absl::ToDoubleSeconds(usage_.decode_time)}});
   const std::string code = absl::StatusCodeToString(status.code());
   add("code", code);
-  // What is wrong with a request can be told in its own words.
+  // The message of INVALID_ARGUMENT may quote the request.
   if (!absl::IsInvalidArgument(status)) add("error", status.message());
   add("trace_id", span_.context.trace_id);
   add("span_id", span_.context.span_id);

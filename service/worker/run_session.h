@@ -12,9 +12,9 @@
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "kernels/base/clock.h"
-#include "service/event_loop.h"
-#include "service/log_level.h"
-#include "service/trace_context.h"
+#include "service/base/event_loop.h"
+#include "service/base/log_level.h"
+#include "service/base/trace_context.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/worker/v1/worker.pb.h"
 
@@ -49,8 +49,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   // The peer sends nothing more; without a start there is nothing to run.
   void OnRequestsEnd();
   void OnWritten();
-  // The worker ends at `end`, of the clock's monotonic time: the peer is told to go on elsewhere,
-  // unless the rest of the answer comes before that at the pace that it had so far.
+  // The worker ends at `end` (monotonic time). Asks the peer to continue elsewhere, unless the
+  // response will end before that at its current pace.
   void OfferMove(absl::Duration end);
   // The worker ends now: the stream ends with UNAVAILABLE.
   void GiveUp();
@@ -86,7 +86,7 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   bool started_ = false;
   std::string request_id_;
   std::string principal_;
-  Span span_;
+  TraceSpan span_;
   engine::Usage usage_;  // as of the last chunk
   bool writing_ = false;
   bool last_written_ = false;  // the write in flight has the finish

@@ -11,7 +11,7 @@ absl::Status StallDetector::Look(const Reading& reading) {
   }
   if (reading.at - last_.at < timeout_) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("the engine stands still: work is pending, and nothing has moved for ",
+      absl::StrCat("the engine is stuck: work is pending, but there was no progress for ",
                    absl::FormatDuration(timeout_)));
 }
 

@@ -14,7 +14,7 @@ namespace tidepool::service {
 // Thread-compatible; reads no clock.
 class StallDetector {
  public:
-  // `timeout`: how long the counter may stand still.
+  // `timeout`: the maximum time without progress.
   explicit StallDetector(absl::Duration timeout) : timeout_(timeout) {}
 
   struct Reading {
@@ -22,12 +22,12 @@ class StallDetector {
     bool work_pending = false;
     uint64_t progress = 0;
   };
-  // UNAVAILABLE while the engine is stuck, with how long the counter may stand still.
+  // UNAVAILABLE while the engine is stuck; the message has the timeout.
   absl::Status Look(const Reading& reading);
 
  private:
   const absl::Duration timeout_;
-  // Since when it stands where it does, with work pending.
+  // The first reading with the current counter and work pending.
   Reading last_;
 };
 

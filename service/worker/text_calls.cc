@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/base/status_macros.h"
-#include "service/convert.h"
+#include "service/grpc/check_request.h"
 #include "service/worker/chat_prompt.h"
 
 namespace tidepool::service {

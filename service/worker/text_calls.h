@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// Thread-safe, as the rpcs of these names. `now` is what a chat template is told of the time.
+// Implement the rpcs Tokenize and Detokenize. Thread-safe. `now` is the time for the chat template.
 absl::StatusOr<v1::TokenizeResponse> TokenizeFor(const WorkerModel& model,
                                                  const v1::TokenizeRequest& request,
                                                  absl::Time now);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
-#include "service/convert.h"
+#include "service/grpc/convert.h"
 
 namespace tidepool::service {
 namespace {
@@ -22,7 +22,7 @@ Response OfWorker(const std::string& name, const moe::OffloadSettings& settings)
 
 absl::Status WorkerAdmin::NoSuchWorker(const std::string& asked) const {
   return absl::NotFoundError(
-      absl::StrCat("no worker has the id '", asked, "'; this one is '", name_, "'"));
+      absl::StrCat("no worker has the id '", asked, "'; this worker is '", name_, "'"));
 }
 
 absl::Status WorkerAdmin::Named(const absl::Status& status) const {
@@ -59,7 +59,7 @@ void WorkerAdmin::RefreshExperts(const v1::RefreshExpertsRequest& request,
 void WorkerAdmin::Drain(const v1::DrainRequest& request, Done<v1::DrainResponse> done) {
   if (absl::Status status = CheckWorkerId(request); !status.ok()) return done(std::move(status));
   if (!process_.drain) {
-    return done(Named(absl::FailedPreconditionError("it has no process of its own to end")));
+    return done(Named(absl::FailedPreconditionError("it cannot end its process")));
   }
   process_.drain();
   v1::DrainResponse response;

@@ -24,8 +24,7 @@ class WorkerAdmin {
 
   // What is asked of the process; each may be empty.
   struct Process {
-    // Bytes of memory that it may still take, those that are to stay free aside; none: cannot be
-    // told.
+    // Bytes of memory that the process may still allocate, without the reserve; none: unknown.
     std::function<std::optional<int64_t>()> available_memory;
     // Has it drain and end. Must not block.
     std::function<void()> drain;

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/request.h"
-#include "engine/tokenizer/chat_template.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/sampling/request.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tidepool/v1/inference.pb.h"
 
@@ -40,6 +40,9 @@ struct WorkerModel {
       absl::FailedPreconditionError("the model file has no chat template");
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // of that template
 };
+
+// What a client sees of it, with every field set.
+void ToProto(const WorkerModel& model, v1::Model* out);
 
 }  // namespace tidepool::service
 

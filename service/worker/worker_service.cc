@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/convert.h"
-#include "service/counted_reactor.h"
-#include "service/raw_unary.h"
-#include "service/stats_watch_reactor.h"
+#include "service/grpc/convert.h"
+#include "service/grpc/counted_reactor.h"
+#include "service/grpc/raw_unary.h"
+#include "service/grpc/stats_watch_reactor.h"
+#include "service/grpc/status.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
 #include "service/worker/text_calls.h"
@@ -26,8 +27,9 @@ constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
 // Texts wait for each other, and no prompt waits for them.
 constexpr int kTextThreads = 1;
-// Lines of the pools that are no principal's: none has a space in its name.
-constexpr char kTextLine[] = "calls about text";  // of clients: they do not tell whose
+// Queues of the pools that belong to no principal. Names of principals have no spaces.
+constexpr char kTextLine[] =
+    "calls about text";  // of all clients together; their principals are unknown
 constexpr char kAdminLine[] = "calls of Admin";
 
 // Whether no request has to fail for weights that are lost.
@@ -129,8 +131,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
     core_->loop()->Post([this] { core_->AddWatcher(this); });
   }
 
-  // A front that does not read gets the next state when it does. Whoever is none, or is none any
-  // more, is told so instead; whoever may have become none is to show a certificate anew.
+  // A slow reader gets the newest state when it reads again. If the caller is no longer an accepted
+  // front, the stream ends with an error. At the maximum age of the connection it ends too, so that
+  // the front must authenticate again.
   void Send(const worker::v1::WatchResponse& state) override {
     if (writing_ || finished_) return;
     if (term_.IsOver()) return End(grpc::Status::OK);
@@ -190,7 +193,7 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
   reactor->Enter(place.core->unary_calls()).IgnoreError();  // that door is never closed
   place.pool->Post(place.line, [context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
-        context->IsCancelled() ? absl::CancelledError("nobody waits for it any more") : work();
+        context->IsCancelled() ? absl::CancelledError("the caller no longer waits for it") : work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
   });
@@ -356,8 +359,9 @@ grpc::ServerWriteReactor<worker::v1::WatchResponse>* WorkerService::Watch(
 grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* context,
                                                   const v1::TokenizeRequest* request,
                                                   v1::TokenizeResponse* response) {
-  return OnPool({core_, core_->text_pool(), kTextLine}, gate_, context, response,
-                [core = core_, request] { return TokenizeFor(core->model(), *request, absl::Now()); });
+  return OnPool(
+      {core_, core_->text_pool(), kTextLine}, gate_, context, response,
+      [core = core_, request] { return TokenizeFor(core->model(), *request, absl::Now()); });
 }
 
 grpc::ServerUnaryReactor* WorkerService::Detokenize(grpc::CallbackServerContext* context,

@@ -14,12 +14,12 @@
 
 #include "absl/time/time.h"
 #include "engine/engine.h"
-#include "service/active_calls.h"
 #include "service/auth/grpc_caller.h"
-#include "service/event_loop.h"
-#include "service/log_level.h"
-#include "service/stats_watch.h"
-#include "service/task_pool.h"
+#include "service/base/active_calls.h"
+#include "service/base/event_loop.h"
+#include "service/base/log_level.h"
+#include "service/base/stats_watch.h"
+#include "service/base/task_pool.h"
 #include "service/worker/run_session.h"
 #include "service/worker/stall_detector.h"
 #include "service/worker/worker_admin.h"
@@ -50,19 +50,20 @@ class WorkerCore {
 
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;  // loop only
-  // Tells `on_liveness` when the engine has stood still for `timeout` with work pending, and why;
-  // and with OK, when it moves again; fronts are told in its state. On the loop, until
-  // StopWatching. Loop only.
+  // Calls `on_liveness` with an error if the engine made no progress for `timeout` with work
+  // pending, and with OK when it makes progress again. Fronts see it in the worker's state. Runs on
+  // the loop until StopWatching. Loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
-  // `on_readiness` is told when an expert's record is lost, and when none is any more.
+  // `on_readiness` is called when an expert's record is lost, and when no record is lost any
+  // longer.
   using OnReadiness = std::function<void(bool ready)>;
   void WatchEngine(absl::Duration timeout, OnLiveness on_liveness, OnReadiness on_readiness);
   void StopWatching() { engine_watch_.reset(); }
 
-  // Fronts are told to send nothing more; what they still send is taken.
+  // Asks fronts to send no new requests. Requests that still arrive are accepted.
   void BeginDrain();
   bool draining() const { return draining_; }
-  // Runs are offered to other workers, but for those that end within `drain` anyway.
+  // Offers runs to other workers, except those that will end within `drain`.
   void HandOver(absl::Duration drain);
   // Those that run end with UNAVAILABLE.
   void GiveUpRuns();
@@ -75,7 +76,7 @@ class WorkerCore {
   };
   void AddWatcher(Watcher* watcher);
   void RemoveWatcher(Watcher* watcher) { watchers_.erase(watcher); }
-  // Runs to be told of a drain. Loop only.
+  // Registers runs for a drain. Loop only.
   void AddRun(RunSession* run);
   void RemoveRun(RunSession* run) { sessions_.erase(run); }
 
@@ -115,7 +116,7 @@ class WorkerCore {
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
  public:
-  // Who is told in a Caller is believed, because none but fronts get past `gate`.
+  // The Caller identity is trusted, because `gate` admits only fronts.
   WorkerService(WorkerCore* core, const Gate& gate) : core_(core), gate_(gate) {}
 
   grpc::ServerUnaryReactor* Prepare(grpc::CallbackServerContext* context,

@@ -35,7 +35,7 @@ def open_context(model, sequences, tokens, batch, args):
 
 
 def token_at(run, sequence, position, vocabulary):
-    """As engine/throughput.cc has it (SplitMix64)."""
+    """As engine/evaluation/throughput.cc has it (SplitMix64)."""
     mask = (1 << 64) - 1
     x = (run << 48 | sequence << 32 | position) + 0x9E3779B97F4A7C15 & mask
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask

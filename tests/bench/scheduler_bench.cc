@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "engine/batch_scheduler.h"
+#include "engine/scheduler/batch_scheduler.h"
 #include "tests/fakes/byte_tokenizer.h"
 
 namespace tidepool::engine {

@@ -135,7 +135,7 @@ Figures MeasureForward(TransformerModel* model) {
   batch.spans.resize(1);
   batch.spans[0].token_ids = {1};
   batch.spans[0].logit_rows = {0};
-  batch.spans[0].best_of = model->vocab_size();
+  batch.spans[0].argmax_vocab = model->vocab_size();
   batch.spans[0].blocks = kv.blocks(0);
   Figures figures;
   for (int run = 0; run < kRuns; ++run) {

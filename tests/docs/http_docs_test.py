@@ -1,4 +1,4 @@
-"""Runs every command and program of docs/http.md, as it stands there, against the real model."""
+"""Runs every command and program of docs/http.md, unchanged, against the real model."""
 
 import json
 import os

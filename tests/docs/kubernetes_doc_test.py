@@ -81,7 +81,7 @@ class KubernetesDocTest(unittest.TestCase):
         self.assertEqual(harness.failure(harness.Client(front).stats)[0], "UNAUTHENTICATED")
 
     def secrets(self):
-        """The files of each Secret, as kubectl is told them: [KEY=]FILE."""
+        """The files of each Secret, in kubectl's form [KEY=]FILE."""
         secrets = {}
         for line in "".join(blocks("console")).splitlines():
             if " create secret generic " in line:

@@ -1,4 +1,4 @@
-"""Runs every command of docs/offload.md, as it stands there, against a server of a small model.
+"""Runs every command of docs/offload.md, unchanged, against a server of a small model.
 
 Only what a reader would change is changed: the port, the names of the binaries, and the folder.
 """

@@ -1,4 +1,4 @@
-"""Runs every command of docs/operations.md, as it stands there, in its order and in one folder.
+"""Runs every command of docs/operations.md, unchanged, in its order and in one folder.
 
 Only the model's name, ports and the process that a signal goes to are changed. Each server is
 stopped before the next one starts; what its stderr goes to is written where the page says.

@@ -1,4 +1,4 @@
-"""Runs every command of README.md, as it stands there, against a server of the real model.
+"""Runs every command of README.md, unchanged, against a server of the real model.
 
 Only what a reader would change is changed: ports (free ones), the names of the binaries, and
 scratch paths. A command that this test does not know fails it, so README cannot grow untested ones.
@@ -182,7 +182,7 @@ class ReadmeTest(unittest.TestCase):
         return self.run_here([PYTHON, str(client)], body)
 
     def run_line(self, line, following):
-        """Whether `line` is a command that this test runs; `following` is the block behind it."""
+        """Whether `line` is a command that this test runs; `following` is the next block."""
         command = shlex.split(line, comments=True)
         if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
             return False

@@ -1,4 +1,4 @@
-"""Runs every command of docs/security.md, as it stands there, in its order and in one folder.
+"""Runs every command of docs/security.md, unchanged, in its order and in one folder.
 
 Only the model's name and ports are changed, and servers are started on free ports; each is stopped
 before the next one of its kind.
@@ -38,7 +38,7 @@ class SecurityPageTest(unittest.TestCase):
     def start(self, line):
         """serve, front or worker."""
         words = line.split()[1:]
-        # Its own files lie in the page's folder.
+        # Replace file names by their paths in the scratch folder.
         words = [str(self.folder / word) if (self.folder / word).exists() else word
                  for word in words]
         if "--listen" in words:

@@ -1,4 +1,4 @@
-"""Runs every command of docs/sessions.md, as it stands there, in its order.
+"""Runs every command of docs/sessions.md, unchanged, in its order.
 
 Only ports, the model's name and scratch paths are changed. Commands on the store itself come after
 those on the server, which is stopped before them.

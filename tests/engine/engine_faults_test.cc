@@ -147,7 +147,7 @@ TEST_F(EngineFaultsTest, ADiskThatReturnsErrorsFailsWhoNeedsTheExpert) {
 }
 
 TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
-  what_ = "has not been read for 30s; see to";
+  what_ = "has not been read for 30s; check the disk";
   moe::HangClock clock(kPatience / 20);
   PuppetEngine engine(&models_, &clock);
   moe::PuppetReader* const puppet = engine.model.puppet;

@@ -97,7 +97,7 @@ TEST_F(EngineKvValuesTest, AKeyPastTheKvTypeFailsItsRequestAndIsNotIndexed) {
   for (int i = 0; i < 2; ++i) {
     const Answer answer = Run(/*bad=*/true);
     EXPECT_EQ(answer.status.code(), absl::StatusCode::kInternal) << answer.status;
-    EXPECT_TRUE(absl::StrContains(answer.status.message(), "layer 0 made a key of"))
+    EXPECT_TRUE(absl::StrContains(answer.status.message(), "layer 0 computed a key of"))
         << answer.status;
     EXPECT_TRUE(absl::StrContains(answer.status.message(), "F16")) << answer.status;
     EXPECT_EQ(engine_->Stats().kv_blocks_cached, 0);

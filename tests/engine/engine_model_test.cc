@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/kv_cache.h"
+#include "engine/kv/kv_cache.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "tests/engine/engine_fixture.h"
@@ -145,7 +145,7 @@ TEST_P(EngineModelTest, WhatLiesInUnwrittenSlotsDoesNotMatter) {
     for (const int64_t end : {4, 5, 6, 7}) {
       lease.Reserve(end)->Keep();
       Batch batch;
-      Span span;
+      RowSpan span;
       span.first_slot = lease.slots();
       span.token_ids.assign(tokens.begin() + lease.slots(), tokens.begin() + end);
       span.logit_rows = {static_cast<int32_t>(span.rows() - 1)};

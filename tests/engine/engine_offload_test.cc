@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/engine_shared.h"
-#include "engine/model_bundle.h"
+#include "engine/engine_inbox.h"
+#include "engine/loading/model_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
@@ -285,8 +285,8 @@ TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
   }
 }
 
-TEST(EngineSharedTest, TooManyCallsAreToldWhenToComeBack) {
-  EngineShared shared(4);
+TEST(EngineInboxTest, TooManyCallsAreToldWhenToComeBack) {
+  EngineInbox shared(4);
   absl::Status posted;
   int taken = 0;
   while ((posted = shared.Post([](const absl::Status&) {})).ok() && taken < 1000) ++taken;
@@ -297,13 +297,13 @@ TEST(EngineSharedTest, TooManyCallsAreToldWhenToComeBack) {
 }
 
 // What is left when the step thread ends goes to it to be told so, and nothing comes behind.
-TEST(EngineSharedTest, WhatIsPostedBeforeTheEndIsHandedOut) {
-  EngineShared shared(4);
+TEST(EngineInboxTest, WhatIsPostedBeforeTheEndIsHandedOut) {
+  EngineInbox shared(4);
   absl::Status told = absl::OkStatus();
   ASSERT_TRUE(shared.Post([&](const absl::Status& status) { told = status; }).ok());
   shared.Stop();
   EXPECT_TRUE(absl::IsUnavailable(shared.Post([](const absl::Status&) { FAIL(); })));
-  EngineShared::Work work;
+  EngineInbox::Work work;
   EXPECT_FALSE(shared.TakeWork(absl::InfiniteDuration(), &work));
   ASSERT_EQ(work.tasks.size(), 1u);
   work.tasks[0](absl::UnavailableError("the end"));

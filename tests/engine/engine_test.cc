@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/block_hash.h"
+#include "engine/kv/block_hash.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace tidepool::engine {

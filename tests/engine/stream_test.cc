@@ -177,8 +177,9 @@ TEST(StreamResumeTest, GoesOnAsIfNothingHadHappened) {
               stops == hits ? FinishReason::kStopString : FinishReason::kLength);
 
     std::vector<int32_t> tokens;
-    for (const StreamChunk& step : steps)
+    for (const StreamChunk& step : steps) {
       tokens.insert(tokens.end(), step.token_ids.begin(), step.token_ids.end());
+    }
     for (size_t cut = 0; cut < tokens.size(); ++cut) {
       GenerationRequest rest = request;
       rest.token_ids.insert(rest.token_ids.end(), tokens.begin(), tokens.begin() + cut);

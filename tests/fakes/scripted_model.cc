@@ -38,7 +38,7 @@ int32_t Get(const std::byte* at, int64_t index) {
   return value;
 }
 
-void Write(const engine::Span& span, const KvView& kv) {
+void Write(const engine::RowSpan& span, const KvView& kv) {
   for (size_t l = 0; l < kv.layers.size(); ++l) {
     const kernels::KvLayer& layer = kv.layers[l];
     for (int64_t i = 0; i < span.rows(); ++i) {
@@ -153,7 +153,7 @@ int64_t ScriptedModel::most_spans() const {
 }
 
 size_t ScriptedModel::WorkspaceBytes(const engine::BatchLimits& limits) const {
-  return limits.logit_rows * ((options_.vocab_size + 1) * sizeof(float) + sizeof(kernels::Best)) +
+  return limits.logit_rows * ((options_.vocab_size + 1) * sizeof(float) + sizeof(kernels::ArgMax)) +
          4 * kernels::kAlignment;
 }
 
@@ -164,10 +164,11 @@ absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
   largest_batch_ = std::max(largest_batch_, batch.rows());
   most_spans_ = std::max<int64_t>(most_spans_, batch.spans.size());
   changed_.NotifyAll();
-  const bool fails = failing_request_ < 0 ||
-                     std::any_of(batch.spans.begin(), batch.spans.end(), [&](const auto& span) {
-                       return span.request == failing_request_;
-                     });
+  // A copy, because the thread-safety analysis does not see the lock inside a lambda.
+  const int64_t failing = failing_request_;
+  const bool fails =
+      failing < 0 || std::any_of(batch.spans.begin(), batch.spans.end(),
+                                 [&](const auto& span) { return span.request == failing; });
   return fails ? failure_ : absl::OkStatus();
 }
 
@@ -196,7 +197,7 @@ absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& b
   workspace->Reset();
   engine::StepOutput output;
   if (begin.ok()) {
-    for (const engine::Span& span : batch.spans) Write(span, kv);
+    for (const engine::RowSpan& span : batch.spans) Write(span, kv);
     Answer(batch, kv, workspace, &output);
   }
   End();
@@ -206,28 +207,27 @@ absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& b
 
 void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels::Arena* workspace,
                            engine::StepOutput* output) {
-  const int64_t wanted = batch.logit_rows() + batch.best_rows();
+  const int64_t wanted = batch.logit_rows() + batch.argmax_rows();
   const kernels::MatrixView logits = workspace->AllocateMatrix(wanted, options_.vocab_size);
-  kernels::Best* best = workspace->Allocate<kernels::Best>(batch.best_rows());
+  kernels::ArgMax* best = workspace->Allocate<kernels::ArgMax>(batch.argmax_rows());
   int64_t next[] = {0, batch.logit_rows()};
-  for (const engine::Span& span : batch.spans) {
+  for (const engine::RowSpan& span : batch.spans) {
     for (const int32_t row : span.logit_rows) {
-      const int64_t at = next[span.best_of > 0]++;
+      const int64_t at = next[span.argmax_vocab > 0]++;
       AnswerRow(span, row, kv, absl::MakeSpan(logits.Row(at), options_.vocab_size));
-      if (span.best_of == 0) continue;
-      kernels::Best& found = best[at - batch.logit_rows()] = kernels::Best();
-      for (int32_t id = 0; id < span.best_of; ++id) {
-        kernels::AddToBest(id, logits.Row(at)[id], &found);
+      if (span.argmax_vocab == 0) continue;
+      kernels::ArgMax& found = best[at - batch.logit_rows()] = kernels::ArgMax();
+      for (int32_t id = 0; id < span.argmax_vocab; ++id) {
+        kernels::AddToArgMax(id, logits.Row(at)[id], &found);
       }
     }
   }
   output->logits = logits.RowRange(0, batch.logit_rows());
-  output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.best_rows()));
-  output->hidden = workspace->AllocateMatrix(wanted, 1);
+  output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
 }
 
 // Reads back all that the row sees, in every layer.
-void ScriptedModel::AnswerRow(const engine::Span& span, int64_t row, const KvView& kv,
+void ScriptedModel::AnswerRow(const engine::RowSpan& span, int64_t row, const KvView& kv,
                               absl::Span<float> logits) {
   const int64_t last = span.first_slot + row;
   std::vector<int32_t> history;

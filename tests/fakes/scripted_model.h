@@ -39,7 +39,7 @@ class ScriptedModel final : public engine::Model {
   void SetScript(Script script);
   // Forward fails from now on, as long as `status` is not OK.
   void SetFailure(absl::Status status);
-  // The same for batches that hold rows of this request (Span::request).
+  // The same for batches that hold rows of this request (RowSpan::request).
   void SetFailureOf(int64_t request, absl::Status status);
 
   // What the model tells of experts that are not all in memory; none to begin with.
@@ -74,7 +74,7 @@ class ScriptedModel final : public engine::Model {
   absl::Status Begin(const engine::Batch& batch);
   void Answer(const engine::Batch& batch, const engine::KvView& kv, kernels::Arena* workspace,
               engine::StepOutput* output);
-  void AnswerRow(const engine::Span& span, int64_t row, const engine::KvView& kv,
+  void AnswerRow(const engine::RowSpan& span, int64_t row, const engine::KvView& kv,
                  absl::Span<float> logits);
   void End();
   bool WaitForLayerEnd();

@@ -1,5 +1,5 @@
-// libFuzzer target: any lines as a command line, and any text as its --config file. Arguments stand
-// one on a line before the line "---", the file behind it.
+// libFuzzer target: any lines as a command line, and any text as its --config file. Each
+// line before the line "---" is an argument; the file follows it.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:config_fuzz -- -max_total_time=60
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
-#include "service/config.h"
+#include "service/cli/config.h"
 #include "tests/fuzz/fuzz_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

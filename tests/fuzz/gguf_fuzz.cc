@@ -8,12 +8,12 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "engine/chat_template/chat_template.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_parser.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer_weights.h"
-#include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "kernels/base/check.h"

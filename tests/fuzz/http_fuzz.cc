@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
-#include "service/convert.h"
+#include "service/grpc/check_request.h"
 #include "service/http/cors.h"
 #include "service/http/host_check.h"
 #include "service/http/http_error.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "engine/kv_disk.h"
+#include "engine/kv/kv_disk.h"
 #include "kernels/base/check.h"
 #include "kernels/base/clock.h"
 
@@ -54,7 +54,7 @@ class StringFile final : public engine::KvDiskFile {
   std::string content_;
 };
 
-// Every block that it says it has either comes back whole or is gone, and it goes on working.
+// Every block that it lists is read back intact or dropped, and it keeps working.
 void Use(const std::string& content) {
   auto opened = engine::KvDisk::Open(
       std::make_unique<StringFile>(content),

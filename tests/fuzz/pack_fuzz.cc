@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as the header of a pack file, once as they are and once with the
-// checksum that makes what stands before it count.
+// libFuzzer target: any bytes as the header of a pack file, once unchanged and once with a
+// valid checksum.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:pack_fuzz -- -max_total_time=60
 #include <cstddef>

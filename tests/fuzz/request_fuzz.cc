@@ -12,10 +12,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "engine/tokenizer/chat_template.h"
+#include "engine/chat_template/chat_template.h"
 #include "kernels/base/check.h"
-#include "service/convert.h"
-#include "service/wire_check.h"
+#include "service/front/convert_sessions.h"
+#include "service/grpc/check_request.h"
+#include "service/grpc/convert.h"
+#include "service/grpc/wire_check.h"
 #include "service/worker/prompt.h"
 #include "service/worker/worker_model.h"
 #include "tests/fakes/byte_tokenizer.h"
@@ -100,7 +102,7 @@ void TryChatMessage(const v1::ChatMessage& message) {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
-  google::protobuf::SetLogHandler(nullptr);  // it tells of every message that does not parse
+  google::protobuf::SetLogHandler(nullptr);  // it prints every message that does not parse
   return 0;
 }
 

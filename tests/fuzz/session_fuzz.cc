@@ -20,9 +20,9 @@ namespace {
 using namespace tidepool::service;  // NOLINT
 
 void CutEverywhere(const SessionLogData& session) {
-  constexpr int64_t kMostCuts = 64;
-  for (int64_t i = 0; i <= kMostCuts; ++i) {
-    const int64_t position = session.info.token_count * i / kMostCuts;
+  constexpr int64_t kMaxCuts = 64;
+  for (int64_t i = 0; i <= kMaxCuts; ++i) {
+    const int64_t position = session.info.token_count * i / kMaxCuts;
     const auto cut = PlanCut(session, position);
     if (!cut.ok()) continue;
     SessionLogData log = session;
@@ -50,10 +50,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(absl::StartsWith(bytes, FormatWitness(*commit)));
   }
   std::istringstream in(bytes);
-  const absl::Status status = ReadExport(in, Take);
-  if (!status.ok()) {
-    CHECK(absl::StrContains(status.message(), "line "));
-    CHECK(!absl::StrContains(status.message(), "\n"));
+  const auto faults = ReadExport(in, Take);
+  if (!faults.ok()) {
+    CHECK(absl::StrContains(faults.status().message(), "line "));
+    return 0;
+  }
+  for (const std::string& fault : *faults) {
+    CHECK(absl::StrContains(fault, "line "));
+    CHECK(!absl::StrContains(fault, "\n"));
   }
   return 0;
 }

@@ -1,6 +1,6 @@
-// libFuzzer target: any text as a chat template, rendered with any JSON as its variables. What
-// stands before the line "---" is the template; after it, if there is one, an object with
-// "messages", "tools" and "template_kwargs".
+// libFuzzer target: any text as a chat template, rendered with any JSON as its variables. The
+// text before the line "---" is the template. After it follows an optional object with "messages",
+// "tools" and "template_kwargs".
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:template_fuzz -- -max_total_time=60
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "engine/tokenizer/chat_template.h"
-#include "engine/tokenizer/utf8.h"
+#include "engine/chat_template/chat_template.h"
 #include "kernels/base/check.h"
+#include "kernels/base/utf8.h"
 
 namespace {
 
@@ -78,6 +78,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           !absl::StrContains(piece.text, kMark));
     text += piece.text;
   }
-  CHECK(tidepool::engine::CheckUtf8(text, "the prompt").ok());
+  CHECK(tidepool::base::CheckUtf8(text, "the prompt").ok());
   return 0;
 }

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a token file. What is taken finds its own principals again when it
-// is written anew, and a complaint is one line.
+// libFuzzer target: any bytes as a token file. A valid file keeps its principals when it is
+// written again; an error is one line.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:token_table_fuzz -- -max_total_time=60
 #include <cstddef>

@@ -2,9 +2,9 @@
 //
 //   tests/fuzz/run --seconds 300 tokenizer_fuzz
 //
-// What it demands: a vocabulary that is refused is refused in one line; any text has ids, each of the
-// vocabulary, none a control token; they give the text's bytes back; and SentencePiece's merges are
-// those of the plain definition.
+// What it demands: a vocabulary that is refused is refused in one line; any text has ids, each of
+// the vocabulary, none a control token; they give the text's bytes back; and SentencePiece's merges
+// are those of the plain definition.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -19,8 +19,8 @@
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/pre_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/utf8.h"
 #include "kernels/base/check.h"
+#include "kernels/base/utf8.h"
 
 namespace {
 
@@ -49,7 +49,8 @@ class Input {
   }
   // Up to `most` bytes; the first byte says how many.
   std::string String(size_t most) {
-    const size_t size = std::min<size_t>(Byte() % (most + 1), rest_.size());
+    const size_t wanted = Byte() % (most + 1);
+    const size_t size = std::min(wanted, rest_.size());
     const std::string result(rest_.substr(0, size));
     rest_.remove_prefix(size);
     return result;
@@ -104,7 +105,7 @@ Ids Reference(const Tokenizer& tokenizer, const std::string& text) {
   const std::string marked = absl::StrReplaceAll(text, {{" ", kMark}});
   std::vector<std::string> symbols;
   for (absl::string_view rest = marked; !rest.empty();) {
-    const size_t size = tidepool::engine::NextUtf8Char(rest).size;
+    const size_t size = tidepool::base::NextUtf8Char(rest).size;
     symbols.emplace_back(rest.substr(0, size));
     rest.remove_prefix(size);
   }
@@ -113,7 +114,7 @@ Ids Reference(const Tokenizer& tokenizer, const std::string& text) {
     const bool merges = id.has_value() &&
                         (tokenizer.type(*id) == TokenType::kNormal ||
                          tokenizer.type(*id) == TokenType::kUserDefined) &&
-                        tidepool::engine::ValidUtf8Prefix(piece) == piece.size();
+                        tidepool::base::ValidUtf8Prefix(piece) == piece.size();
     return merges ? *id : -1;
   };
   while (true) {
@@ -161,7 +162,7 @@ void CheckText(const Tokenizer& tokenizer, const std::string& text) {
     CHECK(tokenizer.IsValid(id));
     CHECK(!tokenizer.IsControl(id));
     const std::string piece = decoder.Feed(id);
-    CHECK_EQ(tidepool::engine::ValidUtf8Prefix(piece), piece.size());
+    CHECK_EQ(tidepool::base::ValidUtf8Prefix(piece), piece.size());
   }
   const bool spaces_marked = tokenizer.spec().model != "gpt2";
   const std::string expected = spaces_marked ? absl::StrReplaceAll(text, {{kMark, " "}}) : text;

@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
-#include "service/trace_context.h"
+#include "service/base/trace_context.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace service = tidepool::service;
@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto context = service::ParseTraceContext(text.substr(0, end), state);
   if (!context.has_value()) return 0;
   CHECK(context->trace_id.size() == 32 && context->span_id.size() == 16);
-  CHECK(context->state.size() <= service::kMostTraceStateBytes);
-  const service::Span span = service::BeginSpan(context);
+  CHECK(context->state.size() <= service::kMaxTraceStateBytes);
+  const service::TraceSpan span = service::BeginSpan(context);
   const auto again =
       service::ParseTraceContext(service::Traceparent(span.context), span.context.state);
   CHECK(again.has_value());

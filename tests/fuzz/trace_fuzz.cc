@@ -16,10 +16,10 @@ namespace {
 using namespace tidepool::moe;  // NOLINT
 
 // Larger shapes take longer than they tell.
-constexpr int64_t kMostExperts = 1024;
+constexpr int64_t kMaxExperts = 1024;
 
 void ReplayAll(const Trace& trace) {
-  if (trace.header.all_experts() > kMostExperts) return;
+  if (trace.header.all_experts() > kMaxExperts) return;
   const int64_t slots = (trace.header.all_experts() + 1) / 2;
   int64_t most = 0;
   for (const char* policy : {"belady", "hindsight", "adaptive", "tide", "lru", "static"}) {

@@ -92,8 +92,8 @@ def measure(data, truth, logits):
 
 
 def run_llamacpp(path, ids, text, kv_cache="f16"):
-    """(float32 logits [n, vocab], settings): stock but for n_ctx, logits of all positions and the
-    type of the KV cache, which for q8_0 needs flash attention."""
+    """(float32 logits [n, vocab], settings): defaults except for n_ctx, logits of all positions and
+    the type of the KV cache; q8_0 needs flash attention."""
     flash = kv_cache != "f16"
     kv_type = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[kv_cache]
     llama = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=N_BATCH, logits_all=True, verbose=False,

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Makes lm_eval/golden.json: what lm-eval measures of SmolLM2 with transformers.
 
-    HF_HUB_OFFLINE=1 python3 tests/golden/make_lm_eval.py MODEL.gguf   # from the repository's root
+    tools/setup --tests --peers
+    HF_HUB_OFFLINE=1 .cache/venv/bin/python tests/golden/make_lm_eval.py MODEL.gguf
 
 The tasks of lm_eval/ run over transformers' model of make_smollm2.py: float32, eager attention, on
-the weights as the file stores them. Needs lm_eval, torch and transformers.
+the weights as the file stores them. Needs lm_eval, which --tests installs, and accelerate, torch and
+transformers, which --peers installs.
 """
 
 import argparse

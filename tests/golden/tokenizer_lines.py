@@ -214,8 +214,8 @@ class Set:
 
 
 def between_broken(encode, byte_ids):
-    """Bytes -> ids, for references that take text alone: bytes that are no character are tokens of their own
-    (byte_ids, by byte), and what stands between them is text by itself."""
+    """Bytes -> ids, for references that accept only text: each invalid byte becomes a token (byte_ids, by
+    byte), and the text between invalid bytes is encoded separately."""
     def encode_broken(line):
         ids, text = [], ""
         for character in line.decode(errors="surrogateescape") + "\udc80":

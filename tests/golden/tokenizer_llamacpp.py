@@ -61,7 +61,7 @@ def encoder(path, pre, special=False):
 
 
 def check(folder, sets, lines):
-    """Whether llama.cpp gives the reference's ids, but for as many lines as DIFFERENT allows."""
+    """Whether llama.cpp returns the reference's ids, except for the number of lines in DIFFERENT."""
     texts = [line.decode() for line in lines if tokenizer_lines.is_utf8(line)]
     good = True
     for one in sets:
@@ -87,5 +87,5 @@ def check_aliases(path, aliases, lines):
         for name in names:
             other = sum(ids != wanted for ids, wanted in zip(map(encoder(path, name), texts), expected))
             good &= other == 0
-            print(f"{name:24} llama.cpp gives the ids of {pre} but for {other} of {len(texts)} lines")
+            print(f"{name:24} llama.cpp returns the ids of {pre} except for {other} of {len(texts)} lines")
     return good

@@ -1,5 +1,5 @@
-"""The tables of docs/security.md, row by row: who gets in over gRPC and HTTP, and which fronts a
-worker takes. A row of the page without a test here fails, and a test without its row."""
+"""The tables of docs/security.md, row by row: which clients a server accepts, and which
+fronts a worker accepts. A row without a test fails, and so does a test without its row."""
 
 import datetime
 import http.client
@@ -70,7 +70,7 @@ def shakes_hands(address, context):
             return NO_CONNECTION
 
 
-class WhoGetsInTest(CommandTest):
+class AcceptedClientsTest(CommandTest):
 
     @classmethod
     def setUpClass(cls):
@@ -92,7 +92,7 @@ class WhoGetsInTest(CommandTest):
 
         cls.tokens.revoke("revoked")
         trusted.write_bytes(cls.ours.ca.read_bytes() + cls.added.ca.read_bytes())
-        wait_until(lambda: cls.server.stderr.count("in force") == 2, lambda: cls.server.stderr)
+        wait_until(lambda: cls.server.stderr.count("is in use") == 2, lambda: cls.server.stderr)
 
         cls.stale = serve_tls(cls.ours, file="stale", **OUTDATED)
         cls.misnamed = serve_tls(cls.ours, file="misnamed", names=("other.example",))
@@ -125,32 +125,34 @@ class WhoGetsInTest(CommandTest):
 
     ROWS = {
         "a token": lambda t: t.ask(t.alice),
-        "an older token of the same principal, whose line still stands": lambda t: t.ask(t.old),
+        "an older token of the same principal, whose line is still in the file":
+            lambda t: t.ask(t.old),
         "no token": lambda t: t.ask(headers=[]),
         "an unknown token": lambda t: t.ask("tp-unknown"),
         "an expired token": lambda t: t.ask(t.expired),
-        "a revoked token: its line was taken away": lambda t: t.ask(t.revoked),
+        "a revoked token: its line was removed": lambda t: t.ask(t.revoked),
         "a token of the role front": lambda t: t.ask(t.front),
-        "another scheme than Bearer": lambda t: t.ask(headers=[f"Basic {t.alice}"]),
+        "a scheme other than Bearer": lambda t: t.ask(headers=[f"Basic {t.alice}"]),
         "two tokens": lambda t: t.ask(t.alice, t.old),
         "no certificate": lambda t: t.ask(pair=()),
         "a certificate of another CA":
             lambda t: t.ask(pair=t.others.issue("client", "client.example")),
         "an expired certificate":
             lambda t: t.ask(pair=t.ours.issue("stale", "client.example", **OUTDATED)),
-        "a certificate of a CA that was taken out of the file":
+        "a certificate of a CA that was removed from the file":
             lambda t: t.ask(pair=t.gone.issue("client", "client.example")),
         "a certificate of a CA that was added to the file":
             lambda t: t.ask(pair=t.added.issue("client", "client.example")),
         "plain text": in_plain_text,
         "TLS 1.1": with_an_old_tls,
-        "trust in another CA than the server's": lambda t: t.ask(ca=t.others.ca),
-        "a server whose certificate names another host": lambda t: t.ask(server=t.misnamed),
-        "a server whose certificate has expired": lambda t: t.ask(server=t.stale),
+        "trust only in another CA than the server's": lambda t: t.ask(ca=t.others.ca),
+        "a connection to a server whose certificate names another host":
+            lambda t: t.ask(server=t.misnamed),
+        "a connection to a server whose certificate has expired": lambda t: t.ask(server=t.stale),
     }
 
     def test_every_row_of_the_page(self):
-        told = table("a client comes with")
+        told = table("the client has")
         self.assertEqual(list(told), list(self.ROWS))
         for name, answers in told.items():
             with self.subTest(name):
@@ -167,7 +169,7 @@ class WhoGetsInTest(CommandTest):
             server.kill()
 
 
-class WhichFrontsAWorkerTakesTest(CommandTest):
+class AcceptedFrontsTest(CommandTest):
 
     @classmethod
     def setUpClass(cls):
@@ -201,7 +203,7 @@ class WhichFrontsAWorkerTakesTest(CommandTest):
     def expect_serves(self, front):
         wait_until(lambda: health(front.address, "readiness"), lambda: front.stderr)
 
-    def expect_is_away(self, front):
+    def expect_is_unavailable(self, front):
         wait_until(lambda: "cannot be watched" in front.stderr, lambda: front.stderr)
         # A first try may fail on a busy machine: while another front gets in, this one tries again.
         self.expect_serves(self.connect("front.example"))
@@ -217,14 +219,14 @@ class WhichFrontsAWorkerTakesTest(CommandTest):
         "the name in another CA's certificate": lambda t: t.connect("front.example", ca=t.others),
         "the name in an expired certificate": lambda t: t.connect("front.example", **OUTDATED),
         "plain text": lambda t: t.start(t.worker),
-        "a token, to a worker whose certificate names another host":
+        "a token, for a worker whose certificate names another host":
             lambda t: t.connect(principal="front-1", worker=t.misnamed),
     }
 
     def test_every_row_of_the_page(self):
-        told = table("a front comes with")
+        told = table("the front has")
         self.assertEqual(list(told), list(self.ROWS))
-        expect = {"serves": self.expect_serves, "is away": self.expect_is_away}
+        expect = {"serves": self.expect_serves, "is unavailable": self.expect_is_unavailable}
         for name, (answer,) in told.items():
             with self.subTest(name):
                 expect[answer](self.ROWS[name](self))

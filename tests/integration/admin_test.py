@@ -117,7 +117,7 @@ class AdminTest(CommandTest):
              f"expert_memory_bytes is {LEAST * self.record - 1}; accepted: {LEAST * self.record} "
              "bytes or more"),
             ({"expert_memory_bytes": -1}, "expert_memory_bytes is -1"),
-            ({"expert_memory_share": 1.5}, "expert_memory_share is 1.5; accepted: above 0, to 1"),
+            ({"expert_memory_share": 1.5}, "expert_memory_share is 1.5; accepted: above 0 and at most 1"),
             ({"expert_memory_share": 0.5, "expert_memory_bytes": 1 << 30}, "set one of them"),
         ]
         for fields, named in cases:

@@ -74,13 +74,23 @@ BLAMING = {"cut_links", "stop_worker", "stop_links"}
 PROOF = 16
 OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
               "stop_worker", "stop_links"}
-# Seconds that 99 of 100 streams that were hit may stand still.
+# Seconds that 99 of 100 streams that were hit may stand still, beside waits_of() times what a new
+# stream of this run waits for its first token. A stream that moves is computed again beside others, which
+# takes as long as the machine is slow: what else runs here must not decide about this test. The
+# seconds are those that pass on any machine: timeouts, back-off, and restarts.
 PAUSE_LIMITS = {} if REAL else {
-    "kill_worker": 1.0, "kill_two_workers": 6.0, "kill_again_and_again": 10.0,
-    "kill_front": 1.0, "kill_redis": 3.0, "drain_worker": 3.0,
-    "drain_front": 3.0, "cut_links": 3.0, "stop_worker": 3.0, "stop_links": 3.0,
+    "kill_worker": 0.7, "kill_two_workers": 5.5, "kill_again_and_again": 9.5,
+    "kill_front": 0.7, "kill_redis": 2.5, "drain_worker": 2.5,
+    "drain_front": 2.5, "cut_links": 2.5, "stop_worker": 2.5, "stop_links": 2.5,
     # Of what the client itself waits before it turns to another front.
-    "stop_front": STALL + 3, "stop_redis": STALL + 3}
+    "stop_front": STALL + 2.5, "stop_redis": STALL + 2.5}
+
+
+def waits_of(fault):
+    # Half of all streams come back at once when a front dies, with connections of their own.
+    return 25 if fault == "kill_front" else 10
+
+
 # What sends a client back to try again.
 PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -377,12 +387,21 @@ class ChaosTest(unittest.TestCase):
         load = {index: one.sequences_running for index, one in self.cluster.worker_stats().items()}
         return load if max(load.values(), default=0) > 1 else None
 
+    @staticmethod
+    def first_wait(run):
+        """Seconds until the first message, as half of the streams had it that met no trouble."""
+        waits = sorted(stream.times[1] - stream.times[0] for stream in run.finished
+                       if not stream.broken)
+        return waits[len(waits) // 2]
+
     def report(self, run, done):
         seconds = time.monotonic() - run.start
         print(f"{len(run.finished)} generations, {sum(len(s.received.ids) for s in run.finished)} "
               f"tokens in {seconds:.0f} s; {sum(bool(s.broken) for s in run.finished)} of them came "
               f"back to a front")
         print(f"{'fault':14}{'times':>6}{'met':>6}{'streams':>9}{'pause median':>14}{'p99':>8}{'most':>8}")
+        first_wait = self.first_wait(run)
+        print(f"a first token takes {first_wait:.2f} s")
         too_long = []
         for fault in FAULTS:
             strikes = [one for one in done if one[0] == fault.name]
@@ -395,8 +414,9 @@ class ChaosTest(unittest.TestCase):
             if pauses:
                 p99 = pauses[min(len(pauses) - 1, int(0.99 * len(pauses)))]
                 line += f"{pauses[len(pauses) // 2]:12.2f} s{p99:6.2f} s{pauses[-1]:6.2f} s"
-                if p99 > PAUSE_LIMITS.get(fault.name, PATIENCE):
-                    too_long.append(fault.name)
+                limit = PAUSE_LIMITS.get(fault.name, PATIENCE) + waits_of(fault.name) * first_wait
+                if p99 > limit:
+                    too_long.append(f"{fault.name}: {p99:.2f} s, limit {limit:.2f} s")
             print(line, flush=True)
         if not harness.SANITIZED:
             self.assertEqual(too_long, [], "whose streams stood still for longer than they may")

@@ -58,7 +58,7 @@ class FullDiskTest(unittest.TestCase):
         with self.assertRaises(grpc.RpcError) as raised:
             call()
         self.assertEqual(raised.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        self.assertIn("may not get larger", raised.exception.details())
+        self.assertIn("has reached its size limit", raised.exception.details())
 
     def test_streams_end_whole_and_go_on(self):
         wanted, received, streams = [], [], []

@@ -162,7 +162,7 @@ class OpenAiTest(unittest.TestCase):
         grown = most_resident_bytes(self.server) - before
         print(f"refused with at most {grown / 2**20:.1f} MiB more")
         self.assertEqual(caught.exception.body["param"], "stream")
-        self.assertIn("past 32 MiB", str(caught.exception))
+        self.assertIn("exceeds 32 MiB", str(caught.exception))
         if not harness.SANITIZED:
             self.assertLess(grown, 96 << 20)
         self.grpc.wait_idle()

@@ -72,7 +72,7 @@ class DamageTest(CommandTest):
         self.flip(self.pack, header + (layer * EXPERTS + expert) * self.record + self.record // 2)
 
     def change_model(self, layer, expert):
-        """A weight of this expert in the model file, from which its record is made again."""
+        """A weight of this expert in the model file, from which its record is rebuilt."""
         content = self.model.read_bytes()
         (data,) = [tensor.data for tensor in gguf_bytes.read(content).tensors
                    if tensor.name == f"blk.{layer}.ffn_up_exps.weight"]
@@ -162,7 +162,7 @@ class DamageTest(CommandTest):
         self.assertEqual(self.ready(), 200)
         harness.wait_until(lambda: self.pack.read_bytes() == sound, lambda: self.server.stderr)
         self.assertEqual(self.server.stop(), 0)
-        (line,) = [line for line in self.server.stderr.splitlines() if "made again" in line]
+        (line,) = [line for line in self.server.stderr.splitlines() if "rebuilt" in line]
         self.assertIn(str(self.pack), line)
 
     def test_damage_before_the_start_is_made_good(self):
@@ -183,8 +183,8 @@ class DamageTest(CommandTest):
         sound = self.pack.read_bytes()
         self.flip(self.pack, 100)
         self.start()
-        self.assertIn(f"the pack {self.pack} is of no use: the checksum of its header does not "
-                      f"match; it is made again from {self.model}", self.server.stderr)
+        self.assertIn(f"cannot use the pack {self.pack}: the checksum of its header does not "
+                      f"match; writing it again from {self.model}", self.server.stderr)
         self.check_all(short, long)
         self.assertEqual(self.pack.read_bytes(), sound)
 

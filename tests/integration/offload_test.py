@@ -135,7 +135,7 @@ class OffloadTest(CommandTest):
             self.assertEqual(server.stop(), 0)
 
     def check_damage(self, client, data, damage, number):
-        """A request under a damaged pack gets its tokens, from records that are made again.
+        """A request under a damaged pack gets its tokens, from records that are rebuilt.
         `damage`: how many bytes of its end are gone, or "changed"."""
         # As many tokens as need every expert, and others each time: none of them is in the cache.
         ids = [(1 + number) * place * 37 % 250 for place in range(1, 200)]

@@ -78,10 +78,10 @@ class ReplayTest(CommandTest):
         self.refuse("replay", "--trace", path, "--slots", "4x", named=("--slots", "4x"))
         self.refuse("replay", "--trace", path, "--slots", "4", "--policy", "mru", "--json",
                     named=("mru", "adaptive", "belady"))
-        self.refuse("replay", "--trace", path, "--slots", "4", "--profile", other, named=("other.jsonl is a profile of 3 layers", "2 of 8"))
+        self.refuse("replay", "--trace", path, "--slots", "4", "--profile", other, named=("other.jsonl is a profile with 3 layers", "2 of 8"))
         self.refuse("replay", "--trace", "/nowhere/t.jsonl", "--slots", "4", named="/nowhere/t.jsonl")
         path.write_text(path.read_text()[:-9])
-        self.refuse("replay", "--trace", path, "--slots", "4", named=(str(path), "line 11", "cut off"))
+        self.refuse("replay", "--trace", path, "--slots", "4", named=(str(path), "line 11", "truncated"))
 
 
 if __name__ == "__main__":

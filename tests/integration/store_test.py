@@ -144,33 +144,42 @@ class StoreTest(unittest.TestCase):
         result = run_tidepool("sessions", "import", "--store", self.store, stdin=other.encode())
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("chat: another session of this id is there", result.stderr)
-        self.assertIn("2 conflicts", result.stderr)
+        self.assertIn("2 faults; whatever is whole and new was imported", result.stderr)
         self.assertEqual(run_tidepool("sessions", "export", "--store", self.store).stdout, export)
 
     def test_imports_that_are_wrong_name_the_line(self):
         head, first, *rest = self.fill().splitlines(keepends=True)
         cases = [
-            ("", "cut short"), ("garbage\n", "no export of sessions"),
-            (head.replace("1", "9"), "version is 9"), (head + first, "line 3: the file ends"),
-            (head + without_hashes(first).replace('"kind":"NEW"', '"kind":"CHAT"'),
-             "line 2: its kind does not fit"),
-            (head + first[:-20] + "\n", "line 2: it is no JSON object"),
-            (head + "".join(rest), "line 4: it tells 3 sessions"),
+            (head + first, "line 3: the file is truncated"),
+            (head + without_hashes(first).replace('"kind":"NEW"', '"kind":"CHAT"') + "".join(rest),
+             "line 2, session 'empty': its kind does not fit"),
+            (head + first[:-20] + "\n" + "".join(rest),
+             "line 2, session 'empty': it is not a JSON object"),
+            (head + "".join(rest), "line 4: it states 3 sessions"),
         ]
-        for text, wanted in cases:
-            target = self.folder / "target.db"
+        for number, (text, wanted) in enumerate(cases):
+            target = self.folder / f"target{number}.db"
+            result = run_tidepool("sessions", "import", "--store", target, stdin=text.encode())
+            self.assertEqual(result.returncode, 1, text)
+            self.assertIn(wanted, result.stderr)
+            self.assertIn("1 fault; whatever is whole and new was imported", result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)
+        for text, wanted in (("", "not an export of sessions"), ("garbage\n", "not an export of sessions"),
+                             (head.replace("1", "9"), "version is 9")):
             result = run_tidepool("sessions", "import", "--store", target, stdin=text.encode())
             self.assertEqual(result.returncode, 2, text)
             self.assertIn(wanted, result.stderr)
-            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
 
-    def test_an_export_that_was_damaged_is_refused(self):
+    def test_a_damaged_line_of_an_export_costs_that_session_alone(self):
         export = self.fill()
         target = self.folder / "target.db"
         result = run_tidepool("sessions", "import", "--store", target,
                               stdin=export.replace('"kind":"CHAT"', '"kind":"CHAR"').encode())
         self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertRegex(result.stderr, 'line [34]: session "chat" is damaged')
+        self.assertRegex(result.stderr, "line 3, session 'chat': it does not match its hash")
+        again = run_tidepool("sessions", "export", "--store", target).stdout.splitlines()
+        self.assertEqual({json.loads(line)["session_id"] for line in again[1:-1]},
+                         {"empty", "tokens"})
 
     def test_a_file_that_is_taken_away_ends_readiness(self):
         server, client = self.serve()
@@ -239,6 +248,55 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(report["faults"], 3)
         for part in ("'tokens' is damaged", "'chat' is damaged in the session store: turn 1 ", "belong to no session"):
             self.assertTrue(any(part in fault for fault in report["named"]), report)
+
+    def test_a_damaged_row_is_one_fault(self):
+        self.fill()
+        import sqlite3
+        with sqlite3.connect(self.store) as database:
+            database.execute("UPDATE sessions SET epoch = epoch + 1 WHERE session_id = 'chat'")
+        database.close()
+        result = run_tidepool("sessions", "verify", "--store", self.store, "--json")
+        self.assertEqual(result.returncode, 1)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["faults"], 1, report)
+        self.assertIn("session 'chat' is damaged", report["named"][0])
+
+    def root_page(self, name):
+        import sqlite3
+        with sqlite3.connect(self.store) as database:
+            (root,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?",
+                                       (name,)).fetchone()
+        database.close()
+        return root
+
+    def zero_page(self, page):
+        damaged = bytearray(self.store.read_bytes())
+        damaged[(page - 1) * 4096:page * 4096] = bytes(4096)
+        self.store.write_bytes(damaged)
+
+    def test_a_store_that_does_not_open_is_exported(self):
+        exported = self.fill()
+        self.zero_page(self.root_page("sessions_by_principal"))
+        server = harness.Process("serve", "--model", harness.LLAMA, "--store", self.store,
+                                 "--listen", "127.0.0.1:0", "--http", "off")
+        self.assertEqual(server.wait(), 1, server.stderr)
+        self.assertIn("tidepool sessions export", server.stderr)
+        result = run_tidepool("sessions", "export", "--store", self.store)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.stdout, exported)
+        self.assertIn("the file is damaged", result.stderr)
+
+    def test_an_unreadable_page_names_its_sessions(self):
+        self.fill()
+        self.zero_page(self.root_page("chunks"))
+        result = run_tidepool("sessions", "verify", "--store", self.store)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for name in ("tokens", "chat"):
+            self.assertIn(f"session '{name}' is damaged", result.stderr)
+        result = run_tidepool("sessions", "export", "--store", self.store)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for name in ("tokens", "chat"):
+            self.assertIn(f"session '{name}' is damaged", result.stderr)
 
     def test_commands_that_are_wrong(self):
         for arguments, wanted in (

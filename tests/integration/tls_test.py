@@ -148,7 +148,7 @@ class RotationTest(CommandTest):
 
         pair = new.issue("next", "127.0.0.1")
         (old.folder / "server.key").write_bytes(pair[1].read_bytes())
-        wait_until(lambda: "is not the key of the certificate" in server.stderr,
+        wait_until(lambda: "does not match the certificate" in server.stderr,
                    lambda: server.stderr)
         self.assertEqual(served_by(old), ("OK", 200), "what is half written changes nothing")
         (old.folder / "server.pem").write_bytes(pair[0].read_bytes())
@@ -230,7 +230,7 @@ class CommandLineTest(CommandTest):
         for flags, named in (
                 (("--tls-cert", pair[0]), "--tls-key"),
                 (("--tls-client-ca", ours.ca), "--tls-cert"),
-                (pair_flags("tls", (pair[0], other[1])), (str(other[1]), "is not the key")),
+                (pair_flags("tls", (pair[0], other[1])), (str(other[1]), "does not match")),
                 (pair_flags("tls", (pair[1], pair[1])), (str(pair[1]), "no certificates")),
                 (pair_flags("tls", (ours.folder / "none.pem", pair[1])), "none.pem"),
                 ((*pair_flags("tls", pair), "--tls-client-ca", pair[1]), (str(pair[1]), "CA")),

@@ -29,7 +29,7 @@ class KustomizeError(Exception):
 
 
 class UniqueKeys(yaml.SafeLoader):
-    """YAML without a key that stands twice in a map, of which one would be lost."""
+    """YAML that refuses duplicate keys in a map, one of which would be lost."""
 
     def construct_mapping(self, node, deep=False):
         keys = [key.value for key, _ in node.value]

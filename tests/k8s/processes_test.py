@@ -119,7 +119,7 @@ class Cluster:
         part = self.hosts.with_name("part")
         part.write_text("".join(f"{process.address.partition(':')[0]} {self.service}\n"
                                 for process in self.workers.values()))
-        # Changes of one second are no change to nss_wrapper.
+        # nss_wrapper ignores changes within one second.
         os.utime(part, (replicas, replicas))
         part.rename(self.hosts)
 

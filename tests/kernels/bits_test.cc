@@ -175,8 +175,8 @@ struct AttendBatch {
   std::vector<KvSpan> spans;
 };
 
-// One sequence over several segments of KV, prefilled at once, in chunks, and token by token, alone
-// and beside a stranger that is elsewhere in its own.
+// One sequence over several segments of KV: prefilled at once, in chunks, and token by token;
+// alone, and with another sequence at a different position.
 class Attention {
  public:
   static constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
@@ -184,13 +184,14 @@ class Attention {
   Attention(DType dtype, int dim, KernelBackend* backend)
       : backend_(*backend),
         me_(kTokens, dim, 1, Places(2 * (kBlocks - 1), -2)),
-        stranger_(kTokens, dim, 4, Places(1, 2)),
+        other_(kTokens, dim, 4, Places(1, 2)),
         layer_({.dtype = dtype, .kv_heads = kKvHeads, .k_dim = dim, .v_dim = dim}) {
     layer_.v_offset = kKvHeads * KvHeadBytes(dtype, dim);
     layer_.block_bytes = 2 * layer_.v_offset;
   }
 
-  // Its rows of `chunk` at a time. The stranger goes `stride` rows at a time; 0: there is none.
+  // Computes `chunk` rows at a time, and `stride` rows of the other sequence; 0: without the other
+  // one.
   std::vector<float> Run(int64_t chunk, int64_t stride, int64_t window) {
     Buffer buffer(2 * kBlocks * layer_.block_bytes);
     std::memset(buffer.data(), 0xff, buffer.size());
@@ -202,11 +203,11 @@ class Attention {
       AttendBatch batch;
       const int64_t others = std::min(stride, kTokens - strange);
       const bool is_before = first / chunk % 2 == 0;
-      if (others > 0 && is_before) batch.Add(stranger_, strange, others, window);
+      if (others > 0 && is_before) batch.Add(other_, strange, others, window);
       const int64_t row = batch.rows;
       const int64_t rows = std::min(chunk, kTokens - first);
       batch.Add(me_, first, rows, window);
-      if (others > 0 && !is_before) batch.Add(stranger_, strange, others, window);
+      if (others > 0 && !is_before) batch.Add(other_, strange, others, window);
       strange += others;
       const std::vector<float> all = batch.Run(&backend_, layer_);
       result.insert(result.end(), all.begin() + row * cols, all.begin() + (row + rows) * cols);
@@ -225,7 +226,7 @@ class Attention {
 
   KernelBackend& backend_;
   const Tokens me_;
-  const Tokens stranger_;
+  const Tokens other_;
   KvLayer layer_;
 };
 

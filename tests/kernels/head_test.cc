@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kOutputs = 205;
 
-void ExpectSame(const Best& actual, const Best& expected) {
+void ExpectSame(const ArgMax& actual, const ArgMax& expected) {
   EXPECT_EQ(actual.index, expected.index);
   if (expected.index >= 0) {
     EXPECT_EQ(FloatBits(actual.value), FloatBits(expected.value));
@@ -65,7 +65,7 @@ TEST_P(HeadTest, IsMatMulAndItsBest) {
     for (const int64_t rows : {1, 5, 31}) {
       const std::vector<float> values = Noise(rows).Floats(terms * rows * cols);
       for (const bool biased : {false, true}) {
-        for (const int64_t best_of : {kOutputs, int64_t{100}, int64_t{1}}) {
+        for (const int64_t argmax_vocab : {kOutputs, int64_t{100}, int64_t{1}}) {
           arena.Reset();
           Spoil(&arena);
           const std::vector<float> added = biased ? bias : std::vector<float>();
@@ -73,14 +73,14 @@ TEST_P(HeadTest, IsMatMulAndItsBest) {
           const std::vector<float> logits = Logits(*backend, x, terms, weight.matrix(), added);
           const int64_t whole = rows / 2;
           std::vector<float> out(whole * kOutputs, NAN);
-          std::vector<Best> best(rows - whole);
+          std::vector<ArgMax> best(rows - whole);
           backend->MatMulHead(x,
                               {.weight = weight.matrix(),
                                .bias = added,
                                .terms = terms,
                                .out = {out.data(), whole, kOutputs},
                                .best = absl::MakeSpan(best),
-                               .best_of = best_of},
+                               .argmax_vocab = argmax_vocab},
                               &arena);
           for (size_t i = 0; i < out.size(); ++i) {
             ASSERT_TRUE(FloatBits(out[i]) == FloatBits(logits[i]) ||
@@ -89,9 +89,9 @@ TEST_P(HeadTest, IsMatMulAndItsBest) {
           }
           for (int64_t row = whole; row < rows; ++row) {
             SCOPED_TRACE(row);
-            Best expected;
-            for (int64_t i = 0; i < best_of; ++i) {
-              AddToBest(static_cast<int32_t>(i), logits[row * kOutputs + i], &expected);
+            ArgMax expected;
+            for (int64_t i = 0; i < argmax_vocab; ++i) {
+              AddToArgMax(static_cast<int32_t>(i), logits[row * kOutputs + i], &expected);
             }
             ExpectSame(best[row - whole], expected);
           }
@@ -119,10 +119,13 @@ TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
   std::vector<float> bias(5000, 0);
   for (const int first : {0, 1, 31, 32, 2600, 4999}) {
     for (int i = 0; i < 5000; ++i) bias[i] = i == first || i % 17 == 16 ? 3.0f : 2.0f;
-    std::vector<Best> best(1);
-    backend->MatMulHead(
-        x, {.weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .best_of = 5000},
-        &arena);
+    std::vector<ArgMax> best(1);
+    backend->MatMulHead(x,
+                        {.weight = weight.matrix(),
+                         .bias = bias,
+                         .best = absl::MakeSpan(best),
+                         .argmax_vocab = 5000},
+                        &arena);
     EXPECT_EQ(best[0].index, std::min(first, 16));
   }
 }
@@ -134,15 +137,15 @@ TEST(HeadReferenceTest, FindsBestAndUnsound) {
   const std::vector<float> zeros(kCols, 0);
   const std::vector<float> bias = {-INFINITY, 4, NAN, 4};
   Arena arena(1 << 16);
-  std::vector<Best> best(1);
+  std::vector<ArgMax> best(1);
   HeadTarget target = {
-      .weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .best_of = 4};
+      .weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .argmax_vocab = 4};
   const Activation x = {.values = {zeros.data(), 1, kCols}};
   backend->MatMulHead(x, target, &arena);
   EXPECT_EQ(best[0].index, 1);
   EXPECT_EQ(best[0].value, 4);
   EXPECT_EQ(best[0].unsound, 2);
-  target.best_of = 1;
+  target.argmax_vocab = 1;
   backend->MatMulHead(x, target, &arena);
   EXPECT_EQ(best[0].index, -1);
   EXPECT_EQ(best[0].unsound, -1);

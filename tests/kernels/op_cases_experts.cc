@@ -112,7 +112,7 @@ OpCase GroupedFfnCase(DType dtype, Precision precision, int64_t rows, int64_t hi
     const std::vector<ExpertGroup> groups = input->Groups();
     backend.GroupedFfn(x, groups, {out.data(), 2 * input->rows, input->hidden}, &arena);
     OpResult result{out, {}};
-    result.values.push_back(static_cast<float>(arena.used() - mark));  // scratch is given back
+    result.values.push_back(static_cast<float>(arena.used() - mark));  // scratch is freed
     return result;
   };
   const auto tolerance = [input, precision](const std::vector<float>& reference) {

@@ -18,7 +18,7 @@ struct Shape {
 constexpr Shape kBlockShapes[] = {{1, 8, 32},     {2, 13, 64},   {3, 40, 96},  {4, 33, 576},
                                   {5, 7, 32},     {17, 70, 160}, {64, 24, 64}, {70, 65, 256},
                                   {1, 100, 1536}, {66, 9, 64},   {0, 16, 32}};
-// Columns that are no multiple of a block, for weights that have none.
+// Columns that are not a multiple of a block, for weights without blocks.
 constexpr Shape kOddShapes[] = {{1, 9, 1}, {3, 20, 5}, {5, 40, 33}, {6, 35, 45}};
 
 struct MatMulInput {

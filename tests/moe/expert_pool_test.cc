@@ -63,8 +63,8 @@ TEST(ExpertPoolTest, OnlyWhatMayBeInUseIsMemory) {
 
 // Buffers that are in use are distinct and usable, however the limit moves.
 TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
-  constexpr int kMost = 30;
-  auto pool = ExpertPool::Create(kBytes, 5, kMost);
+  constexpr int kMax = 30;
+  auto pool = ExpertPool::Create(kBytes, 5, kMax);
   ASSERT_TRUE(pool.ok());
   std::mt19937 random(4);
   std::vector<int32_t> used;
@@ -72,7 +72,7 @@ TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
     switch (random() % 3) {
       case 0:
         if (random() % 10 != 0) break;
-        ASSERT_TRUE(pool->SetLimit(static_cast<int32_t>(1 + random() % kMost)).ok());
+        ASSERT_TRUE(pool->SetLimit(static_cast<int32_t>(1 + random() % kMax)).ok());
         break;
       case 1: {
         const int32_t buffer = pool->Take();

@@ -117,7 +117,7 @@ class PuppetSource final : public ExpertSource {
 
   void Postpone(int32_t expert) override {
     Release(expert);
-    CHECK(expert % 2 == 1) << "expert " << expert << " does not leave";
+    CHECK(expert % 2 == 1) << "expert " << expert << " is not leaving";
     left_.push_back(expert);
     ++postponed;
   }
@@ -469,7 +469,7 @@ TEST(ExpertSchedulerDeathTest, AnExpertThatNobodyAskedForEndsTheProcess) {
   ExpertScheduler scheduler(backend->get(), &source);
   EXPECT_DEATH(
       (void)scheduler.Run(tokens.InLayer(0), x, MatrixView(out.data(), 1, kHidden), &arena),
-      "the source gave expert 11, which was not asked for");
+      "the source returned expert 11, which was not requested");
 }
 
 }  // namespace

@@ -63,19 +63,20 @@ absl::Status Ask(const Master& master, int layer, const std::vector<int32_t>& id
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-TEST(LateReadsTest, WhoNeedsTheExpertIsToldAndTheOthersAreServed) {
+TEST(LateReadsTest, OnlyRequestsForTheStuckExpertFail) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, 12);
   constexpr int64_t kHung = kExperts + 5;  // expert 5 of the second MoE layer
   rig.puppet->set_held([](const RecordRead& read) { return read.ticket == kHung; });
   const absl::Status first = Ask(master, 1, {4, 5, 6, 7}, rig.experts);
   EXPECT_TRUE(absl::IsUnavailable(first)) << first;
-  EXPECT_THAT(Message(first),
-              HasSubstr("model.tidepack: layer 2, expert 5 has not been read for 30s; see to"));
+  EXPECT_THAT(
+      Message(first),
+      HasSubstr("model.tidepack: layer 2, expert 5 has not been read for 30s; check the disk"));
   EXPECT_GE(rig.StallTime(), kPatience);
   EXPECT_LT(rig.StallTime(), 2 * kPatience);
 
-  // At once from now on, by the read that is on its way, in whatever company.
+  // Later requests for it fail at once, without another read.
   const absl::Duration stalled = rig.StallTime();
   const int64_t reads = rig.puppet->reads();
   for (int again = 0; again < 5; ++again) {
@@ -96,8 +97,8 @@ TEST(LateReadsTest, WhoNeedsTheExpertIsToldAndTheOthersAreServed) {
   EXPECT_EQ(rig.experts->Stats()->failed_reads, 0);
 }
 
-// What is resident stays so, for those that can be served.
-TEST(LateReadsTest, WhoCannotBeServedThrowsNobodyOut) {
+// Residents stay, for the requests that can be served.
+TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, 12);
   constexpr int64_t kHung = kExperts + 5;
@@ -109,8 +110,7 @@ TEST(LateReadsTest, WhoCannotBeServedThrowsNobodyOut) {
   const int64_t reads = rig.puppet->reads();
   // Each of these would want the places of three others.
   for (int32_t first = 8; first + 3 < kExperts; ++first) {
-    EXPECT_TRUE(
-        absl::IsUnavailable(Ask(master, 1, {5, first, first + 1, first + 2}, rig.experts)));
+    EXPECT_TRUE(absl::IsUnavailable(Ask(master, 1, {5, first, first + 1, first + 2}, rig.experts)));
   }
   for (int layer = 0; layer < kLayers; ++layer) {
     EXPECT_TRUE(Ask(master, layer, {0, 1, 2, 3}, rig.experts).ok());
@@ -119,9 +119,9 @@ TEST(LateReadsTest, WhoCannotBeServedThrowsNobodyOut) {
   rig.HoldNone();
 }
 
-// Each request may need experts that were not asked for before: they do not wait as long one after
-// the other, and not at all where no memory is left to read into.
-TEST(LateReadsTest, ADiskThatIsSilentIsNotWaitedForAgainAndAgain) {
+// Each request may need other experts. They do not all wait the whole time, and do not wait at all
+// when no buffer is left to read into.
+TEST(LateReadsTest, LaterRequestsWaitATenthForASilentDisk) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, kTopK);
   rig.HoldAll();
@@ -141,7 +141,7 @@ TEST(LateReadsTest, ADiskThatIsSilentIsNotWaitedForAgainAndAgain) {
       } else {
         EXPECT_LE(waited, kPatience / 5);
       }
-      without_memory += absl::StrContains(status.message(), "hold the memory") ? 1 : 0;
+      without_memory += absl::StrContains(status.message(), "hold all buffers") ? 1 : 0;
       const OffloadStats stats = *rig.experts->Stats();
       EXPECT_LE(stats.resident_bytes, stats.capacity_bytes);
     }
@@ -154,14 +154,14 @@ TEST(LateReadsTest, ADiskThatIsSilentIsNotWaitedForAgainAndAgain) {
       EXPECT_TRUE(status.ok()) << status;
     }
   }
-  // And it has its whole time again.
+  // The whole patience is back after a read that ended.
   rig.HoldAll();
   const absl::Duration before = rig.StallTime();
   EXPECT_FALSE(Ask(master, 1, {4, 5, 6, 7}, rig.experts).ok());
   EXPECT_GE(rig.StallTime() - before, kPatience);
 }
 
-TEST(LateReadsTest, TheFirstFillGoesOnWithoutWhatDoesNotCome) {
+TEST(LateReadsTest, LoadResidentsLeavesStuckExpertsOut) {
   const Master master;
   for (const bool all : {false, true}) {
     HangRig rig(master, PolicyKind::kLru, kAll);
@@ -179,9 +179,9 @@ TEST(LateReadsTest, TheFirstFillGoesOnWithoutWhatDoesNotCome) {
   }
 }
 
-// Any reads held at any time, under whoever holds experts back: those who are served get the right
-// bytes, the others an expert's name, and all are served when the disk is well again.
-TEST(LateReadsTest, AnyReadsMayHangAtAnyTime) {
+// Any reads may hang at any time. Requests get the right bytes or an error that names an expert,
+// and all succeed when the disk works again.
+TEST(LateReadsTest, RandomStuckReadsFailOnlyTheirRequests) {
   const Master master;
   constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
                                       PolicyKind::kStatic};
@@ -208,7 +208,7 @@ TEST(LateReadsTest, AnyReadsMayHangAtAnyTime) {
         const LayerRouting routing = routings.Next(step, layer);
         const std::vector<int32_t> wanted = routings.Distinct();
         rig.experts->Request(routing, wanted);
-        if (layer + 1 < kLayers) rig.experts->Expect(layer + 1, routings.Guess());
+        if (layer + 1 < kLayers) rig.experts->PrefetchHint(layer + 1, routings.Guess());
         const absl::Status status = random() % 2 == 0
                                         ? Drain(master, layer, wanted, rig.experts)
                                         : DrainInOrder(master, layer, wanted, rig.experts).status();
@@ -217,7 +217,7 @@ TEST(LateReadsTest, AnyReadsMayHangAtAnyTime) {
         EXPECT_FALSE(well) << status;
         EXPECT_TRUE(absl::IsUnavailable(status)) << status;
         EXPECT_THAT(Message(status), AnyOf(HasSubstr("has not been read for"),
-                                           HasSubstr("reads that do not end hold the memory")));
+                                           HasSubstr("stuck reads hold all buffers")));
       }
     }
     EXPECT_EQ(rig.experts->Stats()->failed_reads, 0);

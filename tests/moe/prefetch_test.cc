@@ -1,4 +1,4 @@
-// What expectations do to the reads of TieredExperts.
+// How prefetch hints change the reads of TieredExperts.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -18,8 +18,8 @@ enum class Guess : uint8_t { kNone, kRight, kWrong };
 constexpr int kSteps = 200;
 constexpr int64_t kSlots = 12;
 
-// Runs steps of one token through all layers; the layer after is foretold as it is said, and its
-// reads have ended before it is asked for.
+// Runs steps of one token through all layers; the layer after gets hints as `guess` says, and
+// their reads have ended before it is asked for.
 class Runner {
  public:
   explicit Runner(const Master& master)
@@ -47,9 +47,9 @@ class Runner {
     EXPECT_TRUE(Drain(master_, layer, distinct, rig_.experts.get()).ok());
     std::shuffle(next_.begin(), next_.end(), random_);
     if (guess == Guess::kRight) {
-      rig_.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next_).first(kTopK));
+      rig_.experts->PrefetchHint((layer + 1) % kLayers, absl::MakeConstSpan(next_).first(kTopK));
     } else if (guess == Guess::kWrong) {
-      rig_.experts->Expect((layer + 1) % kLayers, absl::MakeConstSpan(next_).subspan(kTopK));
+      rig_.experts->PrefetchHint((layer + 1) % kLayers, absl::MakeConstSpan(next_).subspan(kTopK));
     }
     rig_.puppet->WaitIdle();
   }
@@ -66,7 +66,7 @@ OffloadStats RunWith(const Master& master, Guess guess) {
   return Runner(master).Run(kSteps, guess);
 }
 
-TEST(PrefetchTest, RightGuessesAreReadAheadInsteadOfOnDemand) {
+TEST(PrefetchTest, RightHintsReplaceReadsOnDemand) {
   const Master master;
   const OffloadStats without = RunWith(master, Guess::kNone);
   const OffloadStats with = RunWith(master, Guess::kRight);
@@ -81,7 +81,7 @@ TEST(PrefetchTest, RightGuessesAreReadAheadInsteadOfOnDemand) {
 }
 
 // At 8 % of what is read.
-TEST(PrefetchTest, WrongGuessesEndReadingAhead) {
+TEST(PrefetchTest, WrongHintsEndPrefetch) {
   const Master master;
   const OffloadStats without = RunWith(master, Guess::kNone);
   const OffloadStats with = RunWith(master, Guess::kWrong);
@@ -94,8 +94,8 @@ TEST(PrefetchTest, WrongGuessesEndReadingAhead) {
   EXPECT_EQ(with.demand_bytes, without.demand_bytes);
 }
 
-// That all guesses were right for long does not let as many be wrong.
-TEST(PrefetchTest, GuessesThatGoWrongLateEndReadingAhead) {
+// Many right hints before do not allow many wrong ones later.
+TEST(PrefetchTest, HintsThatTurnWrongEndPrefetch) {
   const Master master;
   Runner runner(master);
   const OffloadStats good = runner.Run(4000, Guess::kRight);
@@ -103,32 +103,32 @@ TEST(PrefetchTest, GuessesThatGoWrongLateEndReadingAhead) {
   const OffloadStats bad = Difference(runner.Run(2500, Guess::kWrong), good);
   EXPECT_GT(bad.prefetch_wasted_bytes, 0);
   EXPECT_LE(bad.prefetch_wasted_bytes * 10, bad.demand_bytes + bad.prefetch_bytes);
-  // And after as many wrong ones they are read ahead again.
+  // Prefetch returns when the waste has faded.
   const OffloadStats before = runner.Run(0, Guess::kNone);
   const OffloadStats again = Difference(runner.Run(kSteps, Guess::kRight), before);
   EXPECT_GT(again.prefetch_used_bytes, kSteps * kLayers / 2 * master.records().largest_bytes());
 }
 
-TEST(PrefetchTest, NothingIsExpectedWhereItIsOfNoUse) {
+TEST(PrefetchTest, WantsNoHintsWhereTheyAreUseless) {
   const Master master;
   Rig all(master, PolicyKind::kLru, kAll, 1);
-  EXPECT_TRUE(all.experts->WantsExpectations());
+  EXPECT_TRUE(all.experts->WantsHints());
   all.experts->LoadResidents({});
-  EXPECT_FALSE(all.experts->WantsExpectations());
-  all.experts->Expect(0, {1, 2});
+  EXPECT_FALSE(all.experts->WantsHints());
+  all.experts->PrefetchHint(0, {1, 2});
   EXPECT_EQ(all.experts->Stats()->prefetch_bytes, 0);
   Rig off(master, PolicyKind::kLru, kSlots, 1, Prefetch::kOff);
-  EXPECT_FALSE(off.experts->WantsExpectations());
+  EXPECT_FALSE(off.experts->WantsHints());
   // As long as too much was wasted.
   Rig some(master, PolicyKind::kLru, kSlots, 1);
   some.experts->LoadResidents({});
-  EXPECT_TRUE(some.experts->WantsExpectations());
+  EXPECT_TRUE(some.experts->WantsHints());
   const ExpertMap map = some.experts->Map();
   const auto absent =
       static_cast<int32_t>(std::find(map.resident.begin(), map.resident.begin() + kExperts, false) -
                            map.resident.begin());
   ASSERT_LT(absent, kExperts);
-  some.experts->Expect(0, {absent});
+  some.experts->PrefetchHint(0, {absent});
   some.puppet->WaitIdle();
   std::vector<int32_t> others;
   for (int32_t e = 0; static_cast<int>(others.size()) < kTopK; ++e) {
@@ -137,7 +137,7 @@ TEST(PrefetchTest, NothingIsExpectedWhereItIsOfNoUse) {
   some.experts->Request({.step = 0, .layer = 0, .tokens = 1, .ids = others}, others);
   EXPECT_TRUE(Drain(master, 0, others, some.experts.get()).ok());
   EXPECT_GT(some.experts->Stats()->prefetch_wasted_bytes, 0);
-  EXPECT_FALSE(some.experts->WantsExpectations());
+  EXPECT_FALSE(some.experts->WantsHints());
 }
 
 }  // namespace

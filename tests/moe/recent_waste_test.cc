@@ -1,11 +1,10 @@
-// Reading ahead as RecentWaste allows it, by guesses that are right now and wrong then.
-#include "moe/recent_waste.h"
-
+// Prefetch as RecentWaste allows it, by guesses that are sometimes right.
 #include <cstdint>
 #include <deque>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "moe/expert_prefetcher.h"
 
 namespace tidepool::moe {
 namespace {

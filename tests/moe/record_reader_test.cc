@@ -157,7 +157,7 @@ TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
         EXPECT_EQ(std::memcmp(read.into, bytes_.data() + read.offset, read.bytes), 0);
       } else {
         EXPECT_EQ(status[read.ticket],
-                  absl::DataLossError("is cut off: the file ends before its last byte"))
+                  absl::DataLossError("is truncated: the file ends before its last byte"))
             << left;
       }
     }

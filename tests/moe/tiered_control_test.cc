@@ -31,7 +31,7 @@ absl::Status RunStep(const Master& master, int64_t step, Routings* routings,
   for (int layer = 0; layer < kLayers; ++layer) {
     const LayerRouting routing = routings->Next(step, layer);
     experts->Request(routing, routings->Distinct());
-    if (layer + 1 < kLayers) experts->Expect(layer + 1, routings->Guess());
+    if (layer + 1 < kLayers) experts->PrefetchHint(layer + 1, routings->Guess());
     if (absl::Status drained = Drain(master, layer, routings->Distinct(), experts); !drained.ok()) {
       return drained;
     }
@@ -125,7 +125,7 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
 }
 
 // A slot of the pool holds any expert, so each is as large as the largest.
-TEST(TieredControlTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
+TEST(TieredControlTest, AShareOfUnequalExpertsIsAShareOfTheirBytes) {
   const Master master(4 * kRows);
   Rig rig(master, PolicyKind::kLru, 9, 1);
   const int64_t record = rig.experts->Settings().record_bytes;
@@ -194,7 +194,7 @@ TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
 }
 
 // Also what a layer that failed left on its way.
-TEST(TieredControlTest, ShrinkingWaitsForWhatIsOnItsWay) {
+TEST(TieredControlTest, ShrinkingWaitsForReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 20; ++seed) {
     Rig rig(master, PolicyKind::kLru, kAll - 1, seed);
@@ -232,14 +232,14 @@ TEST(TieredControlTest, ShrinkingGivesUpOnADiskThatHangs) {
     answered.wait();
     return absl::OkStatus();
   });
-  (*experts)->Expect(1, {kExperts - 1});
+  (*experts)->PrefetchHint(1, {kExperts - 1});
   asked.get_future().wait();
   const OffloadChange less = {
       .policy = PolicyKind::kTide,
       .expert_memory_bytes = (kTopK + kStaging) * (*experts)->Settings().record_bytes};
   const absl::Status status = (*experts)->Change(less);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("nothing is changed"), HasSubstr("1 of its reads"),
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("nothing was changed"), HasSubstr("1 reads"),
                                      HasSubstr("model.tidepack")));
   EXPECT_EQ((*experts)->Settings().slots, 9);
   EXPECT_EQ((*experts)->Settings().policy, PolicyKind::kLru);
@@ -249,7 +249,7 @@ TEST(TieredControlTest, ShrinkingGivesUpOnADiskThatHangs) {
   EXPECT_EQ((*experts)->Settings().slots, kTopK);
 }
 
-TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {
+TEST(TieredControlTest, ShrinkingFreesMemoryAndGrowthFillsIt) {
   const Master master;
   Rig rig(master, PolicyKind::kLru, kAll, 4);
   rig.experts->LoadResidents({});
@@ -269,7 +269,7 @@ TEST(TieredControlTest, ShrinkingGivesMemoryBackAndGrowthFills) {
 }
 
 // Steps that its interval does not divide promote nothing, but for one that was asked to.
-TEST(TieredControlTest, RefreshSoonIsTheNextStepAlone) {
+TEST(TieredControlTest, RefreshSoonAffectsOnlyTheNextStep) {
   const Master master;
   Rig rig(master, PolicyKind::kTide, 12, 4);
   rig.experts->LoadResidents({});

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
                                     PolicyKind::kStatic};
 
-TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
+TEST(TieredExpertsTest, BytesAreRightForAnyBudgetPolicyAndOrder) {
   const Master master;
   for (const PolicyKind policy : kPolicies) {
     for (const int64_t slots : {int64_t{kTopK}, int64_t{7}, kAll / 2, kAll}) {
@@ -32,7 +32,7 @@ TEST(TieredExpertsTest, GivesOutTheRightBytesUnderAnyBudgetPolicyAndOrder) {
           for (int layer = 0; layer < kLayers; ++layer) {
             const LayerRouting routing = routings.Next(step, layer);
             rig.experts->Request(routing, routings.Distinct());
-            if (layer + 1 < kLayers) rig.experts->Expect(layer + 1, routings.Guess());
+            if (layer + 1 < kLayers) rig.experts->PrefetchHint(layer + 1, routings.Guess());
             const absl::Status drained =
                 Drain(master, layer, routings.Distinct(), rig.experts.get());
             ASSERT_TRUE(drained.ok()) << drained;
@@ -60,7 +60,7 @@ std::vector<int32_t> Numbers(const std::vector<ReadyExpert>& wave) {
 
 // A layer starts on the experts that are there, and gets each of the others as soon as that has
 // come, whatever is still on its way.
-TEST(TieredExpertsTest, NothingThatIsThereWaitsForAnotherRead) {
+TEST(TieredExpertsTest, ReadyExpertsDoNotWaitForOtherReads) {
   const Master master;
   std::vector<int32_t> all(kExperts);
   std::iota(all.begin(), all.end(), 0);
@@ -105,7 +105,7 @@ TEST(TieredExpertsTest, NothingThatIsThereWaitsForAnotherRead) {
 }
 
 // With prefetch or without, what counts as hit and miss is what a Placement alone says.
-TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
+TEST(TieredExpertsTest, CountsLikeAPlacement) {
   const Master master;
   for (const PolicyKind policy : kPolicies) {
     for (const Prefetch prefetch : {Prefetch::kOn, Prefetch::kOff}) {
@@ -124,7 +124,7 @@ TEST(TieredExpertsTest, CountsAsAPlacementDoes) {
           const LayerRouting routing = routings.Next(step, layer);
           rig.experts->Request(routing, routings.Distinct());
           (*alone)->Decide(routing);
-          rig.experts->Expect((layer + 1) % kLayers, routings.Guess());
+          rig.experts->PrefetchHint((layer + 1) % kLayers, routings.Guess());
           while (true) {
             const auto wave = rig.experts->NextReady(Patience::kUntilOne);
             ASSERT_TRUE(wave.ok());
@@ -182,7 +182,7 @@ TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
 
 // A damaged record, or one that cannot be read, ends the layer that needs it, by name; whatever
 // needs others goes on, and so does it once the record is sound again.
-TEST(TieredExpertsTest, FailuresAreNamedAndPass) {
+TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
   const Master master;
   const int64_t record_bytes = master.records().largest_bytes();
   for (const bool damaged : {true, false}) {
@@ -204,7 +204,7 @@ TEST(TieredExpertsTest, FailuresAreNamedAndPass) {
           const LayerRouting routing = routings.Next(step, layer);
           const std::vector<int32_t> wanted = routings.Distinct();
           rig.experts->Request(routing, wanted);
-          rig.experts->Expect((layer + 1) % kLayers, routings.Guess());
+          rig.experts->PrefetchHint((layer + 1) % kLayers, routings.Guess());
           const absl::Status drained = Drain(master, layer, wanted, rig.experts.get());
           const bool needs_bad =
               layer == 2 && std::find(wanted.begin(), wanted.end(), 6) != wanted.end();
@@ -227,14 +227,14 @@ TEST(TieredExpertsTest, FailuresAreNamedAndPass) {
 }
 
 // Whoever goes away in the middle of a layer leaves nothing that keeps reading into freed memory.
-TEST(TieredExpertsTest, CanBeDestroyedWhileReadsAreOnTheirWay) {
+TEST(TieredExpertsTest, CanBeDestroyedWithReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 10; ++seed) {
     Rig rig(master, PolicyKind::kLru, kTopK, seed);
     Routings routings(seed);
     const LayerRouting routing = routings.Next(0, 0);
     rig.experts->Request(routing, routings.Distinct());
-    rig.experts->Expect(1, {0, 1, 2, 3});
+    rig.experts->PrefetchHint(1, {0, 1, 2, 3});
     EXPECT_TRUE(rig.experts->NextReady(Patience::kUntilOne).ok());
   }
 }

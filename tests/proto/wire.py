@@ -1,10 +1,8 @@
-"""What stands in proto/ as one line for each thing that the wire depends on, and what of a release's
-is no longer so.
+"""Describes the wire format of proto/, one line per item, and finds items of a release that changed.
 
     .cache/venv/bin/python tests/proto/wire.py --renew
 
-at a release writes tests/proto/released_wire.txt, against which wire_test.py holds every change that
-comes after it.
+At a release this writes tests/proto/released_wire.txt. wire_test.py compares later changes with it.
 """
 
 import pathlib

@@ -17,7 +17,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr char kStandsStill[] =
-    "the engine stands still: work is pending, and nothing has moved for 200ms";
+    "the engine is stuck: work is pending, but there was no progress for 200ms";
 
 bool IsLive(const std::string& address) {
   const auto stub = grpc::health::v1::Health::NewStub(

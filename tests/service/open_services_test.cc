@@ -20,9 +20,8 @@ using grpc::StatusCode;
 class ReflectionStream {
  public:
   explicit ReflectionStream(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
-    call_ = stub_.PrepareCall(&context_,
-                              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                              &queue_);
+    call_ = stub_.PrepareCall(
+        &context_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue_);
     call_->StartCall(this);
     Wait();
   }
@@ -102,9 +101,8 @@ TEST_F(OpenServicesTest, StreamsOfReflectionTakeFewThreads) {
 
 TEST_F(OpenServicesTest, APortForProbesTakesShortMessages) {
   const TestEngine engine;
-  const auto worker =
-      StartWorkerServer(&engine.worker, engine.engine.get(),
-                        {.listen = "127.0.0.1:0", .probe_listen = "127.0.0.1:0"});
+  const auto worker = StartWorkerServer(&engine.worker, engine.engine.get(),
+                                        {.listen = "127.0.0.1:0", .probe_listen = "127.0.0.1:0"});
   ASSERT_TRUE(worker.ok()) << worker.status();
   const auto channel =
       grpc::CreateChannel((*worker)->probe_address(), grpc::InsecureChannelCredentials());

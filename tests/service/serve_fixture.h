@@ -33,7 +33,7 @@ class ServeTest : public testing::Test {
  protected:
   void Start(TestEngineOptions options = {}) {
     engine_ = std::make_unique<TestEngine>(options);
-    auto store = SqliteSessionStore::Open({.path = ":memory:"});
+    auto store = SqliteSessionStore::Open({.path = store_path_});
     ASSERT_TRUE(store.ok()) << store.status();
     auto server = StartServe(&engine_->worker, engine_->engine.get(), *std::move(store),
                              {.listen = "127.0.0.1:0",
@@ -112,6 +112,7 @@ class ServeTest : public testing::Test {
   const Authenticator* authenticator_ = nullptr;
   FrontLimits front_limits_;
   absl::Duration http_comment_every_ = absl::Seconds(15);
+  std::string store_path_ = ":memory:";
   absl::Duration stall_timeout_ = absl::Minutes(1);
   LogSink log_;
   std::string http_ = "127.0.0.1:0";

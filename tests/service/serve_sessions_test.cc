@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
-#include "service/convert.h"
+#include "service/grpc/status.h"
+#include "service/store/sqlite_db.h"
 #include "tests/service/serve_fixture.h"
 
 namespace tidepool::service {
@@ -390,6 +392,42 @@ TEST_F(ServeSessionsTest, ABusySessionIsForkedAndNotTruncated) {
   while (reader->Read(&message)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
+}
+
+TEST_F(ServeSessionsTest, ADamagedSessionIsListedBesideTheOthersAndCanBeDeleted) {
+  store_path_ = absl::StrCat(testing::TempDir(), "/damaged_session.db");
+  Start();
+  for (const char* id : {"first", "hurt", "last"}) {
+    grpc::ClientContext context;
+    v1::CreateSessionRequest create;
+    create.set_session_id(id);
+    v1::Session session;
+    ASSERT_TRUE(sessions_->CreateSession(&context, create, &session).ok());
+  }
+  server_.reset();
+  ASSERT_TRUE(SqliteDb::Open(store_path_)
+                  ->Execute("UPDATE sessions SET model = 'other' WHERE session_id = 'hurt'")
+                  .ok());
+  Start();
+  grpc::ClientContext list_context;
+  v1::ListSessionsResponse list;
+  ASSERT_TRUE(sessions_->ListSessions(&list_context, {}, &list).ok());
+  ASSERT_EQ(list.sessions_size(), 3);
+  for (const v1::Session& session : list.sessions()) {
+    EXPECT_EQ(session.damage().empty(), session.session_id() != "hurt") << session.DebugString();
+  }
+  v1::GetSessionRequest get;
+  get.set_session_id("hurt");
+  grpc::ClientContext get_context;
+  v1::Session session;
+  const grpc::Status got = sessions_->GetSession(&get_context, get, &session);
+  EXPECT_EQ(got.error_code(), StatusCode::DATA_LOSS);
+  EXPECT_TRUE(absl::StrContains(got.error_message(), "'hurt'")) << got.error_message();
+  v1::DeleteSessionRequest remove;
+  remove.set_session_id("hurt");
+  grpc::ClientContext delete_context;
+  v1::DeleteSessionResponse removed;
+  EXPECT_TRUE(sessions_->DeleteSession(&delete_context, remove, &removed).ok());
 }
 
 TEST_F(ServeSessionsTest, SessionsCrud) {

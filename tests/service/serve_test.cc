@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/retry_after.h"
-#include "service/convert.h"
-#include "service/front/attempt_record.h"
+#include "service/front/retry_state.h"
+#include "service/grpc/status.h"
 #include "tests/service/serve_fixture.h"
 
 namespace tidepool::service {
@@ -208,7 +208,7 @@ TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
       ASSERT_LT(tokens.size(), whole.token_ids.size());
       EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), whole.token_ids.begin()));
       WaitIdle();
-      failed += AttemptRecord::kMaxAttempts;
+      failed += RetryState::kMaxAttempts;
       EXPECT_EQ(Stats().workers(0).requests_failed_total(), failed);
       engine_->model.SetFailure(absl::OkStatus());
       EXPECT_EQ(Generate(request).token_ids, whole.token_ids);
@@ -298,10 +298,12 @@ TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
       {"typical_p", [](auto* r) { r->mutable_sampling()->set_typical_p(0.5); },
        StatusCode::UNIMPLEMENTED, "typical_p"},
       {"n", [](auto* r) { r->set_n(129); }, StatusCode::INVALID_ARGUMENT, "1 to 128"},
-      {"role", [](auto* r) {
+      {"role",
+       [](auto* r) {
          v1::ChatMessage* message = r->mutable_chat()->add_messages();
          message->set_role("usr");
-       }, StatusCode::INVALID_ARGUMENT, "chat.messages[0].role is 'usr'"},
+       },
+       StatusCode::INVALID_ARGUMENT, "chat.messages[0].role is 'usr'"},
       {"adapter", [](auto* r) { r->set_adapter("a"); }, StatusCode::UNIMPLEMENTED, "adapter"},
       {"model", [](auto* r) { r->set_model("gpt-5"); }, StatusCode::NOT_FOUND, "gpt-5"},
       {"session", [](auto* r) { r->set_session_id("nowhere"); }, StatusCode::NOT_FOUND, "nowhere"},
@@ -433,8 +435,8 @@ TEST_F(ServeTest, AStreamThatIsNotReadForTooLongEnds) {
   // A window of 64 KiB for good: what is not read is not sent.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
-      server_->address(), grpc::InsecureChannelCredentials(), arguments));
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
   auto reader = stub->Generate(&context, request);
   while (engine_->model.forwards() == 0) std::this_thread::yield();

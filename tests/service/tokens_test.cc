@@ -201,7 +201,7 @@ TEST_F(TokensTest, ARefusalSaysWhatIsMissing) {
   EXPECT_EQ(Call(channel_, method, "").error_message(),
             "a token is missing: send the header authorization: Bearer TOKEN");
   EXPECT_EQ(Call(channel_, method, "alice").error_message(),
-            "'alice' has the role user, and this call takes the role admin");
+            "'alice' has the role user; this call needs the role admin");
   EXPECT_EQ(doorkeeper_.refused, 2);
 }
 

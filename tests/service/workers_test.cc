@@ -20,10 +20,9 @@ namespace {
 
 struct Worker {
   Worker(const std::string& name, absl::Duration stall_timeout) {
-    server = StartWorkerServer(&engine.worker, engine.engine.get(),
-                               {.listen = "127.0.0.1:0",
-                                .worker_name = name,
-                                .stall_timeout = stall_timeout})
+    server = StartWorkerServer(
+                 &engine.worker, engine.engine.get(),
+                 {.listen = "127.0.0.1:0", .worker_name = name, .stall_timeout = stall_timeout})
                  .value();
   }
   void Kill() {

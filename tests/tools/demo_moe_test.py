@@ -130,10 +130,10 @@ class DemoMoeTest(unittest.TestCase):
 
     def test_what_is_wrong_is_named(self):
         experts = self.committed.experts
-        self.refuse(f"{experts + 1}: a number from 1 to {experts}", "--top-k", str(experts + 1))
+        self.refuse(f"--top-k must be from 1 to {experts} (got {experts + 1})", "--top-k", str(experts + 1))
         other = self.folder / "other.gguf"
         other.write_bytes(MODEL.read_bytes()[:1000])
-        self.refuse("other.gguf: sha256", "--model", str(other))
+        self.refuse("other.gguf: sha256 is", "--model", str(other))
         self.refuse("absent.gguf: No such file", "--model", str(self.folder / "absent.gguf"))
         self.refuse("absent.npz: no such file", "--routing", str(self.folder / "absent.npz"))
         cut = self.folder / "cut.npz"
@@ -142,7 +142,7 @@ class DemoMoeTest(unittest.TestCase):
         twice = routing_data.load(TOOLS / "routing.npz")
         twice.neurons[3, 0] = twice.neurons[3, 1]
         routing_data.save(self.folder / "twice.npz", twice)
-        self.refuse("twice.npz: the neurons of a layer are no permutation", "--routing",
+        self.refuse("twice.npz: the neurons of a layer are not a permutation", "--routing",
                     str(self.folder / "twice.npz"))
 
     def test_a_folder_in_the_way_is_named(self):

@@ -1,4 +1,4 @@
-"""tools/smoke against real servers: all is well with the real model; what is not well is told."""
+"""tools/smoke against real servers: every check passes with the real model, and failures are reported."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def table(result):
     rows = {}
     for line in result.stdout.splitlines()[:-1]:
         found = LINE.match(line)
-        assert found, f"{line!r} is no row\n{result.stdout}{result.stderr}"
+        assert found, f"{line!r} is not a row\n{result.stdout}{result.stderr}"
         rows[found[2]] = (found[1].strip(), found[3])
     return rows
 
@@ -110,20 +110,20 @@ class SmokeTest(unittest.TestCase):
         result = smoke(address)
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertEqual(result.stderr, f"smoke: cannot connect to {address}: Connection refused; "
-                                        "does a server listen there?\n")
+                                        "is the server running?\n")
 
     def test_wrong_command_lines(self):
-        for words, said in (((), "HOST:PORT"), (("localhost",), "localhost is no HOST:PORT"),
-                            (("h:70000",), "h:70000 is no HOST:PORT"),
-                            (("h:1", "--http", "h:2"), "--http h:2 is no URL"),
-                            (("h:1", "--timeout", "0"), "--timeout 0.0"),
+        for words, said in (((), "HOST:PORT"), (("localhost",), "(got localhost)"),
+                            (("h:70000",), "(got h:70000)"),
+                            (("h:1", "--http", "h:2"), "(got h:2)"),
+                            (("h:1", "--timeout", "0"), "(got 0.0)"),
                             (("h:1", "--nosuch"), "--nosuch")):
             result = smoke(*words)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(said, result.stderr, words)
         result = smoke("127.0.0.1:1", grpcurl="/nowhere/grpcurl")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("tools/setup installs one", result.stderr)
+        self.assertIn("run tools/setup", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1)
 
     def test_help(self):

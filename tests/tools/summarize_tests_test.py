@@ -49,8 +49,16 @@ class SummarizeTestsTest(unittest.TestCase):
             result("//a:quick", 1000), result("//a:slow", 61500),
             result("//a:cached", 99000, cachedLocally=True),
             result("//a:elsewhere", 99000, executionInfo={"cachedRemotely": True})])
-        self.assertEqual(lines[:3], ["slowest of 2 test targets that ran (62 s in all):",
+        self.assertEqual(lines[:3], ["slowest of 2 tests that ran (62 s in all):",
                                      "    61.5 s  //a:slow", "     1.0 s  //a:quick"])
+
+    def test_checks_outside_bazel_are_in_the_table(self):
+        code, lines = self.summarize([result("//a:quick", 1000)], "--passed=demo=7",
+                                     "--failed=-Wthread-safety=3")
+        self.assertEqual(code, 1)
+        self.assertEqual(lines, ["slowest of 3 tests that ran (11 s in all):", "     7.0 s  demo",
+                                 "     3.0 s  -Wthread-safety", "     1.0 s  //a:quick",
+                                 "failed: -Wthread-safety", "2 passed, 1 failed, 0 skipped"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ NOISE = 16 * MB
 class SyntheticMemoryTest(unittest.TestCase):
 
     def make(self, layers, *flags):
-        """The bytes of an olmoe of so many layers, and the peak of memory that it took."""
+        """The size of an olmoe with this number of layers, and the peak memory for making it."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model.gguf"
             with subprocess.Popen([MAKE_SYNTHETIC, "--moe", "olmoe", "--layers", str(layers),

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/gguf.h"
-#include "engine/logits.h"
-#include "engine/model_bundle.h"
+#include "engine/evaluation/logits.h"
+#include "engine/loading/model_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/synthetic/checkpoint.h"
@@ -35,9 +35,10 @@ Routing Route(const engine::GgufTensor& router, kernels::ConstMatrixView stream,
   std::vector<double> scores(order.size());
   const auto* weights = reinterpret_cast<const float*>(router.data);
   for (int64_t row = 0; row < stream.rows; ++row) {
-    for (size_t e = 0; e < scores.size(); ++e)
+    for (size_t e = 0; e < scores.size(); ++e) {
       scores[e] = std::inner_product(stream.Row(row), stream.Row(row) + stream.cols,
                                      weights + e * stream.cols, 0.0);
+    }
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(),
               [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
@@ -192,8 +193,9 @@ TEST_F(SyntheticRoutingTest, TheNextLayersRouterSeesMostButNotAllOfIt) {
   const engine::GgufTensor& router = *file->FindTensor("blk.2.ffn_gate_inp.weight");
   std::vector<Routing> seen;
   const auto see = [&](absl::string_view name, int64_t, kernels::ConstMatrixView rows) {
-    if (name == "layer.1.attention" || name == "layer.2.attention")
+    if (name == "layer.1.attention" || name == "layer.2.attention") {
       seen.push_back(Route(router, rows, shape.experts_used));
+    }
     return absl::OkStatus();
   };
   std::vector<int32_t> ids(200);
@@ -203,9 +205,9 @@ TEST_F(SyntheticRoutingTest, TheNextLayersRouterSeesMostButNotAllOfIt) {
                             [](int64_t, absl::Span<const float>) { return absl::OkStatus(); })
           .ok());
   ASSERT_EQ(seen.size(), 2u);
-  const double foreseen = Common(seen[0], seen[1], 0);
-  EXPECT_GT(foreseen, 0.6);
-  EXPECT_LT(foreseen, 0.97);
+  const double predicted = Common(seen[0], seen[1], 0);
+  EXPECT_GT(predicted, 0.6);
+  EXPECT_LT(predicted, 0.97);
 }
 
 TEST_F(SyntheticRoutingTest, WhatNoRouterShowsIsRefused) {
@@ -213,9 +215,9 @@ TEST_F(SyntheticRoutingTest, WhatNoRouterShowsIsRefused) {
     return std::string(WriteSynthetic(shape, Path(), {.routing = target}).status().message());
   };
   const Shape moe = SmallMoe("tiny-moe", 64, 8);
-  EXPECT_THAT(refuse(moe, {.skew = 0.1}), HasSubstr("--skew 0.1: with these experts it can be"));
-  EXPECT_THAT(refuse(SmallMoe("tiny-moe", 32, 16), {.skew = 0.9}), HasSubstr("--skew 0.9"));
-  EXPECT_THAT(refuse(moe, {.skew = 0.9, .persistence = 0.2}), HasSubstr("--persistence 0.2"));
+  EXPECT_THAT(refuse(moe, {.skew = 0.1}), HasSubstr("--skew must be from"));
+  EXPECT_THAT(refuse(SmallMoe("tiny-moe", 32, 16), {.skew = 0.9}), HasSubstr("(got 0.9)"));
+  EXPECT_THAT(refuse(moe, {.skew = 0.9, .persistence = 0.2}), HasSubstr("(got 0.2)"));
   EXPECT_THAT(refuse(*FindShape("tiny"), {.skew = 0.5}), HasSubstr("need a model with experts"));
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/logits.h"
-#include "engine/model_bundle.h"
+#include "engine/evaluation/logits.h"
+#include "engine/loading/model_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/synthetic/checkpoint.h"

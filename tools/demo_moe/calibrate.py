@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Finds how the FFNs of SmolLM2-135M-Instruct become experts, and writes it to routing.npz.
+"""Decides how to split the FFNs of SmolLM2-135M-Instruct into experts, and writes routing.npz.
 
     .cache/venv/bin/python tools/demo_moe/calibrate.py            # needs tools/setup --peers; ~15 minutes
 
-No weight of the model is trained, but a linear router for each layer and a factor for each neuron are
-found (after MoEfication, arXiv 2110.01786; the always-on shared expert as in CMoE, arXiv 2502.04416).
-Everything is fitted on text that the model writes itself: answers to prompts.txt, and continuations of
-openings.txt, so that not all of it is chat, nor begins alike: the first token of a text, whatever it is,
-has activations like no other, and the layers that make them need its experts. First a backward pass over
-some of the text tells which directions of each FFN's output the loss feels. Then, layer by layer, on what
-the dense model gives it (split_ffn.py):
- 1. h = silu(x G^T) * (x U^T); a neuron's importance is the mean of (|h_j| ||D_j||)^2. The most
-    important ones are the shared expert.
- 2. The others are grouped by balanced k-means over their profiles |h_j| ||D_j|| on some tokens, less
+The weights of the model are not trained. The script only fits a linear router for each layer and a scale
+for each neuron (after MoEfication, arXiv 2110.01786; the always-on shared expert as in CMoE, arXiv
+2502.04416). It fits them on text that the model writes itself: answers to prompts.txt and continuations of
+openings.txt. The continuations add prose with different first tokens. This matters, because the first
+token of a text has unusual activations.
+
+First, a backward pass over some of the text finds out which directions of each FFN's output affect the
+loss most. Then each layer is fitted to the inputs that it gets in the dense model (split_ffn.py):
+ 1. h = silu(x G^T) * (x U^T). The importance of a neuron is the mean of (|h_j| ||D_j||)^2. The most
+    important neurons form the shared expert.
+ 2. Balanced k-means groups the other neurons. Their profiles are |h_j| ||D_j|| on some tokens, less
     half of each profile's mean, normalised.
- 3. The router learns which k experts contribute most: weighted binary cross-entropy, an expert weighs by
-    how far its squared contribution is from the k-th's; Adam.
- 4. A factor for each neuron, shared ones too, makes the converted FFN the best stand-in, in the
-    least-squares sense, for the dense one.
-Seeded: the same machine, threads and packages give the same file. Products are of bfloat16.
+ 3. The router learns which k experts contribute most, by binary cross-entropy and Adam. The weight of an
+    expert is the distance between its squared contribution and the k-th largest.
+ 4. Least squares finds a scale for each neuron, including shared ones, so that the converted FFN is as
+    close as possible to the dense one.
+With the same seed, machine, threads and packages the file is the same. Products use bfloat16.
 """
 
 import argparse
@@ -44,8 +45,8 @@ ANSWER_TOKENS = 192
 BATCH = 48  # texts sampled at once
 CHUNK = 2048  # tokens at once, to bound memory
 FIT_TOKENS = 12000
-METRIC_ROWS = 8  # texts whose gradients are taken
-METRIC_FLOOR = 0.3  # of the metric is plain length
+METRIC_ROWS = 8  # texts for the gradients
+METRIC_FLOOR = 0.3  # share of the plain squared length in the metric
 
 
 def build_tokenizer(fields):
@@ -68,7 +69,7 @@ def lines_of(name):
 
 
 def write_texts(model, tokenizer, seed):
-    """(answers, continuations): rows of ids that begin with what was given, up to an end-of-turn token."""
+    """(answers, continuations): rows of ids, each a prompt with its continuation up to an end of turn."""
     turn = "<|im_start|>{}\n{}<|im_end|>\n"
     prompts = [turn.format("system", SYSTEM) + turn.format("user", question)
                + "<|im_start|>assistant\n" for question in lines_of("prompts.txt")]
@@ -92,8 +93,10 @@ def fast_products():
 
 
 def find_metrics(model, rows):
-    """For each layer a matrix [hidden, hidden] that makes an error of its output's direction, relative
-    to the stream, one whose length the loss feels: the root of the mean square of gradients.
+    """For each layer the root of the mean square of gradients, [hidden, hidden].
+
+    It maps an error of the layer's output, relative to the stream, to a vector whose length is the effect
+    on the loss.
     """
     hidden = model.embedding.shape[1]
     squares = [torch.zeros(hidden, hidden) for _ in model.layers]
@@ -118,8 +121,9 @@ def find_metrics(model, rows):
 
 
 def move_through(layer, stream, lengths):
-    """(the FFN's inputs, those of its down projection, the stream behind it): [tokens, ...] of texts
-    one after the other, `lengths` of them.
+    """(inputs of the FFN, inputs of its down projection, the stream after it), [tokens, ...] each.
+
+    The texts are concatenated; `lengths` are their lengths.
     """
     behind = torch.cat([layer.attend(text[None], None, None)[0] for text in stream.split(lengths)])
     x = layer.ffn_input(behind)
@@ -128,7 +132,7 @@ def move_through(layer, stream, lengths):
 
 
 def fit_layers(model, rows, metrics, shape, seed):
-    """Yields a split_ffn.Fit for each layer, on what the dense model gives it."""
+    """Yields a split_ffn.Fit for each layer, fitted to its inputs in the dense model."""
     stream, lengths = model.embedding[[token for row in rows for token in row]], [len(row) for row in rows]
     for index, layer in enumerate(model.layers):
         started = time.monotonic()
@@ -136,7 +140,7 @@ def fit_layers(model, rows, metrics, shape, seed):
             x, h, stream = move_through(layer, stream, lengths)
             sample = split_ffn.Sample(x, h, 1 / stream.norm(dim=1), layer.down, metrics[index])
             fit = split_ffn.fit_layer(sample, shape, torch.Generator().manual_seed(seed + index))
-        print(f"  layer {index}: {fit.error:.4f} of its output's energy lost; "
+        print(f"  layer {index}: {fit.error:.4f} of the output's energy lost; "
               f"{time.monotonic() - started:.1f} s", flush=True)
         yield fit
 
@@ -153,15 +157,15 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep-texts", type=pathlib.Path, metavar="FILE",
-                        help="read what the model wrote there, or write it if it is not there yet")
+                        help="file for the texts of the model: read if it exists, else written")
     parser.add_argument("--judged", type=pathlib.Path, metavar="FILE",
-                        help="write the answers kept apart from the fit there, as text for\n"
-                        "tidepool perplexity")
+                        help="file for the answers that are not used for the fit, as text\n"
+                        "for tidepool perplexity")
     return parser.parse_args()
 
 
 def texts_of(args, model):
-    """Rows to fit on, answers and continuations by turns; every eighth is kept apart."""
+    """Rows to fit on, answers and continuations in turn; every eighth pair is left out."""
     tokenizer = build_tokenizer(model.fields)
     if args.keep_texts and args.keep_texts.exists():
         texts = torch.load(args.keep_texts)
@@ -189,7 +193,7 @@ def main():
     neurons = model.layers[0].gate.shape[0]
     width, rest = divmod(neurons - args.shared, args.experts)
     if rest or width <= 0 or width % 32:
-        raise SystemExit(f"calibrate: {neurons} - {args.shared} neurons do not make {args.experts} "
+        raise SystemExit(f"calibrate: {neurons} - {args.shared} neurons cannot be split into {args.experts} "
                          "experts of a multiple of 32")
     shape = routing_data.Routing(hashlib.sha256(args.model.read_bytes()).hexdigest(), args.shared,
                                  args.experts, width, args.top_k, None, None, None)

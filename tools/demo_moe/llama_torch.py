@@ -1,14 +1,14 @@
-"""A llama model in plain PyTorch, one layer at a time, as calibrate.py needs it.
+"""A llama model in plain PyTorch, for calibrate.py.
 
-Weights are those of a GGUF file (architecture llama, tied embeddings), dequantised to float32. Hidden
-states are moved through layers by the caller, which can so look at what each gets and gives.
+The weights of a GGUF file (architecture llama, tied embeddings) are dequantised to float32. The caller
+runs the layers one by one, so it can inspect the inputs and outputs of each.
 """
 
 import gguf
 import torch
 import torch.nn.functional as F
 
-CANDIDATES = 256  # likeliest ids that sampling chooses from
+CANDIDATES = 256  # sampling considers this many of the most probable ids
 
 
 def read_gguf(path):
@@ -24,7 +24,7 @@ def read_gguf(path):
 
 
 class Cache:
-    """Keys and values of one layer: [batch, kv heads, room, head_dim], `used` positions of them."""
+    """Keys and values of one layer: [batch, kv heads, capacity, head_dim]; `used` positions are valid."""
 
     def __init__(self, batch, config, room):
         self.k = torch.empty(batch, config["kv_heads"], room, config["head_dim"])
@@ -39,7 +39,7 @@ class Cache:
 
 
 class Layer:
-    """One block: attention, then ffn(x) of the normed stream."""
+    """One block: attention, then the FFN of the normed stream."""
 
     def __init__(self, tensors, index, config):
         self.config = config
@@ -50,7 +50,7 @@ class Layer:
         self.gate, self.up, self.down = (part("ffn_" + name) for name in ("gate", "up", "down"))
 
     def activations(self, x):
-        """What the down projection reads: [..., neurons]."""
+        """The input of the down projection: [..., neurons]."""
         return F.silu(x @ self.gate.T) * (x @ self.up.T)
 
     def ffn(self, x):
@@ -60,9 +60,9 @@ class Layer:
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.config["eps"]) * weight
 
     def attend(self, stream, cache, pads):
-        """stream [batch, tokens, hidden] plus attention. A Cache, if there is one, grows by k and v.
+        """The stream [batch, tokens, hidden] plus attention. Appends k and v to the cache, if any.
 
-        The first pads[b] positions of row b are hidden from the others (None: none are).
+        The first pads[b] positions of row b are padding, which other positions ignore (None: no padding).
         """
         batch, tokens, _ = stream.shape
         heads, kv_heads, dim = (self.config[name] for name in ("heads", "kv_heads", "head_dim"))
@@ -77,7 +77,7 @@ class Layer:
         seen = (key <= query)[None]
         if pads is not None:
             seen = seen & ((key >= pads[:, None, None]) | (key == query))
-        # The heads of one KV head side by side, as rows of one product.
+        # The query heads of one KV head are rows of one product.
         q = q.reshape(batch, kv_heads, -1, dim)
         scores = q @ k.transpose(2, 3) / dim**0.5
         scores = scores.view(batch, heads, tokens, -1).masked_fill(~seen[:, None], -torch.inf)
@@ -86,7 +86,7 @@ class Layer:
         return stream + mixed.reshape(batch, tokens, heads * dim) @ self.o.T
 
     def rotate(self, x, start):
-        """RoPE of interleaved pairs, as a llama GGUF stores its rows."""
+        """RoPE on interleaved pairs, the row order of a llama GGUF file."""
         dim = x.shape[-1]
         speed = self.config["rope_base"] ** (-torch.arange(0, dim, 2) / dim)
         angle = torch.arange(start, start + x.shape[2])[:, None] * speed
@@ -107,7 +107,7 @@ class Llama:
     def __init__(self, path):
         fields, tensors = read_gguf(path)
         if fields["general.architecture"] != "llama" or "output.weight" in tensors:
-            raise SystemExit(f"{path}: a llama model with tied embeddings was expected")
+            raise SystemExit(f"{path}: expected a llama model with tied embeddings")
         key = lambda name: fields["llama." + name]
         self.fields = fields
         self.config = {
@@ -122,7 +122,7 @@ class Llama:
         return self.layers[0].norm(stream, self.output_norm) @ self.embedding.T
 
     def loss(self, stream, ids):
-        """Negative log-likelihood of ids [tokens], summed, of the stream [tokens, hidden] behind the last
+        """Summed negative log-likelihood of ids [tokens], for the stream [tokens, hidden] after the last
         layer.
         """
         return F.cross_entropy(self.logits(stream[:-1]), ids[1:], reduction="sum")

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the demo MoE: SmolLM2-135M-Instruct with its FFNs as a shared expert and routed ones.
+"""Writes the demo MoE: SmolLM2-135M-Instruct with its FFNs split into a shared expert and routed ones.
 
-A real small MoE made on the spot, from the dense model's GGUF file and the committed routing.npz
-(calibrate.py found it). Architecture qwen2moe, which llama.cpp loads too; what that asks for:
- - A token's routing weight is a softmax over all experts, not renormalised. Router logits are made so
-   small that each weight is 1 / experts, and the down projection is multiplied by their number.
- - The shared expert is multiplied by sigmoid(x . g). A g of nearly zero gives 1/2 (of zeros NaN
-   in llama.cpp, which computes it as silu(g) / g), and the down projection is doubled.
- - RoPE turns halves of a head, where a llama file stores pairs side by side: rows of Q and K change
-   places. Their biases are zeros; the embedding is written again as the output head.
-Gate and up projections keep their bits, as whole rows change places; down projections change columns
-and are quantised again, to Q8_0.
+Inputs are the dense model's GGUF file and the committed routing.npz, which calibrate.py wrote. The
+architecture is qwen2moe, which llama.cpp supports too. It has these requirements:
+ - Routing weights are a softmax over all experts, not renormalised. So router logits are scaled down until
+   each weight is about 1 / experts, and the down projection is multiplied by the number of experts.
+ - The shared expert is multiplied by sigmoid(x . g). A g of nearly zero gives 1/2, and the down projection
+   is doubled. (A g of zeros gives NaN in llama.cpp, which computes silu(g) / g.)
+ - RoPE rotates halves of a head, but a llama file stores interleaved pairs. So the rows of Q and K are
+   reordered.
+ - Biases of Q, K and V are required; they are zeros. The embedding is written again as the output head.
+Gate and up projections keep their bits, because whole rows are moved. Down projections are reordered by
+column and quantised again, to Q8_0.
 """
 
 import argparse
@@ -28,16 +29,16 @@ import routing_data
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 F32 = gguf.GGMLQuantizationType.F32
-ROUTER_FACTOR = 0.01  # how small router logits are made
+ROUTER_FACTOR = 0.01  # scale of router logits
 SHARED_GATE = 1e-8
-# Of a llama file's metadata, what the new file has under its own name or in another way.
+# Metadata of the llama file that is not copied, because the new file sets it differently.
 OWN_KEYS = ("general.architecture", "general.file_type", "general.quantization_version")
 STAMP_KEY = "tidepool.demo_moe.made_of"
-STAMP_WITHIN = 4096  # bytes at the file's beginning
+STAMP_WITHIN = 4096  # bytes at the start of the file
 
 
 class Stop(Exception):
-    """What went wrong, in one line."""
+    """An error, described in one line."""
 
 
 def say(text):
@@ -45,27 +46,27 @@ def say(text):
 
 
 def read_model(path, sha256):
-    """The open GGUF file, once it is known to be the one the routing belongs to."""
+    """Opens the GGUF file after checking that the routing belongs to it."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Stop(f"{path}: {error.strerror}; tools/setup fetches the model") from None
+        raise Stop(f"{path}: {error.strerror}; run tools/setup to fetch the model") from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise Stop(f"{path}: sha256 {found[:16]}..., but the routing belongs to a file of "
-                   f"{sha256[:16]}...; remove it, and tools/setup fetches the right one")
+        raise Stop(f"{path}: sha256 is {found[:16]}..., but the routing needs a file with "
+                   f"{sha256[:16]}...; remove the file and run tools/setup")
     del content
     return gguf.GGUFReader(path)
 
 
 def halves(rows, heads):
-    """Rows of Q or K in pairs side by side (GGUF's llama) > in halves of a head (qwen2moe)."""
+    """Reorders rows of Q or K from interleaved pairs (GGUF's llama) to halves of a head (qwen2moe)."""
     pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
 class Writer:
-    """The new file's tensors, in order; all are small enough to be held until they are written."""
+    """Collects the tensors of the new file in memory, in order, and writes them."""
 
     def __init__(self, path, fields, routing, args):
         self.gguf = gguf.GGUFWriter(path, "qwen2moe")
@@ -102,11 +103,11 @@ class Writer:
             self.gguf.add_key_value(name, value, kind, inner)
 
     def add(self, name, data, kind=F32):
-        """`data`: float32, or the bytes of quantised rows."""
+        """`data` is float32, or the bytes of quantised rows."""
         self.gguf.add_tensor(name, data, raw_dtype=kind)
 
     def add_down(self, name, values):
-        """`values` float32 [..., hidden, width]."""
+        """`values` is float32 [..., hidden, width]."""
         kind = self.down_type
         self.add(name, gguf.quants.quantize(np.ascontiguousarray(values), kind), kind)
 
@@ -154,10 +155,10 @@ def check_shapes(routing, tensors, layers):
     hidden = int(tensors["blk.0.ffn_gate.weight"].shape[0])
     if routing.neurons.shape != expected or routing.router.shape[2] != hidden:
         raise Stop(f"the routing is for {routing.neurons.shape[0]} layers of "
-                   f"{routing.neurons.shape[1]} neurons, the model has {expected[0]} of {expected[1]}")
+                   f"{routing.neurons.shape[1]} neurons, but the model has {expected[0]} of {expected[1]}")
     if routing.shared % 32 or routing.width % 32:
         raise Stop(f"experts of {routing.shared} and {routing.width} neurons: Q8_0 needs multiples "
-                   "of 32; calibrate again")
+                   "of 32; run calibrate.py again")
 
 
 def build(args, routing, stamp, target):
@@ -180,7 +181,7 @@ def build(args, routing, stamp, target):
 
 
 def stamp_of(args, routing):
-    """What the file is made of: one that has the same stamp needs no making again."""
+    """A digest of all inputs. A file with the same stamp is up to date."""
     digest = hashlib.sha256()
     for path in (args.routing, HERE / "make.py", HERE / "routing_data.py"):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -191,7 +192,7 @@ def is_current(path, stamp):
     try:
         with open(path, "rb") as file:
             return stamp.encode() in file.read(STAMP_WITHIN)
-    except OSError:  # not there, or nothing to read: making it will tell
+    except OSError:  # missing or unreadable: build() reports errors
         return False
 
 
@@ -201,7 +202,7 @@ def make(args):
     except ValueError as error:
         raise Stop(str(error)) from None
     if args.top_k is not None and not 1 <= args.top_k <= routing.experts:
-        raise Stop(f"--top-k {args.top_k}: a number from 1 to {routing.experts} was expected")
+        raise Stop(f"--top-k must be from 1 to {routing.experts} (got {args.top_k})")
     stamp = stamp_of(args, routing)
     if is_current(args.out, stamp) and not args.force:
         say(f"{args.out} is up to date")
@@ -229,17 +230,17 @@ def parse_arguments():
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=pathlib.Path, metavar="FILE",
                         default=models / "SmolLM2-135M-Instruct.Q4_1.gguf",
-                        help="the dense model, as tools/setup fetches it")
+                        help="the dense model (default: the one that tools/setup fetches)")
     parser.add_argument("--routing", type=pathlib.Path, metavar="FILE", default=HERE / "routing.npz")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
                         default=models / "SmolLM2-135M-Instruct-MoE.Q4_1.gguf")
     parser.add_argument("--top-k", type=int, metavar="N",
-                        help="experts a token uses (default: those of the calibration; answers get "
-                        "better with more)")
+                        help="experts that a token uses (default: as calibrated; more give better "
+                        "answers)")
     parser.add_argument("--down-type", choices=("Q8_0", "F16", "F32"), default="Q8_0",
-                        help="of the down projections")
+                        help="type of the down projections (default: %(default)s)")
     parser.add_argument("--force", action="store_true",
-                        help="also where --out is there and up to date")
+                        help="write --out even if it is up to date")
     return parser.parse_args()
 
 

@@ -1,15 +1,16 @@
-"""The committed routing of the demo MoE: what calibrate.py found out and make.py builds with.
+"""The committed routing of the demo MoE: the output of calibrate.py and the input of make.py.
 
-A NumPy .npz archive (no pickles) of, for L layers, E experts of W neurons, S shared neurons:
+A NumPy .npz archive (no pickles) for L layers, E experts of W neurons and S shared neurons:
   version        int64, 2
-  model_sha256   the GGUF file that it belongs to, 64 hexadecimal digits
-  neurons        uint16 [L, S + E * W]: a permutation of the dense FFN's neurons; first the shared
-                 expert's, then expert by expert
-  shape          int64 [4]: S, E, W, and how many experts a token uses
-  router         int8 [L, E, hidden], times
-  router_scale   float32 [L, E]: the router's rows, read from the FFN's normed input
-  neuron_scale   float16 [L, S + E * W], in the order of `neurons`: what a neuron's output is multiplied
-                 by, so that the sum of those in use stands for that of all
+  model_sha256   SHA-256 of its GGUF file, 64 hexadecimal digits
+  neurons        uint16 [L, S + E * W]: a permutation of the dense FFN's neurons, first those of the
+                 shared expert, then expert by expert
+  shape          int64 [4]: S, E, W, and the number of experts that a token uses
+  router         int8 [L, E, hidden]; router * router_scale are the router's rows, which are applied to
+                 the FFN's normed input
+  router_scale   float32 [L, E]
+  neuron_scale   float16 [L, S + E * W], in the order of `neurons`: scale of a neuron's output, which
+                 makes the sum of the used neurons approximate the sum of all
 """
 
 import dataclasses
@@ -44,12 +45,12 @@ def save(path, routing):
 
 
 def load(path):
-    """The Routing of a file. ValueError, in one line, for one that is none."""
+    """The Routing of a file. Raises a ValueError with one line if the file is invalid."""
     try:
         with np.load(path, allow_pickle=False) as data:
             parts = {name: data[name] for name in data.files}
         if int(parts["version"]) != VERSION:
-            raise ValueError(f"has version {int(parts['version'])}, {VERSION} is known")
+            raise ValueError(f"has version {int(parts['version'])}, expected {VERSION}")
         shared, experts, width, top_k = (int(n) for n in parts["shape"])
         routing = Routing(
             str(parts["model_sha256"]), shared, experts, width, top_k,
@@ -57,7 +58,7 @@ def load(path):
             parts["router"].astype(np.float32) * parts["router_scale"][:, :, None],
             parts["neuron_scale"].astype(np.float32))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; tools/demo_moe/calibrate.py makes one") from None
+        raise ValueError(f"{path}: no such file; create it with tools/demo_moe/calibrate.py") from None
     except (OSError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not routing data of the demo MoE ({error})") from None
     except ValueError as error:
@@ -72,12 +73,12 @@ def check(path, routing):
             and neurons == routing.shared + routing.experts * routing.width
             and 1 <= routing.top_k <= routing.experts):
         raise ValueError(f"{path}: {routing.shared} shared neurons and {routing.experts} x "
-                         f"{routing.width} routed ones are not the {neurons} of a layer")
+                         f"{routing.width} routed ones do not add up to the {neurons} of a layer")
     if not (np.sort(routing.neurons, axis=1) == np.arange(neurons)).all():
-        raise ValueError(f"{path}: the neurons of a layer are no permutation")
+        raise ValueError(f"{path}: the neurons of a layer are not a permutation")
     if (routing.router.shape[:2] != (layers, routing.experts)
             or routing.neuron_scale.shape != (layers, neurons)):
-        raise ValueError(f"{path}: routers or scales are not those of {layers} layers, "
+        raise ValueError(f"{path}: the shapes of routers or scales do not fit {layers} layers, "
                          f"{routing.experts} experts and {neurons} neurons")
     if not (np.isfinite(routing.router).all() and np.isfinite(routing.neuron_scale).all()):
         raise ValueError(f"{path}: a router or scale is not finite")

@@ -1,9 +1,10 @@
-"""How one FFN becomes a shared expert and routed ones: what calibrate.py does for each layer.
+"""Splits one FFN into a shared expert and routed ones; calibrate.py calls it for each layer.
 
-Errors are measured as the model feels them. `metric` [hidden, hidden] turns an error of the FFN's output
-into one whose squared length counts (calibrate.py makes it from the loss's gradients), and a token's
-`weight` [tokens] is 1 / the length of its stream behind the FFN, as the norms that follow see it: some
-tokens, the first of a text above all, have streams and contributions a hundred times longer than others.
+Errors are weighted by their effect on the loss:
+ - `metric` [hidden, hidden] maps an error of the FFN's output to a vector whose squared length is the
+   cost. calibrate.py computes it from the loss's gradients.
+ - A token's `weight` [tokens] is 1 / the length of its stream after the FFN, because the next norm divides
+   by that length. Some tokens, especially the first of a text, have streams a hundred times longer.
 """
 
 import torch
@@ -15,13 +16,15 @@ KMEANS_ROUNDS = 20
 ROUTER_BATCH = 512
 ROUTER_STEPS = 300
 ROUTER_RATE = 3e-3
-RIDGE = 0.02  # of the mean square
+RIDGE = 0.02  # relative to the mean square
 CHUNK = 2048  # tokens at once, to bound memory
 
 
 class Sample:
-    """What one layer is fitted on: inputs x [tokens, hidden] of its FFN, h [tokens, neurons] of its down
-    projection times each token's weight, and that projection [hidden, neurons] in the metric's terms.
+    """The data for one layer.
+
+    x [tokens, hidden]: inputs of the FFN. h [tokens, neurons]: inputs of the down projection, times each
+    token's weight. down [hidden, neurons]: the down projection, multiplied by the metric.
     """
 
     def __init__(self, x, h, weight, down, metric):
@@ -29,14 +32,14 @@ class Sample:
 
 
 def balanced_clusters(profiles, count, generator):
-    """[items] the cluster of each, all of equal size: k-means by cosine over normalised rows."""
+    """The cluster of each item, [items]: k-means by cosine on normalised rows, all clusters of equal size."""
     items = profiles.shape[0]
     size = items // count
     centres = profiles[torch.randperm(items, generator=generator)[:count]]
     chosen = None
     for _ in range(KMEANS_ROUNDS):
         likeness = profiles @ centres.T
-        # The best pairs first; a cluster that is full takes no more.
+        # Best pairs first; a full cluster accepts no more items.
         order = likeness.flatten().sort(descending=True, stable=True).indices.tolist()
         cluster, room = [-1] * items, [size] * count
         for pair in order:
@@ -68,7 +71,7 @@ def group_neurons(sample, shape, generator):
 
 
 def contributions(sample, neurons, shape):
-    """[tokens, experts]: squared length of what each routed expert adds to a token."""
+    """Squared length of each routed expert's contribution to each token, [tokens, experts]."""
     own = neurons[shape.shared:].view(shape.experts, shape.width)
     down = sample.down.float()[:, own].permute(1, 0, 2)
     alike = down.transpose(1, 2) @ down
@@ -80,21 +83,21 @@ def contributions(sample, neurons, shape):
 
 
 def choose(scores, top_k):
-    """(1 for each row's top_k scores and else 0, the middle between the last in and the first out)."""
+    """(mask, edge): the mask is 1 for the top_k scores of each row; the edge is halfway to the next score."""
     best = scores.topk(min(top_k + 1, scores.shape[1]), dim=1)
     mask = torch.zeros_like(scores).scatter_(1, best.indices[:, :top_k], 1.0)
     return mask, best.values[:, -2:].mean(1, keepdim=True)
 
 
 def imitation_loss(scores, squares, top_k):
-    """Whether the k experts that contribute most have the k largest scores; near ties weigh little."""
+    """Loss unless the k experts that contribute most have the k largest scores; near ties count little."""
     target, edge = choose(squares, top_k)
     return F.binary_cross_entropy_with_logits(scores, target, (squares - edge).abs(),
                                               reduction="sum") / squares.sum()
 
 
 def train_router(x, squares, top_k, generator):
-    """[experts, hidden]: a router whose k largest scores choose; `squares` are contributions."""
+    """A router [experts, hidden] whose k largest scores select the experts; `squares` are contributions."""
     inputs_scale = x.square().mean().sqrt()
     router = torch.zeros(squares.shape[1], x.shape[1], requires_grad=True)
     optimiser = torch.optim.Adam([router], ROUTER_RATE)
@@ -115,14 +118,14 @@ def scores_of(x, router):
 
 
 def neuron_mask(x, router, shape):
-    """[tokens, neurons]: 1 where the neuron is shared or of a chosen expert, else 0."""
+    """Mask [tokens, neurons]: 1 if the neuron is shared or belongs to a selected expert, else 0."""
     mask, _ = choose(scores_of(x, router), shape.top_k)
     always = torch.ones(x.shape[0], shape.shared)
     return torch.cat([always, mask.repeat_interleave(shape.width, 1)], 1)
 
 
 def fit_neurons(sample, neurons, router, shape):
-    """(scale [neurons], relative error): least squares of the masked FFN against the dense one."""
+    """(scale [neurons], relative error): least-squares fit of the masked FFN to the dense one."""
     count = len(neurons)
     down = sample.down[:, neurons]
     gram, match, total = torch.zeros(count, count), torch.zeros(count), 0.0

@@ -25,7 +25,7 @@ using engine::GgufTensorPlan;
 
 constexpr uint64_t kChunkBytes = 16 << 20;
 
-// Makes each kind of pieces once, and keeps the latest. Thread-compatible.
+// Creates each kind of pieces once and caches the latest. Thread-compatible.
 class BlockStock {
  public:
   explicit BlockStock(uint64_t seed) : seed_(seed) {}
@@ -35,14 +35,14 @@ class BlockStock {
     const Key key = {plan.type, plan.dims[0], tensor.deviation};
     const auto found = stock_.find(key);
     if (found != stock_.end()) return *found->second;
-    if (stock_.size() >= kMostKinds) stock_.clear();
+    if (stock_.size() >= kMaxKinds) stock_.clear();
     return *(stock_[key] = std::make_unique<RandomBlocks>(plan.type, plan.dims[0], tensor.deviation,
                                                           seed_ + ++made_));
   }
 
  private:
   using Key = std::tuple<GgmlType, int64_t, float>;
-  static constexpr size_t kMostKinds = 12;
+  static constexpr size_t kMaxKinds = 12;
 
   const uint64_t seed_;
   uint64_t made_ = 0;
@@ -55,7 +55,7 @@ absl::Status WriteOnes(const GgufTensorPlan& plan, engine::GgufFileWriter* write
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(ones.data()), plan.bytes()));
 }
 
-// Makes the rows of one tensor; the row's own number and `seed` decide what is in it. Immutable,
+// Generates the rows of one tensor. A row depends only on its number and `seed`. Immutable,
 // thread-safe.
 class RowMaker {
  public:
@@ -67,7 +67,7 @@ class RowMaker {
     }
   }
 
-  // `values` is room for the row as numbers.
+  // `values` is scratch space for one row.
   void Make(int64_t row, absl::Span<float> values, std::byte* out) const {
     const uint64_t row_seed = Random(seed_ ^ Random(row).Next()).Next();
     RowKind kind = RowKind::kRandom;
@@ -77,8 +77,9 @@ class RowMaker {
     }
     if (kind == RowKind::kRandom) {
       blocks_.FillRow(row_seed, out);
-      if (tail_.has_value())
+      if (tail_.has_value()) {
         tail_->FillRow(~row_seed, out + blocks_.row_bytes() - tail_->row_bytes());
+      }
       return;
     }
     if (kind == RowKind::kZero) std::fill(values.begin(), values.end(), 0.0f);
@@ -102,8 +103,9 @@ absl::Status WriteRows(const Tensor& tensor, const RowMaker& maker, base::Thread
     const int64_t count = std::min(chunk, rows - first);
     pool->ParallelFor(count, 64, [&](int64_t begin, int64_t end, int) {
       std::vector<float> values(tensor.row ? tensor.plan.dims[0] : 0);
-      for (int64_t row = begin; row < end; ++row)
+      for (int64_t row = begin; row < end; ++row) {
         maker.Make(first + row, absl::MakeSpan(values), bytes.data() + row * row_bytes);
+      }
     });
     RETURN_IF_ERROR(writer->Append(absl::MakeConstSpan(bytes.data(), count * row_bytes)));
   }
@@ -120,7 +122,7 @@ absl::Status CheckType(const std::vector<Tensor>& tensors, const Shape& shape) {
     if (tensor.plan.dims[0] % info.block_elements == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(shape.name, ": ", tensor.plan.name, " has rows of ", tensor.plan.dims[0],
-                     ", no multiple of the ", info.block_elements, " that ", info.name, " takes"));
+                     ", but ", info.name, " needs a multiple of ", info.block_elements));
   }
   return absl::OkStatus();
 }

@@ -16,22 +16,23 @@
 namespace tidepool::tools {
 
 struct SyntheticOptions {
-  // Of the matrices; norms and routers are F32. The output head, or the embedding that is one, is
-  // Q6_K where this has fewer bits, as `tidepool quantize` would have it.
+  // Type of the matrices; norms and routers are F32. If it has fewer bits than Q6_K, the output
+  // head (or the tied embedding) is Q6_K, as in `tidepool quantize`.
   engine::GgmlType type = engine::GgmlType::kQ4_K;
   RoutingTarget routing;
   uint64_t seed = 1;
   int threads = 1;
   base::ExistingFile existing = base::ExistingFile::kRefuse;
-  // Called with the rising fraction of what is written. May be empty.
+  // Called with the written fraction, which rises. May be empty.
   std::function<void(double fraction)> progress;
 };
 
-// Weights are bell-shaped, as wide as a fresh training run would start with, so that activations
-// stay in range through all layers and logits spread by about 2. Equal options give equal bytes,
-// whatever the threads. Takes some MiB of memory, and the time of writing the file. Returns its
-// size in bytes. INVALID_ARGUMENT: CheckShape's and ListTensors' errors, a type that cannot be
-// written, or whose blocks do not divide the shape's rows; GgufFileWriter::Create's errors.
+// Writes the model and returns the size of the file in bytes. Weights are bell-shaped, with the
+// deviation of a fresh initialisation, so activations stay in range through all layers and logits
+// have a deviation of about 2. Equal options give equal bytes with any number of threads. Needs a
+// few MiB of memory, and the time to write the file.
+// Errors: those of CheckShape, ListTensors and GgufFileWriter::Create; INVALID_ARGUMENT if the type
+// cannot be written or its blocks do not divide the shape's rows.
 absl::StatusOr<uint64_t> WriteSynthetic(const Shape& shape, const std::string& path,
                                         const SyntheticOptions& options);
 

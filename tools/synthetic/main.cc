@@ -1,4 +1,4 @@
-// The binary behind tools/make_synthetic.
+// The binary of tools/make_synthetic.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/available_cpus.h"
+#include "engine/loading/available_cpus.h"
 #include "kernels/base/status_macros.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
@@ -24,21 +24,22 @@ constexpr char kUsage[] =
     "       [--heads N] [--kv-heads N] [--head-dim N] [--width N] [--experts N] [--top-k N]\n"
     "       [--vocabulary N] [--skew SHARE] [--persistence SHARE] [--seed N] [--threads N] "
     "[--force]";
-constexpr int64_t kMostThreads = 1024;
+constexpr int64_t kMaxThreads = 1024;
 
 struct Arguments {
   std::string shape_name;
   std::string type;
   std::string out;
-  Shape sizes;  // those given instead of the shape's own; 0: not given
+  Shape sizes;  // sizes that override the shape; 0: not given
   Shape shape;
   SyntheticOptions options;
 };
 
 std::string ShapeNames() {
   std::string names;
-  for (const Shape& shape : Shapes())
+  for (const Shape& shape : Shapes()) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", shape.name);
+  }
   return names;
 }
 
@@ -46,7 +47,7 @@ absl::Status ReadNumber(const std::string& flag, const std::string& text, int64_
                         int64_t* value) {
   if (!absl::SimpleAtoi(text, value) || *value < least || *value > (1 << 30)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, " \"", text, "\": a number of at least ", least, " was expected"));
+        absl::StrCat(flag, " must be a number of at least ", least, " (got \"", text, "\")"));
   }
   return absl::OkStatus();
 }
@@ -56,7 +57,7 @@ absl::Status ReadShare(const std::string& flag, const std::string& text,
   double number = 0;
   if (!absl::SimpleAtod(text, &number) || !(number >= 0 && number <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, " \"", text, "\": a share from 0 to 1 was expected"));
+        absl::StrCat(flag, " must be from 0 to 1 (got \"", text, "\")"));
   }
   *value = number;
   return absl::OkStatus();
@@ -96,19 +97,19 @@ absl::Status Apply(const std::string& flag, const std::string& value, Arguments*
     options.seed = static_cast<uint64_t>(number);
   } else if (flag == "--threads") {
     RETURN_IF_ERROR(ReadNumber(flag, value, 1, &number));
-    options.threads = static_cast<int>(std::min(number, kMostThreads));
+    options.threads = static_cast<int>(std::min(number, kMaxThreads));
   } else {
     return absl::InvalidArgumentError(absl::StrCat("unknown argument ", flag, "; ", kUsage));
   }
   return absl::OkStatus();
 }
 
-// The named shape with the sizes that were given.
+// The named shape with the given sizes.
 absl::StatusOr<Shape> FindSizes(const Arguments& arguments) {
   const Shape* named = FindShape(arguments.shape_name);
   if (named == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("--dense or --moe \"", arguments.shape_name,
-                                                   "\": one of ", ShapeNames(), " was expected"));
+    return absl::InvalidArgumentError(absl::StrCat("--dense or --moe must be one of ", ShapeNames(),
+                                                   " (got \"", arguments.shape_name, "\")"));
   }
   Shape shape = *named;
   for (const SizeFlag& known : kSizeFlags) {
@@ -116,13 +117,13 @@ absl::StatusOr<Shape> FindSizes(const Arguments& arguments) {
     if (size > 0) shape.*known.size = size;
   }
   if (named->experts == 0 && (shape.experts > 0 || shape.experts_used > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--experts and --top-k: ", named->name,
-                     " is a dense model; begin with one that has experts"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--experts and --top-k: ", named->name, " is a dense model; choose a shape with experts"));
   }
-  // Dense models have one width, and so has the llama architecture.
-  if (arguments.sizes.expert_width > 0 && (shape.experts == 0 || shape.architecture == "llama"))
+  // Dense models and the llama architecture have only one width.
+  if (arguments.sizes.expert_width > 0 && (shape.experts == 0 || shape.architecture == "llama")) {
     shape.ffn_width = arguments.sizes.expert_width;
+  }
   RETURN_IF_ERROR(CheckShape(shape));
   return shape;
 }
@@ -133,7 +134,7 @@ absl::StatusOr<engine::GgmlType> FindType(const std::string& name) {
     if (info != nullptr && absl::EqualsIgnoreCase(info->name, name)) return info->type;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--type \"", name, "\": a weight type such as Q4_K was expected"));
+      absl::StrCat("--type must be a weight type such as Q4_K (got \"", name, "\")"));
 }
 
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {

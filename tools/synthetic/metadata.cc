@@ -14,7 +14,7 @@ namespace {
 
 using engine::GgufMetadata;
 
-// Pairs in the order of their rank; each part is a byte or an earlier pair, "_" is the space.
+// Merges in the order of their rank. Each part is a byte or an earlier pair; "_" is the space.
 constexpr absl::string_view kMerges =
     "_ t|h e|i n|_ a|r e|o n|e r|_t he|_ s|a t|_ w|e n|o r|i s|_ c|_ b|a n|o u|e s|_ f|in g|e d|"
     "_ o|_ p|a l|_a n|_an d|i t|_o f|l l|_ h|i c|_ m|a r|_t o|r o|_ i|e l|i on|_ l|s t|_ d|_i s";

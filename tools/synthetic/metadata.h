@@ -9,8 +9,8 @@
 
 namespace tidepool::tools {
 
-// The tokenizer is byte-level BPE with a few dozen merges and
-// ChatML, and fillers up to the shape's vocabulary, which no text becomes.
+// The tokenizer is byte-level BPE with a few dozen merges and ChatML. Unused tokens fill the
+// vocabulary up to the shape's size.
 engine::GgufMetadata MakeMetadata(const Shape& shape);
 
 }  // namespace tidepool::tools

@@ -21,12 +21,13 @@ uint64_t Random::Next() {
 }
 
 float Random::Bell() {
-  // Twelve numbers of 16 bits: their sum has a variance of 2^32, but for one part in 2^32.
+  // Twelve numbers of 16 bits: their sum has a variance of 2^32, within one part in 2^32.
   int64_t sum = 0;
   for (int i = 0; i < 3; ++i) {
     const uint64_t bits = Next();
-    for (int shift = 0; shift < 64; shift += 16)
+    for (int shift = 0; shift < 64; shift += 16) {
       sum += static_cast<int64_t>(bits >> shift & 0xffff);
+    }
   }
   return static_cast<float>(sum - 6 * 65535) * 0x1p-16f;
 }
@@ -52,8 +53,9 @@ void RandomBlocks::Make(engine::GgmlType type, int64_t elements, uint64_t seed,
   piece_bytes_ = elements / info.block_elements * info.block_bytes;
   std::vector<float> values(kPieces * elements);
   Random random(seed);
-  for (uint64_t piece = 0; piece < kPieces; ++piece)
+  for (uint64_t piece = 0; piece < kPieces; ++piece) {
     fill(&random, absl::MakeSpan(values).subspan(piece * elements, elements));
+  }
   pieces_.resize(kPieces * piece_bytes_);
   engine::Quantize(type, values, pieces_.data());
 }

@@ -1,4 +1,4 @@
-// RandomBlocks: quantised weights of a bell-shaped distribution, made as fast as memory is written.
+// RandomBlocks: bell-shaped quantised weights, generated at the speed of memory writes.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
 
@@ -17,25 +17,26 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t Next();
-  // About normal, mean 0, spread 1: a sum of uniform numbers, the same on every machine.
+  // Approximately normal with mean 0 and deviation 1: a sum of uniform numbers, the same on every
+  // machine.
   float Bell();
 
  private:
   uint64_t state_;
 };
 
-// A few thousand pieces of quantised weights, from which rows are put together in random order: no
-// two rows are alike, and no weight is quantised more than once. Immutable, thread-safe.
+// A few thousand pieces of quantised weights. Rows are random sequences of pieces, so rows differ
+// and weights are quantised only once. Immutable, thread-safe.
 class RandomBlocks {
  public:
-  // Weights of this standard deviation. Requires: the columns of the rows wanted are a multiple of
-  // 32, and of 256 for types whose blocks have 256 elements.
+  // Weights with this standard deviation. Requires: `columns`, the length of a row, is a multiple
+  // of 32, and of 256 for types with blocks of 256 elements.
   RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed);
-  // Rows of one piece each, whose values `fill` gives. Requires: columns a multiple of the block.
+  // Rows of one piece each, with values from `fill`. Requires: columns is a multiple of the block.
   RandomBlocks(engine::GgmlType type, int64_t columns, uint64_t seed,
                const std::function<void(Random*, absl::Span<float>)>& fill);
 
-  // Of rows of so many columns.
+  // Columns of a piece, for rows of this many columns.
   static int64_t PieceColumns(int64_t columns) { return columns % 256 == 0 ? 256 : 32; }
 
   size_t row_bytes() const { return pieces_per_row_ * piece_bytes_; }

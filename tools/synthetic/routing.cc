@@ -14,11 +14,11 @@ namespace tidepool::tools {
 namespace {
 
 constexpr int64_t kDraws = 1 << 18;  // normal numbers of each kind, over all pairs of tokens
-constexpr int64_t kLeastPairs = 2000;
-constexpr int64_t kMostPairs = 20000;
+constexpr int64_t kMinPairs = 2000;
+constexpr int64_t kMaxPairs = 20000;
 constexpr double kLargestLiking = 64;
 constexpr int kHalvings = 18;
-// How far a range is promised to be reachable: simulation and model are not nearer than that.
+// Accuracy of the reported range: simulation and model agree only to this degree.
 constexpr double kSlack = 0.005;
 
 struct Shown {
@@ -27,14 +27,14 @@ struct Shown {
   double squared_weights = 0;
 };
 
-// Pairs of neighbouring tokens, drawn once: mixes are compared on the same draws.
+// Random pairs of neighbouring tokens. All mixes are compared on the same pairs.
 // Thread-compatible.
 class Simulation {
  public:
   Simulation(int64_t experts, int64_t chosen, double slow_correlation)
       : experts_(experts),
         chosen_(chosen),
-        pairs_(std::clamp(kDraws / experts, kLeastPairs, kMostPairs)),
+        pairs_(std::clamp(kDraws / experts, kMinPairs, kMaxPairs)),
         likings_(Likings(experts)) {
     Random random(experts * 1000 + chosen);
     for (std::vector<float>* part : {&slow_, &next_slow_, &fresh_, &next_fresh_}) {
@@ -43,8 +43,9 @@ class Simulation {
     }
     const float kept = static_cast<float>(slow_correlation);
     const float changed = std::sqrt(1 - kept * kept);
-    for (size_t i = 0; i < slow_.size(); ++i)
+    for (size_t i = 0; i < slow_.size(); ++i) {
       next_slow_[i] = kept * slow_[i] + changed * next_slow_[i];
+    }
   }
 
   Shown Run(const RoutingMix& mix) {
@@ -58,8 +59,9 @@ class Simulation {
       squared += SquaredWeights();
       for (const int expert : before) liked += expert < quarter ? 1 : 0;
       Choose(mix, pair, next_slow_, next_fresh_);
-      for (int64_t i = 0; i < chosen_; ++i)
+      for (int64_t i = 0; i < chosen_; ++i) {
         kept += std::find(before.begin(), before.end(), order_[i]) != before.end() ? 1 : 0;
+      }
     }
     const double choices = static_cast<double>(pairs_ * chosen_);
     return {.skew = static_cast<double>(liked) / choices,
@@ -68,7 +70,7 @@ class Simulation {
   }
 
  private:
-  // Leaves the experts of the largest scores first in order_.
+  // Moves the experts with the largest scores to the front of order_.
   void Choose(const RoutingMix& mix, int64_t pair, const std::vector<float>& slow,
               const std::vector<float>& fresh) {
     const double slow_part = std::sqrt(mix.slow_share);
@@ -112,7 +114,7 @@ struct Search {
   double Shown::*measure;
 };
 
-// The value of the knob, between 0 and its largest, at which the measure is the target.
+// Finds the value of the knob, from 0 to its maximum, at which the measure equals the target.
 absl::Status Solve(const Search& search, Simulation* simulation, RoutingMix* mix) {
   const auto show = [&](double value) {
     mix->*search.knob = value;
@@ -122,8 +124,8 @@ absl::Status Solve(const Search& search, Simulation* simulation, RoutingMix* mix
   const double most = show(search.largest);
   if (!(search.target >= least - kSlack && search.target <= most + kSlack)) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s %g: with these experts it can be from %.3f to %.3f", search.flag,
-                        search.target, least, most));
+        absl::StrFormat("%s must be from %.3f to %.3f with these experts (got %g)", search.flag,
+                        least, most, search.target));
   }
   double low = 0;
   double high = search.largest;
@@ -142,8 +144,9 @@ std::vector<double> Likings(int64_t experts) {
   const double n = static_cast<double>(experts);
   // The numbers n - 1, n - 3, ..., 1 - n have a deviation of sqrt((n^2 - 1) / 3).
   const double deviation = experts > 1 ? std::sqrt((n * n - 1) / 3) : 1;
-  for (int64_t e = 0; e < experts; ++e)
+  for (int64_t e = 0; e < experts; ++e) {
     likings[e] = (n - 1 - 2 * static_cast<double>(e)) / deviation;
+  }
   return likings;
 }
 

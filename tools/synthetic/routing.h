@@ -1,10 +1,10 @@
-// How the router of a synthetic model likes its experts: from what is asked to the router's
-// weights.
+// The router of a synthetic model: converts a target for the routing to parameters of the router.
 //
-// The score of expert e for token t is  liking * z(e) + sqrt(s) * slow(e, t) + sqrt(1 - s) *
-// fresh(e, t): z is evenly spread with a deviation of one over the experts, fresh is normal and new
-// for each token, slow is normal and a moving average over some thirty tokens. The k largest
-// scores are chosen. liking decides the skew alone, then s the persistence.
+// The score of expert e for token t is
+//   liking * z(e) + sqrt(s) * slow(e, t) + sqrt(1 - s) * fresh(e, t).
+// z is evenly spread over the experts with deviation 1. fresh is normal and independent for each
+// token. slow is normal, a moving average over about thirty tokens. The k largest scores are
+// chosen. liking alone determines the skew; then s determines the persistence.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_ROUTING_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_ROUTING_H_
 
@@ -17,9 +17,9 @@
 namespace tidepool::tools {
 
 struct RoutingTarget {
-  // The share of all choices that goes to the layer's most liked quarter of experts.
+  // Share of all choices that goes to the most popular quarter of the layer's experts.
   std::optional<double> skew;
-  // The share of a token's experts that the next token uses too, on average.
+  // Average share of a token's experts that the next token uses too.
   std::optional<double> persistence;
 
   bool any() const { return skew.has_value() || persistence.has_value(); }
@@ -28,17 +28,17 @@ struct RoutingTarget {
 struct RoutingMix {
   double liking = 0;
   double slow_share = 0;  // s
-  // The mean over tokens of the sum of the squared weights of the chosen experts, the weights being
-  // a softmax over the chosen ones.
+  // Sum of the squared weights of the chosen experts, averaged over tokens. The weights are a
+  // softmax over the chosen experts.
   double squared_weights = 1;
 };
 
 // z of the experts, largest first.
 std::vector<double> Likings(int64_t experts);
 
-// Found by simulation, within about 0.005 of what is asked; equal arguments give equal results.
-// `slow_correlation` is that of slow between neighbouring tokens. INVALID_ARGUMENT: what no such
-// router shows; the message has the range that is possible.
+// Finds parameters by simulation, within about 0.005 of the target. Equal arguments give equal
+// results. `slow_correlation` is the correlation of slow between neighbouring tokens.
+// INVALID_ARGUMENT: no such router can reach the target; the message has the possible range.
 absl::StatusOr<RoutingMix> SolveRouting(int64_t experts, int64_t chosen, double slow_correlation,
                                         const RoutingTarget& target);
 

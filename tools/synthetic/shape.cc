@@ -5,7 +5,7 @@
 namespace tidepool::tools {
 namespace {
 
-// What the Qwen 3 models have in common, around the sizes given.
+// A Qwen 3 model with the given sizes.
 constexpr Shape Qwen3(Shape shape) {
   shape.architecture = shape.experts > 0 ? "qwen3moe" : "qwen3";
   if (shape.vocabulary == 0) shape.vocabulary = 151936;
@@ -118,18 +118,19 @@ absl::Status CheckShape(const Shape& shape) {
            Size{"--layers", shape.layers, 1, 1024, 1},
            Size{"--hidden", shape.hidden, 64, 65536, 32},
            Size{"--kv-heads", shape.kv_heads, 1, 1024, 1},
-           Size{"--heads", shape.heads, 1, 1024, shape.kv_heads},  // of the line above
+           Size{"--heads", shape.heads, 1, 1024, shape.kv_heads},  // multiple of --kv-heads
            Size{"--head-dim", shape.head_dim, 32, 512, 32},
            Size{"--width", moe ? shape.expert_width : shape.ffn_width, 32, 1 << 20, 32},
            Size{"--experts", shape.experts, moe ? 2 : 0, 1024, 1},
            Size{"--top-k", shape.experts_used, moe ? 1 : 0, shape.experts, 1},
            Size{"--vocabulary", shape.vocabulary, 320, 1 << 20, 32},
        }) {
-    if (size.value >= size.least && size.value <= size.most && size.value % size.multiple == 0)
+    if (size.value >= size.least && size.value <= size.most && size.value % size.multiple == 0) {
       continue;
-    return absl::InvalidArgumentError(absl::StrCat(size.flag, " ", size.value, ": a multiple of ",
+    }
+    return absl::InvalidArgumentError(absl::StrCat(size.flag, " must be a multiple of ",
                                                    size.multiple, " from ", size.least, " to ",
-                                                   size.most, " was expected"));
+                                                   size.most, " (got ", size.value, ")"));
   }
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@
 
 namespace tidepool::tools {
 
-// As the published model of that name has them.
+// The sizes of a published model.
 struct Shape {
   absl::string_view name;
   absl::string_view architecture;  // llama, qwen3 or qwen3moe
@@ -31,14 +31,14 @@ struct Shape {
   bool tied = false;     // the embedding is the output head
   bool qk_norm = false;  // norms of q and k in each head
 
-  // RoPE turns pairs side by side, not halves of a head.
+  // RoPE rotates interleaved pairs, not halves of a head.
   bool interleaved_rope() const { return architecture == "llama"; }
 };
 
 absl::Span<const Shape> Shapes();
 // Null for an unknown name.
 const Shape* FindShape(absl::string_view name);
-// INVALID_ARGUMENT: sizes that no model has, or that do not fit each other.
+// INVALID_ARGUMENT: a size is out of range, or sizes do not fit together.
 absl::Status CheckShape(const Shape& shape);
 
 }  // namespace tidepool::tools

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kPositions = 512;
 constexpr double kTokens = 24;
-constexpr int64_t kMostPairs = 8;
-// Between neighbouring speeds, at least.
+constexpr int64_t kMaxPairs = 8;
+// Minimum ratio between neighbouring speeds.
 constexpr double kSpeedRatio = 1.4;
 
 SlowHead Measure(std::vector<int64_t> pairs, int64_t head_dim, double rope_base) {
@@ -41,7 +41,7 @@ SlowHead Measure(std::vector<int64_t> pairs, int64_t head_dim, double rope_base)
 
 SlowHead MakeSlowHead(int64_t head_dim, double rope_base) {
   const int64_t all = head_dim / 2;
-  const int64_t count = std::clamp<int64_t>(all / 4, 1, kMostPairs);
+  const int64_t count = std::clamp<int64_t>(all / 4, 1, kMaxPairs);
   const double ratio = std::pow(rope_base, 2.0 / static_cast<double>(head_dim));
   int64_t step = static_cast<int64_t>(std::ceil(std::log(kSpeedRatio) / std::log(ratio)));
   step = std::clamp<int64_t>(step, 1, (all - 1) / std::max<int64_t>(1, count));

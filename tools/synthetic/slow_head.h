@@ -1,5 +1,5 @@
-// An attention head that averages over recent tokens, whatever they are: what gives a synthetic
-// model's routing its persistence.
+// An attention head that averages over recent tokens, independent of their content. It makes the
+// routing of a synthetic model persistent.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_SLOW_HEAD_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_SLOW_HEAD_H_
 
@@ -8,19 +8,20 @@
 
 namespace tidepool::tools {
 
-// Query and key are one constant vector, so that the rotation (RoPE) alone decides: the score of a
-// token `distance` back is sqrt(head_dim) * mean over the pairs of cos(distance * speed of the
-// pair). Several speeds together fall off once, and do not come back as a single one would.
+// Query and key are the same constant vector, so the score depends only on RoPE. The score of a
+// token `distance` back is sqrt(head_dim) * the mean over the pairs of
+// cos(distance * speed of the pair). The sum of several speeds decays; a single speed would be
+// periodic.
 struct SlowHead {
-  std::vector<int64_t> pairs;  // of the rotation, whose first element is `size`; all else is zero
+  std::vector<int64_t> pairs;  // RoPE pairs whose first element is `size`; all others are zero
   float size = 0;
-  // Of the attention's weights w over a long context: the sum of w^2, and what an average of
-  // independent tokens keeps from one token to the next, as a correlation.
+  // For the attention weights w over a long context: the sum of w^2, and the correlation between
+  // neighbouring tokens of an average over independent tokens.
   double squared_weights = 0;
   double correlation = 0;
 };
 
-// The pairs whose average comes nearest to one over 24 tokens.
+// Chooses the pairs whose average is closest to one over 24 tokens.
 SlowHead MakeSlowHead(int64_t head_dim, double rope_base);
 
 }  // namespace tidepool::tools

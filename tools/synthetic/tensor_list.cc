@@ -17,29 +17,29 @@ namespace {
 using engine::GgmlType;
 using Dims = std::array<int64_t, 4>;
 
-// How far the logits spread.
+// Deviation of the logits.
 constexpr float kLogitDeviation = 2.0f;
-// Where routing has a target: the stream is this wide before the first layer, and the experts of a
-// layer add this much to its variance.
+// With a routing target: relative variance that the experts of a layer add to the stream, and the
+// sizes of its reserved channels.
 constexpr double kGrowth = 0.06;
 constexpr float kConstant = 0.5f;
 constexpr double kSlowDeviation = 0.25;
 constexpr int64_t kSlowChannels = 64;
-constexpr int64_t kLeastHidden = 128;
-// Variance of silu(a) * b for a, b of a normal distribution.
+constexpr int64_t kMinHidden = 128;
+// Variance of silu(a) * b for normal a and b.
 constexpr double kGatedVariance = 0.3556;
 
-// Where the residual stream's channels are, and how routers read them. Immutable.
+// The layout of the residual stream's channels, and how routers read them. Immutable.
 struct RoutedStream {
   int64_t hidden = 0;
-  int64_t slow = 0;  // channels, right before the last, which is the constant
+  int64_t slow = 0;  // number of slow channels, before the last channel, which is constant
   int64_t tail_columns = 0;
   SlowHead head;
   RoutingMix mix;
 
   int64_t ordinary() const { return hidden - slow - 1; }
   bool IsReserved(int64_t channel) const { return channel >= ordinary(); }
-  // The stream's variance where a layer's router reads it.
+  // The stream's variance at the input of a layer's router.
   double Variance(int64_t layer) const { return std::pow(1 + kGrowth, layer); }
 };
 
@@ -82,8 +82,8 @@ class TensorList {
   const Shape& shape_;
   const int64_t layers_;
   const GgmlType type_;
-  const std::shared_ptr<const RoutedStream> stream_;  // null: routing has no target
-  // What all layers add to the residual stream has the variance of one.
+  const std::shared_ptr<const RoutedStream> stream_;  // null: no routing target
+  // The sum of all layers' additions to the residual stream has variance 1.
   const float into_stream_;
   std::vector<Tensor> tensors_;
 };
@@ -151,13 +151,14 @@ void TensorList::AddFfn(int64_t layer, const std::string& prefix) {
   }
 }
 
-// The first head's query or key: a vector that is the same for all tokens.
+// The query or key of the first head: the same vector for all tokens.
 void TensorList::MakeConstant(Tensor* rows) {
   std::vector<float> sizes(shape_.head_dim);
-  // The norm before it sees ordinary channels of a deviation of one.
+  // The ordinary channels have a deviation of 1 before the norm.
   const float rms = std::sqrt(static_cast<float>(stream_->ordinary()) / shape_.hidden);
-  for (const int64_t pair : stream_->head.pairs)
+  for (const int64_t pair : stream_->head.pairs) {
     sizes[shape_.interleaved_rope() ? 2 * pair : pair] = stream_->head.size * rms / kConstant;
+  }
   rows->row = [sizes](int64_t row, Random*, absl::Span<float> values) {
     if (row >= static_cast<int64_t>(sizes.size())) return RowKind::kRandom;
     if (sizes[row] == 0) return RowKind::kZero;
@@ -167,7 +168,8 @@ void TensorList::MakeConstant(Tensor* rows) {
   };
 }
 
-// Reserved channels get nothing but, in the first layer, the slow ones the first head's output.
+// Nothing is added to reserved channels, except the output of the first layer's first head to the
+// slow channels.
 void TensorList::SpareReserved(int64_t layer, Tensor* attention_output) {
   const int64_t dim = shape_.head_dim;
   const float deviation = static_cast<float>(
@@ -183,7 +185,7 @@ void TensorList::SpareReserved(int64_t layer, Tensor* attention_output) {
 }
 
 void TensorList::MakeRouter(int64_t layer, Tensor* router) {
-  // Which experts are liked is another matter in each layer.
+  // The popular experts differ in each layer.
   std::vector<double> likings = Likings(shape_.experts);
   Random random(static_cast<uint64_t>(layer) + 1);
   for (size_t i = likings.size(); i > 1; --i) std::swap(likings[i - 1], likings[random.Next() % i]);
@@ -191,14 +193,15 @@ void TensorList::MakeRouter(int64_t layer, Tensor* router) {
                                                    absl::Span<float> values) {
     const RoutingMix& mix = stream->mix;
     const auto root = [](double value) { return static_cast<float>(std::sqrt(value)); };
-    // Sizes of the parts beside an ordinary channel's.
+    // Sizes of the parts, relative to an ordinary channel.
     const float width = root(stream->Variance(layer));
     const float fresh = root((1 - mix.slow_share) / static_cast<double>(stream->ordinary()));
     const float slow = root(mix.slow_share / static_cast<double>(stream->slow)) * width /
                        static_cast<float>(kSlowDeviation);
     for (float& value : values.first(stream->ordinary())) value = fresh * drawn->Bell();
-    for (float& value : values.subspan(stream->ordinary(), stream->slow))
+    for (float& value : values.subspan(stream->ordinary(), stream->slow)) {
       value = slow * drawn->Bell();
+    }
     values.back() = static_cast<float>(mix.liking * likings[row]) * width / kConstant;
     return RowKind::kGiven;
   };
@@ -207,10 +210,10 @@ void TensorList::MakeRouter(int64_t layer, Tensor* router) {
 absl::StatusOr<std::shared_ptr<const RoutedStream>> PlanStream(const Shape& shape,
                                                                const RoutingTarget& target) {
   if (!target.any()) return nullptr;
-  if (shape.experts == 0 || shape.hidden < kLeastHidden || shape.tied) {
+  if (shape.experts == 0 || shape.hidden < kMinHidden || shape.tied) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--skew and --persistence need a model with experts, a hidden size of at least ",
-        kLeastHidden, " and an output head of its own; ", shape.name, " is none"));
+        kMinHidden, " and a separate output head; ", shape.name, " does not have them"));
   }
   auto stream = std::make_shared<RoutedStream>();
   stream->hidden = shape.hidden;

@@ -1,4 +1,4 @@
-// The tensors of a synthetic model, and what is in their rows.
+// The tensors of a synthetic model and the contents of their rows.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_TENSOR_LIST_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_TENSOR_LIST_H_
 
@@ -20,8 +20,8 @@ enum class RowKind : uint8_t { kRandom, kZero, kGiven };
 struct Tensor {
   engine::GgufTensorPlan plan;
   float deviation = 0;  // of random weights; 0: all ones
-  // What is in a row, if rows differ. For kGiven it has written the row's values; the numbers it
-  // draws are the row's own. Called from any thread.
+  // The content of a row, if rows differ. For kGiven it writes the row's values. `random` is seeded
+  // for this row. Called from any thread.
   std::function<RowKind(int64_t row, Random* random, absl::Span<float> values)> row;
   // The last columns of random rows, if they differ from the others.
   int64_t tail_columns = 0;
@@ -33,15 +33,16 @@ struct TensorListOptions {
   RoutingTarget routing;
 };
 
-// In the order of layers. Weights are as wide as a fresh training run would start with. With a
-// target for the routing, these differ:
-//  - The last channel of the residual stream is a constant, and those before it (`slow`) are
-//    written by a SlowHead of the first layer alone; nothing else writes to them.
-//  - The router's rows read the constant for what is always liked, `slow` for what persists, all
-//    other channels for the rest. They follow the stream, which the experts widen in each layer by
-//    the same factor, so that the mix is the same in all layers, and a layer's router sees most,
-//    but not all, of what the next one's will.
-// INVALID_ARGUMENT: SolveRouting's; a target for a shape that has no experts or no room for it.
+// Lists the tensors in the order of layers. Weights have the deviation of a fresh initialisation.
+// With a routing target, there are these differences:
+//  - The last channel of the residual stream is constant. Only a SlowHead of the first layer writes
+//    to the channels before it (`slow`).
+//  - The router's rows read the constant for the skew, `slow` for the persistence, and all other
+//    channels for the rest.
+//  - The experts of each layer widen the stream by the same factor, and the router's weights follow
+//    it. So the mix is the same in all layers, and a layer's router sees most, but not all, of the
+//    next router's input.
+// INVALID_ARGUMENT: errors of SolveRouting; a target for a shape without experts, or too small.
 absl::StatusOr<std::vector<Tensor>> ListTensors(const Shape& shape,
                                                 const TensorListOptions& options);
 

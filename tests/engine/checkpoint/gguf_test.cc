@@ -244,12 +244,12 @@ TEST_F(SplitTest, WrongPartsAreRefused) {
 }
 
 TEST_F(SplitTest, ExtremeNumbersAreRefused) {
-  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
-  writers_[1].Value("split.no", GgufValueType::kUint64, BytesOf(kMost));
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  writers_[1].Value("split.no", GgufValueType::kUint64, BytesOf(kMax));
   WriteAll();
   EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
               HasSubstr("split.no: 9223372036854775807 among 3 parts"));
-  writers_[0].Value("split.count", GgufValueType::kUint64, BytesOf(kMost));
+  writers_[0].Value("split.count", GgufValueType::kUint64, BytesOf(kMax));
   WriteAll();
   EXPECT_THAT(std::string(GgufFile::Open(Path(0)).status().message()),
               HasSubstr("split.count: 9223372036854775807, expected 1 to 99999"));

@@ -121,7 +121,7 @@ TEST_F(PackFileTest, APackOfAnEarlierReleaseIsUsedWhileTheTimeIsTheSame) {
   changed.modified_ns += 1;
   const absl::Status status = ReadPack(path_, changed).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("was changed since"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has changed since"));
   changed.modified_ns = 7000000000;
   EXPECT_TRUE(ReadPack(path_, changed).ok());
   changed.modified_ns = 8000000000;

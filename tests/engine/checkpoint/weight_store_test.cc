@@ -89,8 +89,9 @@ TEST(WeightStore, CutsFusedAndStackedTensors) {
   const auto k =
       store->Matrix({.name = "qkv", .rows = 5, .cols = 32, .first_row = 10, .tensor_rows = 20});
   ASSERT_TRUE(k.ok()) << k.status();
-  for (int64_t row = 0; row < 5; ++row)
+  for (int64_t row = 0; row < 5; ++row) {
     ExpectRow(*store->file().FindTensor("qkv"), 10 + row, *k, row);
+  }
 
   for (int64_t expert = 0; expert < 5; ++expert) {
     const auto matrix =
@@ -190,7 +191,7 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
   };
   for (const absl::Status& status : found) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("w: row 13 holds a NaN or an infinity"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("w: row 13 has a NaN or an infinity"));
   }
   // The same bits among the quants of a block are just numbers.
   EXPECT_TRUE(StatusWithBad(GgmlType::kQ8_0, 13, 7 * 34 + 2, kInf16).ok());
@@ -200,7 +201,7 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
   EXPECT_TRUE(StatusWithBad(GgmlType::kMXFP4, 13, 17, uint8_t{252}).ok());
 
   const auto store = Store(GgufWriter().F32Tensor("v", {2}, {1.0f, kNan}));
-  EXPECT_THAT(std::string(store->Vector("v", 2).status().message()), HasSubstr("v: holds a NaN"));
+  EXPECT_THAT(std::string(store->Vector("v", 2).status().message()), HasSubstr("v: has a NaN"));
 }
 
 TEST(WeightStore, ShapesOnlyChecksAllButTheNumbersOfMatrices) {

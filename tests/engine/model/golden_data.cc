@@ -115,7 +115,7 @@ GreedyRun::GreedyRun(TransformerModel* model, int64_t slots)
 int32_t GreedyRun::Next(const std::vector<int32_t>& ids) {
   Batch batch;
   batch.spans.resize(1);
-  Span& span = batch.spans[0];
+  RowSpan& span = batch.spans[0];
   span.first_slot = slots_used_;
   span.token_ids = ids;
   span.logit_rows = {static_cast<int32_t>(ids.size() - 1)};

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "engine/checkpoint/weight_store.h"
-#include "engine/logits.h"
+#include "engine/evaluation/logits.h"
 #include "engine/model/contiguous_kv.h"
 #include "engine/model/transformer.h"
 #include "kernels/backend.h"

@@ -56,11 +56,11 @@ TEST(KvValuesTest, NotANumberAndInfinitiesAreRefusedByAll) {
 TEST(KvValuesTest, TheErrorNamesLayerValueLimitAndRemedy) {
   const absl::Status key = Check(DType::kF16, -70000);
   EXPECT_EQ(key.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(key.message()), HasSubstr("layer 7 made a key of -70000"));
+  EXPECT_THAT(std::string(key.message()), HasSubstr("layer 7 computed a key of -70000"));
   EXPECT_THAT(std::string(key.message()), HasSubstr("65504"));
   EXPECT_THAT(std::string(key.message()), HasSubstr("--kv-type bf16 or f32"));
   const absl::Status value = Check(DType::kF32, std::nanf(""), /*in_key=*/false);
-  EXPECT_THAT(std::string(value.message()), HasSubstr("layer 7 made a value that is NaN"));
+  EXPECT_THAT(std::string(value.message()), HasSubstr("layer 7 computed a value that is NaN"));
 }
 
 }  // namespace

@@ -381,5 +381,23 @@ TEST(ModelConfig, NeutralValuesOfForeignKeysAreFine) {
                  .F32("qwen3moe.expert_weights_scale", 1));
 }
 
+TEST(AttentionDepth, IsWhereAttentionTakesAsMuchAsTheWeights) {
+  // SmolLM2-135M.
+  ModelConfig config;
+  config.hidden_size = 576;
+  config.head_dim = 64;
+  config.layers.assign(30, {.heads = 9, .kv_heads = 3, .ffn_width = 1536});
+  EXPECT_EQ(AttentionDepth(config), 3072);
+  // Layers with windows cost the same at any depth.
+  for (size_t i = 0; i < 15; ++i) config.layers[i].sliding_window = 512;
+  EXPECT_EQ(AttentionDepth(config), 6144);
+  for (LayerConfig& layer : config.layers) layer.sliding_window = 512;
+  EXPECT_EQ(AttentionDepth(config), 0);
+  // Of experts only those count that a row uses.
+  config.layers = {{.heads = 9, .kv_heads = 3, .ffn = FfnKind::kMoe}};
+  config.moe = {.experts = 64, .experts_used = 2, .expert_width = 704, .shared_width = 128};
+  EXPECT_EQ(AttentionDepth(config), 3072);
+}
+
 }  // namespace
 }  // namespace tidepool::engine

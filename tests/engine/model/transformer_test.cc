@@ -28,7 +28,7 @@ class Sequence {
         workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = slots})) {}
 
   // The logits of every row of `span`, which goes in at slot 0.
-  std::vector<float> Run(Span span) {
+  std::vector<float> Run(RowSpan span) {
     Batch batch;
     span.blocks = kv_.blocks(0);
     span.logit_rows.resize(span.rows());
@@ -46,8 +46,8 @@ class Sequence {
   kernels::Arena workspace_;
 };
 
-Span SpanOf(std::vector<int32_t> ids) {
-  Span span;
+RowSpan SpanOf(std::vector<int32_t> ids) {
+  RowSpan span;
   span.token_ids = std::move(ids);
   return span;
 }
@@ -63,7 +63,7 @@ TEST(TransformerTest, TellsItsSizes) {
 
 TEST(TransformerTest, PositionsDefaultToSlots) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
-  Span span = SpanOf({5, 99, 200, 31, 7});
+  RowSpan span = SpanOf({5, 99, 200, 31, 7});
   Sequence sequence(loaded.model.get(), 32);
   const std::vector<float> expected = sequence.Run(span);
   span.positions = {0, 1, 2, 3, 4};
@@ -73,7 +73,7 @@ TEST(TransformerTest, PositionsDefaultToSlots) {
 // RoPE sees distances alone: shifting all positions changes rounding only, stretching them more.
 TEST(TransformerTest, PositionsAreApartFromSlots) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
-  Span span = SpanOf({5, 99, 200, 31, 7});
+  RowSpan span = SpanOf({5, 99, 200, 31, 7});
   Sequence sequence(loaded.model.get(), 32);
   const std::vector<float> expected = sequence.Run(span);
   span.positions = {100, 101, 102, 103, 104};
@@ -93,7 +93,7 @@ TEST(TransformerTest, OnlyABidirectionalRowSeesWhatComesLater) {
   const int64_t cols = loaded.model->vocab_size();
   Sequence sequence(loaded.model.get(), 32);
   for (const kernels::Mask mask : {kernels::Mask::kCausal, kernels::Mask::kBidirectional}) {
-    Span span = SpanOf({5, 99, 200});
+    RowSpan span = SpanOf({5, 99, 200});
     span.mask = mask;
     std::vector<float> before = sequence.Run(span);
     span.token_ids[2] = 201;
@@ -128,20 +128,20 @@ TEST(TransformerTest, ASlidingWindowCutsFromItsLengthOn) {
 // More rows than are attended at once, in spans that begin and end anywhere.
 TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_q4_1"), {.threads = 2});
-  constexpr int kLengths[] = {700, 200, kMostAttentionRows, 1, 1100};
-  constexpr int64_t kRows = 700 + 200 + kMostAttentionRows + 1 + 1100;
-  std::vector<Span> spans;
+  constexpr int kLengths[] = {700, 200, kMaxAttentionRows, 1, 1100};
+  constexpr int64_t kRows = 700 + 200 + kMaxAttentionRows + 1 + 1100;
+  std::vector<RowSpan> spans;
   for (const int length : kLengths) {
-    Span& span = spans.emplace_back();
+    RowSpan& span = spans.emplace_back();
     for (int i = 0; i < length; ++i) span.token_ids.push_back((i * 31 + length) % 250);
     if (length == 200) span.mask = kernels::Mask::kBidirectional;
     span.logit_rows = {length / 2, length - 1};
     if (length == 1) span.logit_rows = {0};
   }
-  const auto logits = [&](absl::Span<Span> batch_spans, kernels::Arena* workspace) {
+  const auto logits = [&](absl::Span<RowSpan> batch_spans, kernels::Arena* workspace) {
     const ContiguousKv kv(loaded.model->kv_specs(), std::size(kLengths), 1100);
     Batch batch;
-    for (Span& span : batch_spans) {
+    for (RowSpan& span : batch_spans) {
       span.blocks = kv.blocks(static_cast<int>(batch.spans.size()));
       batch.spans.push_back(span);
     }
@@ -163,7 +163,7 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   const ContiguousKv kv(loaded.model->kv_specs(), 1, 1100);
   for (int64_t begin = 0; begin < 1100; begin += 100) {
     const auto& ids = spans.back().token_ids;
-    Span span = SpanOf({ids.begin() + begin, ids.begin() + begin + 100});
+    RowSpan span = SpanOf({ids.begin() + begin, ids.begin() + begin + 100});
     span.first_slot = begin;
     span.blocks = kv.blocks(0);
     if (begin + 100 == 1100) span.logit_rows = {99};
@@ -231,7 +231,7 @@ Batch RandomBatch(int64_t rows, int64_t logit_rows, const ContiguousKv& kv, std:
   Batch batch;
   int sequence = 0;
   while (rows > 0) {
-    Span span;
+    RowSpan span;
     const int64_t count = 1 + (*random)() % rows;
     span.token_ids.assign(count, 65);
     for (int64_t i = 0; i < count && logit_rows > 0; ++i, --logit_rows) {
@@ -264,7 +264,8 @@ TEST(TransformerTest, WorkspaceBytesAreEnoughAndNotMuchMore) {
         }
         ASSERT_LE(workspace.high_water(), workspace.capacity());
         if (rows < 300) continue;
-        const bool tight = precision == Precision::kFast || loaded.model->config().moe_layers() == 0;
+        const bool tight =
+            precision == Precision::kFast || loaded.model->config().moe_layers() == 0;
         EXPECT_LE(workspace.capacity(),
                   (tight ? 1.35 : 1.5) * static_cast<double>(workspace.high_water()))
             << name << (precision == Precision::kExact ? " exact" : " fast");

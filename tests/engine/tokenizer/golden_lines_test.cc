@@ -18,9 +18,9 @@
 #include "engine/tokenizer/pre_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
-#include "engine/tokenizer/utf8.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/base/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace tidepool::engine {
@@ -82,7 +82,7 @@ std::unique_ptr<Tokenizer> Open(const nlohmann::json& set) {
   return *std::move(tokenizer);
 }
 
-bool IsUtf8(absl::string_view line) { return ValidUtf8Prefix(line) == line.size(); }
+bool IsUtf8(absl::string_view line) { return base::ValidUtf8Prefix(line) == line.size(); }
 
 // How a set takes the names of special tokens.
 SpecialTokens Specials(const nlohmann::json& set) {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/chat_template/chat_template.h"
 #include "engine/checkpoint/gguf.h"
-#include "engine/tokenizer/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "gtest/gtest.h"

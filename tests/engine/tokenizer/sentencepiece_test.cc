@@ -64,8 +64,9 @@ Ids Encode(const Tokenizer& tokenizer, absl::string_view text,
 // Names of tokens, for ids to be read.
 std::string Names(const Tokenizer& tokenizer, const Ids& ids) {
   std::string names;
-  for (const int32_t id : ids)
+  for (const int32_t id : ids) {
     absl::StrAppend(&names, names.empty() ? "" : "|", tokenizer.TokenText(id));
+  }
   return names;
 }
 

@@ -322,25 +322,25 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   for (const char* model : {"t5", "bert", "rwkv", "plamo2", "none", ""}) {
     spec.model = model;
     EXPECT_EQ(Tokenizer::Create(spec).status().code(), absl::StatusCode::kUnimplemented);
-    EXPECT_TRUE(absl::StrContains(error(spec), absl::StrCat("'", model, "' is not served")));
+    EXPECT_TRUE(absl::StrContains(error(spec), absl::StrCat("'", model, "' is not supported")));
   }
   spec = ByteSpec({});
   spec.merges = {"a b", "ab"};
   EXPECT_TRUE(absl::StrContains(error(spec), "merges[1] 'ab'"));
   spec.merges = {"a b", "b c", "a b"};
-  EXPECT_TRUE(absl::StrContains(error(spec), "merges[2] 'a b' stands there twice"));
+  EXPECT_TRUE(absl::StrContains(error(spec), "merges[2] 'a b' is a duplicate"));
   spec.merges = {"a \xE4\xB8\xAD"};
   EXPECT_TRUE(absl::StrContains(error(spec), "outside the byte alphabet"));
   spec = ByteSpec({});
   spec.eos_id = 256;
   EXPECT_TRUE(absl::StrContains(error(spec), "eos_token_id is 256"));
   spec = ByteSpec({{"ab", TokenType::kNormal}, {"ab", TokenType::kControl}});
-  EXPECT_TRUE(absl::StrContains(error(spec), "tokens[257] 'ab' stands there twice, first at 256"));
+  EXPECT_TRUE(absl::StrContains(error(spec), "tokens[257] 'ab' is a duplicate of token 256"));
   // On one line, whatever the token holds.
   spec.tokens[256] = spec.tokens[257] = absl::StrCat("a\n\xff\u00e9\u0085", std::string(100, 'b'));
   EXPECT_TRUE(
       absl::StrContains(error(spec), absl::StrCat("tokens[257] 'a\\x0a\\xff\u00e9\\xc2\\x85",
-                                                  std::string(59, 'b'), "...' stands")))
+                                                  std::string(59, 'b'), "...' is a duplicate")))
       << error(spec);
   spec = ByteSpec({{std::string(4097, 'a'), TokenType::kNormal}});
   EXPECT_TRUE(absl::StrContains(error(spec), "tokens[256] has 4097 bytes; expected at most 4096"));

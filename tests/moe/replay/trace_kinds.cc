@@ -99,8 +99,9 @@ class KindMaker {
   int NextToken(Sequence* sequence) {
     std::vector<int>& tokens = sequence->tokens;
     const bool begins = sequence->copy_from == 0 && tokens.size() > 30;
-    if (begins && Uniform() < kind_.copying / 20)
+    if (begins && Uniform() < kind_.copying / 20) {
       sequence->copy_from = 1 + Below(tokens.size() - 2);
+    }
     if (sequence->copy_from > 0 && Uniform() < 1 - kind_.copying) sequence->copy_from = 0;
     if (sequence->copy_from > 0) {
       tokens.push_back(tokens[sequence->copy_from++]);

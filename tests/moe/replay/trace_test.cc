@@ -75,10 +75,10 @@ TEST(TraceTest, ReadsEveryForm) {
 TEST(TraceTest, NamesWhatIsWrong) {
   const std::string entry = "{\"request\":\"a\",\"phase\":\"decode\",\"step\":0,\"layer\":0,";
   const std::pair<std::string, std::string> cases[] = {
-      {"", "t: empty; a routing trace begins with a line {\"version\":1,...}"},
-      {"{\"version\":2}", "t: line 1: a routing trace begins with {\"version\":1,...}"},
+      {"", "t: empty; a routing trace must begin with a line {\"version\":1,...}"},
+      {"{\"version\":2}", "t: line 1: a routing trace must begin with {\"version\":1,...}"},
       {"[1]",
-       "t: line 1: not a routing trace, which begins with {\"version\":1,...}; --trace-experts "
+       "t: line 1: not a routing trace: it must begin with {\"version\":1,...}; --trace-experts "
        "writes one"},
       {"{\"version\":1,\"model\":3}", "t: line 1: \"model\" is not a name"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":0}", "t: line 1: \"layers\" is not in 1 to 4096"},
@@ -90,13 +90,14 @@ TEST(TraceTest, NamesWhatIsWrong) {
        "}",
        "t: line 1: \"expert_bytes\" has 1 entries for 2 layers"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":2,\"experts\":4,\"top_k\":2,\"expert_bytes\":0}",
-       "t: line 1: \"expert_bytes\" is not a number of bytes, or one for each layer"},
+       "t: line 1: \"expert_bytes\" is not a number of bytes or a list with one for each layer"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":4096,\"experts\":4096,\"top_k\":1,"
        "\"expert_bytes\":1}",
        "t: line 1: 4096 layers of 4096 experts are more than the 1048576 experts that are managed"},
       {absl::StrCat(kHeader, "{\"request\":\"a"),
-       "t: line 2: \"{\"request\":\"a\" is not a JSON object; was it cut off?"},
-      {absl::StrCat(kHeader, "{\"step\":-1}"), "t: line 2: \"step\" is not a number of a forward"},
+       "t: line 2: \"{\"request\":\"a\" is not a JSON object; is the file truncated?"},
+      {absl::StrCat(kHeader, "{\"step\":-1}"),
+       "t: line 2: \"step\" is not the number of a forward"},
       {absl::StrCat(kHeader, "{\"step\":0,\"layer\":2}"), "t: line 2: \"layer\" is not in 0 to 1"},
       {absl::StrCat(kHeader, entry, "\"ids\":3}"),
        "t: line 2: \"ids\" is not an array with a row for each token"},
@@ -106,7 +107,7 @@ TEST(TraceTest, NamesWhatIsWrong) {
        "t: line 2: an expert in \"ids\" is not in 0 to 3"},
       {absl::StrCat(kHeader, entry, "\"ids\":[[1,1]]}"), "t: line 2: a token names expert 1 twice"},
       {absl::StrCat(kHeader, entry, "\"ids\":[[1,2]],\"weights\":[[1]]}"),
-       "t: line 2: \"weights\" has not the shape of \"ids\""},
+       "t: line 2: \"weights\" does not have the shape of \"ids\""},
       {absl::StrCat(kHeader,
                     "{\"request\":\"a\",\"phase\":\"x\",\"step\":0,\"layer\":0,\"ids\":[]}"),
        "t: line 2: \"phase\" is not \"prefill\" or \"decode\", or one per token"},

@@ -43,7 +43,7 @@ class ServerSecurityTest : public testing::Test {
   std::string NextLine() {
     base::MutexLock lock(&mutex_);
     while (lines_.empty()) {
-      if (!told_.WaitFor(&mutex_, absl::Seconds(30))) return "nothing was told";
+      if (!told_.WaitFor(&mutex_, absl::Seconds(30))) return "no log line";
     }
     std::string line = lines_.front();
     lines_.pop_front();
@@ -135,7 +135,7 @@ TEST_F(ServerSecurityTest, WhoIsRefusedIsToldOnceASecond) {
     std::this_thread::yield();
   }
   EXPECT_EQ(NextLine(),
-            "a caller was refused: 'alice' has the role user, and this call takes the role admin");
+            "a caller was refused: 'alice' has the role user; this call needs the role admin");
   const std::string last = NextLine();
   EXPECT_THAT(last, HasSubstr("a caller was refused: "));
   if (refused > 2) {
@@ -159,12 +159,12 @@ TEST_F(ServerSecurityTest, ANewVersionComesIntoForceAndADamagedOneDoesNot) {
   const Authenticator& authenticator = *(*security)->authenticator();
 
   Write(Line("new"));
-  EXPECT_THAT(NextLine(), HasSubstr("in force"));
+  EXPECT_THAT(NextLine(), HasSubstr("is in use"));
   EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
   EXPECT_FALSE(Show(authenticator, "Bearer old").ok());
 
   Write("alice user\n");
-  EXPECT_THAT(NextLine(), HasSubstr("what was read before stays in force"));
+  EXPECT_THAT(NextLine(), HasSubstr("the previous version stays in use"));
   EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
 
   std::remove(path_.c_str());
@@ -172,7 +172,7 @@ TEST_F(ServerSecurityTest, ANewVersionComesIntoForceAndADamagedOneDoesNot) {
   EXPECT_TRUE(Show(authenticator, "Bearer new").ok());
 
   Write(Line("third"));
-  EXPECT_THAT(NextLine(), HasSubstr("in force"));
+  EXPECT_THAT(NextLine(), HasSubstr("is in use"));
   EXPECT_TRUE(Show(authenticator, "Bearer third").ok());
 }
 

@@ -80,14 +80,14 @@ TEST(TokenTableTest, FaultsNameTheLine) {
   EXPECT_THAT(Complaint("# nothing\n\n"), HasSubstr("no token"));
   EXPECT_THAT(Complaint("\na user"), AllOf(HasSubstr("line 2"), HasSubstr("principal role")));
   EXPECT_THAT(Complaint(absl::StrCat("a root ", hash)), HasSubstr("user, admin or front"));
-  EXPECT_THAT(Complaint(absl::StrCat("a/b user ", hash)), HasSubstr("a principal is"));
+  EXPECT_THAT(Complaint(absl::StrCat("a/b user ", hash)), HasSubstr("a principal must be"));
   EXPECT_THAT(Complaint(absl::StrCat(std::string(65, 'a'), " user ", hash)), HasSubstr("1 to 64"));
-  EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " rate=0")), HasSubstr("rate= takes"));
+  EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " rate=0")), HasSubstr("rate= must be"));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " concurrency=many")),
-              HasSubstr("concurrency= takes"));
+              HasSubstr("concurrency= must be"));
   for (const char* wrong : {"101", "-101", "high", ""}) {
     EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " max_priority=", wrong)),
-                HasSubstr("max_priority= takes a number from -100 to 100"));
+                HasSubstr("max_priority= must be a number from -100 to 100"));
   }
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " expires=soon")), HasSubstr("expiry"));
   EXPECT_THAT(Complaint(absl::StrCat("a user ", hash, " burst=3")), HasSubstr("rate="));
@@ -109,7 +109,7 @@ TEST(TokenTableTest, FaultsNeverRepeatASecret) {
 
 TEST(TokenTableTest, HoldsAsManyTokensAsItSays) {
   std::string text;
-  for (size_t i = 0; i < TokenTable::kMostTokens; ++i) {
+  for (size_t i = 0; i < TokenTable::kMaxTokens; ++i) {
     absl::StrAppend(&text, "p", i, " user ", HashOf(absl::StrCat(i)), "\n");
   }
   ASSERT_TRUE(TokenTable::Parse(text).ok());

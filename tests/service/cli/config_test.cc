@@ -1,4 +1,4 @@
-#include "service/config.h"
+#include "service/cli/config.h"
 
 #include <cstdio>
 #include <fstream>
@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/units.h"
+#include "service/base/version.h"
 #include "service/cli/flags.h"
 #include "service/cli/model_flags.h"
-#include "service/cli/units.h"
-#include "service/version.h"
 
 namespace tidepool::service {
 namespace {
@@ -38,13 +39,13 @@ Config Good(const std::vector<std::string>& args) {
 std::string Complaint(const std::vector<std::string>& args) {
   absl::StatusOr<ParsedConfig> parsed = Parse(args);
   EXPECT_FALSE(parsed.ok()) << "accepted";
-  const std::string message(parsed.status().message());
+  std::string message(parsed.status().message());
   EXPECT_THAT(message, Not(HasSubstr("\n")));
   return message;
 }
 
 std::string WriteConfig(const std::string& text) {
-  const std::string path =
+  std::string path =
       absl::StrCat(::testing::TempDir(), "/",
                    ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".toml");
   std::ofstream(path) << text;
@@ -54,19 +55,19 @@ std::string WriteConfig(const std::string& text) {
 TEST(ParseConfigTest, ServeTakesDefaults) {
   const Config config = Good({"serve", "--model", "m.gguf"});
   EXPECT_EQ(config.command, Command::kServe);
-  EXPECT_EQ(config.model, "m.gguf");
-  EXPECT_EQ(config.listen, "127.0.0.1:50051");
-  EXPECT_EQ(config.store, "/home/u/.local/state/tidepool/sessions.db");
-  EXPECT_EQ(config.kv_memory_bytes, 0);  // by what is free
-  EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
-  EXPECT_EQ(config.threads, 0);
-  EXPECT_EQ(config.kv_type, std::nullopt);
+  EXPECT_EQ(config.model.path, "m.gguf");
+  EXPECT_EQ(config.listen.grpc, "127.0.0.1:50051");
+  EXPECT_EQ(config.store.location, "/home/u/.local/state/tidepool/sessions.db");
+  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // by what is free
+  EXPECT_EQ(config.serving.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(config.model.threads, 0);
+  EXPECT_EQ(config.model.kv_type, std::nullopt);
 }
 
 TEST(ParseConfigTest, StoreFollowsXdg) {
   const std::vector<std::string> args = {"front", "--worker", "localhost:1"};
   const auto store = [&](const Environment& environment) {
-    return ParseConfig(args, environment)->config.store;
+    return ParseConfig(args, environment)->config.store.location;
   };
   EXPECT_EQ(store({.home = "/home/u", .xdg_state_home = "/state"}), "/state/tidepool/sessions.db");
   EXPECT_EQ(store({.home = "/home/u", .xdg_state_home = "relative"}),
@@ -79,15 +80,15 @@ TEST(ParseConfigTest, KvDiskLiesInTheCache) {
     std::vector<std::string> args = {"worker", "--model=m", "--kv-disk", "2GiB"};
     args.insert(args.end(), more.begin(), more.end());
     const Config config = ParseConfig(args, environment)->config;
-    EXPECT_EQ(config.kv_disk_bytes, int64_t{2} << 30);
-    return config.kv_disk_folder;
+    EXPECT_EQ(config.model.kv_disk_bytes, int64_t{2} << 30);
+    return config.model.kv_disk_folder;
   };
   EXPECT_EQ(folder({}, kHome), "/home/u/.cache/tidepool");
   EXPECT_EQ(folder({}, {.home = "/home/u", .xdg_cache_home = "/c"}), "/c/tidepool");
   EXPECT_EQ(folder({"--cache-dir=/packs"}, {}), "/packs");
   EXPECT_THAT(ParseConfig({"worker", "--model=m", "--kv-disk=1GiB"}, {}).status().message(),
               HasSubstr("--cache-dir"));
-  EXPECT_EQ(Good({"worker", "--model=m"}).kv_disk_folder, "");
+  EXPECT_EQ(Good({"worker", "--model=m"}).model.kv_disk_folder, "");
   EXPECT_THAT(Complaint({"worker", "--model=m", "--kv-disk=0B"}), HasSubstr("--kv-disk"));
   EXPECT_THAT(Complaint({"front", "--worker=a:1", "--kv-disk=1GiB"}), HasSubstr("--kv-disk"));
 }
@@ -96,24 +97,26 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
   const Config config = Good({"serve", "--model=m", "--kv-memory", "512MiB", "--drain-timeout",
                               "1500ms", "--kv-type", "bf16", "--isa", "portable", "--max-sequences",
                               "7", "-t", "3", "-c", "100", "--max-concurrent-prefills", "2"});
-  EXPECT_EQ(config.kv_memory_bytes, size_t{512} << 20);
-  EXPECT_EQ(config.drain_timeout, absl::Milliseconds(1500));
-  EXPECT_EQ(config.kv_type, kernels::DType::kBF16);
-  EXPECT_EQ(config.isa, kernels::Isa::kPortable);
-  EXPECT_EQ(config.threads, 3);
-  EXPECT_EQ(config.context, 100);
-  EXPECT_EQ(config.max_sequences, 7);
-  EXPECT_EQ(config.max_concurrent_prefills, 2);
+  EXPECT_EQ(config.model.kv_memory_bytes, size_t{512} << 20);
+  EXPECT_EQ(config.serving.drain_timeout, absl::Milliseconds(1500));
+  EXPECT_EQ(config.model.kv_type, kernels::DType::kBF16);
+  EXPECT_EQ(config.model.isa, kernels::Isa::kPortable);
+  EXPECT_EQ(config.model.threads, 3);
+  EXPECT_EQ(config.model.context, 100);
+  EXPECT_EQ(config.serving.max_sequences, 7);
+  EXPECT_EQ(config.serving.max_concurrent_prefills, 2);
   EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-memory", "512"}),
               AllOf(HasSubstr("--kv-memory"), HasSubstr("512MiB")));
-  EXPECT_EQ(Good({"worker", "--model=m", "--stall-timeout", "5m"}).stall_timeout, absl::Minutes(5));
+  EXPECT_EQ(Good({"worker", "--model=m", "--stall-timeout", "5m"}).serving.stall_timeout,
+            absl::Minutes(5));
   EXPECT_THAT(Complaint({"worker", "--model=m", "--stall-timeout", "10ms"}),
               HasSubstr("accepted: 1s or more"));
-  EXPECT_EQ(Good({"front", "--worker=a:1", "--drain-grace", "5s"}).drain_grace, absl::Seconds(5));
+  EXPECT_EQ(Good({"front", "--worker=a:1", "--drain-grace", "5s"}).serving.drain_grace,
+            absl::Seconds(5));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--drain-timeout", "30"}),
               HasSubstr("--drain-timeout"));
   EXPECT_THAT(Complaint({"serve", "--model=m", "--threads", "0"}), HasSubstr("from 1 to 1024"));
-  EXPECT_EQ(Good({"serve", "--model=m", "--kv-type", "q8_0"}).kv_type, kernels::DType::kQ8_0);
+  EXPECT_EQ(Good({"serve", "--model=m", "--kv-type", "q8_0"}).model.kv_type, kernels::DType::kQ8_0);
   EXPECT_THAT(Complaint({"serve", "--model=m", "--kv-type", "q4_0"}),
               HasSubstr("not f32, f16, bf16 or q8_0"));
 }
@@ -127,7 +130,8 @@ TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
             "unknown flag --" + longest.substr(1) + "...");
   const std::string huge(1 << 20, 'x');
   EXPECT_THAT(Complaint({huge}), HasSubstr("unknown command " + longest + "...; tidepool --help"));
-  EXPECT_THAT(Complaint({"serve", huge}), HasSubstr("\"" + longest + "...\": values"));
+  EXPECT_THAT(Complaint({"serve", huge}),
+              HasSubstr("\"" + longest + "...\": a value follows its flag"));
 }
 
 TEST(ParseConfigTest, UnknownNamesGetTheNearest) {
@@ -189,7 +193,35 @@ TEST(ParseConfigTest, EachValueOnce) {
   EXPECT_EQ(Complaint({"serve", "-t"}), "--threads needs a value, as in --threads N");
   EXPECT_EQ(Complaint({"serve", "--model", "a", "-m", "b"}),
             "--model is given 2 times; give it once");
-  EXPECT_EQ(Good({"serve", "--model", "a", "--json", "--json"}).output, OutputFormat::kJson);
+  EXPECT_EQ(Good({"serve", "--model", "a", "--json", "--json"}).output.format, OutputFormat::kJson);
+}
+
+TEST(ParseConfigTest, FlagsHaveTheUsualSpellings) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"serve", "--model", "m", "--threads", "3"},
+        {"serve", "--model=m", "--threads=3"},
+        {"serve", "-m", "m", "-t", "3"},
+        {"serve", "-mm", "-t3"}}) {
+    EXPECT_EQ(Good(args).model.path, "m") << absl::StrJoin(args, " ");
+    EXPECT_EQ(Good(args).model.threads, 3) << absl::StrJoin(args, " ");
+  }
+  EXPECT_EQ(Good({"serve", "--model=a=b"}).model.path, "a=b");
+  EXPECT_EQ(Good({"serve", "-m", "m", "--json=false"}).output.format, OutputFormat::kText);
+  EXPECT_EQ(Good({"quantize", "--type", "F16", "--", "-a", "-b"}).model.path, "-a");
+  EXPECT_EQ(Complaint({"serve", "--model="}), "--model: the value is empty");
+  EXPECT_THAT(Complaint({"serve", "-m", "m", "--json=maybe"}), HasSubstr("true or false"));
+  EXPECT_THAT(Complaint({"serve", "-m", "m", "-z3"}), HasSubstr("unknown flag -z3"));
+  EXPECT_THAT(Complaint({"serve", "-m", "m", "-hx"}), HasSubstr("unknown flag -hx"));
+  EXPECT_THAT(Complaint({"serve", "-m", "m", "-"}), HasSubstr("unexpected argument \"-\""));
+  EXPECT_THAT(Complaint({"serve", "--first", "--second"}), HasSubstr("--first"));
+}
+
+TEST(ParseConfigTest, HelpWinsOverOtherArguments) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"serve", "--help"}, {"serve", "--nonsense", "-h", "word"}}) {
+    ASSERT_TRUE(Parse(args).ok()) << Parse(args).status();
+    EXPECT_TRUE(Parse(args)->print.has_value());
+  }
 }
 
 TEST(ParseConfigTest, FutureNamesSayTheyAreNotServedYet) {
@@ -211,12 +243,12 @@ TEST(ParseConfigTest, ListeningPastThisMachineNeedsConsent) {
     EXPECT_THAT(Complaint({"worker", "--model", "m", "--listen", address}),
                 AllOf(HasSubstr(address), HasSubstr("--auth-token-file"),
                       HasSubstr("--allow-unauthenticated")));
-    EXPECT_EQ(
-        Good({"worker", "--model", "m", "--allow-unauthenticated", "--listen", address}).listen,
-        address);
+    EXPECT_EQ(Good({"worker", "--model", "m", "--allow-unauthenticated", "--listen", address})
+                  .listen.grpc,
+              address);
   }
   for (const std::string address : {"127.0.0.1:0", "127.8.0.1:9", "localhost:1", "[::1]:50051"}) {
-    EXPECT_EQ(Good({"worker", "--model", "m", "--listen", address}).listen, address);
+    EXPECT_EQ(Good({"worker", "--model", "m", "--listen", address}).listen.grpc, address);
   }
   for (const std::string address :
        {"50051", ":50051", "::1:50051", "localhost:", "localhost:65536", "[::1:5"}) {
@@ -235,9 +267,9 @@ TEST(ParseConfigTest, TokensLetAServerListenAnywhere) {
 }
 
 TEST(ParseConfigTest, Aliases) {
-  EXPECT_EQ(
-      Good({"serve", "--model", "m", "--alias", "a b", "--alias", "c", "--alias", "c"}).aliases,
-      (std::vector<std::string>{"a b", "c"}));
+  EXPECT_EQ(Good({"serve", "--model", "m", "--alias", "a b", "--alias", "c", "--alias", "c"})
+                .model.aliases,
+            (std::vector<std::string>{"a b", "c"}));
   EXPECT_THAT(Complaint({"serve", "--model", "m", "--alias", "a\nb"}), HasSubstr("one line"));
   EXPECT_THAT(Complaint({"serve", "--model", "m", "--alias", ""}), HasSubstr("--alias"));
   const std::pair<const char*, const char*> stems[] = {
@@ -273,7 +305,7 @@ TEST(ParseConfigTest, OriginsAndHostsOfWebPages) {
   EXPECT_THAT(complaint({"--cors-origin", "a.example"}), HasSubstr("SCHEME://HOST"));
   EXPECT_THAT(complaint({"--cors-origin", "https://a.example", "--http", "off"}),
               HasSubstr("--http is off"));
-  EXPECT_THAT(complaint({"--http-host", "a:1"}), HasSubstr("without scheme, port"));
+  EXPECT_THAT(complaint({"--http-host", "a:1"}), HasSubstr("omit scheme, port"));
   EXPECT_THAT(complaint({"--http-host", "a", "--http", "off"}), HasSubstr("--http is off"));
   EXPECT_THAT(complaint({"--http-host", "a", "--http", "0.0.0.0:1", "--auth-token-file", "t"}),
               HasSubstr("has no effect"));
@@ -298,7 +330,7 @@ TEST(ParseConfigTest, TokenNewTakesALine) {
   const Config config =
       Good({"token", "new", "--principal", "a", "--role", "admin", "--rate", "60", "--concurrency",
             "4", "--max-priority", "9", "--expires", "2027-01-01"});
-  EXPECT_EQ(config.action, "new");
+  EXPECT_EQ(config.input.action, "new");
   EXPECT_EQ(config.token.caller.principal, "a");
   EXPECT_EQ(config.token.caller.role, Role::kAdmin);
   EXPECT_EQ(config.token.caller.limits,
@@ -310,7 +342,7 @@ TEST(ParseConfigTest, TokenNewTakesALine) {
   EXPECT_EQ(usual.limits.max_priority, 0);
   EXPECT_THAT(Complaint({"token", "new"}), HasSubstr("--principal"));
   EXPECT_THAT(Complaint({"token", "--principal", "a"}), HasSubstr("token new"));
-  EXPECT_THAT(Complaint({"token", "new", "--principal", "a b"}), HasSubstr("a principal is"));
+  EXPECT_THAT(Complaint({"token", "new", "--principal", "a b"}), HasSubstr("a principal must be"));
   EXPECT_THAT(Complaint({"token", "new", "--principal", "a", "--role", "root"}),
               HasSubstr("user, admin or front"));
 }
@@ -320,18 +352,18 @@ TEST(ParseConfigTest, FileGivesWhatTheCommandLineDoesNot) {
       "model = \"file.gguf\"\nthreads = 3\nkv-memory = \"64MiB\"\nexact = true\ndrain-timeout = "
       "\"5s\"\n");
   const Config config = Good({"serve", "--config", path, "--model", "line.gguf"});
-  EXPECT_EQ(config.model, "line.gguf");
-  EXPECT_EQ(config.threads, 3);
-  EXPECT_EQ(config.kv_memory_bytes, size_t{64} << 20);
-  EXPECT_EQ(config.precision, kernels::Precision::kExact);
-  EXPECT_EQ(config.drain_timeout, absl::Seconds(5));
+  EXPECT_EQ(config.model.path, "line.gguf");
+  EXPECT_EQ(config.model.threads, 3);
+  EXPECT_EQ(config.model.kv_memory_bytes, size_t{64} << 20);
+  EXPECT_EQ(config.model.precision, kernels::Precision::kExact);
+  EXPECT_EQ(config.serving.drain_timeout, absl::Seconds(5));
 }
 
 TEST(ParseConfigTest, ListsInAFile) {
   const std::string path =
       WriteConfig("model = \"m\"\ntokens = [1, 2, 3]\nstop = [\"a\", \"b\"]\ntemperature = 0.7\n");
   const Config config = Good({"generate", "--config", path});
-  EXPECT_THAT(config.tokens, ElementsAre(1, 2, 3));
+  EXPECT_THAT(config.input.tokens, ElementsAre(1, 2, 3));
   EXPECT_THAT(config.generation.stop, ElementsAre("a", "b"));
   EXPECT_FLOAT_EQ(*config.generation.temperature, 0.7f);
 }
@@ -363,8 +395,9 @@ TEST(ParseConfigTest, GenerateTakesOneInput) {
               HasSubstr("--threads has no effect on a server"));
   EXPECT_THAT(Complaint({"generate", "--model", "m", "--session", "s", "--prompt", "a"}),
               HasSubstr("--server"));
-  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "[1,2]"}).prompt, "[1,2]");
-  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "--odd -one"}).prompt, "--odd -one");
+  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "[1,2]"}).input.prompt, "[1,2]");
+  EXPECT_EQ(*Good({"generate", "--model", "m", "--prompt", "--odd -one"}).input.prompt,
+            "--odd -one");
 }
 
 TEST(ParseConfigTest, SamplingIsChecked) {
@@ -389,7 +422,7 @@ TEST(ParseConfigTest, SamplingIsChecked) {
 TEST(ParseConfigTest, ExactKeepsKvInF32) {
   EXPECT_THAT(Complaint({"serve", "--model", "m", "--exact", "--kv-type", "f16"}),
               HasSubstr("--kv-type"));
-  EXPECT_EQ(Good({"serve", "--model", "m", "--exact", "--kv-type", "f32"}).precision,
+  EXPECT_EQ(Good({"serve", "--model", "m", "--exact", "--kv-type", "f32"}).model.precision,
             kernels::Precision::kExact);
 }
 
@@ -444,8 +477,9 @@ TEST(UnitsTest, Sizes) {
 TEST(UnitsTest, Times) {
   EXPECT_EQ(*ParseTime("1h30m"), absl::Minutes(90));
   EXPECT_EQ(*ParseTime("0"), absl::ZeroDuration());
-  for (const char* bad : {"", "30", "-1s", "inf", "s", "1 s"})
+  for (const char* bad : {"", "30", "-1s", "inf", "s", "1 s"}) {
     EXPECT_FALSE(ParseTime(bad).ok()) << bad;
+  }
 }
 
 TEST(UnitsTest, TokenIds) {

@@ -157,6 +157,14 @@ TEST(LineWriterTest, SomebodyElsesNonBlockingFileLosesNothing) {
   EXPECT_EQ(said, line);
 }
 
+TEST(LineWriterTest, AnEndInAHurryWaitsForNoReader) {
+  Pipe pipe;
+  LineWriter writer(pipe.in(), {.flush_timeout = absl::InfiniteDuration()});
+  writer.Write(std::string(size_t{1} << 20, 'x') + "\n");
+  EXPECT_FALSE(writer.Flush(absl::ZeroDuration()));
+  writer.Hurry();
+}
+
 TEST(LineWriterTest, LeavesTheCallersSignalsAsTheyWere) {
   Pipe pipe;
   sigset_t before, now;

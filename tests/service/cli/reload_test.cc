@@ -31,10 +31,10 @@ TEST_F(ReloadTest, TakesWhatMayChangeAndNamesWhatMayNot) {
   const ConfigChanges changes = TakeChanges(read, &running);
   EXPECT_EQ(changes.taken, Strings({"log-level", "request-ttl", "worker"}));
   EXPECT_EQ(changes.left, Strings({"listen"}));
-  EXPECT_EQ(running.config.workers, Strings({"a:1", "b:2"}));
-  EXPECT_EQ(running.config.log_level, LogLevel::kInfo) << "the default, where the file is silent";
-  EXPECT_EQ(running.config.request_ttl, absl::Seconds(5));
-  EXPECT_EQ(running.config.listen, "127.0.0.1:1");
+  EXPECT_EQ(running.config.front.workers, Strings({"a:1", "b:2"}));
+  EXPECT_EQ(running.config.log.level, LogLevel::kInfo) << "the default, where the file is silent";
+  EXPECT_EQ(running.config.front.request_ttl, absl::Seconds(5));
+  EXPECT_EQ(running.config.listen.grpc, "127.0.0.1:1");
 
   // Once more: what was taken is no change any more, what was not still is.
   const ConfigChanges again = TakeChanges(read, &running);
@@ -47,7 +47,7 @@ TEST_F(ReloadTest, TheCommandLineWinsAsAtTheStart) {
   const ConfigChanges changes = TakeChanges(
       Read("worker = ['a:1']\nlog-level = 'debug'\n", {"--log-level", "warn"}), &running);
   EXPECT_EQ(changes.taken, Strings());
-  EXPECT_EQ(running.config.log_level, LogLevel::kWarn);
+  EXPECT_EQ(running.config.log.level, LogLevel::kWarn);
 }
 
 TEST_F(ReloadTest, FlagsThatMayChangeAreFlags) {

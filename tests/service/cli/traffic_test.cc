@@ -14,7 +14,7 @@
 #include "service/cli/traffic_report.h"
 #include "service/cli/traffic_run.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/base/manual_executor.h"
 
 namespace tidepool::service {
 namespace {

@@ -1,162 +1,26 @@
-// Whether a prompt, its worker's connection or neither is to blame when workers seem to crash: a front
-// over three workers of a slow model (a token each 250 ms) that are killed, or that a prompt kills.
+// Whether a prompt, its worker's connection or neither is to blame when workers seem to crash: a
+// front over three workers of a slow model (a token each 250 ms) that are killed, or that a prompt
+// kills.
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "tests/service/front/front_fixture.h"
+#include "tests/service/front/simulated_workers.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kTick = absl::Milliseconds(250);
-
-class BlameTest : public FrontTest {
+class BlameTest : public SimulatedWorkersTest {
  protected:
-  BlameTest() {
-    for (const char* name : {"a", "b", "c"}) {
-      workers_.push_back(AddWorker(name));
-      Restart(workers_.back());
-    }
-  }
-
-  // The prompt is its number; other principals than the default one are named.
-  Client* Ask(int prompt, const std::string& principal = "") {
-    Client* client = &clients_.emplace_back();
-    GenerationInput input = {.principal = principal,
-                             .deadline = clock_.Monotonic() + absl::Minutes(60)};
-    input.request.set_text(absl::StrCat(prompt));
-    client->generation = core_->Generate(std::move(input), client);
-    loop_.RunAll();
-    return client;
-  }
-
-  void Restart(PuppetLink* worker) {
-    worker->process_id = ++processes_;
-    worker->SayState();
-    dead_until_.erase(worker);
-  }
-
-  // Every stream to the worker breaks, the one of its states last.
-  void Cut(PuppetLink* worker) {
-    const auto prepares = std::move(worker->prepares);
-    worker->prepares.clear();
-    for (const auto& [request, done] : prepares) {
-      done(EndedByCrash(absl::UnavailableError("reset")));
-    }
-    const auto runs = worker->runs;
-    for (const auto& run : runs) {
-      if (!run->gone) run->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
-    }
-    worker->lose(absl::UnavailableError("reset"));
-  }
-  // Its process dies and is started again a second later.
-  void Kill(PuppetLink* worker) {
-    Cut(worker);
-    ++kills_;
-    dead_until_[worker] = clock_.Monotonic() + absl::Seconds(1);
-  }
-
-  bool IsPoison(const PuppetLink::Run_& run) const {
-    const auto found = poison_.find(run.start.prepared().token_ids(0));
-    return found != poison_.end() && run.position >= found->second;
-  }
-
-  // False: one of them kills the worker.
-  bool AnswerPrepares(PuppetLink* worker) {
-    while (!worker->prepares.empty()) {
-      int prompt = 0;
-      EXPECT_TRUE(absl::SimpleAtoi(worker->prepares.back().first.request().text(), &prompt));
-      if (prompt == unpreparable_) return false;
-      const auto answered = worker->prepares.back();
-      worker->AnswerPrepare({prompt});
-      std::erase_if(worker->prepares, [&](const auto& one) {
-        return one.first.request().request_id() == answered.first.request().request_id();
-      });
-    }
-    return true;
-  }
-
-  // One step of all workers: a token for each stream, and a crash where a stream is poison.
-  void Tick() {
-    for (PuppetLink* worker : workers_) {
-      const auto dead = dead_until_.find(worker);
-      if (dead == dead_until_.end()) {
-        worker->SayState();
-      } else if (dead->second <= clock_.Monotonic()) {
-        Restart(worker);
-      }
-    }
-    loop_.Advance(kTick);
-    for (PuppetLink* worker : workers_) {
-      if (dead_until_.contains(worker)) continue;
-      if (!AnswerPrepares(worker)) {
-        Kill(worker);
-        continue;
-      }
-      loop_.RunAll();
-      const auto runs = worker->runs;
-      for (const auto& run : runs) {
-        if (run->gone) continue;
-        if (IsPoison(*run)) {
-          Kill(worker);
-          break;
-        }
-        if (run->credit > 0) --run->credit, run->Say({7});
-      }
-    }
-    for (Client& client : clients_) {
-      if (client.writing) client.Take();
-    }
-    loop_.RunAll();
-  }
-  void Pass(absl::Duration time) {
-    for (absl::Duration passed; passed < time; passed += kTick) Tick();
-  }
-
-  // Where the prompt runs; null: nowhere.
-  PuppetLink* Where(int prompt) const {
-    for (PuppetLink* worker : workers_) {
-      for (const auto& run : worker->runs) {
-        if (!run->gone && run->start.prepared().token_ids(0) == prompt) return worker;
-      }
-    }
-    return nullptr;
-  }
-
-  void ExpectAllGoOn() {
-    std::vector<size_t> before;
-    for (const Client& client : clients_) before.push_back(client.tokens.size());
-    Pass(absl::Seconds(5));
-    for (size_t i = 0; i < clients_.size(); ++i) {
-      EXPECT_FALSE(clients_[i].status.has_value()) << i << ": " << *clients_[i].status;
-      EXPECT_GT(clients_[i].tokens.size(), before[i]) << i;
-    }
-  }
-  void CancelAll() {
-    for (Client& client : clients_) {
-      if (client.generation != nullptr) client.generation->Cancel(absl::CancelledError("the end"));
-    }
-  }
-  ~BlameTest() override { CancelAll(); }
-
   static constexpr absl::string_view kConvicted =
       "3 workers crashed while they computed this prompt, one of them while nothing else ran that "
       "could be the cause; it is refused to its sender for 10m; the last: reset";
 
-  std::vector<PuppetLink*> workers_;
-  std::map<PuppetLink*, absl::Duration> dead_until_;
-  std::map<int, int64_t> poison_;  // prompts, and the token at which each kills its worker
-  std::deque<Client> clients_;
-  int unpreparable_ = 0;  // the prompt that kills whoever prepares it
-  uint64_t processes_ = 0;
-  int kills_ = 0;
+  int prompts_ = 0;
 };
 
 TEST_F(BlameTest, APoisonedPromptKillsThreeWorkersAndIsRefusedToItsSender) {
@@ -199,6 +63,76 @@ TEST_F(BlameTest, APromptThatCannotBePreparedKillsThreeWorkers) {
   EXPECT_EQ(kills_, 3);
   ASSERT_TRUE(client->status.has_value());
   EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
+}
+
+// The first one dies before it has answered Prepare, and the next one afterwards.
+TEST_F(BlameTest, APromptThatKillsDuringAndAfterPreparationKillsThreeWorkers) {
+  unpreparable_ = 1;
+  poison_ = {{1, 0}};
+  const Client* client = Ask(1);
+  while (kills_ < 1) Tick();
+  unpreparable_ = 0;
+  Pass(absl::Seconds(30));
+  EXPECT_EQ(kills_, 3);
+  ASSERT_TRUE(client->status.has_value());
+  EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
+}
+
+// It dies before it has answered that it took the call.
+TEST_F(BlameTest, APromptThatKillsWhoeverReceivesItKillsThreeWorkers) {
+  cut_calls_end_ = EndedBy::kUnanswered;
+  unpreparable_ = 1;
+  const Client* client = Ask(1);
+  Pass(absl::Seconds(30));
+  EXPECT_EQ(kills_, 3);
+  ASSERT_TRUE(client->status.has_value());
+  EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
+}
+
+TEST_F(BlameTest, CopiesOfAPoisonedPromptKillThreeWorkersWhoeverSendsThem) {
+  for (const std::vector<std::string>& senders :
+       std::vector<std::vector<std::string>>{{"mallory", "mallory", "mallory", "mallory"},
+                                             {"mallory", "bob"},
+                                             {"mallory", "bob", "carol", "dave"}}) {
+    for (const int64_t place : {0, 5}) {
+      SCOPED_TRACE(absl::StrCat(senders.size(), " from ", senders.back(), " at ", place));
+      kills_ = 0;
+      const int prompt = static_cast<int>(100 + 10 * clients_.size() + place + ++prompts_);
+      poison_ = {{prompt, place}};
+      std::vector<Client*> copies;
+      for (const std::string& sender : senders) copies.push_back(Ask(prompt, sender));
+      Pass(absl::Minutes(1));
+      EXPECT_LE(kills_, 3);
+      for (const Client* copy : copies) {
+        ASSERT_TRUE(copy->status.has_value());
+        EXPECT_EQ(copy->status->code(), absl::StatusCode::kInternal) << *copy->status;
+      }
+      for (const std::string& sender : senders) {
+        const Client* again = Ask(prompt, sender);
+        ASSERT_TRUE(again->status.has_value());
+        EXPECT_EQ(again->status->code(), absl::StatusCode::kInternal);
+      }
+      EXPECT_LE(kills_, 3);
+      Pass(absl::Minutes(2));  // no death excuses the next one's
+    }
+  }
+}
+
+TEST_F(BlameTest, WhoSendsAPoisonedPromptLaterIsTriedOnce) {
+  poison_ = {{50, 0}};
+  Ask(50, "mallory");
+  Pass(absl::Seconds(30));
+  EXPECT_EQ(kills_, 3);
+  const Client* bob = Ask(50, "bob");
+  Pass(absl::Seconds(30));
+  EXPECT_EQ(kills_, 4);
+  ASSERT_TRUE(bob->status.has_value());
+  EXPECT_EQ(bob->status->code(), absl::StatusCode::kInternal);
+  poison_.clear();
+  const Client* alice = Ask(50, "alice");
+  Pass(absl::Seconds(10));
+  EXPECT_FALSE(alice->status.has_value());
+  EXPECT_GT(alice->tokens.size(), 8);
 }
 
 TEST_F(BlameTest, StreamsBesideAPoisonedPromptGoOn) {
@@ -244,8 +178,8 @@ TEST_F(BlameTest, TwoKillsCloseTogetherLoseNothing) {
 }
 
 TEST_F(BlameTest, AStormOfKillsLosesNothing) {
-  for (const absl::Duration period : {absl::Milliseconds(500), absl::Seconds(1),
-                                      absl::Milliseconds(2500), absl::Seconds(4)}) {
+  for (const absl::Duration period :
+       {absl::Milliseconds(500), absl::Seconds(1), absl::Milliseconds(2500), absl::Seconds(4)}) {
     SCOPED_TRACE(absl::FormatDuration(period));
     std::minstd_rand random(static_cast<unsigned>(absl::ToInt64Milliseconds(period)));
     for (int prompt = 1; prompt <= 12; ++prompt) Ask(prompt);

@@ -4,76 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/fakes/manual_clock.h"
+#include "tests/service/front/crash_evidence_fixture.h"
 
 namespace tidepool::service {
 namespace {
-
-constexpr uint64_t kPrompt = 7;
-constexpr uint64_t kOther = 8;
-
-class CrashEvidenceTest : public testing::Test {
- protected:
-  // Workers are told apart by their links alone.
-  static const WorkerLink* Link(int worker) {
-    static char links[64];
-    return reinterpret_cast<const WorkerLink*>(&links[worker]);
-  }
-
-  CrashEvidence::Attempt Begin(int worker, uint64_t prompt, int64_t place,
-                               Suspicion under = Suspicion::kNone) {
-    return evidence_.Begin(
-        {.worker = Link(worker), .prompt = prompt, .place = place, .under = under});
-  }
-  WorkerSighting Sight(int worker) {
-    return {.link = Link(worker),
-            .process_id = process_[worker] + 100 * (worker + 1),
-            .at = clock_.Monotonic()};
-  }
-  // The worker's process dies and another one takes its place.
-  void Crash(int worker, std::vector<CrashEvidence::Attempt*> attempts) {
-    const WorkerSighting seen = Sight(worker);
-    evidence_.OnLost(seen);
-    for (CrashEvidence::Attempt* attempt : attempts) evidence_.OnCrash(attempt, seen);
-    ++process_[worker];
-  }
-  void CrashOf(int worker, uint64_t prompt, int64_t place, Suspicion under = Suspicion::kNone) {
-    auto attempt = Begin(worker, prompt, place, under);
-    Crash(worker, {&attempt});
-  }
-  // Two crashes near it, and the calm after them.
-  void MakeSuspect(int64_t place = 0) {
-    CrashOf(0, kPrompt, place);
-    CrashOf(1, kPrompt, place);
-    clock_.Advance(CrashEvidence::kCalm);
-  }
-  bool Convicted() {
-    evidence_.Conclude();
-    return convictions_[kPrompt] > 0;
-  }
-
-  std::map<int, uint64_t> process_;
-  std::map<uint64_t, int> convictions_;
-  fakes::ManualClock clock_;
-  bool lives_ = false;  // what seems to have crashed
-  CrashEvidence evidence_{&clock_,
-                          [this](const WorkerSighting& seen) {
-                            if (lives_) return Fate::kLives;
-                            for (int worker = 0; worker < 64; ++worker) {
-                              if (Link(worker) != seen.link) continue;
-                              return Sight(worker).process_id == seen.process_id ? Fate::kOpen
-                                                                                 : Fate::kGone;
-                            }
-                            return Fate::kGone;
-                          },
-                          [this](uint64_t prompt) { ++convictions_[prompt]; }};
-};
 
 TEST_F(CrashEvidenceTest, TwoCrashesNearItMakeATrialAndTheThirdConvicts) {
   EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
@@ -153,6 +92,53 @@ TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
   EXPECT_TRUE(Convicted());
 }
 
+// It dies at token 20, and makes one each millisecond: more than 8 of them are never heard of.
+TEST_F(CrashEvidenceTest, AFastWorkerThatDiesUnheardIsNoOtherPlace) {
+  auto first = Begin(0, kPrompt, 0);
+  clock_.Advance(absl::Milliseconds(20));
+  Crash(0, {&first});
+  auto second = Begin(1, kPrompt, 0, evidence_.Of(kPrompt, 0));
+  for (int token = 0; token < 12; ++token) {
+    clock_.Advance(absl::Milliseconds(1));
+    second.OnTokens(1);
+  }
+  clock_.Advance(absl::Milliseconds(8));
+  Crash(1, {&second});
+  EXPECT_EQ(evidence_.Of(kPrompt, 12), Suspicion::kAlone);
+  clock_.Advance(CrashEvidence::kCalm);
+  auto third = Begin(2, kPrompt, 12, Suspicion::kAlone);
+  clock_.Advance(absl::Milliseconds(8));
+  Crash(2, {&third});
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_TRUE(Convicted());
+}
+
+TEST_F(CrashEvidenceTest, AFastStreamThatGoesOnIsCleared) {
+  // A token each millisecond: 250 may have been made in the time that nothing is heard of, and 8
+  // more are the proof.
+  for (const auto& [tokens, suspicion] :
+       {std::pair(257, Suspicion::kAlone), std::pair(264, Suspicion::kSuspect)}) {
+    SCOPED_TRACE(tokens);
+    CrashEvidence evidence(
+        &clock_, [](const WorkerSighting&) { return Fate::kGone; }, [](uint64_t) {});
+    const auto crash = [&](CrashEvidence::Attempt* attempt, uint64_t process) {
+      evidence.OnCrash(attempt, {.link = nullptr, .process_id = process, .at = clock_.Monotonic()});
+    };
+    auto first = evidence.Begin({.prompt = kPrompt, .place = 0});
+    clock_.Advance(absl::Seconds(20));
+    crash(&first, 1);
+    auto second = evidence.Begin({.prompt = kPrompt, .place = 0, .under = Suspicion::kSuspect});
+    for (int token = 0; token < tokens; ++token) {
+      clock_.Advance(absl::Milliseconds(1));
+      second.OnTokens(1);
+    }
+    // Nobody waits for it any more.
+    EXPECT_EQ(evidence.Of(kPrompt, tokens), Suspicion::kNone);
+    crash(&second, 2);
+    EXPECT_EQ(evidence.Of(kPrompt, tokens), suspicion);
+  }
+}
+
 TEST_F(CrashEvidenceTest, AStreamThatRanBeforeTheCrashClearsNothing) {
   auto running = Begin(2, kPrompt, 0);
   running.OnTokens(300);
@@ -160,15 +146,6 @@ TEST_F(CrashEvidenceTest, AStreamThatRanBeforeTheCrashClearsNothing) {
   MakeSuspect();
   running.OnTokens(300);
   EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
-}
-
-TEST_F(CrashEvidenceTest, PreparingIsAPlaceOfItsOwn) {
-  MakeSuspect(CrashEvidence::kPreparing);
-  EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
-  EXPECT_EQ(evidence_.Of(kPrompt, CrashEvidence::kPreparing), Suspicion::kAlone);
-  auto attempt = Begin(2, kPrompt, CrashEvidence::kPreparing, Suspicion::kAlone);
-  attempt.OnPrepared();
-  EXPECT_EQ(evidence_.Of(kPrompt, CrashEvidence::kPreparing), Suspicion::kNone);
 }
 
 TEST_F(CrashEvidenceTest, OneProcessCrashesOnce) {
@@ -273,14 +250,58 @@ TEST_F(CrashEvidenceTest, TheCalmDoublesWithEachExcuse) {
 TEST_F(CrashEvidenceTest, ATrialWaitsForCalmAMinuteAtMost) {
   MakeSuspect();
   const absl::Duration since = clock_.Monotonic();
+  // Deaths that do not excuse: copies of the prompt ran there.
   for (int second = 0; second < 59; ++second) {
-    CrashOf(5, kOther, 0);
+    CrashOf(5, kPrompt, 0);
     EXPECT_GT(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
     clock_.Advance(absl::Seconds(1));
   }
-  CrashOf(5, kOther, 0);
+  CrashOf(5, kPrompt, 0);
   clock_.Advance(absl::Seconds(1));
   EXPECT_EQ(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
+}
+
+TEST_F(CrashEvidenceTest, ATrialDoesNotWaitForCalmWhereADeathExcusesItBeforehand) {
+  for (const absl::Duration ago : {absl::Seconds(1), absl::Seconds(29), absl::Seconds(31)}) {
+    SCOPED_TRACE(ago);
+    const uint64_t prompt = kPrompt + 100 + static_cast<uint64_t>(absl::ToInt64Seconds(ago));
+    CrashOf(5, kOther, 0);
+    clock_.Advance(ago);
+    CrashOf(0, prompt, 0);
+    CrashOf(1, prompt, 0);
+    const absl::Duration since = clock_.Monotonic();
+    const bool excused = ago < absl::Seconds(30);
+    EXPECT_EQ(evidence_.CalmIn(prompt, since) == absl::ZeroDuration(), excused);
+    if (excused) {
+      CrashOf(2, prompt, 0, Suspicion::kAlone);
+      clock_.Advance(CrashEvidence::kAfter);
+      evidence_.Conclude();
+      EXPECT_EQ(convictions_[prompt], 0);
+      // That death is used up.
+      CrashOf(3, prompt, 0);
+      EXPECT_GT(evidence_.CalmIn(prompt, clock_.Monotonic()), absl::ZeroDuration());
+    }
+    clock_.Advance(absl::Minutes(2));
+  }
+}
+
+TEST_F(CrashEvidenceTest, ABrokenConnectionDoesNotStandInForCalm) {
+  CrashOf(5, kOther, 0);
+  clock_.Advance(absl::Seconds(5));
+  CrashOf(0, kPrompt, 0);
+  CrashOf(1, kPrompt, 0);
+  EXPECT_EQ(evidence_.CalmIn(kPrompt, clock_.Monotonic()), absl::ZeroDuration());
+  // Not known yet whether the process lives.
+  CrashEvidence open(
+      &clock_, [](const WorkerSighting&) { return Fate::kOpen; }, [](uint64_t) {});
+  const auto crash = [&](int worker, uint64_t prompt) {
+    auto attempt = open.Begin({.worker = Link(worker), .prompt = prompt});
+    open.OnCrash(&attempt, Sight(worker));
+  };
+  crash(5, kOther);
+  crash(0, kPrompt);
+  crash(1, kPrompt);
+  EXPECT_GT(open.CalmIn(kPrompt, clock_.Monotonic()), absl::ZeroDuration());
 }
 
 TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
@@ -305,7 +326,7 @@ TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
 TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNobody) {
   constexpr int kWorkers = 3;
   constexpr int kStreams = 12;
-  const absl::Duration proof = absl::Seconds(4);
+  const absl::Duration token = absl::Milliseconds(500);
   for (const absl::Duration period :
        {absl::Milliseconds(500), absl::Seconds(1), absl::Milliseconds(2500), absl::Seconds(4)}) {
     std::minstd_rand random(static_cast<unsigned>(absl::ToInt64Milliseconds(period)));
@@ -326,11 +347,11 @@ TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNobody) {
         Stream& stream = streams[i];
         const uint64_t prompt = 1000 + static_cast<uint64_t>(i);
         if (stream.worker >= 0) {
-          if (now - stream.began >= proof) {
-            stream.attempt.OnTokens(CrashEvidence::kProvenTokens);
-            stream.place += CrashEvidence::kProvenTokens;
+          if (now - stream.began >= token) {
+            stream.attempt.OnTokens(1);
+            ++stream.place;
             stream.began = now;
-            stream.alone = false;
+            if (evidence_.Of(prompt, stream.place) != Suspicion::kAlone) stream.alone = false;
           }
           continue;
         }

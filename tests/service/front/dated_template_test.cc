@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "service/front/asked_times.h"
+#include "service/front/first_request_times.h"
 #include "service/worker/prompt.h"
 #include "tests/fakes/byte_tokenizer.h"
-#include "tests/service/front/named_requests_fixture.h"
+#include "tests/service/front/idempotency_cache_fixture.h"
 #include "tests/service/test_server.h"
 
 namespace tidepool::service {
@@ -25,7 +25,7 @@ constexpr char kDated[] =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|start|>assistant\n' -}}{%- endif -%}";
 
-class DatedTemplateTest : public NamedRequestsTest {
+class DatedTemplateTest : public IdempotencyCacheTest {
  protected:
   DatedTemplateTest() {
     engine_.worker.chat_template = engine::ChatTemplate::Parse(kDated);
@@ -221,9 +221,9 @@ TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
   anew.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST(AskedTimesTest, AreKeptForAWhileAndNotWithoutEnd) {
+TEST(FirstRequestTimesTest, AreKeptForAWhileAndNotWithoutEnd) {
   fakes::ManualClock clock;
-  AskedTimes times(&clock);
+  FirstRequestTimes times(&clock);
   const absl::Time noon = absl::UnixEpoch() + absl::Hours(12);
   times.Keep({"p", "one"}, "body", noon, absl::Minutes(10));
   EXPECT_EQ(times.Find({"p", "one"}, "body"), noon);
@@ -235,7 +235,7 @@ TEST(AskedTimesTest, AreKeptForAWhileAndNotWithoutEnd) {
   EXPECT_EQ(times.Find({"p", "one"}, "body"), noon);
   clock.Advance(absl::Minutes(1));
   EXPECT_EQ(times.Find({"p", "one"}, "body"), std::nullopt);
-  for (size_t i = 0; i <= AskedTimes::kMost; ++i) {
+  for (size_t i = 0; i <= FirstRequestTimes::kMax; ++i) {
     times.Keep({"p", absl::StrCat(i)}, "body", noon, absl::Minutes(10));
   }
   EXPECT_EQ(times.Find({"p", "0"}, "body"), std::nullopt);

@@ -12,34 +12,34 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/front/attempt_record.h"
+#include "service/front/retry_state.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/base/manual_executor.h"
 
 namespace tidepool::service {
 namespace {
 
-using Kind = Resubmissions::Kind;
+using Kind = FailoverQueue::Kind;
 
-AttemptRecord AfterFailures(std::initializer_list<EndedBy> failures) {
-  AttemptRecord record;
+RetryState AfterFailures(std::initializer_list<EndedBy> failures) {
+  RetryState record;
   for (const EndedBy by : failures) record.OnFailure(by, {.process_id = 1});
   return record;
 }
 
-bool ExhaustedWhere(Fate fate, AttemptRecord* record) {
+bool ExhaustedWhere(Fate fate, RetryState* record) {
   return record->Exhausted([fate](const WorkerSighting&) { return fate; });
 }
 
-TEST(AttemptRecordTest, ThreeFailuresExhaustIt) {
-  AttemptRecord two = AfterFailures({EndedBy::kSilent, EndedBy::kWorker});
+TEST(RetryStateTest, ThreeFailuresExhaustIt) {
+  RetryState two = AfterFailures({EndedBy::kSilent, EndedBy::kWorker});
   EXPECT_FALSE(ExhaustedWhere(Fate::kGone, &two));
-  AttemptRecord three = AfterFailures({EndedBy::kSilent, EndedBy::kWorker, EndedBy::kSilent});
+  RetryState three = AfterFailures({EndedBy::kSilent, EndedBy::kWorker, EndedBy::kSilent});
   EXPECT_TRUE(ExhaustedWhere(Fate::kGone, &three));
 }
 
-TEST(AttemptRecordTest, WorkersThatDieDoNotExhaustIt) {
-  AttemptRecord record;
+TEST(RetryStateTest, WorkersThatDieDoNotExhaustIt) {
+  RetryState record;
   for (int crash = 0; crash < 100; ++crash) {
     record.OnFailure(EndedBy::kCrash, {.process_id = 1});
     EXPECT_FALSE(ExhaustedWhere(crash % 2 == 0 ? Fate::kOpen : Fate::kGone, &record)) << crash;
@@ -47,24 +47,24 @@ TEST(AttemptRecordTest, WorkersThatDieDoNotExhaustIt) {
   EXPECT_EQ(record.setbacks(), 100);
 }
 
-TEST(AttemptRecordTest, ThreeBrokenConnectionsExhaustIt) {
-  AttemptRecord record = AfterFailures({EndedBy::kCrash, EndedBy::kCrash});
+TEST(RetryStateTest, ThreeBrokenConnectionsExhaustIt) {
+  RetryState record = AfterFailures({EndedBy::kCrash, EndedBy::kCrash});
   EXPECT_FALSE(ExhaustedWhere(Fate::kLives, &record));
   record.OnFailure(EndedBy::kCrash, {.process_id = 1});
   EXPECT_FALSE(ExhaustedWhere(Fate::kOpen, &record));
   EXPECT_TRUE(ExhaustedWhere(Fate::kLives, &record));
 }
 
-TEST(AttemptRecordTest, EightTokensResetTheCount) {
-  AttemptRecord record;
+TEST(RetryStateTest, EightTokensResetTheCount) {
+  RetryState record;
   for (int worker = 0; worker < 100; ++worker) {
-    record.OnTokens(AttemptRecord::kProvenTokens);
+    record.OnTokens(RetryState::kProvenTokens);
     record.OnFailure(worker % 2 == 0 ? EndedBy::kSilent : EndedBy::kCrash, {.process_id = 1});
     EXPECT_FALSE(ExhaustedWhere(Fate::kLives, &record)) << worker;
     EXPECT_EQ(record.setbacks(), 1);
   }
   for (int more = 0; more < 2; ++more) {
-    record.OnTokens(AttemptRecord::kProvenTokens - 1);
+    record.OnTokens(RetryState::kProvenTokens - 1);
     record.OnFailure(EndedBy::kSilent, {.process_id = 1});
   }
   EXPECT_TRUE(ExhaustedWhere(Fate::kLives, &record));
@@ -91,26 +91,37 @@ TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
 TEST(PoisonedPromptsTest, AreNotKeptWithoutEnd) {
   fakes::ManualClock clock;
   PoisonedPrompts prompts(&clock);
-  for (uint64_t digest = 0; digest <= PoisonedPrompts::kMost; ++digest) prompts.Refuse(digest);
+  for (uint64_t digest = 0; digest <= PoisonedPrompts::kMax; ++digest) prompts.Refuse(digest);
   EXPECT_TRUE(prompts.Check(0).ok());
   EXPECT_FALSE(prompts.Check(1).ok());
 }
 
-TEST(PromptDigestTest, IsOfItsSenderAndOfWhatIsComputed) {
+TEST(PromptIdTest, IsOfItsSenderAndOfWhatIsComputed) {
   v1::GenerateRequest request;
   request.set_text("one");
-  const uint64_t digest = PromptDigest("p", "m", request, {});
+  const uint64_t digest = PromptIdOf("p", "m", request, {}).sent;
   v1::GenerateRequest other = request;
   other.set_request_id("another");
   other.mutable_sampling()->set_temperature(1);
   other.mutable_stopping()->set_max_tokens(3);
-  EXPECT_EQ(PromptDigest("p", "m", other, {}), digest);
-  EXPECT_NE(PromptDigest("p", "n", request, {}), digest);
-  EXPECT_NE(PromptDigest("q", "m", request, {}), digest);
-  EXPECT_NE(PromptDigest("", "m", request, {}), digest);
-  EXPECT_NE(PromptDigest("p", "m", request, {1}), digest);
+  EXPECT_EQ(PromptIdOf("p", "m", other, {}).sent, digest);
+  EXPECT_NE(PromptIdOf("p", "n", request, {}).sent, digest);
+  EXPECT_NE(PromptIdOf("q", "m", request, {}).sent, digest);
+  EXPECT_NE(PromptIdOf("", "m", request, {}).sent, digest);
+  EXPECT_NE(PromptIdOf("p", "m", request, {1}).sent, digest);
   other.set_text("two");
-  EXPECT_NE(PromptDigest("p", "m", other, {}), digest);
+  EXPECT_NE(PromptIdOf("p", "m", other, {}).sent, digest);
+}
+
+TEST(PromptIdTest, TheContentIsTheSameWhoeverSendsIt) {
+  v1::GenerateRequest request;
+  request.set_text("one");
+  const uint64_t content = PromptIdOf("p", "m", request, {}).content;
+  EXPECT_EQ(PromptIdOf("q", "m", request, {}).content, content);
+  EXPECT_NE(PromptIdOf("p", "n", request, {}).content, content);
+  EXPECT_NE(PromptIdOf("p", "m", request, {1}).content, content);
+  request.set_text("two");
+  EXPECT_NE(PromptIdOf("p", "m", request, {}).content, content);
 }
 
 TEST(BackOffTest, DoublesUpToItsLastAndSpreads) {
@@ -131,7 +142,7 @@ TEST(BackOffTest, DoublesUpToItsLastAndSpreads) {
   }
 }
 
-class ResubmissionsTest : public testing::Test {
+class FailoverQueueTest : public testing::Test {
  protected:
   void Enter(Kind kind, int number, const std::string& model = "m") {
     tickets_.resize(std::max<size_t>(tickets_.size(), number + 1));
@@ -147,13 +158,13 @@ class ResubmissionsTest : public testing::Test {
   std::map<std::string, int64_t> serving_{{"m", 1}, {"n", 1}};  // workers, by model
   fakes::ManualClock clock_;
   ManualExecutor loop_{&clock_};
-  Resubmissions line_{&loop_, [this] { return running_; },
+  FailoverQueue line_{&loop_, [this] { return running_; },
                       [this](const std::string& model) { return serving_.at(model); }};
-  std::vector<Resubmissions::Ticket> tickets_;
+  std::vector<FailoverQueue::Ticket> tickets_;
   std::vector<int> went_;
 };
 
-TEST_F(ResubmissionsTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
+TEST_F(FailoverQueueTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   running_ = 25;
   for (int i = 0; i < 8; ++i) Enter(Kind::kUsual, i);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4}));
@@ -165,13 +176,13 @@ TEST_F(ResubmissionsTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5, 7}));
 }
 
-TEST_F(ResubmissionsTest, ThreeGoHoweverFewRun) {
+TEST_F(FailoverQueueTest, ThreeGoHoweverFewRun) {
   running_ = 4;
   for (int i = 0; i < 4; ++i) Enter(Kind::kUsual, i);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2}));
 }
 
-TEST_F(ResubmissionsTest, SuspectsGoLastAndOneAtATime) {
+TEST_F(FailoverQueueTest, SuspectsGoLastAndOneAtATime) {
   running_ = 4;
   Enter(Kind::kUsual, 0);
   Enter(Kind::kUsual, 1);
@@ -188,7 +199,7 @@ TEST_F(ResubmissionsTest, SuspectsGoLastAndOneAtATime) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 5, 3, 4}));
 }
 
-TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
+TEST_F(FailoverQueueTest, EveryWorkerTakesASuspectAtATime) {
   running_ = 100;
   serving_["m"] = 3;
   for (int i = 0; i < 5; ++i) Enter(Kind::kSuspect, i);
@@ -209,7 +220,7 @@ TEST_F(ResubmissionsTest, EveryWorkerTakesASuspectAtATime) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4})) << "one waits for a worker";
 }
 
-TEST_F(ResubmissionsTest, OneOfAModelIsTriedByItselfAfterTheOthers) {
+TEST_F(FailoverQueueTest, OneOfAModelIsTriedByItselfAfterTheOthers) {
   running_ = 100;
   serving_["m"] = 3;
   Enter(Kind::kAlone, 0);
@@ -232,7 +243,7 @@ TEST_F(ResubmissionsTest, OneOfAModelIsTriedByItselfAfterTheOthers) {
   EXPECT_EQ(told, 1);
 }
 
-TEST_F(ResubmissionsTest, TheOnlyWorkerTakesASuspectOrATrial) {
+TEST_F(FailoverQueueTest, TheOnlyWorkerTakesASuspectOrATrial) {
   running_ = 100;
   Enter(Kind::kSuspect, 0);
   Enter(Kind::kAlone, 1);
@@ -244,7 +255,7 @@ TEST_F(ResubmissionsTest, TheOnlyWorkerTakesASuspectOrATrial) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2}));
 }
 
-TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
+TEST_F(FailoverQueueTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
   running_ = 100;
   serving_ = {{"m", 2}, {"n", 1}};
   for (int i : {0, 1, 2, 3}) Enter(Kind::kSuspect, i, "m");
@@ -258,7 +269,7 @@ TEST_F(ResubmissionsTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 4, 2}));
 }
 
-TEST_F(ResubmissionsTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
+TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   running_ = 4;  // three at a time
   serving_ = {{"m", 2}, {"n", 2}};
   for (int i : {0, 1, 2}) Enter(Kind::kUsual, i);
@@ -270,7 +281,7 @@ TEST_F(ResubmissionsTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
 }
 
 // Whatever comes and goes: no more than the limit is under way, and in the end everybody went.
-TEST_F(ResubmissionsTest, NobodyIsForgottenUnderRandomLoad) {
+TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> under_way;
   size_t seen = 0;

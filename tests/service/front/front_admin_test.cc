@@ -131,8 +131,8 @@ TEST_F(FrontAdminTest, AsksEveryWorkerAndWaitsForTheLast) {
 TEST_F(FrontAdminTest, BusyWorkersAreToldWithAHintWhenToComeBack) {
   Set();
   for (AdminLink* link : links_) {
-    link->sets[0].second(base::WithRetryAfter(absl::ResourceExhaustedError("64 calls wait"),
-                                              absl::Seconds(2)));
+    link->sets[0].second(
+        base::WithRetryAfter(absl::ResourceExhaustedError("64 calls wait"), absl::Seconds(2)));
   }
   EXPECT_TRUE(absl::IsResourceExhausted(answer_->status()));
   EXPECT_EQ(base::RetryAfterOf(answer_->status()), absl::Seconds(2));

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/convert.h"
 #include "service/front/front_core.h"
+#include "service/grpc/check_request.h"
 #include "service/store/sqlite_session_store.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/base/manual_executor.h"
 
 namespace tidepool::service {
 
@@ -201,6 +201,17 @@ class FrontTest : public testing::Test {
     store_ = SqliteSessionStore::Open({.path = ":memory:", .clock = &clock_}).value();
     core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
                                         [](LogLevel, absl::string_view) {});
+  }
+
+  // No stream went where stream_state.h knows no way.
+  ~FrontTest() override {
+    for (size_t from = 0; from < kStreamStates; ++from) {
+      for (size_t to = 0; to < kStreamStates; ++to) {
+        const auto one = static_cast<StreamState>(from), other = static_cast<StreamState>(to);
+        if (core_->transitions().Count(one, other) == 0) continue;
+        EXPECT_TRUE(MayFollow(one, other)) << "from state " << from << " to " << to;
+      }
+    }
   }
 
   PuppetLink* AddWorker(const std::string& name) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/front/credit_window.h"
 #include "tests/service/front/front_fixture.h"
 
 namespace tidepool::service {
@@ -98,7 +99,7 @@ TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
   Client client;
   Begin(&client, Text());
   worker->AnswerPrepare({1});
-  worker->runs[0]->Say(std::vector<int32_t>(Generation::kWindowTokens, 7));
+  worker->runs[0]->Say(std::vector<int32_t>(CreditWindow::kTokens, 7));
   for (int crash = 1; crash <= 5; ++crash) {
     ASSERT_EQ(worker->runs.size(), crash);
     worker->runs.back()->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
@@ -108,7 +109,7 @@ TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
   }
   EXPECT_EQ(worker->runs.back()->credit, 0);
   client.Take();
-  EXPECT_EQ(worker->runs.back()->credit, Generation::kWindowTokens);
+  EXPECT_EQ(worker->runs.back()->credit, CreditWindow::kTokens);
   worker->runs.back()->Say({8}, v1::STOP);
   client.Take();
   EXPECT_TRUE(client.status->ok());

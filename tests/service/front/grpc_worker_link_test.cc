@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/convert.h"
-#include "service/grpc_process.h"
+#include "service/grpc/grpc_process.h"
+#include "service/grpc/status.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/base/manual_executor.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
 
 namespace tidepool::service {
@@ -75,9 +75,9 @@ class Cancelling final : public worker::v1::Worker::Service {
                         v1::TokenizeResponse*) override {
     return Cancelled();
   }
-  grpc::Status Run(grpc::ServerContext*,
-                   grpc::ServerReaderWriter<worker::v1::RunResponse, worker::v1::RunRequest>*)
-      override {
+  grpc::Status Run(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<worker::v1::RunResponse, worker::v1::RunRequest>*) override {
     return Cancelled();
   }
 
@@ -90,20 +90,19 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
   Linked linked(&worker);
   std::vector<absl::Status> ends;
   linked.link->Prepare({}, absl::InfiniteDuration(),
-                [&](const absl::StatusOr<worker::v1::PrepareResponse>& end) {
-                  ends.push_back(end.status());
-                });
-  linked.link->Tokenize({}, absl::InfiniteDuration(),
-                 [&](const absl::StatusOr<v1::TokenizeResponse>& end) {
-                   ends.push_back(end.status());
-                 });
+                       [&](const absl::StatusOr<worker::v1::PrepareResponse>& end) {
+                         ends.push_back(end.status());
+                       });
+  linked.link->Tokenize(
+      {}, absl::InfiniteDuration(),
+      [&](const absl::StatusOr<v1::TokenizeResponse>& end) { ends.push_back(end.status()); });
   const auto run = linked.link->Run({}, absl::InfiniteDuration(),
-                             {.on_response = [](const worker::v1::RunResponse&) {},
-                              .on_end =
-                                  [&](const absl::Status& end, EndedBy by) {
-                                    EXPECT_EQ(by, EndedBy::kAway);
-                                    ends.push_back(end);
-                                  }});
+                                    {.on_response = [](const worker::v1::RunResponse&) {},
+                                     .on_end =
+                                         [&](const absl::Status& end, EndedBy by) {
+                                           EXPECT_EQ(by, EndedBy::kAway);
+                                           ends.push_back(end);
+                                         }});
   linked.loop.RunUntil([&] { return ends.size() == 3; });
   for (const absl::Status& end : ends) {
     EXPECT_EQ(end, absl::UnavailableError(
@@ -111,11 +110,18 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
   }
 }
 
-// Ends each connection at its first request, as one that the server has not begun with: gRPC's own
-// retries would send it again (transparent retries of gRFC A6). As much HTTP/2 as that takes.
+// Ends each connection at its first request. As much HTTP/2 as that takes.
 class Refusing {
  public:
-  Refusing() : acceptor_(io_, {boost::asio::ip::make_address("127.0.0.1"), 0}) {
+  enum class How : uint8_t {
+    // As a request that the server has not begun with: gRPC's own retries would send it again
+    // (transparent retries of gRFC A6).
+    kGoAway,
+    // Without a word, as a process that dies.
+    kBreak,
+  };
+  explicit Refusing(How how)
+      : how_(how), acceptor_(io_, {boost::asio::ip::make_address("127.0.0.1"), 0}) {
     address = absl::StrCat("127.0.0.1:", acceptor_.local_endpoint().port());
     boost::asio::co_spawn(io_, Accept(), boost::asio::detached);
     thread_ = std::thread([this] { io_.run(); });
@@ -159,11 +165,13 @@ class Refusing {
       if (head[3] == kSettings && head[4] != kAck) write({0, 0, 0, kSettings, kAck, 0, 0, 0, 0});
       if (head[3] != kHeaders) continue;
       ++requests;
+      if (how_ == How::kBreak) co_return;
       // The last stream begun is 0, the error none.
       write({0, 0, 8, kGoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
     }
   }
 
+  const How how_;
   boost::asio::io_context io_;
   boost::asio::ip::tcp::acceptor acceptor_;
   std::thread thread_;
@@ -171,7 +179,7 @@ class Refusing {
 
 TEST(GrpcWorkerLinkTest, OnlyTheFrontSendsARequestAgain) {
   KeepCallbackQueue();
-  Refusing worker;
+  Refusing worker(Refusing::How::kGoAway);
   fakes::ManualClock clock;
   ManualExecutor loop{&clock};
   ActiveCalls calls;
@@ -185,6 +193,42 @@ TEST(GrpcWorkerLinkTest, OnlyTheFrontSendsARequestAgain) {
   loop.RunUntil([&] { return !end.ok(); });
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
   EXPECT_EQ(worker.requests, 1);
+}
+
+TEST(GrpcWorkerLinkTest, TellsAWorkerThatDiesUnansweredFromOneThatIsAway) {
+  KeepCallbackQueue();
+  fakes::ManualClock clock;
+  ManualExecutor loop{&clock};
+  ActiveCalls calls;
+  Refusing worker(Refusing::How::kBreak);
+  std::string nobody;
+  {
+    boost::asio::io_context io;
+    const boost::asio::ip::tcp::acceptor closed(io,
+                                                {boost::asio::ip::make_address("127.0.0.1"), 0});
+    nobody = absl::StrCat("127.0.0.1:", closed.local_endpoint().port());
+  }
+  for (const auto& [address, expected] :
+       {std::pair(worker.address, EndedBy::kUnanswered), std::pair(nobody, EndedBy::kAway)}) {
+    SCOPED_TRACE(address);
+    std::vector<EndedBy> ends;
+    const auto link = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr), address,
+                                         {.executor = &loop, .calls = &calls});
+    link->Prepare({}, absl::InfiniteDuration(),
+                  [&](const absl::StatusOr<worker::v1::PrepareResponse>& prepared) {
+                    ends.push_back(UnaryEndedBy(prepared.status()));
+                  });
+    loop.RunUntil([&] { return ends.size() == 1; });
+    // Over a connection of its own: the other one is in its back-off.
+    const auto second = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr),
+                                           address, {.executor = &loop, .calls = &calls});
+    const auto run =
+        second->Run({}, absl::InfiniteDuration(),
+                    {.on_response = [](const worker::v1::RunResponse&) {},
+                     .on_end = [&](const absl::Status&, EndedBy by) { ends.push_back(by); }});
+    loop.RunUntil([&] { return ends.size() == 2; });
+    EXPECT_EQ(ends, (std::vector<EndedBy>{expected, expected}));
+  }
 }
 
 // Tells whose request it was asked for.
@@ -225,7 +269,7 @@ TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   int states = 0;
   std::vector<absl::Status> ends;
   linked.link->Watch([&](const worker::v1::WatchResponse&) { ++states; },
-              [&](const absl::Status& status) { ends.push_back(status); });
+                     [&](const absl::Status& status) { ends.push_back(status); });
   linked.loop.RunUntil([&] { return ends.size() == 4; });
   EXPECT_EQ(states, 3);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends[i].ok()) << ends[i];

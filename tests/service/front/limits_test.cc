@@ -46,9 +46,9 @@ TEST_F(PrincipalLimitsTest, APriorityIsWhatItsPrincipalMayHaveAtMost) {
 }
 
 TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
-  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
-                                      [](LogLevel, absl::string_view) {},
-                                      FrontLimits{.max_requests = 27});
+  core_ = std::make_unique<FrontCore>(
+      &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
+      FrontLimits{.max_requests = 27});
   AddWorker("a");
   std::vector<std::unique_ptr<Client>> greedy;
   const auto one_more = [&] {
@@ -73,8 +73,8 @@ TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
   PuppetLink* worker = AddWorker("a");
   Client refused, taken;
   const auto begin = [this](const absl::Status& checked, Client* client) {
-    client->generation = core_->Generate({.request = v1::GenerateRequest(), .checked = checked},
-                                         client);
+    client->generation =
+        core_->Generate({.request = v1::GenerateRequest(), .checked = checked}, client);
     loop_.RunAll();
   };
   begin(absl::InvalidArgumentError("no input"), &refused);
@@ -126,11 +126,12 @@ class WholeAnswerTest : public FrontTest {
 
   std::unique_ptr<Call> Complete(PuppetLink* worker, const std::string& principal = "") {
     auto call = std::make_unique<Call>(Call{.whole = core_->whole_answers().Begin(principal)});
-    core_->Complete({.request = Text(), .principal = principal}, &call->whole,
-                    [call = call.get()](absl::StatusOr<v1::CompleteResponse> response) {
-                      call->end = std::move(response);
-                    },
-                    [](const std::shared_ptr<AnswerStream>&) {});
+    core_->Complete(
+        {.request = Text(), .principal = principal}, &call->whole,
+        [call = call.get()](absl::StatusOr<v1::CompleteResponse> response) {
+          call->end = std::move(response);
+        },
+        [](const std::shared_ptr<AnswerStream>&) {});
     loop_.RunAll();
     worker->AnswerPrepare({1, 2, 3});
     call->run = worker->runs.back().get();
@@ -183,9 +184,9 @@ TEST_F(WholeAnswerTest, CountsLogprobsAsTheMemoryThatTheyTake) {
 }
 
 TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
-  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
-                                      [](LogLevel, absl::string_view) {},
-                                      FrontLimits{.max_whole_bytes = 4 * kMiB});
+  core_ = std::make_unique<FrontCore>(
+      &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
+      FrontLimits{.max_whole_bytes = 4 * kMiB});
   PuppetLink* worker = AddWorker("a");
   const auto first = Complete(worker), second = Complete(worker), brief = Complete(worker);
   for (int i = 0; i < 3; ++i) Say(kMiB, first.get());
@@ -204,9 +205,9 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
 }
 
 TEST_F(WholeAnswerTest, OnePrincipalLeavesRoomForOthers) {
-  core_ = std::make_unique<FrontCore>(&loop_, &clock_, store_.get(),
-                                      [](LogLevel, absl::string_view) {},
-                                      FrontLimits{.max_whole_bytes = 7 * kMiB});
+  core_ = std::make_unique<FrontCore>(
+      &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
+      FrontLimits{.max_whole_bytes = 7 * kMiB});
   PuppetLink* worker = AddWorker("a");
   const auto one = Complete(worker, "greedy"), two = Complete(worker, "greedy");
   for (Call* call : {one.get(), two.get()}) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "service/front/logged_turn.h"
-#include "tests/service/front/named_requests_fixture.h"
+#include "tests/service/front/idempotency_cache_fixture.h"
 
 namespace tidepool::service {
 namespace {
@@ -16,7 +16,7 @@ using absl::StatusCode;
 using Tokens = std::vector<int32_t>;
 
 // Another front, or this one after it died: the session's log is all that is left.
-class LoggedTurnTest : public NamedRequestsTest {
+class LoggedTurnTest : public IdempotencyCacheTest {
  protected:
   void StartAnotherFront() {
     core_ = nullptr;

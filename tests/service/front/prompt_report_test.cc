@@ -101,8 +101,9 @@ TEST_F(PromptReportTest, WorkersOfAnEarlierReleaseAreRefused) {
     if (name == "prompt_logprobs") request.set_prompt_logprobs(0);
     if (name == "echo") request.set_echo(true);
     if (name == "min_tokens") request.mutable_stopping()->set_min_tokens(1);
-    if (name == "logit_bias_text")
+    if (name == "logit_bias_text") {
       (*request.mutable_sampling()->mutable_logit_bias_text())["a"] = 1;
+    }
     Client client;
     Begin(&client, request);
     worker->AnswerPrepare({1});

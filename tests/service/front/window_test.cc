@@ -1,6 +1,7 @@
 // How far ahead of its client an answer is made.
 #include <gtest/gtest.h>
 
+#include "service/front/credit_window.h"
 #include "service/front/generation.h"
 #include "tests/service/front/front_fixture.h"
 
@@ -20,10 +21,10 @@ TEST_F(WindowTest, LongTokensAreMadeNoFurtherAheadThanTheirBytesAllow) {
   auto run = worker->runs[0];
   // As long as tokens may be is what counts until one has come.
   EXPECT_GT(run->credit, 100);
-  EXPECT_LT(run->credit, Generation::kWindowTokens);
+  EXPECT_LT(run->credit, CreditWindow::kTokens);
   run->Say({10});
   client.Take();
-  EXPECT_EQ(run->credit, 1 + Generation::kWindowTokens);
+  EXPECT_EQ(run->credit, 1 + CreditWindow::kTokens);
 
   // 8 KiB of each: 31 of them, with what else is in a message, are 256 KiB.
   while (run->position < run->credit) run->SayLong(11, 8 << 10);

@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "service/base/version.h"
 #include "service/http/json.h"
-#include "service/version.h"
 #include "tests/service/http/raw_client.h"
 #include "tests/service/serve_fixture.h"
 
@@ -61,6 +61,8 @@ std::vector<Json> WrongValues(const Json& schema) {
   if (!takes("number")) wrong.emplace_back(1.5);
   if (!takes("array")) wrong.push_back(Json::array({Json::array()}));
   if (!takes("object")) wrong.push_back({{"surely_not", 1}});
+  if (schema.contains("minItems")) wrong.push_back(Json::array());
+  if (schema.contains("minLength")) wrong.emplace_back("");
   if (schema.contains("minimum")) wrong.emplace_back(schema["minimum"].get<int64_t>() - 1);
   if (schema.contains("maximum")) wrong.emplace_back(schema["maximum"].get<int64_t>() + 1);
   return wrong;
@@ -136,6 +138,21 @@ TEST_F(HttpOpenApiTest, EachFieldIsRead) {
   EXPECT_GT(tried, 200);
 }
 
+TEST_F(HttpOpenApiTest, HeadersOfCompletionsAreDescribed) {
+  Start();
+  const Json document = Document();
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    std::vector<std::string> names;
+    for (const Json& parameter : document["paths"][path]["post"]["parameters"]) {
+      EXPECT_EQ(parameter["in"], "header");
+      names.push_back(parameter["name"]);
+    }
+    EXPECT_EQ(names,
+              (std::vector<std::string>{"Idempotency-Key", "X-Request-Id", "Last-Event-ID"}));
+  }
+  EXPECT_FALSE(document["paths"]["/tokenize"]["post"].contains("parameters"));
+}
+
 TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
   Start();
   const Json document = Document();
@@ -160,6 +177,17 @@ TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
   const Json tokenize = BodySchemaOf(document, "/tokenize");
   EXPECT_FALSE(tokenize.contains("required"));
   EXPECT_EQ(tokenize["properties"]["messages"]["items"]["required"], Json::array({"role"}));
+  // Fields may be null, elements of lists may not.
+  EXPECT_EQ(chat["properties"]["messages"]["items"]["type"], Json::array({"object"}));
+  const Json tokens = BodySchemaOf(document, "/detokenize")["properties"]["tokens"];
+  EXPECT_EQ(tokens["items"],
+            Json::parse(R"({"type":["integer"],"minimum":0,"maximum":2147483647})"));
+  EXPECT_EQ(chat["properties"]["messages"]["minItems"], 1);
+  EXPECT_FALSE(chat["properties"]["messages"].contains("minLength"));
+  EXPECT_FALSE(chat["properties"]["tools"].contains("minItems"));
+  const Json prompt = BodySchemaOf(document, "/v1/completions")["properties"]["prompt"];
+  EXPECT_EQ(prompt["minItems"], 1);
+  EXPECT_EQ(prompt["minLength"], 1);
   // Free-form objects take any key.
   EXPECT_FALSE(chat["properties"]["metadata"].contains("additionalProperties"));
   EXPECT_FALSE(chat["properties"]["logit_bias"].contains("additionalProperties"));

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,32 @@ TEST_F(HttpResumeTest, TheIdempotencyKeyWins) {
   EXPECT_TRUE(absl::StrContains(answer.head, "x-request-id: k\r\n")) << answer.head;
   const RawAnswer other = Post(kCompletions, R"({"prompt":"x"})", {{"X-Request-Id", "r"}});
   EXPECT_EQ(other.status, 200) << other.body;
+}
+
+TEST_F(HttpResumeTest, EachResponseHasTheNameOfItsRequest) {
+  Start();
+  const std::tuple<const char*, const char*, const char*, int> table[] = {
+      {"a", kCompletions, R"({"prompt":"x","max_tokens":1})", 200},
+      {"a", kCompletions, R"({"prompt":"x","max_tokens":2})", 409},
+      {"a", kCompletions, R"({"prompt":"x","max_tokens":2,"stream":true})", 409},
+      {"a", kCompletions, R"({"prompt":"x","promt":1})", 400},
+      {"a", kCompletions, "{", 400},
+      {"b", kCompletions, R"({"model":"none","prompt":"x"})", 404},
+      {"a", "/tokenize", R"({"prompt":"x"})", 200},
+      {"a", "/nothing", "{}", 404},
+  };
+  for (const auto& [name, path, body, status] : table) {
+    const RawAnswer answer = Post(path, body, {{"X-Request-Id", name}});
+    EXPECT_EQ(answer.status, status) << body << answer.body;
+    const size_t at = answer.head.find(absl::StrCat("x-request-id: ", name, "\r\n"));
+    EXPECT_NE(at, std::string::npos) << body << answer.head;
+    EXPECT_EQ(answer.head.find("x-request-id", at + 1), std::string::npos) << answer.head;
+  }
+  // A name that is too long is not sent back.
+  const RawAnswer answer =
+      Post(kCompletions, R"({"prompt":"x"})", {{"Idempotency-Key", std::string(129, 'k')}});
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_FALSE(absl::StrContains(answer.head, "kkk")) << answer.head;
 }
 
 TEST_F(HttpResumeTest, OneKeyIsOneRequestOverGrpcToo) {

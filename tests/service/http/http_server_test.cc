@@ -66,7 +66,7 @@ class HttpServerTest : public testing::Test {
     server_ = *std::move(server);
   }
   std::unique_ptr<RawClient> Connect() { return std::make_unique<RawClient>(server_->port()); }
-  // What a client that sends these bytes is told.
+  // The response to a client that sends these bytes.
   std::string Told(const std::string& bytes) {
     const auto client = Connect();
     client->Send(bytes);
@@ -191,6 +191,9 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
       {post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
       {post + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
       {post + "X-Api-Key: a\r\nX-Api-Key: b\r\n\r\n", 400},
+      {post + "Idempotency-Key: a\r\nIdempotency-Key: b\r\n\r\n", 400},
+      {post + "X-Request-Id: a\r\nX-Request-Id: b\r\n\r\n", 400},
+      {post + "Last-Event-ID: 1\r\nLast-Event-ID: 2\r\n\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x'), 413},
       {post + "Expect: miracles\r\nContent-Length: 1\r\n\r\nx", 417},
@@ -250,7 +253,7 @@ TEST_F(HttpServerTest, BodiesShareABudget) {
   Start(limits);
   const auto client = Connect();
   EXPECT_EQ(client->Post("/x", "0123456789").status, 200);
-  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);  // given back
+  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);  // the bytes were released
   EXPECT_EQ(client->Post("/x", "0123456789a").status, 503);
 }
 

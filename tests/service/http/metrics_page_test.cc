@@ -47,7 +47,7 @@ TEST_F(RequestMetricsTest, TimesAreTheClients) {
   clock_.Advance(absl::Milliseconds(30));
   measured.Write(Tokens(1));
   clock_.Advance(absl::Milliseconds(20));
-  measured.Write(Tokens(0));  // text that lags behind is no token
+  measured.Write(Tokens(0));  // text without tokens does not count
   clock_.Advance(absl::Milliseconds(40));
   measured.Write(Tokens(3));
   clock_.Advance(absl::Milliseconds(10));
@@ -92,11 +92,11 @@ TEST_F(RequestMetricsTest, EndsAreTold) {
 
 TEST(PrincipalUsageTest, SoManyAreToldApartAndTheRestIsOne) {
   PrincipalUsageMap all;
-  for (size_t i = 0; i < kMostPrincipals + 5; ++i) {
+  for (size_t i = 0; i < kMaxPrincipals + 5; ++i) {
     AddUsage(absl::StrCat("p", i), {.requests = 1, .generation_tokens = 2}, &all);
   }
   AddUsage("p0", {.requests = 1, .prompt_tokens = 7, .cached_tokens = 3}, &all);
-  EXPECT_EQ(all.size(), kMostPrincipals + 1);
+  EXPECT_EQ(all.size(), kMaxPrincipals + 1);
   EXPECT_EQ(all.at(kOtherPrincipals).requests, 5);
   EXPECT_EQ(all.at("p0").requests, 2);
   const std::string page = MetricsPage({}, {}, {{"alice", all.at("p0")}});
@@ -193,7 +193,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
   }
 }
 
-// One number for each, so that none can stand in another's place.
+// A different number for each, so that mixed-up values are detected.
 v1::GetStatsResponse OffloadedStats() {
   v1::GetStatsResponse stats;
   v1::WorkerStats* worker = stats.add_workers();
@@ -293,7 +293,7 @@ TEST(MetricsPageTest, FamiliesStandTogether) {
     if (!absl::StartsWith(line, "# TYPE ")) continue;
     const std::string name(absl::string_view(line).substr(7, line.rfind(' ') - 7));
     EXPECT_TRUE(absl::StartsWith(name, "tidepool:")) << name;
-    EXPECT_TRUE(seen.insert(name).second) << name << " stands twice";
+    EXPECT_TRUE(seen.insert(name).second) << name << " is a duplicate";
   }
   EXPECT_GT(seen.size(), 20);
 }

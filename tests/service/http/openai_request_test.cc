@@ -184,23 +184,58 @@ TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
                                   "]}")))
         .SerializeAsString();
   };
-  EXPECT_EQ(
-      with(R"(,"reasoning_content":"hm","refusal":"no","annotations":[{"type":"url_citation"}],
+  EXPECT_EQ(with(R"(,"refusal":"no","annotations":[{"type":"url_citation"}],
                     "audio":null,"function_call":null,"tool_calls":null,
                     "provider_specific_fields":{"refusal":null})"),
-      with(""));
+            with(""));
+  // The OpenAI client's parsed messages, dumped, have more fields that are null.
+  EXPECT_EQ(with(R"(,"parsed":null,"thinking_blocks":null)"), with(""));
+  const std::string call = R"(,"tool_calls":[{"id":"c","type":"function","function":{"name":"f")";
+  EXPECT_EQ(with(call + R"(,"parsed_arguments":null,"provider_specific_fields":{}},
+                             "index":0,"provider_specific_fields":{"signature":"s"}}])"),
+            with(call + "}}]"));
+}
+
+TEST(ChatRequestTest, WhatAnAssistantThoughtAndRefusedIsKept) {
+  const auto said = [](const std::string& message) {
+    return Only(Chat(absl::StrCat(R"({"messages":[{"role":"assistant",)", message, "}]}")))
+        .chat()
+        .messages(0);
+  };
+  EXPECT_EQ(said(R"("content":"b","reasoning_content":"hm")").reasoning_content(), "hm");
+  EXPECT_FALSE(said(R"("content":"b","reasoning_content":null)").has_reasoning_content());
+  EXPECT_EQ(said(R"("content":"b","reasoning":"hm")").reasoning_content(), "hm");
+  EXPECT_EQ(said(R"("content":null,"refusal":"no")").content(), "no");
+  EXPECT_EQ(said(R"("refusal":"no")").content(), "no");
+  EXPECT_EQ(said(R"("content":[{"type":"text","text":"I "},{"type":"refusal","refusal":"won't"}])")
+                .content(),
+            "I won't");
+}
+
+TEST(ChatRequestTest, EchoBeginsWithWhatTheAssistantSaidLast) {
+  const auto echo = [](const char* role, const char* field) {
+    return Chat(absl::StrCat(R"({"messages":[{"role":")", role, R"(","content":"Once"}],)", field,
+                             "}"))
+        ->prompt.echo_text;
+  };
+  EXPECT_EQ(echo("assistant", R"("echo":true,"continue_final_message":true)"), "Once");
+  EXPECT_EQ(echo("assistant", R"("echo":false)"), "");
+  EXPECT_EQ(echo("user", R"("echo":true)"), "");
 }
 
 TEST(CompletionRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
   EXPECT_EQ(Only(Completion(R"({"prompt":"x","metadata":{},"user":"u","store":false,
-                                "prompt_cache_key":"k","service_tier":"default"})"))
+                                "prompt_cache_key":"k","service_tier":"default",
+                                "prompt_embeds":null})"))
                 .SerializeAsString(),
             Only(Completion(R"({"prompt":"x"})")).SerializeAsString());
 }
 
 TEST(CompletionRequestTest, NumbersWithoutAFractionAreIntegers) {
   const v1::GenerateRequest one = Only(Completion(
-      R"({"prompt":"x","max_tokens":5.0,"top_k":40.0,"seed":7.0,"n":1.0,"logprobs":2.0})"));
+      R"({"prompt":"x","max_tokens":5.0,"top_k":40.0,"seed":7.0,"n":1.0,"logprobs":2.0,
+          "stop_token_ids":[3.0]})"));
+  EXPECT_EQ(one.stopping().stop_token_ids(0), 3);
   EXPECT_EQ(one.stopping().max_tokens(), 5);
   EXPECT_EQ(one.sampling().top_k(), 40);
   EXPECT_EQ(one.sampling().seed(), 7);
@@ -233,31 +268,34 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
       {R"("max_tokens":1e300)", "max_tokens", "integer"},
       {R"("max_tokens":0)", "max_tokens", "0 only with echo"},
       {R"("max_tokens":18446744073709551615)", "max_tokens", "from 0"},
-      {R"("min_tokens":20)", "min_tokens", "max_tokens, which is 16"},
+      {R"("min_tokens":20)", "min_tokens", "0 to max_tokens, 16"},
       {R"("prompt_logprobs":21)", "prompt_logprobs", "0 to 20"},
       {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs", "stream to false"},
       {R"("return_progress":true)", "return_progress", "stream to true"},
       {R"("n":129)", "n", "1 to 128"},
       {R"("n":0)", "n", "1 to 128"},
-      {R"("n":2,"best_of":3)", "best_of", "not served"},
-      {R"("suffix":"end")", "suffix", "not served"},
+      {R"("n":2,"best_of":3)", "best_of", "not supported"},
+      {R"("suffix":"end")", "suffix", "not supported"},
       {R"("logprobs":21)", "logprobs", "0 to 20"},
       {R"("logprobs":true)", "logprobs", "integer"},
       {R"("stop":[1])", "stop", "strings"},
       {R"("stop":"")", "stop[0]", "1 to 1024"},
       {R"("stop_token_ids":[-1])", "stop_token_ids[0]", "token id"},
       {R"("logit_bias":{"x":false})", "logit_bias", "token ids or texts"},
-      {R"("logit_bias":{"x":101})", "logit_bias_text", "101 for 'x'; accepted: -100 to 100"},
+      {R"("logit_bias":{"x":101})", "logit_bias", "101 for 'x'; accepted: -100 to 100"},
       {R"("logit_bias":{"1":101})", "logit_bias", "-100 to 100"},
+      {R"("logit_bias":{"99999999999":1})", "logit_bias", "largest token id is 2147483647"},
       {R"("seed":1.5)", "seed", "integer"},
+      {R"("top_K":5)", "top_K", "did you mean top_k?"},
+      {R"("bestof":1)", "bestof", "not a known"},
       {R"("stream":1)", "stream", "true or false"},
       {R"("stream_options":{})", "stream_options", "stream to true"},
       {R"("stream":true,"stream_options":{"usage":true})", "stream_options.usage", "not a known"},
-      {R"("guided_json":{})", "guided_json", "not served"},
+      {R"("guided_json":{})", "guided_json", "not supported"},
       {R"("max_token":3)", "max_token", "did you mean max_tokens?"},
       {R"("messages":[])", "messages", "not a known field"},
       {R"("response_format":{"type":"json_object"})", "response_format.type", "text"},
-      {R"("typical_p":0.5)", "typical_p", "not served"},
+      {R"("typical_p":0.5)", "typical_p", "not supported"},
   };
   for (const Refused& row : table) {
     ExpectRefused(Completion(absl::StrCat(R"({"prompt":"x",)", row.fields, "}")), row);
@@ -268,15 +306,15 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
   ExpectRefused(Completion(R"({"promt":"x"})"), {"promt", "promt", "prompt"});
   ExpectRefused(Completion(R"({"prompt":[[1],"a",{}]})"), {"{}", "prompt[2]", "string"});
   ExpectRefused(Completion(R"({"prompt":[1,-2]})"), {"-2", "prompt", "token ids"});
-  ExpectRefused(Completion(R"({"prompt":["a","b"],"n":65})"), {"n", "n", "130 answers"});
+  ExpectRefused(Completion(R"({"prompt":["a","b"],"n":65})"), {"n", "n", "130 responses"});
 }
 
 TEST(ChatRequestTest, FaultsAreNamed) {
   const Refused table[] = {
       {R"("top_logprobs":2)", "top_logprobs", "needs logprobs"},
       {R"("max_tokens":2,"max_completion_tokens":3)", "max_completion_tokens", "one of them"},
-      {R"("audio":{})", "audio", "not served"},
-      {R"("modalities":["text","audio"])", "modalities", "not served"},
+      {R"("audio":{})", "audio", "not supported"},
+      {R"("modalities":["text","audio"])", "modalities", "not supported"},
       {R"("functions":[])", "functions", "use tools"},
       {R"("tools":[{"type":"function"}])", "tools[0].function", "missing"},
       {R"("tools":[{"type":"custom","function":{"name":"f"}}])", "tools[0].type", "function"},
@@ -285,13 +323,13 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"("tool_choice":"required")", "tool_choice", "auto"},
       {R"("tool_choice":{"type":"function"})", "tool_choice", "auto"},
       {R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}])",
-       "parallel_tool_calls", "not served"},
+       "parallel_tool_calls", "not supported"},
       {R"("parallel_tool_calls":1)", "parallel_tool_calls", "true or false"},
-      {R"("store":true)", "store", "not served"},
+      {R"("store":true)", "store", "not supported"},
       {R"("metadata":"m")", "metadata", "object"},
       {R"("meta_data":{})", "meta_data", "did you mean metadata?"},
-      {R"("verbosity":"low")", "verbosity", "not served"},
-      {R"("prediction":{})", "prediction", "not served"},
+      {R"("verbosity":"low")", "verbosity", "not supported"},
+      {R"("prediction":{})", "prediction", "not supported"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs", "object"},
       {R"("prompt":"x")", "prompt", "not a known field"},
       {R"("reasoning_effort":"low")", "reasoning_effort", "chat_template_kwargs"},
@@ -312,7 +350,7 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"([{"role":"assistant","content":"x","reasoning_contents":""}])",
        "messages[0].reasoning_contents", "did you mean messages[0].reasoning_content?"},
       {R"([{"role":"assistant","content":"x","audio":{"id":"a"}}])", "messages[0].audio",
-       "not served"},
+       "not supported"},
       {R"([{"role":"assistant","content":"x","function_call":{"name":"f"}}])",
        "messages[0].function_call", "use tool_calls"},
       {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
@@ -354,7 +392,7 @@ TEST(HttpErrorTest, CodesBecomeStatuses) {
       {absl::InvalidArgumentError("the prompt is 9 tokens; the context of 8 must hold it"), 400,
        "context_length_exceeded", false},
       {absl::InvalidArgumentError(
-           "the prompt is 9 tokens; this model's maximum context length is 8 tokens, which must"),
+           "the prompt has 9 tokens; this model's maximum context length is 8 tokens, for the"),
        400, "context_length_exceeded", false},
       {absl::NotFoundError("model 'x' is not served; served: y"), 404, "model_not_found", false},
       {absl::AlreadyExistsError("x"), 409, "", false},
@@ -378,6 +416,24 @@ TEST(HttpErrorTest, CodesBecomeStatuses) {
   EXPECT_EQ(DumpJson(ErrorJson(ToHttpError(absl::InvalidArgumentError("top_p is 3; it must be")))),
             R"({"error":{"message":"top_p is 3; it must be","type":"invalid_request_error",)"
             R"("param":"top_p","code":null}})");
+}
+
+TEST(HttpErrorTest, FieldsOfGrpcHaveTheirNamesOfHttp) {
+  const std::pair<const char*, const char*> table[] = {
+      {"chat.tools_json is not an array", "tools is not an array"},
+      {"chat.add_generation_prompt and chat.continue_final_message are both set; set one of them",
+       "add_generation_prompt and continue_final_message are both set; set one of them"},
+      {"fish and chat are both here", "fish and chat are both here"},
+  };
+  for (const auto& [message, shown] : table) {
+    EXPECT_EQ(ToHttpError(absl::InvalidArgumentError(message)).message, shown);
+  }
+  EXPECT_EQ(ToHttpError(absl::InvalidArgumentError(table[1].first)).param, "add_generation_prompt");
+  EXPECT_EQ(ToHttpError(absl::InvalidArgumentError(table[2].first)).param, "");
+  EXPECT_EQ(ToHttpError(WithParam(absl::InvalidArgumentError("bad"), "tokens")).param, "tokens");
+  EXPECT_EQ(ToHttpError(WithParam(absl::NotFoundError("bad"), "tokens")).param, "");
+  EXPECT_EQ(ToHttpError(WithParam(absl::InvalidArgumentError("model is unset"), "tokens")).param,
+            "model");
 }
 
 }  // namespace

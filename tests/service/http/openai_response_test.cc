@@ -81,8 +81,9 @@ TEST(ResponseTest, WholeCompletionWithLogprobs) {
   EXPECT_EQ(choice.TakeWhole(),
             "{\"index\":3,\"text\":\"h\xC3\xA9\",\"logprobs\":{\"text_offset\":[0,1,2],"
             R"("token_logprobs":[-0.5,-1.0,-2.0],"tokens":["h","bytes:\\xc3","bytes:\\xa9"],)"
-            R"("top_logprobs":[{"bytes:\\xff":-9999.0},{"bytes:\\xff":-9999.0},)"
-            R"({"bytes:\\xff":-9999.0}]},"finish_reason":"length"})");
+            R"("top_logprobs":[{"bytes:\\xff":-9999.0,"h":-0.5},)"
+            R"({"bytes:\\xff":-9999.0,"bytes:\\xc3":-1.0},)"
+            R"({"bytes:\\xff":-9999.0,"bytes:\\xa9":-2.0}]},"finish_reason":"length"})");
 }
 
 TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
@@ -99,7 +100,9 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool last = i + 1 == tokens.size();
       // Half a character has no text yet.
-      v1::GenerateResponse part = Message(i == 1 ? "" : i == 2 ? "\xC3\xA9" : tokens[i],
+      v1::GenerateResponse part = Message(i == 1   ? ""
+                                          : i == 2 ? "\xC3\xA9"
+                                                   : tokens[i],
                                           last ? v1::LENGTH : v1::FINISH_REASON_UNSPECIFIED);
       AddLogprob(tokens[i], -0.5f, &part);
       settled.Take(part);
@@ -121,7 +124,9 @@ TEST(ResponseTest, AStreamsLogprobsAreThoseOfTheWholeAnswer) {
     ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
     Json streamed = Json::object();
     for (const std::string token : {"a", "\xC3", "\xA9", "\""}) {
-      v1::GenerateResponse part = Message(token == "\xC3" ? "" : token == "\xA9" ? "\xC3\xA9" : token);
+      v1::GenerateResponse part = Message(token == "\xC3"   ? ""
+                                          : token == "\xA9" ? "\xC3\xA9"
+                                                            : token);
       AddLogprob(token, -0.5f, &part);
       whole.Take(part);
       stream.Take(part);
@@ -296,7 +301,20 @@ TEST(ResponseTest, EchoWithLogprobsAsOpenAiHadIt) {
   choice.Take(last);
   EXPECT_EQ(Json::parse(choice.TakeWhole()), Json::parse(R"({"index":0,"text":"abd","logprobs":{
       "text_offset":[0,1,2],"token_logprobs":[null,-1.5,-2.0],"tokens":["a","b","d"],
-      "top_logprobs":[null,{"c":-0.5},{"bytes:\\xff":-9999.0}]},"finish_reason":"length"})"));
+      "top_logprobs":[null,{"c":-0.5,"b":-1.5},{"bytes:\\xff":-9999.0,"d":-2.0}]},
+      "finish_reason":"length"})"));
+}
+
+TEST(ResponseTest, AChatWithEchoBeginsWithItsLastMessage) {
+  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  ChoiceRenderer whole(head, 0, {.echo_text = "Once "}), stream(head, 0, {.echo_text = "Once "});
+  whole.Take(Message("upon"));
+  whole.Take(Message(" a", v1::LENGTH));
+  EXPECT_EQ(Json::parse(whole.TakeWhole())["message"]["content"], "Once upon a");
+  stream.Take(Message("upon"));
+  EXPECT_EQ(Json::parse(*stream.TakeDelta())["delta"]["content"], "Once upon");
+  stream.Take(Message(" a", v1::LENGTH));
+  EXPECT_EQ(Json::parse(*stream.TakeDelta())["delta"]["content"], " a");
 }
 
 TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {

@@ -62,7 +62,7 @@ class RawClient {
     }
     return received_;
   }
-  // Up to and with `mark`; what is behind it stays.
+  // Reads up to and including `mark`; later bytes stay in the buffer.
   std::string ReadUntil(absl::string_view mark) {
     size_t at = std::string::npos;
     while ((at = received_.find(mark.data(), 0, mark.size())) == std::string::npos) {

@@ -53,7 +53,7 @@ TEST(StreamPositionTest, RefusesWhatIsNoId) {
   }
   EXPECT_EQ(StreamPosition::Parse("1,x", 2).status().message(),
             "Last-Event-ID is '1,x', which is not the id of an event of a stream with 2 choices; "
-            "send the last id that the stream had, or none");
+            "send the last id of the stream, or none");
 }
 
 TEST(StreamPositionTest, CoversWhatItsClientHas) {
@@ -108,11 +108,11 @@ TEST(RequestKeyTest, RefusesWhatCannotBeResumed) {
             "Idempotency-Key has 129 bytes; accepted: at most 128: send a shorter one");
   EXPECT_NE(refusal({.request_id = "\xff"}, Streaming()), "");
   EXPECT_EQ(refusal({.last_event_id = "3"}, Streaming()),
-            "Last-Event-ID needs the Idempotency-Key or X-Request-Id of the request that it "
-            "resumes; send it, too");
+            "Last-Event-ID needs the Idempotency-Key or X-Request-Id of the request to "
+            "resume; send it too");
   EXPECT_EQ(refusal({.request_id = "r", .last_event_id = "3"}, OpenAiRequest()),
-            "Last-Event-ID resumes a stream, and stream is not true; set it, or leave "
-            "Last-Event-ID out");
+            "Last-Event-ID resumes a stream, but stream is not true; set it, or omit "
+            "Last-Event-ID");
   EXPECT_NE(refusal({.request_id = "r", .last_event_id = "3"}, Streaming(2)), "");
 }
 

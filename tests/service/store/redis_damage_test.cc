@@ -1,5 +1,6 @@
 // Flips bits in what a Redis server holds, and in the file that it starts from, by a seed: nothing
 // that a client gets may differ without a word.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/redis_scripts.h"
 #include "service/store/redis_session_store.h"
 #include "tests/service/store/redis_server.h"
 #include "tests/service/store/sample_sessions.h"
@@ -64,6 +66,10 @@ class RedisDamageTest : public testing::Test {
   Outcome Look(SessionStore* store, int i, bool found) {
     const auto log = Get(*store, SampleId(i), SampleOwner(i));
     if (!log.ok()) {
+      if (absl::IsDataLoss(log.status())) {
+        EXPECT_THAT(log.status().message(), testing::HasSubstr(SampleId(i)));
+      }
+      EXPECT_FALSE(absl::IsInternal(log.status())) << log.status();
       return absl::IsNotFound(log.status()) && !found ? Outcome::kSilent : Outcome::kNoticed;
     }
     if (Told(*log) != expected_[i]) return Outcome::kSilent;
@@ -164,6 +170,50 @@ TEST_F(RedisDamageTest, NoFlippedBitOfAKeyIsSilent) {
     EXPECT_NE(outcome, Outcome::kSilent) << "flip " << flip << " of " << key;
   }
   Report("keys", outcomes);
+}
+
+// The script that begins a turn gives the lease before the whole log is compared.
+TEST_F(RedisDamageTest, ADamagedSessionIsNotBusyAfterATurnWasRefused) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"HSET", RedisSessionKey(SampleId(0)), "t0:a", "another answer"}).ok());
+  const auto store = Open();
+  for (const char* request : {"new", "newer"}) {
+    const absl::Status refused = Begin(*store, SampleId(0), request).status();
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+  }
+  EXPECT_TRUE(Delete(*store, SampleId(0), SampleOwner(0)).ok());
+}
+
+TEST_F(RedisDamageTest, ADamagedDigestOfARequestIsNotTheClientsFault) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(
+      link->Call({"HSET", RedisSessionKey(SampleId(0)), "t1:b", "digest-7\nrequest-1"}).ok());
+  const auto store = Open();
+  const absl::Status refused = Begin(*store, SampleId(0), "request-1", "digest-1").status();
+  EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+}
+
+TEST_F(RedisDamageTest, ListsGoOnPastASessionThatIsMissing) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"DEL", RedisSessionKey(SampleId(6))}).ok());
+  const auto store = Open();
+  std::vector<std::string> listed;
+  std::string token;
+  do {
+    const auto page = List(*store, 1, token, std::nullopt);
+    ASSERT_TRUE(page.ok()) << page.status();
+    for (const SessionInfo& info : page->sessions) listed.push_back(info.session_id);
+    token = page->next_page_token;
+  } while (!token.empty() && listed.size() < 100);
+  EXPECT_EQ(listed.size(), kSamples);
+}
+
+TEST_F(RedisDamageTest, AnotherPlaceInAnIndexIsAFault) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"ZADD", RedisAllKey(), "7000", SampleId(4)}).ok());
+  const auto faults = Verify(*Open());
+  ASSERT_EQ(faults->size(), 1);
+  EXPECT_THAT(faults->front(), testing::HasSubstr(SampleId(4)));
 }
 
 TEST_F(RedisDamageTest, NoFlippedBitOfTheAppendOnlyFileIsSilent) {

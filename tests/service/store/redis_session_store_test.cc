@@ -115,7 +115,7 @@ TEST(RedisSessionStoreTest, AServerThatWasEmptiedUnderATurnHasLostData) {
   server.Ask({"FLUSHALL"});
   const absl::Status lost = Append(*store, OneToken(turn->epoch, 4, 11));
   EXPECT_EQ(lost.code(), StatusCode::kDataLoss) << lost;
-  EXPECT_TRUE(absl::StrContains(lost.message(), "session 's' is gone")) << lost;
+  EXPECT_TRUE(absl::StrContains(lost.message(), "session 's' disappeared")) << lost;
 
   // One that was deleted, because its front was silent for too long, has lost its lease alone.
   ASSERT_TRUE(Create(*store, "s").ok());
@@ -132,7 +132,7 @@ TEST(RedisSessionStoreTest, TellsThatItsServerIsAwayThoughNobodyCalls) {
   EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
   server.Kill();
   const absl::Status away = health.Await(StatusCode::kUnavailable);
-  EXPECT_TRUE(absl::StrContains(away.message(), "is away")) << away;
+  EXPECT_TRUE(absl::StrContains(away.message(), "is unavailable")) << away;
   server.Start();
   EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
   EXPECT_TRUE(Create(*store, "s").ok());
@@ -223,7 +223,7 @@ TEST(RedisSessionStoreTest, WhileTheServerIsAwayCallsAreUnavailable) {
   EXPECT_TRUE(log.ok()) << log.status();
 }
 
-// Appends are under way when the server dies, again and again: each is there once, in its order.
+// The server dies repeatedly during appends: each append is in the log once, in order.
 TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   RedisServer server(RedisServer::Settings{{"appendfsync", "always"}});
   auto store = Open(server);
@@ -262,7 +262,7 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto turn = Begin(*store, "s", "r1");
   ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
-  // It reads the commands when it goes on, and answers into a connection that nobody reads.
+  // When it resumes, it reads the commands and replies on a connection that nobody reads.
   std::vector<StatusAnswer> answers(3);
   StatusAnswer deleted;
   ASSERT_TRUE(Create(*store, "t").ok());
@@ -284,7 +284,7 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   EXPECT_EQ(log->turns[0].finish, TurnFinish::kStop);
 }
 
-// To this front the server's clock has jumped: its own stands still.
+// For this front the server's clock has jumped, because its own clock does not move.
 TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
   RedisServer server;
   fakes::ManualClock clock;

@@ -19,7 +19,7 @@ namespace tidepool::service {
 
 inline constexpr int kSamples = 12;
 
-// What a client gets of a session, but for its lease's number.
+// The session as a client sees it, without the epoch of its lease.
 inline std::string Told(const SessionLogData& log) { return SessionToJson(log); }
 
 inline std::string SampleId(int i) { return absl::StrCat("session-", i); }

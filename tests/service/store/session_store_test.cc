@@ -93,7 +93,8 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_EQ(Get(*store, "s")->turns[0].answer, "a");
   EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kRunning);
 
-  // Expired, it is anybody's; what the loser had logged is there, as a turn cut short.
+  // After it has expired, another turn can take it. The loser's tokens are in the log, as a
+  // cancelled turn.
   EXPECT_TRUE(Renew(*store, "s", again->epoch, absl::ZeroDuration()).ok());
   EXPECT_FALSE(Get(*store, "s")->info.busy);
   const auto taken = Begin(*store, "s", "r2");
@@ -103,7 +104,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_EQ(taken->log.turns[0].end, 4);
   EXPECT_EQ(taken->log.turns[0].answer, "a");
   EXPECT_EQ(taken->log.token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
-  // A lease that was lost is not given back by its loser.
+  // A lost lease cannot be released by its former owner.
   EXPECT_TRUE(Release(*store, "s", again->epoch).ok());
   EXPECT_TRUE(Get(*store, "s")->info.busy);
   EXPECT_TRUE(Release(*store, "s", taken->epoch).ok());
@@ -346,7 +347,7 @@ TEST_P(SessionStoreTest, InsertsAWholeSession) {
   EXPECT_EQ(read->info.kind, SessionKind::kChat);
   EXPECT_EQ(List(*store, 10, "")->sessions.size(), 1);
 
-  // It goes on as any other.
+  // It continues like any other session.
   const auto turn = Begin(*store, "s", "r3");
   ASSERT_TRUE(turn.ok()) << turn.status();
   AppendRequest append = FirstAppend(turn->epoch);

@@ -128,7 +128,9 @@ TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
   Open().reset();
   {
     auto db = SqliteDb::Open(path_);
-    ASSERT_TRUE(db->Execute(absl::StrCat("PRAGMA user_version = ", kSessionSchemaVersion + 1).c_str()).ok());
+    ASSERT_TRUE(
+        db->Execute(absl::StrCat("PRAGMA user_version = ", kSessionSchemaVersion + 1).c_str())
+            .ok());
   }
   const auto newer = SqliteSessionStore::Open({.path = path_});
   EXPECT_EQ(newer.status().code(), StatusCode::kFailedPrecondition);
@@ -226,7 +228,7 @@ TEST_F(SqliteSessionStoreTest, AMigrationIsWholeOrNothing) {
   Open().reset();
   {
     auto db = SqliteDb::Open(path_);
-    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());  // its index is there already
+    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());  // its index exists already
   }
   EXPECT_FALSE(SqliteSessionStore::Open({.path = path_}).ok());
   auto db = SqliteDb::Open(path_);
@@ -242,7 +244,7 @@ TEST_F(SqliteSessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
   huge.output_ids.assign(100'000, 5);
   const absl::Status full = Append(*store, huge);
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full;
-  // The store goes on, and nothing of the failed append is there.
+  // The store still works, and has nothing of the failed append.
   EXPECT_EQ(Get(*store, "s")->info.token_count, 4);
   EXPECT_TRUE(Append(*store, {.session_id = "s",
                               .epoch = turn->epoch,
@@ -271,7 +273,7 @@ TEST_F(SqliteSessionStoreTest, AFileThatMayNotGrowIsAFullDisk) {
   const auto read = Get(*store, "s");
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full;
-  EXPECT_TRUE(absl::StrContains(full.message(), "may not get larger")) << full;
+  EXPECT_TRUE(absl::StrContains(full.message(), "has reached its size limit")) << full;
   EXPECT_EQ(read->info.token_count, 4);
   EXPECT_TRUE(Append(*store, large).ok());
   EXPECT_TRUE(Verify(*store)->empty());
@@ -298,6 +300,84 @@ TEST_F(SqliteSessionStoreTest, AFileThatIsTakenAwayIsNoticedUntilItIsBack) {
     EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
   }
   EXPECT_TRUE(Create(*store, "t").ok());
+}
+
+// `cp` over the file keeps its name and its inode.
+TEST_F(SqliteSessionStoreTest, AFileThatIsWrittenOverIsNoticedForGood) {
+  for (const bool cut_log : {false, true}) {
+    std::filesystem::remove(path_);
+    auto store = Open();
+    ASSERT_TRUE(Create(*store, "s").ok());
+    HealthWatch health(store.get());
+    EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+    const std::string file = cut_log ? path_ + "-wal" : path_;
+    if (cut_log) {
+      std::filesystem::resize_file(file, 100);
+    } else {
+      std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(5000) << "another";
+    }
+    const absl::Status damaged = health.Await(StatusCode::kUnavailable);
+    EXPECT_TRUE(
+        absl::StrContains(damaged.message(), absl::StrCat(file, " was truncated or overwritten")))
+        << damaged;
+    EXPECT_EQ(Create(*store, "t").status(), damaged);
+  }
+}
+
+// A write can make a truncated file as long as before, so the next look comes too late.
+TEST_F(SqliteSessionStoreTest, RefusesTheNextWriteAfterAFileIsTruncated) {
+  for (const char* suffix : {"", "-wal"}) {
+    const std::string file = path_ + suffix;
+    std::filesystem::remove(path_);
+    auto store = Open();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok()) << i;
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+    const absl::Status refused = Create(*store, "t").status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable) << refused;
+    EXPECT_TRUE(absl::StrContains(refused.message(), absl::StrCat(file, " was truncated")))
+        << refused;
+  }
+}
+
+TEST_F(SqliteSessionStoreTest, NoticesADamagedLogAndDoesNotCopyItIntoTheFile) {
+  for (const bool hole : {true, false}) {
+    std::filesystem::remove(path_);
+    auto store = Open();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok()) << i;
+    HealthWatch health(store.get());
+    EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+    const std::string log = path_ + "-wal";
+    const size_t size = std::filesystem::file_size(log);
+    if (hole) {
+      std::filesystem::resize_file(log, size / 2);
+      std::filesystem::resize_file(log, size);
+    } else {
+      std::fstream(log, std::ios::in | std::ios::out | std::ios::binary).seekp(size / 2) << "other";
+    }
+    EXPECT_EQ(health.Await(StatusCode::kUnavailable).code(), StatusCode::kUnavailable);
+    store->OnHealth(nullptr);
+    store.reset();
+    std::vector<std::string> lines;
+    store =
+        SqliteSessionStore::Open(
+            {.path = path_, .log = [&lines](absl::string_view line) { lines.emplace_back(line); }})
+            .value();
+    ASSERT_EQ(lines.size(), 1);
+    EXPECT_TRUE(absl::StrContains(lines[0], "transactions are lost (it had 100 sessions then)"))
+        << lines[0];
+    EXPECT_TRUE(Get(*store, "s20").ok()) << "it was before the damage";
+  }
+}
+
+// Its own checkpoints are none of that.
+TEST_F(SqliteSessionStoreTest, AStoreKnowsItsOwnWritesFromOthers) {
+  auto store = Open();
+  HealthWatch health(store.get());
+  for (int i = 0; i < 1500; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok()) << i;
+  EXPECT_GT(std::filesystem::file_size(path_), 100'000) << "no checkpoint";
+  EXPECT_LT(std::filesystem::file_size(path_ + "-wal"), 8'000'000);
+  EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+  EXPECT_TRUE(Create(*store, "last").ok());
 }
 
 // A disk that takes not one byte more: what frees room has some that was kept for it.

@@ -93,7 +93,7 @@ class StoreDamageTest : public testing::Test {
   Outcome Look(SessionStore* store, int i, const std::string& expected) {
     const auto log = Get(*store, SampleId(i), SampleOwner(i));
     if (!log.ok()) {
-      // That there is no such session is no word of damage; the log of the start is.
+      // NOT_FOUND does not report damage; a log line at the start does.
       const bool told = !absl::IsNotFound(log.status()) || !log_.empty();
       EXPECT_FALSE(absl::IsInvalidArgument(log.status())) << log.status();
       return told ? Outcome::kNoticed : Outcome::kSilent;
@@ -129,8 +129,7 @@ class StoreDamageTest : public testing::Test {
     return outcome;
   }
 
-  // Of a store with damage: `lost` says that an older state is no surprise where the log tells of
-  // it.
+  // Checks a damaged store. `lost`: an older state is accepted if the log reports it.
   Outcome Judge(const Files& files, const std::map<std::string, std::string>& expected, bool lost) {
     Put(files);
     const auto store = Open();
@@ -218,7 +217,7 @@ TEST_F(StoreDamageTest, NoZeroedPageIsSilent) {
 
 TEST_F(StoreDamageTest, DamageNamesTheSessionAndLeavesTheOthers) {
   Files files = Checkpointed();
-  // The third session's messages, where they stand first.
+  // The first copy of the third session's messages.
   const size_t at = files[""].find("digest-1");
   ASSERT_NE(at, std::string::npos);
   files[""][at] = 'D';
@@ -236,6 +235,53 @@ TEST_F(StoreDamageTest, DamageNamesTheSessionAndLeavesTheOthers) {
   }
   EXPECT_EQ(damaged, 1);
   EXPECT_TRUE(Verify(*store)->empty()) << Verify(*store)->front();
+}
+
+// SQLite's own word for a page that it cannot read says nothing of a session.
+TEST_F(StoreDamageTest, DamageOfAnyPageNamesTheSessionWhichCanBeDeleted) {
+  const Files whole = Checkpointed();
+  int damaged = 0;
+  int deleted = 0;
+  for (size_t at = kPage; at + kPage <= whole.at("").size(); at += kPage) {
+    Files files = whole;
+    files[""].replace(at, kPage, kPage, '\0');
+    Put(files);
+    const auto store = Open();
+    if (store == nullptr) continue;
+    for (int i = 0; i < kSamples; ++i) {
+      const absl::Status got = Get(*store, SampleId(i), SampleOwner(i)).status();
+      if (!absl::IsDataLoss(got)) continue;
+      ++damaged;
+      EXPECT_TRUE(absl::StrContains(got.message(), SampleId(i))) << got;
+      EXPECT_TRUE(absl::StrContains(got.message(), "restore a backup")) << got;
+      const absl::Status gone = Delete(*store, SampleId(i), SampleOwner(i));
+      deleted += gone.ok();
+      EXPECT_TRUE(gone.ok() || absl::StrContains(gone.message(), SampleId(i))) << gone;
+    }
+  }
+  EXPECT_GT(damaged, 0);
+  EXPECT_GT(deleted, damaged / 2);
+}
+
+TEST_F(StoreDamageTest, ADamagedCounterOfKeysIsMadeAgain) {
+  const Files whole = Checkpointed();
+  const auto expected = Expect(whole);
+  for (const char* damage :
+       {"UPDATE sqlite_sequence SET seq = 9223372036854775807",
+        "UPDATE sqlite_sequence SET seq = 'x'", "UPDATE sqlite_sequence SET name = 'sessionz'",
+        "UPDATE sqlite_sequence SET seq = 2"}) {
+    Put(whole);
+    ASSERT_TRUE(SqliteDb::Open(path_)->Execute(damage).ok()) << damage;
+    auto store = Open();
+    ASSERT_NE(store, nullptr) << open_status_;
+    ASSERT_EQ(log_.size(), 1) << damage;
+    EXPECT_TRUE(absl::StrContains(log_[0], "counter for keys of new sessions is damaged"))
+        << log_[0];
+    EXPECT_TRUE(absl::StrContains(log_[0], "rebuilt")) << log_[0];
+    EXPECT_TRUE(Create(*store, "one-more").ok()) << damage;
+    store.reset();
+    Expect(Load());
+  }
 }
 
 // One bit of the row's header: the id's bytes stay, and no query by text finds it any more.
@@ -257,7 +303,7 @@ TEST_F(StoreDamageTest, AnIdThatIsNoTextAnyMoreIsDamageAtEveryStart) {
     ASSERT_EQ(log_.size(), 2) << start;
     EXPECT_TRUE(absl::StrContains(log_[0], absl::StrCat("'", id, "' is damaged"))) << log_[0];
     EXPECT_TRUE(absl::StrContains(log_[1], "the index of its sessions is damaged")) << log_[1];
-    EXPECT_FALSE(absl::StrContains(log_[1], "made again")) << log_[1];
+    EXPECT_FALSE(absl::StrContains(log_[1], "rebuilt")) << log_[1];
     const absl::Status status = Get(*store, id, SampleOwner(sample)).status();
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), id)) << status;
@@ -303,7 +349,7 @@ TEST_F(StoreDamageTest, NoColumnOfAnotherTypeIsSilent) {
 
 TEST_F(StoreDamageTest, LostTransactionsAreToldAtEveryStart) {
   Files files = Killed();
-  // In the middle of the log: what comes behind it is lost.
+  // In the middle of the log: everything after it is lost.
   std::string& log = files["-wal"];
   for (size_t i = 0; i < 40; ++i) log[log.size() / 2 + i] ^= 0x55;
   Put(files);
@@ -337,7 +383,7 @@ TEST_F(StoreDamageTest, AStoreThatIsGoneIsMissed) {
   for (int start = 0; start < 2; ++start) {
     const auto store = Open();
     ASSERT_EQ(log_.size(), 1) << start;
-    EXPECT_TRUE(absl::StrContains(log_[0], "12 sessions, is gone")) << log_[0];
+    EXPECT_TRUE(absl::StrContains(log_[0], "12 sessions, is missing")) << log_[0];
   }
   ASSERT_TRUE(Create(*Open(), "s").ok());
   Open();
@@ -359,11 +405,44 @@ TEST_F(StoreDamageTest, NoKillRaisesAFalseAlarm) {
   Put(after);
   Open();
   EXPECT_TRUE(log_.empty()) << log_[0];
-  // No note at all, as of a store that was copied without it.
-  after.erase("-commits");
-  Put(after);
-  Open();
+  // Killed while it was made, before there was a note.
+  Put({});
+  store = Open();
+  Files made = Load();
+  store.reset();
+  made.erase("-commits");
+  Put(made);
+  EXPECT_NE(Open(), nullptr);
   EXPECT_TRUE(log_.empty()) << log_[0];
+}
+
+TEST_F(StoreDamageTest, AMissingOrDamagedNoteOfCommitsIsNoticedAndWrittenAgain) {
+  const Files whole = Checkpointed();
+  for (const std::string& note :
+       {std::string(), std::string("no such line"), whole.at("-commits").substr(1)}) {
+    Files files = whole;
+    files["-commits"] = note;
+    if (note.empty()) files.erase("-commits");
+    Put(files);
+    auto store = Open();
+    ASSERT_EQ(log_.size(), 1) << note;
+    EXPECT_TRUE(absl::StrContains(log_[0], "-commits is missing or damaged")) << log_[0];
+    const std::vector<std::string> faults = *Verify(*store);
+    ASSERT_EQ(faults.size(), 1);
+    EXPECT_TRUE(absl::StrContains(faults[0], "-commits is missing or damaged")) << faults[0];
+    store.reset();
+    store = Open();
+    EXPECT_TRUE(log_.empty()) << log_[0];
+    // What it was for works again.
+    Files old = Load();
+    ASSERT_TRUE(Create(*store, "one-more").ok());
+    store.reset();
+    old["-commits"] = Load().at("-commits");
+    Put(old);
+    Open();
+    ASSERT_FALSE(log_.empty());
+    EXPECT_TRUE(absl::StrContains(log_[0], "transactions are lost")) << log_[0];
+  }
 }
 
 TEST_F(StoreDamageTest, NoFlippedBitOfAnExportIsSilent) {
@@ -385,12 +464,13 @@ TEST_F(StoreDamageTest, NoFlippedBitOfAnExportIsSilent) {
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
     std::istringstream in(damaged);
     std::map<std::string, std::string> read;
-    const absl::Status status = ReadExport(in, [&](SessionLogData log) {
+    const auto faults = ReadExport(in, [&](SessionLogData log) {
       read[log.info.session_id] = Told(log);
       return absl::OkStatus();
     });
-    Outcome outcome = status.ok() ? Outcome::kNoEffect : Outcome::kNoticed;
-    if (status.ok() && read != expected) outcome = Outcome::kSilent;
+    const bool whole = faults.ok() && faults->empty();
+    Outcome outcome = whole ? Outcome::kNoEffect : Outcome::kNoticed;
+    if (whole && read != expected) outcome = Outcome::kSilent;
     for (const auto& [id, told] : read) {
       if (!expected.contains(id) || expected[id] != told) outcome = Outcome::kSilent;
     }

@@ -55,7 +55,7 @@ TEST_P(SessionStoreTest, AnotherBodyDoesNotTakeATurnOver) {
   ASSERT_TRUE(Append(*store, append).ok());
   store.reset();
   store = Open();
-  expect_refused("ended, with another behind it");
+  expect_refused("ended, followed by another");
   const auto replayed = Begin(*store, "s", "r1", "one");
   EXPECT_TRUE(replayed.ok()) << replayed.status();
   ASSERT_TRUE(Release(*store, "s", replayed->epoch).ok());
@@ -85,10 +85,8 @@ TEST_P(SessionStoreTest, KnowsWhatMadeATurn) {
   append.numerics_id = "avx2";
   ASSERT_TRUE(Append(*store, append).ok());
   EXPECT_EQ(Get(*store, "s")->turns[0].numerics_id, "avx2");
-  AppendRequest more = {.session_id = "s",
-                        .epoch = first->epoch,
-                        .expected_length = 4,
-                        .output_ids = {11}};
+  AppendRequest more = {
+      .session_id = "s", .epoch = first->epoch, .expected_length = 4, .output_ids = {11}};
   ASSERT_TRUE(Append(*store, more).ok());
   EXPECT_EQ(Get(*store, "s")->turns[0].numerics_id, "avx2");
   more.expected_length = 5;

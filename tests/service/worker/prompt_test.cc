@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "service/convert.h"
+#include "service/grpc/check_request.h"
 #include "tests/fakes/byte_tokenizer.h"
 #include "tests/service/test_server.h"
 
@@ -83,6 +83,19 @@ TEST_F(PromptTest, ChatContentsHoldNone) {
                             Bytes("user\nx<|end_of_text|>"),
                             {fakes::kEndToken, fakes::kStartToken},
                             Bytes("assistant\n")}));
+}
+
+TEST_F(PromptTest, TemplatesReadWhatAnAssistantThought) {
+  engine_.worker.chat_template = engine::ChatTemplate::Parse(
+      "{%- for message in messages -%}"
+      "{%- if message.reasoning_content is defined -%}{{- '(' + message.reasoning_content + ')' -}}"
+      "{%- endif -%}{{- message.content -}}{%- endfor -%}");
+  Ask("why");
+  auto* messages = request_.mutable_request()->mutable_chat()->mutable_messages();
+  Add(messages, "assistant", "so");
+  EXPECT_EQ(Prompt(), Bytes("whyso"));
+  messages->at(1).set_reasoning_content("hm");
+  EXPECT_EQ(Prompt(), Bytes("why(hm)so"));
 }
 
 TEST_F(PromptTest, DevelopersSpeakAsTheSystem) {

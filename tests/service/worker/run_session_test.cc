@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/fakes/manual_clock.h"
-#include "tests/service/manual_executor.h"
+#include "tests/service/base/manual_executor.h"
 #include "tests/service/test_server.h"
 
 namespace tidepool::service {
@@ -60,7 +60,7 @@ class RunSessionTest : public testing::Test {
     session_->OnWritten();
   }
 
-  // So many tokens more, all of which the peer takes.
+  // Generates more tokens; the peer reads all of them.
   void Make(int64_t tokens) {
     engine_.model.Allow(tokens);
     const int64_t wanted = transport_.tokens + tokens;

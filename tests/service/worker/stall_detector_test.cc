@@ -47,7 +47,7 @@ TEST_F(StallDetectorTest, SaysForHowLong) {
   ASSERT_TRUE(detector.Look({.at = absl::ZeroDuration(), .work_pending = true}).ok());
   EXPECT_EQ(detector.Look({.at = absl::Seconds(3), .work_pending = true}),
             absl::UnavailableError(
-                "the engine stands still: work is pending, and nothing has moved for 1s"));
+                "the engine is stuck: work is pending, but there was no progress for 1s"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/model_bundle.h"
+#include "engine/loading/model_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
@@ -143,7 +143,7 @@ TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
   EXPECT_GE(untouched, (4 << 20) - (1 << 16));  // all of the KV, to the next block
   const int64_t more = 10 * before.record_bytes();
   request.set_expert_memory_bytes(before.expert_memory_bytes() + more);
-  // The sixteen residents lie in memory already.
+  // The sixteen residents are already in memory.
   const int64_t need = request.expert_memory_bytes() - 16 * before.record_bytes();
   available_ = untouched + need - 1;
   const absl::Status status = Set(request).status();

@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/mutex.h"
-#include "service/convert.h"
+#include "service/grpc/status.h"
 #include "tests/fakes/byte_tokenizer.h"
 #include "tests/service/test_server.h"
 #include "tidepool/worker/v1/worker.grpc.pb.h"
@@ -45,12 +45,13 @@ class WorkerServiceTest : public testing::Test {
   std::promise<void> gate_;
   const std::shared_future<void> open_ = gate_.get_future().share();
   std::optional<WorkerCore> core_{
-      std::in_place, &engine_.worker, engine_.engine.get(), "w", WorkerAdmin::Process(),
-      [](LogLevel, absl::string_view, LogFields) {}};
+      std::in_place, &engine_.worker,        engine_.engine.get(),
+      "w",           WorkerAdmin::Process(), [](LogLevel, absl::string_view, LogFields) {}};
   WorkerService service_{&*core_, Gate()};
 };
 
-// gRPC's side of a unary call, without a wire: its end is told, and it is done when the test says.
+// gRPC's side of a unary call without a connection. It records the end, and is done when the test
+// says so.
 class FakeCall final : public grpc::ServerCallbackUnary {
  public:
   explicit FakeCall(std::function<void(const grpc::Status&)> on_end) : on_end_(std::move(on_end)) {}
@@ -146,9 +147,8 @@ TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
   v1::DetokenizeResponse clients_text, fronts_text;
   clients.set_deadline(deadline);
   std::promise<grpc::Status> clients_end;
-  stub->async()->Detokenize(&clients, &request, &clients_text, [&](const grpc::Status& status) {
-    clients_end.set_value(status);
-  });
+  stub->async()->Detokenize(&clients, &request, &clients_text,
+                            [&](const grpc::Status& status) { clients_end.set_value(status); });
   fronts.set_deadline(deadline);
   fronts.AddMetadata(kForRequestOf, "alice");
   const grpc::Status answered = stub->Detokenize(&fronts, request, &fronts_text);

@@ -1,0 +1,111 @@
+// The parsed template.
+#ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_AST_H_
+#define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_AST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/chat_template/jinja/value.h"
+
+namespace tidepool::engine::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+struct Expression {
+  enum class Kind : uint8_t {
+    kLiteral,      // literal
+    kName,         // name
+    kList,         // parts
+    kTuple,        // parts
+    kDict,         // parts: key, value, key, value, ...
+    kAttribute,    // parts[0].name
+    kSubscript,    // parts[0][parts[1]]
+    kSlice,        // parts[0][parts[1]:parts[2]:parts[3]]; null: left out
+    kCall,         // parts[0](parts[1..], named, *more, **more_named)
+    kFilter,       // parts[0] | name(as a call)
+    kTest,         // parts[0] is name(as a call)
+    kUnary,        // name ("-", "+", "not") parts[0]
+    kBinary,       // parts[0] name parts[1]
+    kCompare,      // parts[0] operators[0] parts[1] operators[1] parts[2] ...
+    kConditional,  // parts[1] if parts[0] else parts[2]; parts[2] may be null
+  };
+  Kind kind = Kind::kLiteral;
+  int line = 1;
+  int depth = 1;  // of the tree below
+  std::string name;
+  Value literal;
+  std::vector<ExpressionPtr> parts;
+  std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr more;        // *args, or null
+  ExpressionPtr more_named;  // **kwargs, or null
+  std::vector<std::string> operators;
+};
+
+// Names that no template can write, for what blocks hand to expressions.
+inline constexpr char kBlockText[] = " text";      // what the block of a filter printed
+inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block is
+
+struct Statement;
+using Block = std::vector<Statement>;
+
+// What a value is assigned to: a name, a namespace's attribute, or several of these.
+struct Target {
+  std::string name;
+  std::string attribute;      // empty: the name itself
+  std::vector<Target> items;  // of a tuple, whose name is empty
+};
+
+// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has null.
+struct MacroNode {
+  std::string name;
+  std::vector<std::pair<std::string, ExpressionPtr>> parameters;
+  std::unique_ptr<Block> body;
+  // Whether the body speaks of these: only then does the macro take them.
+  bool takes_varargs = false;
+  bool takes_kwargs = false;
+  bool takes_caller = false;
+};
+
+struct Statement {
+  enum class Kind : uint8_t {
+    kData,      // text
+    kPrint,     // expression
+    kIf,        // branches, else_body
+    kFor,       // target in expression (if filter): body, else_body
+    kSet,       // target = expression
+    kSetBlock,  // target = what body prints, through filter
+    kWith,      // assignments, body
+    kFilter,    // what body prints, through filter
+    kMacro,     // macro
+    kCall,      // expression, which is given `macro` as its caller
+    kDo,        // expression, not printed
+    kGroup,     // body, in a scope of its own
+    kBreak,
+    kContinue,
+  };
+  struct Branch {
+    ExpressionPtr condition;
+    Block body;
+  };
+
+  Kind kind = Kind::kData;
+  int line = 1;
+  bool recursive = false;  // of kFor
+  std::string text;
+  Target target;
+  ExpressionPtr expression;
+  ExpressionPtr filter;
+  std::vector<Branch> branches;
+  std::vector<std::pair<Target, ExpressionPtr>> assignments;
+  Block body;
+  Block else_body;
+  std::unique_ptr<const MacroNode> macro;
+};
+
+}  // namespace tidepool::engine::jinja
+
+#endif  // TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_AST_H_

@@ -1,0 +1,124 @@
+// Parser: tokens to the tree that the interpreter walks.
+#ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
+#define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/chat_template/jinja/ast.h"
+#include "engine/chat_template/jinja/lexer.h"
+
+namespace tidepool::engine::jinja {
+
+// INVALID_ARGUMENT: not a template; UNIMPLEMENTED: a tag that is not known. Both name the line.
+// Trees are bounded, so that neither parsing nor walking them can overrun a stack.
+absl::StatusOr<Block> ParseTemplate(absl::string_view source);
+
+inline constexpr size_t kMaxTemplateBytes = 1 << 20;
+inline constexpr int kMaxNesting = 100;          // of tags; of brackets
+inline constexpr int kMaxExpressionDepth = 300;  // of operators, a + b + c ... included
+
+// Where the parser stands. Thread-compatible.
+class TokenStream {
+ public:
+  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+
+  const Token& Peek(size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  int line() const { return Peek().line; }
+  Token Next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
+
+  bool IsOperator(absl::string_view text) const { return Is(Token::Kind::kOperator, text); }
+  bool IsName(absl::string_view text) const { return Is(Token::Kind::kName, text); }
+  // Takes the token if it is there.
+  bool TakeOperator(absl::string_view text) { return Take(IsOperator(text)); }
+  bool TakeName(absl::string_view text) { return Take(IsName(text)); }
+
+  absl::Status ExpectOperator(absl::string_view text);
+  absl::Status Expect(Token::Kind kind, absl::string_view what);
+  absl::StatusOr<std::string> ExpectName(absl::string_view what);
+  // INVALID_ARGUMENT "expected WHAT, found ...".
+  absl::Status Unexpected(absl::string_view expected) const;
+
+ private:
+  bool Is(Token::Kind kind, absl::string_view text) const {
+    return Peek().kind == kind && Peek().text == text;
+  }
+  bool Take(bool there) {
+    if (there) ++at_;
+    return there;
+  }
+
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+// Parses expressions. Thread-compatible; the stream outlives it. Large because each rule of the
+// grammar has its method.
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenStream* stream) : stream_(*stream) {}
+
+  absl::StatusOr<ExpressionPtr> Parse();
+  // An expression, or several with commas between them: a tuple. kNoCondition is for what a loop
+  // goes through: an "if" behind it is the loop's own.
+  enum class TupleItems : uint8_t { kWithCondition, kNoCondition };
+  absl::StatusOr<ExpressionPtr> ParseTuple(TupleItems items = TupleItems::kWithCondition);
+  // "name(...) | name(...)" of a filter block, or "| name(...)" of a set block, applied to
+  // kBlockText.
+  absl::StatusOr<ExpressionPtr> ParseBlockFilters();
+
+  // The variables that expressions since the last call have named.
+  std::set<std::string> TakeNames() { return std::exchange(names_, {}); }
+  void PutNames(std::set<std::string> names) { names_ = std::move(names); }
+
+ private:
+  using Level = absl::StatusOr<ExpressionPtr> (ExpressionParser::*)();
+
+  absl::StatusOr<ExpressionPtr> ParseOr();
+  absl::StatusOr<ExpressionPtr> ParseAnd();
+  absl::StatusOr<ExpressionPtr> ParseNot();
+  absl::StatusOr<ExpressionPtr> ParseCompare();
+  absl::StatusOr<ExpressionPtr> ParseSum();
+  absl::StatusOr<ExpressionPtr> ParseConcat();
+  absl::StatusOr<ExpressionPtr> ParseProduct();
+  absl::StatusOr<ExpressionPtr> ParsePower();
+  absl::StatusOr<ExpressionPtr> ParseUnary();
+  absl::StatusOr<ExpressionPtr> ParseUnfiltered();
+  absl::StatusOr<ExpressionPtr> ParsePrimary();
+  absl::StatusOr<ExpressionPtr> ParseParentheses();
+  absl::StatusOr<ExpressionPtr> ParseListLiteral();
+  absl::StatusOr<ExpressionPtr> ParseDictLiteral();
+  absl::StatusOr<ExpressionPtr> ParsePostfix(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseFiltersAndTests(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr base);
+  absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr base);
+  absl::Status ParseArguments(Expression* call);
+  absl::Status ParseArgument(Expression* call);
+  bool StartsTestArgument() const;
+
+  // left OP right OP right ..., for operators of one level.
+  absl::StatusOr<ExpressionPtr> ParseBinary(Level level,
+                                            const std::vector<absl::string_view>& operators);
+  ExpressionPtr Make(Expression::Kind kind, std::string name) const;
+  // Counts the depth; INVALID_ARGUMENT past kMaxExpressionDepth.
+  absl::StatusOr<ExpressionPtr> Finish(ExpressionPtr expression) const;
+
+  TokenStream& stream_;
+  int nesting_ = 0;
+  std::set<std::string> names_;
+};
+
+}  // namespace tidepool::engine::jinja
+
+#endif  // TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_

@@ -1,0 +1,136 @@
+#include "engine/evaluation/throughput.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "engine/model/batch.h"
+#include "engine/model/contiguous_kv.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "moe/offload_stats.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kWarmUpPasses = 8;
+
+// A well mixed function of `x`. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators", OOPSLA 2014 (SplitMix64).
+uint64_t Mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// Thread-compatible. One test's KV and workspace, and what its passes read.
+class Runner {
+ public:
+  Runner(Model* model, const ThroughputTest& test, const ThroughputOptions& options)
+      : model_(model),
+        test_(test),
+        cost_(options.cost),
+        rows_(test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
+        kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
+                            static_cast<double>(kernels::kKvBlockTokens)),
+        kv_(model->kv_specs(), test.sequences, test.tokens),
+        workspace_(
+            model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
+  }
+
+  absl::Status WarmUp() {
+    return Run(0, test_.phase == moe::Phase::kPrefill ? rows_ : kWarmUpPasses);
+  }
+
+  // Computes the first `tokens` of every sequence of run number `run`.
+  absl::Status Run(int run, int64_t tokens) {
+    tokens = std::min(tokens, test_.tokens);
+    run_ = run;
+    bytes_ = 0;
+    experts_ = {};
+    for (int64_t first = 0; first < tokens; first += rows_) {
+      RETURN_IF_ERROR(Pass(first, std::min(rows_, tokens - first)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the last Run.
+  double bytes() const { return bytes_; }
+  ExpertCounts experts() const { return experts_; }
+
+ private:
+  absl::Status Pass(int64_t first, int64_t rows) {
+    Batch batch;
+    const bool wants_logits = test_.phase == moe::Phase::kDecode || first + rows == test_.tokens;
+    for (int s = 0; s < test_.sequences; ++s) {
+      RowSpan& span = batch.spans.emplace_back();
+      span.first_slot = first;
+      span.request = s;
+      span.phase = test_.phase;
+      for (int64_t i = first; i < first + rows; ++i) span.token_ids.push_back(TokenAt(s, i));
+      if (wants_logits) span.logit_rows = {static_cast<int32_t>(rows - 1)};
+      span.blocks = kv_.blocks(s);
+    }
+    RETURN_IF_ERROR(model_->Forward(batch, kv_.view(), &workspace_).status());
+    const ExpertCounts counts = model_->last_expert_counts();
+    experts_.hits += counts.hits;
+    experts_.misses += counts.misses;
+    const double kv_tokens = static_cast<double>(test_.sequences * (first + rows));
+    bytes_ += static_cast<double>(cost_.dense + cost_.per_expert * (counts.hits + counts.misses) +
+                                  cost_.per_row * test_.sequences * rows) +
+              kv_tokens * kv_bytes_per_token_;
+    return absl::OkStatus();
+  }
+
+  // Any of the vocabulary, another for each run, sequence and position: tokens that come again
+  // would choose the same experts again.
+  int32_t TokenAt(int sequence, int64_t position) const {
+    const uint64_t place = uint64_t{static_cast<uint32_t>(run_)} << 48 |
+                           uint64_t{static_cast<uint32_t>(sequence)} << 32 |
+                           static_cast<uint32_t>(position);
+    return static_cast<int32_t>(Mix(place) % static_cast<uint64_t>(model_->vocab_size()));
+  }
+
+  Model* const model_;
+  const ThroughputTest test_;
+  const ReadCost cost_;
+  const int64_t rows_;  // of one sequence in one pass
+  const double kv_bytes_per_token_;
+  const ContiguousKv kv_;
+  kernels::Arena workspace_;
+  int run_ = 0;
+  double bytes_ = 0;
+  ExpertCounts experts_;
+};
+
+}  // namespace
+
+int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test) {
+  const int64_t blocks = (test.tokens + kernels::kKvBlockTokens - 1) / kernels::kKvBlockTokens;
+  return test.sequences * blocks * static_cast<int64_t>(ContiguousKv::BlockBytes(specs));
+}
+
+absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
+                                             const ThroughputOptions& options) {
+  CHECK(test.tokens > 0 && test.sequences > 0 && options.repetitions > 0 && options.chunk_rows > 0);
+  Runner runner(model, test, options);
+  RETURN_IF_ERROR(runner.WarmUp());
+  Throughput result;
+  result.tokens = test.tokens * test.sequences;
+  const moe::OffloadStats before = model->offload_stats().value_or(moe::OffloadStats());
+  for (int i = 0; i < options.repetitions; ++i) {
+    if (options.progress) options.progress(i);
+    const absl::Duration start = options.clock->Monotonic();
+    RETURN_IF_ERROR(runner.Run(i + 1, test.tokens));
+    result.seconds.push_back(absl::ToDoubleSeconds(options.clock->Monotonic() - start));
+  }
+  result.bytes = runner.bytes();
+  result.experts = runner.experts();
+  const std::optional<moe::OffloadStats> after = model->offload_stats();
+  if (after.has_value()) result.offload = moe::Difference(*after, before);
+  return result;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,410 @@
+#include "engine/kv/kv_cache.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
+
+absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_t block) {
+  return tokens.subspan(block * kBlockTokens, kBlockTokens);
+}
+
+// Of the engine, for a disk that takes a block.
+constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
+
+int64_t BlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
+
+size_t AlignUp(size_t bytes) {
+  return (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
+}
+
+struct Layout {
+  std::vector<KvSpec> specs;  // by group
+  KvView view;                // without the arena
+  size_t block_bytes = 0;
+};
+
+// Lays the layers of a group behind each other: keys, then values, of each.
+Layout MakeLayout(const std::vector<KvSpec>& layers) {
+  Layout layout;
+  std::vector<size_t> group_bytes;
+  for (const KvSpec& spec : layers) {
+    const auto found = std::find(layout.specs.begin(), layout.specs.end(), spec);
+    const size_t group = found - layout.specs.begin();
+    if (found == layout.specs.end()) {
+      layout.specs.push_back(spec);
+      group_bytes.push_back(0);
+    }
+    kernels::KvLayer layer;
+    layer.dtype = spec.dtype;
+    layer.kv_heads = spec.kv_heads;
+    layer.k_dim = spec.k_dim;
+    layer.v_dim = spec.v_dim;
+    layer.k_offset = group_bytes[group];
+    layer.v_offset =
+        AlignUp(layer.k_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
+    group_bytes[group] =
+        AlignUp(layer.v_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
+    layout.view.layers.push_back(layer);
+    layout.view.group_of_layer.push_back(static_cast<int>(group));
+  }
+  for (const size_t bytes : group_bytes) {
+    layout.block_bytes = std::max(layout.block_bytes, bytes);
+  }
+  for (kernels::KvLayer& layer : layout.view.layers) layer.block_bytes = layout.block_bytes;
+  return layout;
+}
+
+int64_t BlocksIn(size_t memory_bytes, const Layout& layout) {
+  return std::min<int64_t>(memory_bytes / layout.block_bytes, std::numeric_limits<int32_t>::max());
+}
+
+}  // namespace
+
+KvReservation::KvReservation(KvReservation&& other) noexcept
+    : lease_(std::exchange(other.lease_, nullptr)), blocks_(other.blocks_) {}
+
+KvReservation::~KvReservation() {
+  if (lease_ != nullptr) lease_->ShrinkTables(blocks_);
+}
+
+KvLease::KvLease(KvCache* cache, const BlockHash& root)
+    : cache_(cache), root_(root), tables_(cache->groups()) {}
+
+KvLease& KvLease::operator=(KvLease&& other) noexcept {
+  if (this == &other) return *this;
+  Reset();
+  cache_ = std::exchange(other.cache_, nullptr);
+  root_ = other.root_;
+  slots_ = std::exchange(other.slots_, 0);
+  hashes_ = std::exchange(other.hashes_, {});
+  tables_ = std::exchange(other.tables_, {});
+  return *this;
+}
+
+int64_t KvLease::blocks_held() const {
+  int64_t held = 0;
+  for (const std::vector<int32_t>& table : tables_) {
+    held += static_cast<int64_t>(table.size()) - std::count(table.begin(), table.end(), kNoBlock);
+  }
+  return held;
+}
+
+int64_t KvLease::blocks_held_alone() const {
+  int64_t held = 0;
+  for (const std::vector<int32_t>& table : tables_) {
+    held += std::count_if(table.begin(), table.end(), [this](int32_t block) {
+      return block != kNoBlock && cache_->holders(block) == 1;
+    });
+  }
+  return held;
+}
+
+const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block) {
+  CHECK_LE((block + 1) * kBlockTokens, static_cast<int64_t>(tokens.size()));
+  while (static_cast<int64_t>(hashes_.size()) <= block) {
+    const auto next = static_cast<int64_t>(hashes_.size());
+    const BlockHash& parent = hashes_.empty() ? root_ : hashes_.back();
+    hashes_.push_back(HashBlock(parent, TokensOfBlock(tokens, next)));
+    ++cache_->blocks_hashed_;
+  }
+  return hashes_[block];
+}
+
+// The blocks of the longest reusable prefix: every full group has all of them, and every window
+// group those that the next token sees.
+int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
+  if (tokens.empty()) return 0;
+  const int64_t limit = (static_cast<int64_t>(tokens.size()) - 1) / kBlockTokens;
+  std::vector<int64_t> run(tables_.size(), 0);  // cached blocks in a row, up to the current one
+  int64_t best = 0;
+  for (int64_t block = 0; block < limit; ++block) {
+    const BlockHash hash = HashOf(tokens, block);
+    const absl::Span<const int32_t> own = TokensOfBlock(tokens, block);
+    const int64_t slots = (block + 1) * kBlockTokens;
+    bool usable = true;
+    for (int group = 0; group < cache_->groups(); ++group) {
+      const bool found = cache_->IsThere({hash, group}, own, with_disk);
+      // Of other tokens: so may be what follows, whose own tokens alone are compared.
+      if (!found && cache_->IsKnown({hash, group}, with_disk)) return best;
+      run[group] = found ? run[group] + 1 : 0;
+      const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
+      if (block + 1 - run[group] <= first) continue;
+      usable = false;
+      // Nothing longer can be complete in a group that keeps everything.
+      if (cache_->specs_[group].kind == KvKind::kFull) return best;
+    }
+    if (usable) best = block + 1;
+  }
+  return best;
+}
+
+int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) {
+  CHECK(cache_ != nullptr && slots_ == 0) << slots_ << " slots are attached";
+  return CachedBlocks(tokens, /*with_disk=*/false) * kBlockTokens;
+}
+
+KvPrefix KvLease::FindPrefix(absl::Span<const int32_t> tokens) {
+  KvPrefix prefix;
+  prefix.memory_tokens = prefix.tokens = CachedTokens(tokens);
+  if (cache_->disk_ == nullptr) return prefix;
+  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/true);
+  prefix.tokens = blocks * kBlockTokens;
+  if (prefix.tokens == prefix.memory_tokens) return prefix;
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int group = 0; group < cache_->groups(); ++group) {
+      if (block < cache_->FirstVisible(group, prefix.tokens) / kBlockTokens) continue;
+      const BlockKey key = {hashes_[block], group};
+      const int32_t id = cache_->pool_.Find(key, TokensOfBlock(tokens, block));
+      if (id == kNoBlock) {
+        prefix.on_disk.push_back({key, block});
+      } else {
+        prefix.in_memory.push_back(id);
+      }
+    }
+  }
+  return prefix;
+}
+
+int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
+  CHECK(cache_ != nullptr && slots_ == 0 && table_blocks() == 0) << slots_ << " slots are attached";
+  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/false);
+  for (int group = 0; group < cache_->groups(); ++group) {
+    const int64_t first = cache_->FirstVisible(group, blocks * kBlockTokens) / kBlockTokens;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int32_t id =
+          block < first ? kNoBlock
+                        : cache_->pool_.Find({hashes_[block], group}, TokensOfBlock(tokens, block));
+      if (id != kNoBlock) cache_->pool_.AddHolder(id);
+      tables_[group].push_back(id);
+    }
+  }
+  slots_ = blocks * kBlockTokens;
+  return slots_;
+}
+
+void KvLease::NoteUse() const {
+  if (cache_->disk_ == nullptr) return;
+  std::vector<BlockKey> keys;
+  // From the back, so that a prefix's end gives way before its beginning.
+  for (int64_t block = slots_ / kBlockTokens - 1; block >= 0; --block) {
+    for (int group = 0; group < cache_->groups(); ++group) {
+      if (tables_[group][block] != kNoBlock) keys.push_back({hashes_[block], group});
+    }
+  }
+  if (!keys.empty()) cache_->disk_->NoteUse(keys);
+}
+
+std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
+  CHECK(cache_ != nullptr);
+  const int64_t before = table_blocks();
+  const int64_t wanted = std::max(before, BlocksOf(slots));
+  if ((wanted - before) * cache_->groups() > cache_->pool_.free()) return std::nullopt;
+  for (std::vector<int32_t>& table : tables_) {
+    while (static_cast<int64_t>(table.size()) < wanted) table.push_back(cache_->Allocate());
+  }
+  return KvReservation(this, before);
+}
+
+void KvLease::Commit(absl::Span<const int32_t> tokens) {
+  const int64_t slots = tokens.size();
+  CHECK(slots >= slots_ && slots <= table_blocks() * kBlockTokens) << slots << " slots";
+  for (int64_t block = slots_ / kBlockTokens; block < slots / kBlockTokens; ++block) {
+    const BlockHash& hash = HashOf(tokens, block);
+    for (int group = 0; group < cache_->groups(); ++group) {
+      cache_->pool_.Index(tables_[group][block], {hash, group}, TokensOfBlock(tokens, block));
+    }
+  }
+  slots_ = slots;
+  FreeBlocksOutOfReach();
+}
+
+void KvLease::FreeBlocksOutOfReach() {
+  for (int group = 0; group < cache_->groups(); ++group) {
+    std::vector<int32_t>& table = tables_[group];
+    const int64_t first = cache_->FirstVisible(group, slots_) / kBlockTokens;
+    // Those before were freed by earlier commits, in ascending order.
+    for (int64_t block = std::min<int64_t>(first, table.size()) - 1; block >= 0; --block) {
+      if (table[block] == kNoBlock) break;
+      cache_->pool_.Release(std::exchange(table[block], kNoBlock));
+    }
+  }
+}
+
+std::vector<absl::Span<const int32_t>> KvLease::Tables(int64_t slots) const {
+  const int64_t blocks = BlocksOf(slots);
+  CHECK_LE(blocks, table_blocks());
+  std::vector<absl::Span<const int32_t>> spans;
+  for (const std::vector<int32_t>& table : tables_) {
+    spans.push_back(absl::MakeConstSpan(table).first(blocks));
+  }
+  return spans;
+}
+
+void KvLease::ShrinkTables(int64_t blocks) {
+  // From the back, so that a prefix's end is evicted before its beginning.
+  for (int64_t block = table_blocks() - 1; block >= blocks; --block) {
+    for (std::vector<int32_t>& table : tables_) {
+      if (table[block] != kNoBlock) cache_->pool_.Release(table[block]);
+      table.pop_back();
+    }
+  }
+}
+
+void KvLease::Reset() {
+  if (cache_ == nullptr) return;
+  if (slots_ >= kBlockTokens) cache_->NoteReleased(hashes_[slots_ / kBlockTokens - 1]);
+  ShrinkTables(0);
+  slots_ = 0;
+}
+
+int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes) {
+  const Layout layout = MakeLayout(layers);
+  return BlocksIn(memory_bytes, layout) / static_cast<int64_t>(layout.specs.size()) * kBlockTokens;
+}
+
+int64_t KvBlockBytes(const std::vector<KvSpec>& layers) {
+  return static_cast<int64_t>(MakeLayout(layers).block_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpec>& layers,
+                                                         const KvCacheOptions& options) {
+  CHECK(!layers.empty()) << "a model without layers";
+  Layout layout = MakeLayout(layers);
+  const size_t least = layout.block_bytes * layout.specs.size();
+  if (options.memory_bytes < least) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv-memory of ", options.memory_bytes,
+                     " bytes holds no KV block; this model needs at least ", least, " bytes for ",
+                     kBlockTokens, " tokens"));
+  }
+  const int64_t blocks = BlocksIn(options.memory_bytes, layout);
+  const size_t bytes = blocks * layout.block_bytes;
+  // Address space only: a page takes memory when it is first written.
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map ", bytes, " bytes for the KV cache; give a smaller --kv-memory"));
+  }
+  std::unique_ptr<KvCache> cache(new KvCache(std::move(layout.specs), std::move(layout.view),
+                                             layout.block_bytes, static_cast<int32_t>(blocks)));
+  cache->seed_ = options.seed;
+  cache->memory_ = static_cast<std::byte*>(memory);
+  cache->memory_bytes_ = bytes;
+  for (kernels::KvLayer& layer : cache->view_.layers) layer.arena = cache->memory_;
+  return cache;
+}
+
+KvCache::KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks)
+    : specs_(std::move(specs)), view_(std::move(view)), block_bytes_(block_bytes), pool_(blocks) {}
+
+KvCache::~KvCache() {
+  CHECK_EQ(pool_.free(), pool_.total()) << "a lease outlives its KvCache";
+  munmap(memory_, memory_bytes_);
+}
+
+KvLease KvCache::NewLease(absl::string_view salt) { return KvLease(this, HashRoot(seed_, salt)); }
+
+int64_t KvCache::FirstVisible(int group, int64_t slot) const {
+  const KvSpec& spec = specs_[group];
+  return spec.kind == KvKind::kFull ? 0 : std::max<int64_t>(0, slot - spec.window + 1);
+}
+
+int64_t KvCache::BlocksFor(int64_t slots, int64_t step) const {
+  int64_t blocks = 0;
+  for (const KvSpec& spec : specs_) {
+    int64_t group = BlocksOf(slots);
+    // A window and a step of rows behind it begin and end anywhere in their blocks.
+    if (spec.kind == KvKind::kWindow) group = std::min(group, BlocksOf(spec.window + step) + 1);
+    blocks += group;
+  }
+  return blocks;
+}
+
+bool KvCache::IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const {
+  if (pool_.Find(key, tokens) != kNoBlock) return true;
+  return with_disk && disk_ != nullptr && disk_->Has(key, tokens);
+}
+
+bool KvCache::IsKnown(const BlockKey& key, bool with_disk) const {
+  return pool_.Knows(key) || (with_disk && disk_ != nullptr && disk_->Knows(key));
+}
+
+absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
+  return {memory_ + block * block_bytes_, block_bytes_};
+}
+
+// What is given up for it goes to the disk first.
+int32_t KvCache::Allocate() {
+  const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
+  if (evicted != kNoBlock) {
+    // A chunk of a prompt can take more blocks at once than there is staging memory for: a disk
+    // that works has written one in less time than the chunk's first row takes to compute.
+    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
+                 {.patience = kWritePatience});
+  }
+  return pool_.Allocate();
+}
+
+int32_t KvCache::Put(const BlockKey& key, absl::Span<const int32_t> tokens,
+                     absl::Span<const std::byte> bytes) {
+  CHECK_EQ(bytes.size(), block_bytes_);
+  const int32_t block = Allocate();
+  if (block == kNoBlock) return kNoBlock;
+  std::memcpy(memory_ + block * block_bytes_, bytes.data(), bytes.size());
+  pool_.Index(block, key, tokens);
+  return block;
+}
+
+void KvCache::SpillCached(absl::Duration patience) {
+  CHECK(disk_ != nullptr);
+  const base::Clock& clock = disk_->clock();
+  const absl::Duration end = clock.Monotonic() + patience;
+  std::vector<int32_t> blocks = pool_.CachedBlocks();
+  // None of them is to give way to an older one, nor, being there, to one that is not yet.
+  const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
+  blocks.resize(most);
+  std::vector<BlockKey> keys;
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) keys.push_back(pool_.KeyOf(*it));
+  disk_->NoteUse(keys);
+  for (int64_t i = 0; i < most; ++i) {
+    const absl::Duration left = end - clock.Monotonic();
+    if (left <= absl::ZeroDuration()) return;
+    disk_->Write(pool_.KeyOf(blocks[i]), pool_.TokensOf(blocks[i]), BytesOf(blocks[i]),
+                 {.patience = left, .newer = i});
+  }
+  disk_->Flush(end - clock.Monotonic());
+}
+
+void KvCache::NoteReleased(const BlockHash& last) {
+  const auto found = std::find(recent_.begin(), recent_.end(), last);
+  if (found != recent_.end()) recent_.erase(found);
+  recent_.push_front(last);
+  if (recent_.size() > kRecentPrefixes) recent_.pop_back();
+}
+
+std::vector<uint64_t> KvCache::RecentPrefixes(size_t limit) const {
+  std::vector<uint64_t> digests;
+  for (const BlockHash& hash : recent_) {
+    if (digests.size() >= limit) break;
+    const BlockKey key = {hash, 0};
+    if (pool_.Knows(key) || (disk_ != nullptr && disk_->Knows(key))) digests.push_back(hash.low);
+  }
+  return digests;
+}
+
+}  // namespace tidepool::engine

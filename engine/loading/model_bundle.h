@@ -1,0 +1,81 @@
+// ModelBundle: everything that one checkpoint file becomes, ready for an Engine.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<ModelBundle> bundle, LoadModel("model.gguf", {}));
+//   Arena workspace(bundle->model->WorkspaceBytes({}));
+#ifndef TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_
+#define TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/loading/tiered_model.h"
+#include "engine/model/model_config.h"
+#include "engine/model/transformer.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+
+struct LoadOptions {
+  int threads = 0;  // 0: AvailableCpus()
+  // kExact: float32 activations and KV, the slow truth.
+  kernels::Precision precision = kernels::Precision::kFast;
+  kernels::Isa isa = kernels::Isa::kBest;
+  std::optional<kernels::DType> kv_dtype;  // unset: kF16, and kF32 with kExact
+  // Of routed experts: by default all are packed into memory.
+  ExpertOptions experts;
+  // Called with rising fractions up to 1 in each stage, on the calling thread.
+  StageProgress progress;
+
+  // INVALID_ARGUMENT names the field, its value and what is accepted.
+  absl::Status Validate() const;
+};
+
+// Immutable after LoadModel, save for the model's own state (see Model).
+struct ModelBundle {
+  ModelConfig config;
+  std::string name;            // general.name, or the file's own name
+  std::string digest;          // GgufFile::SampledDigest: names the checkpoint
+  std::string content_digest;  // of every byte of it (content_digest.h)
+  // Why content_digest could not be recorded, so that the next load computes it again.
+  absl::Status digest_recorded;
+  // What may differ between workers that hold the same checkpoint and yet answer with other bits:
+  // the version of our arithmetic, device, precision, KV type. Never threads or ISA, which change
+  // none.
+  std::string numerics_id;
+  kernels::DType kv_dtype = kernels::DType::kF16;
+  int threads = 0;
+  size_t weight_bytes = 0;  // in memory, without experts that may leave it
+  // Rows of a prompt that are worth a pass. The second is for passes that have to read experts; 0
+  // if all experts are always in memory.
+  static constexpr int64_t kPrefillRows = 512;
+  int64_t offload_prefill_rows = 0;
+  // The one that applies now: operators may change how many experts are resident.
+  int64_t prefill_rows() const;
+
+  std::unique_ptr<WeightStore> weights;
+  std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<TransformerModel> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  // Why there is none matters only to who sends a chat: FAILED_PRECONDITION (the file has none) or
+  // ChatTemplate::Parse's error.
+  absl::StatusOr<ChatTemplate> chat_template = absl::UnknownError("not loaded");
+};
+
+// Errors: NOT_FOUND or PERMISSION_DENIED (the file), INVALID_ARGUMENT (an option, or what is in the
+// file: one line that names file and tensor or key), UNIMPLEMENTED (an architecture or tokenizer),
+// FAILED_PRECONDITION (the machine lacks options.isa), and MakeTieredExperts'.
+absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
+                                                       const LoadOptions& options);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_

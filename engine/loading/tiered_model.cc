@@ -1,0 +1,187 @@
+#include "engine/loading/tiered_model.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/ggml_type.h"
+#include "engine/model/transformer_weights.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/packed_matrix.h"
+#include "moe/replay/trace.h"
+
+namespace tidepool::engine {
+namespace {
+
+// The layers that have experts.
+std::vector<int> MoeLayers(const ModelConfig& config) {
+  std::vector<int> layers;
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].ffn == FfnKind::kMoe) layers.push_back(static_cast<int>(i));
+  }
+  return layers;
+}
+
+absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::string& digest,
+                                        WeightStore* store) {
+  PackContents contents;
+  contents.digest = digest;
+  contents.sampled_digest = store->file().SampledDigest();
+  contents.modified_ns = store->file().modified_ns();
+  for (const int layer : MoeLayers(config)) {
+    auto& row = contents.layouts.emplace_back();
+    for (int expert = 0; expert < config.moe.experts; ++expert) {
+      ASSIGN_OR_RETURN(const kernels::FfnWeights shapes,
+                       ExpertShapes(config, {layer, expert}, store));
+      row.emplace_back(shapes);
+    }
+  }
+  return contents;
+}
+
+// Bytes that the tensors which are no experts take when they are packed. Requires: nothing but
+// experts was asked of the store.
+int64_t DenseBytes(const WeightStore& store) {
+  int64_t bytes = 0;
+  for (const absl::string_view name : store.Unused()) {
+    const GgufTensor& tensor = *store.file().FindTensor(name);
+    const auto dtype = NativeDType(tensor.type).value_or(kernels::DType::kF32);
+    bytes += static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.rows(), tensor.dims[0]));
+  }
+  return bytes;
+}
+
+ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int staging) {
+  ExpertSizes sizes = {.top_k = config.moe.experts_used, .staging = staging};
+  for (const auto& layer : contents.layouts) {
+    for (const moe::ExpertLayout& layout : layer) {
+      ++sizes.experts;
+      sizes.total_bytes += layout.bytes();
+      sizes.record_bytes = std::max(sizes.record_bytes, layout.bytes());
+    }
+  }
+  return sizes;
+}
+
+// What makes a damaged record again: the checkpoint, if it still has the same bytes.
+auto Rebuilder(const ModelConfig& config, const PackContents& contents, WeightStore* store) {
+  return [config, contents, layers = MoeLayers(config), store](moe::ExpertRef expert,
+                                                               std::byte* record) {
+    const ExpertId id = {layers[expert.layer], expert.expert};
+    RETURN_IF_ERROR(store->file().MapInHeaders());
+    RETURN_IF_ERROR(CheckExpertReadable(config, id, store));
+    const absl::Status packed =
+        PackExpert(config, id, store, contents.layouts[expert.layer][expert.expert], record);
+    store->EndThreads();
+    return packed;
+  };
+}
+
+// The records of a pack, which is written where it is of no use as it is, or not to be used.
+absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const PackContents& contents,
+                                           const PackRequest& request) {
+  if (request.existing == ExistingPack::kUse) {
+    absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
+    // A pack that cannot be written to stays of use as it is.
+    if (found.ok()) RenewPackDigest(request.path, contents).IgnoreError();
+    if (found.ok()) return found;
+    if (absl::IsPermissionDenied(found.status())) {
+      return absl::PermissionDeniedError(absl::StrCat("cannot read ", request.path));
+    }
+    if (request.note && !absl::IsNotFound(found.status())) {
+      request.note(absl::StrCat("cannot use the pack ", request.path, ": ",
+                                found.status().message(), "; writing it again from ",
+                                request.store->file().path()));
+    }
+  }
+  const std::vector<int> layers = MoeLayers(config);
+  const auto fill = [&](int layer, int expert, std::byte* record) {
+    return PackExpert(config, {layers[layer], expert}, request.store,
+                      contents.layouts[layer][expert], record);
+  };
+  const absl::Status made = WritePack(request.path, contents, fill, [&](double fraction) {
+    if (request.progress) request.progress(LoadStage::kPacking, fraction);
+  });
+  // A folder of one's own helps where the model's is not to be written to, or is on a full disk.
+  if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made) ||
+      absl::IsResourceExhausted(made)) {
+    return absl::Status(
+        made.code(),
+        absl::StrCat(made.message(), "; choose a folder for packs with --cache-dir DIR"));
+  }
+  RETURN_IF_ERROR(made);
+  absl::StatusOr<moe::ExpertRecords> written = ReadPack(request.path, contents);
+  if (written.ok()) return written;
+  return absl::DataLossError(
+      absl::StrCat(request.path, ": was just written, but ", written.status().message()));
+}
+
+}  // namespace
+
+std::string PackPath(const GgufFile& file, const std::string& cache_dir) {
+  if (cache_dir.empty()) return absl::StrCat(file.path(), ".tidepack");
+  return std::filesystem::path(cache_dir) / absl::StrCat(file.SampledDigest(), ".tidepack");
+}
+
+absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, request.store));
+  return UsePack(config, contents, request);
+}
+
+absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& config,
+                                                            const std::string& name,
+                                                            WeightStore* store,
+                                                            const std::string& path) {
+  if (path.empty() || config.moe_layers() == 0) return nullptr;
+  // The layouts alone are of use.
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, /*digest=*/"", store));
+  moe::TraceHeader header = {.model = name,
+                             .layers = static_cast<int>(contents.layouts.size()),
+                             .experts = config.moe.experts,
+                             .top_k = config.moe.experts_used};
+  for (const auto& layer : contents.layouts) {
+    int64_t largest = 0;
+    for (const moe::ExpertLayout& layout : layer) largest = std::max(largest, layout.bytes());
+    header.expert_bytes.push_back(largest);
+  }
+  return moe::TraceWriter::Create(path, header);
+}
+
+absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
+                                                                      WeightStore* store,
+                                                                      const ExpertOptions& options,
+                                                                      const TierRequest& request) {
+  if (config.moe_layers() == 0) return nullptr;
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, store));
+  ExpertSizes sizes = SizesOf(config, contents, options.staging);
+  sizes.dense_bytes = DenseBytes(*store);
+  ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
+  if (slots == 0) return nullptr;
+  moe::PolicyOptions policy = options.policy;
+  if (!options.profile_path.empty()) {
+    ASSIGN_OR_RETURN(policy.profile, moe::ReadProfile(options.profile_path,
+                                                      static_cast<int>(contents.layouts.size()),
+                                                      config.moe.experts));
+  }
+  const std::string path = PackPath(store->file(), options.cache_dir);
+  ASSIGN_OR_RETURN(
+      moe::ExpertRecords records,
+      UsePack(config, contents,
+              {.store = store, .path = path, .progress = request.progress, .note = options.note}));
+  ASSIGN_OR_RETURN(std::unique_ptr<moe::RecordReader> reader,
+                   moe::OpenRecordReader(path, {.kind = options.reader, .note = options.note}));
+  return moe::TieredExperts::Create(
+      std::move(records), std::move(reader),
+      {.top_k = config.moe.experts_used,
+       .slots = slots,
+       .staging = options.staging,
+       .policy = std::move(policy),
+       .prefetch = options.prefetch,
+       .layer_numbers = MoeLayers(config),
+       .repair = {.rebuild = Rebuilder(config, contents, store), .note = options.note}});
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,120 @@
+#include "engine/sampling/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr size_t kMaxLogitBias = 1024;
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxStopTokens = 1024;
+
+absl::Status Reject(absl::string_view field, absl::string_view found, absl::string_view range) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", found, "; it must be ", range));
+}
+
+// NaN is in no range.
+absl::Status CheckRange(absl::string_view field, float value, float low, float high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Reject(field, absl::StrCat(value), absl::StrCat("from ", low, " to ", high));
+}
+
+absl::Status CheckAboveZero(absl::string_view field, float value) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  return Reject(field, absl::StrCat(value), "above 0 and finite");
+}
+
+absl::Status CheckToken(absl::string_view field, int32_t id, int vocab_size) {
+  if (id >= 0 && id < vocab_size) return absl::OkStatus();
+  return Reject(field, absl::StrCat(id), absl::StrCat("a token id from 0 to ", vocab_size - 1));
+}
+
+absl::Status CheckCount(absl::string_view field, size_t count, size_t limit) {
+  if (count <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", count, " entries; at most ", limit, " are allowed"));
+}
+
+}  // namespace
+
+absl::Status SamplingParams::Validate(int vocab_size) const {
+  RETURN_IF_ERROR(CheckRange("temperature", temperature, 0, 100));
+  if (top_k < 0) return Reject("top_k", absl::StrCat(top_k), "at least 0 (0: all tokens)");
+  if (!(top_p > 0 && top_p <= 1))
+    return Reject("top_p", absl::StrCat(top_p), "above 0 and at most 1");
+  RETURN_IF_ERROR(CheckRange("min_p", min_p, 0, 1));
+  RETURN_IF_ERROR(CheckAboveZero("repetition_penalty", repetition_penalty));
+  RETURN_IF_ERROR(CheckRange("frequency_penalty", frequency_penalty, -2, 2));
+  RETURN_IF_ERROR(CheckRange("presence_penalty", presence_penalty, -2, 2));
+  RETURN_IF_ERROR(CheckCount("logit_bias", logit_bias.size(), kMaxLogitBias));
+  for (const auto& [id, bias] : logit_bias) {
+    RETURN_IF_ERROR(CheckToken("logit_bias key", id, vocab_size));
+    RETURN_IF_ERROR(CheckRange(absl::StrCat("logit_bias of token ", id), bias, -100, 100));
+  }
+  return absl::OkStatus();
+}
+
+int64_t LimitMaxTokens(std::optional<int64_t> asked, int64_t room) {
+  return asked.has_value() ? std::min(*asked, room) : room;
+}
+
+absl::Status StoppingParams::Validate(int vocab_size) const {
+  if (max_tokens < 0) return Reject("max_tokens", absl::StrCat(max_tokens), "at least 0");
+  if (min_tokens < 0) return Reject("min_tokens", absl::StrCat(min_tokens), "at least 0");
+  RETURN_IF_ERROR(CheckCount("stop", stop.size(), kMaxStops));
+  for (size_t i = 0; i < stop.size(); ++i) {
+    if (!stop[i].empty() && stop[i].size() <= kMaxStopBytes) continue;
+    return Reject(absl::StrCat("stop[", i, "]"), absl::StrCat(stop[i].size(), " bytes long"),
+                  absl::StrCat("1 to ", kMaxStopBytes, " bytes"));
+  }
+  RETURN_IF_ERROR(CheckCount("stop_token_ids", stop_token_ids.size(), kMaxStopTokens));
+  for (const int32_t id : stop_token_ids) {
+    RETURN_IF_ERROR(CheckToken("stop_token_ids", id, vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerationRequest::Validate(int vocab_size, int64_t context_length) const {
+  if (token_ids.empty()) return absl::InvalidArgumentError("the prompt is empty");
+  const int64_t tokens = token_ids.size();
+  if (prompt_length < 1 || prompt_length > tokens) {
+    return Reject("prompt_length", absl::StrCat(prompt_length), absl::StrCat("from 1 to ", tokens));
+  }
+  if (prompt_length >= context_length || tokens > context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", prompt_length, " tokens and ", tokens - prompt_length,
+        " earlier output tokens; this model's maximum context length is ", context_length,
+        " tokens, for both and at least one more: shorten the prompt or raise "
+        "--context"));
+  }
+  for (const int32_t id : token_ids) RETURN_IF_ERROR(CheckToken("token_ids", id, vocab_size));
+  RETURN_IF_ERROR(sampling.Validate(vocab_size));
+  RETURN_IF_ERROR(stopping.Validate(vocab_size));
+  if (top_logprobs < 0 || top_logprobs > kMaxTopLogprobs) {
+    return Reject("top_logprobs", absl::StrCat(top_logprobs),
+                  absl::StrCat("from 0 to ", kMaxTopLogprobs));
+  }
+  if (top_logprobs > 0 && !logprobs) {
+    return absl::InvalidArgumentError("top_logprobs needs logprobs; set both");
+  }
+  if (prompt_logprobs.has_value() && (*prompt_logprobs < 0 || *prompt_logprobs > kMaxTopLogprobs)) {
+    return Reject("prompt_logprobs", absl::StrCat(*prompt_logprobs),
+                  absl::StrCat("from 0 to ", kMaxTopLogprobs));
+  }
+  if (prompt_logprobs_from < 0 || prompt_logprobs_from > prompt_length) {
+    return Reject("prompt_logprobs_from", absl::StrCat(prompt_logprobs_from),
+                  absl::StrCat("from 0 to ", prompt_length));
+  }
+  if (choice < 0) return Reject("choice", absl::StrCat(choice), "at least 0");
+  if (credit < 0) return Reject("credit", absl::StrCat(credit), "at least 0");
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine

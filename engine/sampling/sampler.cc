@@ -1,0 +1,327 @@
+#include "engine/sampling/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/sampling/philox.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/math.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// Of more candidates than these, a heap is slower than sorting all.
+constexpr size_t kHeapCandidates = 512;
+// Candidates among which top_p's mass mostly lies.
+constexpr size_t kFewCandidates = 64;
+
+// Natural logarithm of a positive, normal number within 1e-14: built of IEEE operations only,
+// because libm's last bit varies with the CPU. x = 2^e m, and ln m by the series of
+// atanh((m-1)/(m+1)).
+double Log(double x) {
+  constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+  constexpr double kSqrt2 = 0x1.6a09e667f3bcdp+0;
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  int exponent = static_cast<int>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xfffffffffffff) | 0x3ff0000000000000);
+  if (m > kSqrt2) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1) / (m + 1);
+  const double square = s * s;  // below 0.0295: eleven terms reach 1e-17
+  double series = 0;
+  for (int term = 21; term >= 1; term -= 2) series = series * square + 1.0 / term;
+  return exponent * kLn2 + 2 * s * series;
+}
+
+// Replaces each value x <= best by e^((x - best) / temperature), within 3 ulp; 0 below e^-87. Four
+// lanes of plain IEEE operations, so that whole vocabularies are cheap on every machine and come
+// out equal. The constants are those of kernels::Exp, whose fused operations are slow where they
+// are emulated.
+void ExpBelow(float best, float temperature, std::vector<float>* values) {
+  using Floats = float __attribute__((vector_size(16)));
+  using Words = uint32_t __attribute__((vector_size(16)));
+  const size_t count = values->size();
+  values->resize((count + 3) / 4 * 4, best);
+  for (size_t i = 0; i < values->size(); i += 4) {
+    Floats x;
+    std::memcpy(&x, values->data() + i, sizeof(x));
+    x = (x - best) / temperature;
+    const auto tiny = x < kernels::kExpMin;
+    x = tiny ? Floats{} + kernels::kExpMin : x;
+    const Floats shifted = x * kernels::kExpLog2E + kernels::kRoundingShift;
+    const Floats n = shifted - kernels::kRoundingShift;
+    const Floats r = (x - n * kernels::kExpLn2High) - n * kernels::kExpLn2Low;
+    Floats p = r * kernels::kExpC5 + kernels::kExpC4;
+    p = p * r + kernels::kExpC3;
+    p = p * r + kernels::kExpC2;
+    p = p * r + kernels::kExpC1;
+    p = p * r + kernels::kExpC0;
+    p = p * (r * r) + r + 1.0f;
+    // The low bits of `shifted` are n, from -126 to 0.
+    const Words power = ((Words)shifted + 127) << 23;
+    const Floats result = tiny ? Floats{} : p * (Floats)power;
+    std::memcpy(values->data() + i, &result, sizeof(result));
+  }
+  values->resize(count);
+}
+
+// Uniform in [0, 1), 53 bits.
+double Uniform(uint64_t seed, int32_t choice, int64_t position) {
+  const uint64_t at = static_cast<uint64_t>(position);
+  const std::array<uint32_t, 4> random =
+      Philox4x32({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
+                  static_cast<uint32_t>(choice), 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
+  return static_cast<double>(bits) * 0x1p-53;
+}
+
+kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
+  kernels::ArgMax best;
+  best.value = -kInfinity;
+  bool sound = true;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float value = logits[i];
+    sound &= value < kInfinity;  // false for NaN too
+    if (value > best.value) {
+      best.index = static_cast<int32_t>(i);
+      best.value = value;
+    }
+  }
+  for (size_t i = 0; !sound && best.unsound < 0; ++i) {
+    if (logits[i] < kInfinity) continue;
+    best.unsound = static_cast<int32_t>(i);
+    best.unsound_value = logits[i];
+  }
+  return best;
+}
+
+}  // namespace
+
+bool NeedsTokenCounts(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
+         params.presence_penalty != 0;
+}
+
+bool NeedsOnlyArgMax(const SamplingParams& params) {
+  return params.temperature == 0 && params.logit_bias.empty() && !NeedsTokenCounts(params);
+}
+
+absl::StatusOr<int32_t> ArgMaxToken(const kernels::ArgMax& best) {
+  if (best.unsound >= 0) {
+    return absl::InternalError(absl::StrCat("the model's logit of token ", best.unsound, " is ",
+                                            std::isnan(best.unsound_value) ? "NaN" : "infinite",
+                                            ": its weights or arithmetic are broken"));
+  }
+  if (best.index >= 0) return best.index;
+  return absl::InternalError("the model's logits are all -infinity");
+}
+
+absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
+                                             const SampleInput& input) {
+  CHECK(!logits.empty());
+  const absl::Span<const float> adjusted = Adjust(logits, input);
+  const kernels::ArgMax best = FindArgMax(adjusted);
+  SampledToken token;
+  ASSIGN_OR_RETURN(token.token_id, ArgMaxToken(best));
+  if (input.params->temperature > 0) token.token_id = Draw(adjusted, best.value, input);
+  if (input.top_logprobs.has_value()) {
+    token.logprob = Logprob(logits, token.token_id, *input.top_logprobs);
+  }
+  return token;
+}
+
+absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int32_t token,
+                                            int32_t top) {
+  CHECK_LT(static_cast<size_t>(token), logits.size());
+  RETURN_IF_ERROR(ArgMaxToken(FindArgMax(logits)).status());
+  TokenLogprob scored = Logprob(logits, token, top);
+  const Candidate own{logits[token], token};
+  scored.rank = 1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    scored.rank += Better({logits[i], static_cast<int32_t>(i)}, own);
+  }
+  return scored;
+}
+
+// The logits with bias and penalties; the very same span when there are none.
+absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  const bool penalties = NeedsTokenCounts(params);
+  if (!penalties && params.logit_bias.empty() && input.forbidden.empty()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  // A finite logit stays finite: extreme parameters are not the model's fault.
+  const auto set = [this](int32_t id, float value) {
+    if (std::isfinite(adjusted_[id])) adjusted_[id] = std::clamp(value, -kLargest, kLargest);
+  };
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (static_cast<size_t>(id) < adjusted_.size()) set(id, adjusted_[id] + bias);
+  }
+  for (const int32_t id : input.forbidden) {
+    if (static_cast<size_t>(id) < adjusted_.size()) adjusted_[id] = -kInfinity;
+  }
+  if (!penalties) return adjusted_;
+  for (const auto& [id, count] : input.counts->outputs()) {
+    if (static_cast<size_t>(id) >= adjusted_.size()) continue;
+    const float logit = adjusted_[id];
+    set(id, logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
+    if (count == 0) continue;
+    set(id, adjusted_[id] - params.frequency_penalty * static_cast<float>(count) -
+                params.presence_penalty);
+  }
+  return adjusted_;
+}
+
+// Sorts candidates_ from `first` on in the order of Better. A radix sort: where a distribution is
+// flat, tens of thousands must be in order, and comparing them takes longer than computing their
+// logits.
+void Sampler::SortFrom(size_t first) {
+  constexpr int kBits = 11;
+  constexpr uint32_t kBuckets = 1 << kBits;
+  // Integers that order as the floats do, the largest first. Adding zero makes -0 the 0 it equals.
+  const auto key = [](const Candidate& candidate) {
+    const uint32_t bits = std::bit_cast<uint32_t>(candidate.value + 0.0f);
+    return ~(bits ^ (bits >> 31 != 0 ? 0xffffffff : 0x80000000));
+  };
+  sorted_.resize(candidates_.size());
+  for (int shift = 0; shift < 32; shift += kBits) {
+    size_t ends[kBuckets + 1] = {};
+    for (size_t i = first; i < candidates_.size(); ++i) {
+      ++ends[(key(candidates_[i]) >> shift & (kBuckets - 1)) + 1];
+    }
+    for (uint32_t bucket = 0; bucket < kBuckets; ++bucket) ends[bucket + 1] += ends[bucket];
+    for (size_t i = first; i < candidates_.size(); ++i) {
+      const uint32_t bucket = key(candidates_[i]) >> shift & (kBuckets - 1);
+      sorted_[first + ends[bucket]++] = candidates_[i];
+    }
+    std::copy(sorted_.begin() + first, sorted_.end(), candidates_.begin() + first);
+  }
+  for (auto begin = candidates_.begin() + first; begin != candidates_.end();) {
+    const float value = begin->value;
+    auto end = begin + 1;
+    while (end != candidates_.end() && end->value == value) ++end;
+    // Mostly the ids ascended before, and the sort kept their order.
+    if (!std::is_sorted(begin, end, Better)) std::sort(begin, end, Better);
+    begin = end;
+  }
+}
+
+// The `count` best logits, in order, in candidates_.
+void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
+  candidates_.clear();
+  count = std::min(count, logits.size());
+  if (count == 0) return;
+  if (count > kHeapCandidates) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+    }
+    SortFrom(0);
+    candidates_.resize(count);
+    return;
+  }
+  // A heap whose front is the worst kept: most logits cost one comparison. Ids ascend, so of equal
+  // logits the lower id is kept.
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
+    if (candidates_.size() < count) {
+      candidates_.push_back(candidate);
+      std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    } else if (candidate.value > candidates_.front().value) {
+      std::pop_heap(candidates_.begin(), candidates_.end(), Better);
+      candidates_.back() = candidate;
+      std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    }
+  }
+  std::sort_heap(candidates_.begin(), candidates_.end(), Better);
+}
+
+// The fewest candidates, best first, whose weights reach the share `top_p` of all.
+void Sampler::KeepTopP(double top_p) {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  // All candidates no heavier than this weigh less than what is left out, together.
+  const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
+  std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
+  double mass = 0;
+  const auto reached = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      mass += candidates_[i].value;
+      if (mass < top_p * total) continue;
+      candidates_.resize(i + 1);
+      return true;
+    }
+    return false;
+  };
+  // The mass mostly lies in a few candidates; else all of them are sorted at once.
+  size_t few = 0;
+  if (candidates_.size() > kFewCandidates) {
+    few = kFewCandidates;
+    std::partial_sort(candidates_.begin(), candidates_.begin() + few, candidates_.end(), Better);
+    if (reached(0, few)) return;
+  }
+  SortFrom(few);
+  reached(few, candidates_.size());
+}
+
+int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  const bool top_k = params.top_k > 0 && params.top_k < static_cast<int64_t>(logits.size());
+  weights_.clear();
+  if (top_k) {
+    SelectTop(logits, params.top_k);
+    for (const Candidate& candidate : candidates_) weights_.push_back(candidate.value);
+  } else {
+    weights_.assign(logits.begin(), logits.end());
+  }
+  ExpBelow(best, params.temperature, &weights_);
+  if (!top_k) candidates_.clear();
+  size_t kept = 0;
+  candidates_.resize(weights_.size());
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const int32_t id = top_k ? candidates_[i].id : static_cast<int32_t>(i);
+    candidates_[kept] = {weights_[i], id};
+    kept += weights_[i] > 0 && weights_[i] >= params.min_p;
+  }
+  candidates_.resize(kept);
+  if (params.top_p < 1) KeepTopP(params.top_p);
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double target = Uniform(params.seed, input.choice, input.position) * total;
+  double mass = 0;
+  for (const Candidate& candidate : candidates_) {
+    mass += candidate.value;
+    if (mass > target) return candidate.id;
+  }
+  return candidates_.back().id;  // the last sum and `total` are equal, and target is below
+}
+
+TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int32_t top) {
+  const float best = *std::max_element(logits.begin(), logits.end());
+  weights_.assign(logits.begin(), logits.end());
+  ExpBelow(best, 1, &weights_);
+  double total = 0;
+  for (const float weight : weights_) total += weight;
+  const double log_total = best + Log(total);
+  TokenLogprob result;
+  result.token_id = token;
+  result.logprob = static_cast<float>(logits[token] - log_total);
+  SelectTop(logits, top);
+  for (const Candidate& candidate : candidates_) {
+    result.top.emplace_back(candidate.id, static_cast<float>(candidate.value - log_total));
+  }
+  return result;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,254 @@
+#include "engine/scheduler/admission.h"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/scheduler/admission_turns.h"
+#include "engine/scheduler/fair_preemption.h"
+#include "engine/scheduler/in_flight_prefixes.h"
+
+namespace tidepool::engine {
+namespace {
+
+// Waiting sequences that a plan looks at although they may not begin.
+constexpr int kMaxPassedOver = 64;
+
+}  // namespace
+
+void Admission::Run(const KvRestores::Terms& terms) {
+  terms_ = terms;
+  PreemptForWaiting();
+  AdmitWaiting();
+}
+
+AdmissionRoom Admission::NewRoom() const {
+  return AdmissionRoom({.max_sequences = parts_.options.max_sequences,
+                        .prefill_chunk = parts_.options.prefill_chunk,
+                        .cache = parts_.cache,
+                        .running = parts_.running,
+                        .restores = parts_.restores});
+}
+
+// Gives waiting sequences the places and blocks of running ones with a lower priority, if that is
+// enough for them. Before anything is planned, so that nobody loses rows that a plan counts on.
+void Admission::PreemptForWaiting() {
+  const auto lower_runs = [this](const Sequence& sequence) {
+    return !parts_.running->empty() &&
+           parts_.running->last()->request.priority < sequence.request.priority;
+  };
+  if (parts_.waiting->size() == 0 || !lower_runs(*parts_.waiting->sequences().front())) return;
+  AdmissionTurns turns(parts_.waiting);
+  AdmissionRoom room = NewRoom();
+  int passed_over = 0;
+  for (Sequence* next = turns.Next(); next != nullptr && lower_runs(*next); next = turns.Next()) {
+    if (parts_.running->FindInFlightPrefixes().Hold(next)) break;
+    const Outcome outcome = AdmitInPlaceOfLower(next, &room);
+    if (outcome == Outcome::kNoRoom) break;
+    if (outcome == Outcome::kNoRows || outcome == Outcome::kNoPrefillSlot) {
+      if (++passed_over == kMaxPassedOver) break;
+      turns.PassOver();
+    } else {
+      turns.Pass();
+    }
+  }
+  looks_ += turns.looks();
+}
+
+Admission::Outcome Admission::AdmitInPlaceOfLower(Sequence* sequence, AdmissionRoom* room) {
+  Outcome outcome = TryAdmit(sequence, room);
+  while (outcome == Outcome::kNoPrefillSlot) {
+    Sequence* prefill = parts_.running->LastPrefillBelow(sequence->request.priority);
+    if (prefill == nullptr) return outcome;
+    Preempt(prefill);
+    outcome = TryAdmit(sequence, room);
+  }
+  if (outcome != Outcome::kNoRoom || !room->FitsInPlaceOfLower(*sequence) ||
+      JudgePrompt(sequence) != Outcome::kAdmitted) {
+    return outcome;
+  }
+  while (outcome == Outcome::kNoRoom && !parts_.running->empty() &&
+         parts_.running->last()->request.priority < sequence->request.priority) {
+    Preempt(parts_.running->last());
+    outcome = TryAdmit(sequence, room);
+  }
+  return outcome;
+}
+
+// Those that others were preempted for have the first claim on what these gave up.
+void Admission::AdmitOwed(AdmissionRoom* room) {
+  std::vector<Sequence*> owed;
+  for (const auto& sequence : parts_.waiting->sequences()) {
+    if (sequence->admission.owed_place) owed.push_back(sequence.get());
+  }
+  for (Sequence* sequence : owed) {
+    sequence->admission.owed_place =
+        sequence->has_credit && TryAdmit(sequence, room) == Outcome::kRestoring;
+  }
+}
+
+// In order: nobody overtakes a sequence without a place or KV, or large prompts would wait without
+// end for small ones. Only sequences do whose principals are owed a place.
+void Admission::AdmitWaiting() {
+  if (parts_.waiting->size() == 0) return;
+  AdmissionRoom room = NewRoom();
+  AdmitOwed(&room);
+  InFlightPrefixes in_flight = parts_.running->FindInFlightPrefixes();
+  AdmissionTurns turns(parts_.waiting);
+  std::optional<int32_t> full_for;  // the priority of the first without room
+  int passed_over = 0;
+  while (Sequence* sequence = turns.Next()) {
+    if (full_for.has_value() && sequence->request.priority < *full_for) break;
+    if (sequence->admission.owed_place || in_flight.Hold(sequence)) {
+      turns.Pass();
+      continue;
+    }
+    Outcome outcome = Outcome::kNoRoom;
+    if (!full_for.has_value()) outcome = AdmitInPlaceOfStalled(sequence, &room);
+    if (outcome == Outcome::kNoRoom) {
+      full_for = sequence->request.priority;
+      outcome = AdmitInPlaceOfHolders(sequence, &room);
+    }
+    if (outcome == Outcome::kAdmitted && parts_.running->ComputesPrompt(*sequence)) {
+      in_flight.Add(sequence);
+    }
+    if (outcome == Outcome::kAdmitted || outcome == Outcome::kRestoring) {
+      turns.Pass();
+      continue;
+    }
+    if (++passed_over == kMaxPassedOver) break;
+    outcome == Outcome::kNoRoom ? turns.PassLine() : turns.PassOver();
+  }
+  looks_ += turns.looks();
+}
+
+Admission::Outcome Admission::AdmitInPlaceOfStalled(Sequence* sequence, AdmissionRoom* room) {
+  Outcome outcome = TryAdmit(sequence, room);
+  while (outcome == Outcome::kNoRoom) {
+    Sequence* stalled = parts_.running->LastStalled();
+    if (stalled == nullptr) break;
+    Preempt(stalled);
+    outcome = TryAdmit(sequence, room);
+  }
+  return outcome;
+}
+
+// For a sequence that has no room in its turn.
+Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, AdmissionRoom* room) {
+  const std::vector<Sequence*> victims =
+      FairVictims(parts_.running->sequences(), room->restoring(), *sequence);
+  if (victims.empty()) return Outcome::kNoRoom;
+  if (room->KeepForRestored(sequence)) return Outcome::kRestoring;
+  const Outcome judged = JudgePrompt(sequence);
+  if (judged != Outcome::kAdmitted) return judged;
+  const std::optional<size_t> needed = room->VictimsNeeded(*sequence, victims);
+  if (!needed.has_value()) return Outcome::kNoRoom;
+  for (size_t i = 0; i < *needed; ++i) Preempt(victims[i]);
+  const Outcome outcome = TryAdmit(sequence, room);
+  sequence->admission.owed_place = outcome == Outcome::kRestoring;
+  return outcome;
+}
+
+// Admits the sequence, or begins to restore its KV, if all of it fits beside what is spoken for.
+Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) {
+  if (room->KeepForRestored(sequence)) return Outcome::kRestoring;
+  if (!room->HasPlace()) return Outcome::kNoRoom;
+  const Outcome judged = JudgePrompt(sequence);
+  if (judged != Outcome::kAdmitted) return judged;
+  const int64_t spoken_for = room->BlocksSpokenFor();
+  KvLease& lease = sequence->lease;
+  lease.AttachPrefix(sequence->reusable());
+  const int64_t need = room->BlocksFor(*sequence) - lease.blocks_held();
+  while (need > parts_.cache->blocks_free() - spoken_for) {
+    if (GiveBackRestore(int64_t{sequence->request.priority} - 1)) continue;
+    lease.Reset();
+    return Outcome::kNoRoom;
+  }
+  if (BeginRestore(sequence)) {
+    room->KeepForRestored(sequence);
+    return Outcome::kRestoring;
+  }
+  // The disk does not have what KnownTokens counted.
+  if (parts_.restores != nullptr &&
+      JudgeRows(*sequence, parts_.decoder->PendingRows(*sequence)) != Outcome::kAdmitted) {
+    lease.Reset();
+    return Outcome::kNoRows;
+  }
+  Admit(sequence);
+  return Outcome::kAdmitted;
+}
+
+// kAdmitted: a sequence with `left` rows to compute may begin, as far as rows go.
+Admission::Outcome Admission::JudgeRows(const Sequence& sequence, int64_t left) const {
+  switch (parts_.running->JudgeRows(sequence, left)) {
+    case PromptRows::Turn::kNow:
+      return Outcome::kAdmitted;
+    case PromptRows::Turn::kNoRows:
+      return Outcome::kNoRows;
+    case PromptRows::Turn::kNoSlot:
+      return Outcome::kNoPrefillSlot;
+  }
+  return Outcome::kNoRows;
+}
+
+// The same, by the KV that it will find.
+Admission::Outcome Admission::JudgePrompt(Sequence* sequence) const {
+  const auto tokens = static_cast<int64_t>(sequence->tokens.size());
+  return JudgeRows(*sequence, tokens - KnownTokens(sequence));
+}
+
+// Tokens whose KV is in memory, or may still be read from the disk.
+int64_t Admission::KnownTokens(Sequence* sequence) const {
+  if (parts_.restores == nullptr || sequence->admission.restore_tried) {
+    return sequence->lease.CachedTokens(sequence->reusable());
+  }
+  return sequence->lease.FindPrefix(sequence->reusable()).tokens;
+}
+
+// For a sequence that has room, and has attached what memory has.
+bool Admission::BeginRestore(Sequence* sequence) {
+  if (parts_.restores == nullptr || sequence->admission.restore_tried ||
+      sequence->scores_prompt()) {
+    return false;
+  }
+  sequence->lease.Reset();
+  if (parts_.restores->Begin(sequence, terms_)) return true;
+  sequence->lease.AttachPrefix(sequence->tokens);
+  return false;
+}
+
+// With what it has attached.
+void Admission::Admit(Sequence* sequence) {
+  sequence->lease.NoteUse();
+  sequence->admitted = true;
+  AdmissionState& state = sequence->admission;
+  if (!state.cached_tokens.has_value()) state.cached_tokens = sequence->lease.slots();
+  state.outputs_before = sequence->outputs();
+  state.left_to_compute = parts_.decoder->PendingRows(*sequence);
+  // What is computed again because others took its KV is not its principal's doing.
+  if (!std::exchange(state.charged, true)) {
+    parts_.waiting->ChargePrompt(*sequence, state.left_to_compute);
+  }
+  ++admissions_;
+  parts_.running->Insert(parts_.waiting->Take(sequence), state.left_to_compute);
+}
+
+void Admission::Preempt(Sequence* sequence) {
+  std::unique_ptr<Sequence> taken = parts_.running->Take(sequence);
+  taken->lease.Reset();
+  taken->admitted = false;
+  taken->admission.restore_tried = false;
+  taken->admission.owed_place = false;
+  // That its client does not read is its principal's doing.
+  if (!taken->has_credit) taken->admission.charged = false;
+  ++preemptions_;
+  parts_.waiting->Add(std::move(taken));
+}
+
+bool Admission::GiveBackRestore(int64_t most_priority) {
+  return parts_.restores != nullptr && parts_.restores->GiveBack(most_priority);
+}
+
+}  // namespace tidepool::engine

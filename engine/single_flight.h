@@ -1,0 +1,63 @@
+// SingleFlight: one question on its way at a time, whose answer all get who asked meanwhile.
+#ifndef TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
+#define TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::engine {
+
+// Thread-safe.
+template <typename T>
+class SingleFlight {
+ public:
+  using Done = std::function<void(absl::StatusOr<T>)>;
+
+  // More of them do not wait: the one that has waited longest has most likely left.
+  static constexpr size_t kMaxWaiting = 64;
+
+  // True: the caller is the one to ask, and to call Answer once. RESOURCE_EXHAUSTED goes to the
+  // oldest of those that are too many.
+  bool Join(Done done) {
+    Done oldest;
+    bool first = false;
+    {
+      base::MutexLock lock(&mutex_);
+      first = waiting_.empty();
+      waiting_.push_back(std::move(done));
+      if (waiting_.size() > kMaxWaiting) {
+        oldest = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+    }
+    if (oldest) {
+      oldest(absl::ResourceExhaustedError(absl::StrCat(
+          kMaxWaiting, " calls are waiting for the current step to end; retry later")));
+    }
+    return first;
+  }
+
+  void Answer(const absl::StatusOr<T>& answer) {
+    std::deque<Done> waiting;
+    {
+      base::MutexLock lock(&mutex_);
+      waiting.swap(waiting_);
+    }
+    for (const Done& done : waiting) done(answer);
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::deque<Done> waiting_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_

@@ -1,0 +1,68 @@
+#include "moe/expert_buffers.h"
+
+#include <utility>
+
+#include "kernels/base/check.h"
+
+namespace tidepool::moe {
+namespace {
+
+uint8_t Bit(Holder holder) { return static_cast<uint8_t>(holder); }
+
+}  // namespace
+
+ExpertBuffers::ExpertBuffers(const ExpertRecords* records, ExpertPool pool)
+    : records_(*records),
+      pool_(std::move(pool)),
+      entries_(records->layers.size() * records->layers.front().size()) {}
+
+const ExpertRecord& ExpertBuffers::RecordOf(int64_t expert) const {
+  const auto per_layer = static_cast<int64_t>(records_.layers.front().size());
+  return records_.layers[expert / per_layer][expert % per_layer];
+}
+
+RecordRead ExpertBuffers::BeginRead(int64_t expert, int32_t buffer) {
+  Entry& entry = entries_[expert];
+  CHECK(buffer >= 0 && entry.state == State::kAbsent) << "expert " << expert << " has a buffer";
+  entry.buffer = buffer;
+  entry.state = State::kReading;
+  const ExpertRecord& record = RecordOf(expert);
+  return {.ticket = expert,
+          .offset = record.offset,
+          .bytes = record.layout.bytes(),
+          .into = pool_.data(buffer),
+          .hash = record.hash};
+}
+
+void ExpertBuffers::EndRead(int64_t expert) {
+  Entry& entry = entries_[expert];
+  CHECK(entry.state == State::kReading) << "expert " << expert << " is not being read";
+  entry.state = State::kReady;
+  entry.weights = RecordOf(expert).layout.At(pool_.data(entry.buffer));
+  GiveBackIfIdle(expert);
+}
+
+void ExpertBuffers::Vacate(int64_t expert) {
+  Entry& entry = entries_[expert];
+  CHECK(entry.buffer >= 0) << "expert " << expert << " has no buffer";
+  pool_.GiveBack(std::exchange(entry.buffer, -1));
+  entry.state = State::kAbsent;
+}
+
+void ExpertBuffers::Hold(int64_t expert, Holder holder) { entries_[expert].holders |= Bit(holder); }
+
+void ExpertBuffers::Drop(int64_t expert, Holder holder) {
+  entries_[expert].holders &= static_cast<uint8_t>(~Bit(holder));
+  GiveBackIfIdle(expert);
+}
+
+bool ExpertBuffers::IsHeld(int64_t expert, Holder holder) const {
+  return (entries_[expert].holders & Bit(holder)) != 0;
+}
+
+void ExpertBuffers::GiveBackIfIdle(int64_t expert) {
+  const Entry& entry = entries_[expert];
+  if (entry.state == State::kReady && entry.holders == 0) Vacate(expert);
+}
+
+}  // namespace tidepool::moe

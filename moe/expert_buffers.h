@@ -1,0 +1,87 @@
+// ExpertBuffers: which experts have a buffer of a pool, and what keeps it theirs.
+//
+//   const int32_t buffer = buffers.Take();
+//   if (buffer >= 0) reads->Begin(buffers.BeginRead(expert, buffer), ReadPriority::kDemand);
+//   ... when that read has ended:
+//   buffers.EndRead(expert);
+//   Compute(buffers.weights(expert));
+//
+// An expert keeps its buffer while a read writes into it or a holder needs it. The buffer returns
+// to the pool when the last of them is gone. Experts are numbered over all layers.
+#ifndef TIDEPOOL_MOE_EXPERT_BUFFERS_H_
+#define TIDEPOOL_MOE_EXPERT_BUFFERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "moe/expert_pool.h"
+#include "moe/expert_record.h"
+#include "moe/record_reader.h"
+
+namespace tidepool::moe {
+
+// Who needs an expert: bits of a set.
+enum class Holder : uint8_t {
+  kPlacement = 1,  // it is resident
+  kRequest = 2,    // the layer in progress asked for it and has not released it
+  kPrefetch = 4,   // it is read ahead, and no layer has asked for it yet
+};
+
+// Engine thread only.
+class ExpertBuffers {
+ public:
+  // `records` outlive it. Requires: buffers of the largest record.
+  ExpertBuffers(const ExpertRecords* records, ExpertPool pool);
+
+  // A free buffer for BeginRead, or -1.
+  int32_t Take() { return pool_.Take(); }
+  // The expert has this buffer from now on, and the result is to be read into it. Requires: the
+  // expert has none; the buffer comes from Take.
+  RecordRead BeginRead(int64_t expert, int32_t buffer);
+  // The read is done, and weights() are valid. Requires: it is being read.
+  void EndRead(int64_t expert);
+  // The expert loses its buffer, whoever holds it. Requires: it has one.
+  void Vacate(int64_t expert);
+
+  void Hold(int64_t expert, Holder holder);
+  void Drop(int64_t expert, Holder holder);
+  bool IsHeld(int64_t expert, Holder holder) const;
+
+  bool IsAbsent(int64_t expert) const { return entries_[expert].state == State::kAbsent; }
+  bool IsReady(int64_t expert) const { return entries_[expert].state == State::kReady; }
+  // Valid while it is ready.
+  const kernels::FfnWeights* weights(int64_t expert) const { return &entries_[expert].weights; }
+
+  const ExpertRecord& RecordOf(int64_t expert) const;
+  int64_t RecordBytes(int64_t expert) const { return RecordOf(expert).layout.bytes(); }
+  int64_t experts() const { return static_cast<int64_t>(entries_.size()); }
+
+  // As ExpertPool's.
+  absl::Status SetLimit(int32_t limit) { return pool_.SetLimit(limit); }
+  const ExpertPool& pool() const { return pool_; }
+
+ private:
+  enum class State : uint8_t {
+    kAbsent,   // no buffer
+    kReading,  // a read writes into its buffer
+    kReady,    // the buffer has the record
+  };
+  struct Entry {
+    int32_t buffer = -1;
+    State state = State::kAbsent;
+    uint8_t holders = 0;
+    kernels::FfnWeights weights;  // valid while kReady
+  };
+
+  void GiveBackIfIdle(int64_t expert);
+
+  const ExpertRecords& records_;
+  ExpertPool pool_;
+  std::vector<Entry> entries_;  // [layers, experts]
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_EXPERT_BUFFERS_H_

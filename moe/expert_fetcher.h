@@ -1,0 +1,128 @@
+// ExpertFetcher: reads the experts that a layer asks for, and gives each one out when it is in
+// memory, in whatever order they arrive.
+//
+//   fetcher.Begin(layer, experts);  // reads begin
+//   fetcher.ReadWaiting();          // after evictions: more reads begin
+//   while (...) {
+//     ASSIGN_OR_RETURN(auto wave, fetcher.NextReady(Patience::kUntilOne));
+//     ... fetcher.Release(expert);
+//   }
+//
+// A read that does not end keeps its buffer. The request that waits for it fails with UNAVAILABLE
+// after read_patience, and later requests for the same expert fail at once. A damaged record is
+// rebuilt (record_repair.h). An expert that cannot be read loses its slot in the placement.
+#ifndef TIDEPOOL_MOE_EXPERT_FETCHER_H_
+#define TIDEPOOL_MOE_EXPERT_FETCHER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/base/clock.h"
+#include "moe/expert_buffers.h"
+#include "moe/expert_pool.h"
+#include "moe/expert_prefetcher.h"
+#include "moe/expert_record.h"
+#include "moe/expert_source.h"
+#include "moe/layer_request.h"
+#include "moe/offload_control.h"
+#include "moe/policy/placement.h"
+#include "moe/read_queue.h"
+#include "moe/record_reader.h"
+#include "moe/record_repair.h"
+
+namespace tidepool::moe {
+
+struct FetchOptions {
+  int prefetch_buffers = 0;  // most buffers that hold what is read ahead
+  Prefetch prefetch = Prefetch::kOn;
+  std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
+  // How long a layer waits for experts while no read ends.
+  absl::Duration read_patience = absl::Seconds(30);
+  const base::Clock* clock = &base::Clock::Real();
+  RepairOptions repair;
+};
+
+// Totals since the start.
+struct FetchCounters {
+  int64_t demand_reads = 0;
+  int64_t demand_bytes = 0;
+  int64_t failed_reads = 0;
+  absl::Duration stall_time;  // NextReady waited
+  absl::Duration busy_time;   // a read was in flight
+  PrefetchCounters prefetch;
+  RepairStats repairs;
+};
+
+// Engine thread only.
+class ExpertFetcher {
+ public:
+  // What it works on; the records and the placement outlive it.
+  struct Parts {
+    const ExpertRecords* records = nullptr;
+    Placement* placement = nullptr;
+    std::unique_ptr<RecordReader> reader;
+  };
+  // The placement's residents are held from the start, and not read yet.
+  ExpertFetcher(Parts parts, ExpertPool pool, const FetchOptions& options);
+
+  // Reads all residents. An expert that cannot be read is left out, and so are the remaining ones
+  // if no read ends for read_patience. Requires: before the first Begin.
+  void LoadResidents(const std::function<void(double fraction)>& progress);
+
+  // A layer asks for these experts (ascending, distinct), as ExpertSource::Request. Requires: the
+  // request before is done.
+  void Begin(int layer, absl::Span<const int32_t> experts);
+  // Begins reads for as many waiting experts as there are buffers.
+  void ReadWaiting();
+  // As ExpertSource's functions of these names.
+  absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience);
+  void Release(int32_t expert);
+  void Postpone(int32_t expert);
+  void PrefetchHint(int layer, absl::Span<const int32_t> experts);
+
+  // Waits up to `patience` for the reads of hints and of requests that failed: they hold buffers.
+  // Returns how many are still in flight.
+  int64_t AwaitAllReads(absl::Duration patience);
+
+  LayerRequest& request() { return request_; }
+  ExpertBuffers& buffers() { return buffers_; }
+  const ExpertBuffers& buffers() const { return buffers_; }
+  ExpertPrefetcher& prefetcher() { return prefetcher_; }
+  const ExpertPrefetcher& prefetcher() const { return prefetcher_; }
+  FetchCounters counters() const;
+
+ private:
+  int64_t IndexOf(int layer, int32_t expert) const {
+    return placement_.residency().IndexOf({layer, expert});
+  }
+  ExpertRef RefOf(int64_t expert) const { return placement_.residency().At(expert); }
+  absl::Status Named(int64_t expert, const absl::Status& status) const;
+
+  int32_t TakeBuffer();
+  void TakeArrivals();
+  void Arrive(const ReadQueue::Arrival& arrival);
+  void FailRead(int64_t expert, const absl::Status& status);
+  bool AwaitArrivals();
+  void FailLate(int64_t expert, absl::Duration waited);
+  absl::Status Abandon();
+
+  const FetchOptions options_;
+  const ExpertRecords& records_;
+  Placement& placement_;
+  LayerRequest request_;
+  FetchCounters counters_;  // those that no other member counts
+  RecordRepair repair_;
+  ExpertBuffers buffers_;
+  ReadQueue reads_;  // after what its reads write into
+  ExpertPrefetcher prefetcher_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_EXPERT_FETCHER_H_

@@ -1,0 +1,90 @@
+// LayerRequest: the experts that one MoE layer has asked for, and how far each of them has come:
+//
+//   waiting for a buffer > arriving > ready > given out > released
+//
+// A postponed expert goes back from "given out" to "waiting". Keeps numbers only: no memory, no
+// reads. Experts are numbered over all layers.
+#ifndef TIDEPOOL_MOE_LAYER_REQUEST_H_
+#define TIDEPOOL_MOE_LAYER_REQUEST_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "moe/expert_source.h"
+
+namespace tidepool::moe {
+
+// Engine thread only.
+class LayerRequest {
+ public:
+  explicit LayerRequest(int experts_per_layer) : entries_(experts_per_layer) {}
+
+  // Requires: done(), or no layer yet.
+  void Begin(int layer);
+  // Of one expert after the other, in ascending order: where it is when the layer asks for it.
+  enum class Start : uint8_t {
+    kWaiting,   // it needs a buffer
+    kArriving,  // a read is in flight
+    kReady,
+  };
+  void Add(int64_t expert, Start start);
+  // How the expert was found; decided after all were added.
+  void SetFound(int64_t expert, Found found) { At(expert).found = found; }
+
+  // The first expert that waits for a buffer. Requires: has_waiting().
+  bool has_waiting() const { return !waiting_.empty(); }
+  int64_t next_waiting() const { return waiting_.back(); }
+  // The same; it is arriving from now on.
+  int64_t TakeWaiting();
+  // It was arriving, and is ready.
+  void SetReady(int64_t expert) { ready_.push_back(expert); }
+
+  bool has_ready() const { return !ready_.empty(); }
+  // Gives out all that are ready, in the order in which they became so.
+  std::vector<int64_t> TakeReady();
+  Found found(int64_t expert) const { return entries_[expert - first_].found; }
+  bool IsGivenOut(int64_t expert) const { return entries_[expert - first_].given_out; }
+  // Requires: given out.
+  void Release(int64_t expert);
+  void Postpone(int64_t expert);
+
+  // The first error ends the request; later ones are dropped.
+  void Fail(absl::Status error) { error_.Update(std::move(error)); }
+  bool failed() const { return !error_.ok(); }
+  // Forgets the request. Returns its error.
+  absl::Status Abandon();
+
+  int layer() const { return layer_; }
+  // All that were added.
+  absl::Span<const int64_t> experts() const { return experts_; }
+  // Those that wait for a buffer.
+  absl::Span<const int64_t> waiting() const { return waiting_; }
+  // Whether there are experts that were not given out.
+  bool has_left() const { return left_ > 0; }
+  // All were given out and released.
+  bool done() const { return left_ == 0 && given_out_ == 0; }
+
+ private:
+  struct Entry {
+    bool given_out = false;
+    Found found = Found::kResident;
+  };
+  Entry& At(int64_t expert) { return entries_[expert - first_]; }
+
+  int layer_ = 0;
+  int64_t first_ = 0;  // expert of the layer
+  int64_t left_ = 0;   // not yet given out
+  int64_t given_out_ = 0;
+  std::vector<Entry> entries_;  // [experts_per_layer]
+  std::vector<int64_t> experts_;
+  std::vector<int64_t> waiting_;  // descending: the next one is last
+  std::vector<int64_t> ready_;    // and not given out
+  absl::Status error_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_LAYER_REQUEST_H_

@@ -1,0 +1,96 @@
+// ReadQueue: the reads of records that are in flight, and how long a layer waits for them.
+//
+//   ReadQueue reads(std::move(reader), {.patience = absl::Seconds(30), .clock = clock});
+//   reads.Begin({.ticket = 7, .offset = 8192, .bytes = 4096, .into = buffer, .hash = hash},
+//               ReadPriority::kDemand);
+//   if (reads.Await() == ReadQueue::Wait::kArrived) {
+//     for (const ReadQueue::Arrival& arrival : reads.TakeArrivals()) ...
+//   }
+//
+// A read that does not end keeps its buffer. It becomes late if no read ends for `patience`, and
+// nobody waits for a late read.
+#ifndef TIDEPOOL_MOE_READ_QUEUE_H_
+#define TIDEPOOL_MOE_READ_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/mutex.h"
+#include "moe/record_reader.h"
+
+namespace tidepool::moe {
+
+struct ReadQueueOptions {
+  // Time without a read that ends, after which the reads in flight are late.
+  absl::Duration patience = absl::Seconds(30);
+  const base::Clock* clock = &base::Clock::Real();
+};
+
+// Engine thread only, except for what the reader's threads call.
+class ReadQueue {
+ public:
+  // A read that has ended. DATA_LOSS: the record's hash does not match, or the file is too short;
+  // UNAVAILABLE: the read failed.
+  struct Arrival {
+    RecordRead read;
+    absl::Status status;
+  };
+  enum class Wait : uint8_t {
+    kArrived,   // reads have ended
+    kNothing,   // all reads in flight are late, or there are none
+    kTimedOut,  // no read ended within patience(): all in flight are late now
+  };
+
+  // The clock outlives it. The destructor waits for the reads that have begun.
+  ReadQueue(std::unique_ptr<RecordReader> reader, const ReadQueueOptions& options);
+
+  // Requires: no read of this ticket is in flight.
+  void Begin(const RecordRead& read, ReadPriority priority);
+  // Takes back the speculative reads that have not begun.
+  std::vector<RecordRead> Withdraw();
+  // The reads that have ended since the last call.
+  std::vector<Arrival> TakeArrivals();
+
+  // Waits until there is something to take.
+  Wait Await();
+  // Waits for all reads, late ones too. Returns how many are in flight after `patience`.
+  int64_t AwaitAll(absl::Duration patience);
+
+  bool IsLate(int64_t ticket) const { return late_.contains(ticket); }
+  int64_t late() const { return static_cast<int64_t>(late_.size()); }
+  // How long Await waits: a tenth of the patience after a wait that timed out, until a read ends.
+  absl::Duration patience() const;
+
+  // Total time with a read in flight, since the start or the last reset.
+  absl::Duration BusyTime() const;
+  void ResetBusyTime();
+
+ private:
+  void OnRead(const RecordRead& read, const absl::Status& status);  // a reader's thread
+  void EndOneLocked() TIDEPOOL_REQUIRES(mutex_);
+  void Forget(int64_t ticket);
+
+  const ReadQueueOptions options_;
+  absl::flat_hash_set<int64_t> reading_;  // tickets, until their arrivals are taken
+  absl::flat_hash_set<int64_t> late_;     // some of them
+  bool silent_ = false;                   // the last wait timed out, and no read has ended since
+
+  mutable base::Mutex mutex_;
+  base::CondVar arrived_;
+  std::vector<Arrival> arrivals_ TIDEPOOL_GUARDED_BY(mutex_);
+  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  absl::Duration busy_since_ TIDEPOOL_GUARDED_BY(mutex_);
+  absl::Duration busy_time_ TIDEPOOL_GUARDED_BY(mutex_);
+
+  const std::unique_ptr<RecordReader> reader_;  // last: its threads use the members above
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_READ_QUEUE_H_

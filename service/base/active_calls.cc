@@ -1,0 +1,60 @@
+#include "service/base/active_calls.h"
+
+#include <algorithm>
+
+namespace tidepool::service {
+
+absl::Status ActiveCalls::Enter() {
+  base::MutexLock lock(&mutex_);
+  if (closed_) {
+    return absl::UnavailableError("the server is shutting down; retry on another server, or later");
+  }
+  ++count_;
+  return absl::OkStatus();
+}
+
+void ActiveCalls::Leave() {
+  base::MutexLock lock(&mutex_);
+  if (--count_ == 0) changed_.NotifyAll();
+}
+
+void ActiveCalls::Close() {
+  base::MutexLock lock(&mutex_);
+  closed_ = true;
+}
+
+bool ActiveCalls::Drain(absl::Duration drain) {
+  base::MutexLock lock(&mutex_);
+  until_ = std::min(until_, clock_->Monotonic() + drain);
+  changed_.NotifyAll();
+  while (count_ > 0) {
+    if (!WaitUntil(until_)) return false;
+  }
+  return true;
+}
+
+bool ActiveCalls::AwaitNone(absl::Duration most) {
+  base::MutexLock lock(&mutex_);
+  const absl::Duration end = clock_->Monotonic() + most;
+  while (count_ > 0) {
+    if (!WaitUntil(end)) return false;
+  }
+  return true;
+}
+
+void ActiveCalls::Linger(absl::Duration grace) {
+  base::MutexLock lock(&mutex_);
+  const absl::Duration end = clock_->Monotonic() + grace;
+  while (WaitUntil(std::min(end, until_))) {
+  }
+}
+
+bool ActiveCalls::WaitUntil(absl::Duration time) {
+  const absl::Duration left = time - clock_->Monotonic();
+  if (left <= absl::ZeroDuration()) return false;
+  // Long waits are cut, since a duration of centuries does not fit a timer.
+  changed_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
+  return true;
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,54 @@
+#include "service/base/task_pool.h"
+
+#include <utility>
+
+namespace tidepool::service {
+
+TaskPool::TaskPool(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+TaskPool::~TaskPool() {
+  {
+    base::MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void TaskPool::Post(const std::string& line, std::function<void()> task) {
+  base::MutexLock lock(&mutex_);
+  std::deque<Task>& tasks = lines_[line];
+  if (tasks.empty()) turns_.push_back(line);
+  tasks.push_back(std::move(task));
+  changed_.NotifyOne();
+}
+
+TaskPool::Task TaskPool::TakeNext() {
+  const auto line = lines_.find(turns_.front());
+  turns_.pop_front();
+  Task task = std::move(line->second.front());
+  line->second.pop_front();
+  if (line->second.empty()) {
+    lines_.erase(line);
+  } else {
+    turns_.push_back(line->first);
+  }
+  return task;
+}
+
+void TaskPool::Run() {
+  while (true) {
+    Task task;
+    {
+      base::MutexLock lock(&mutex_);
+      while (turns_.empty() && !stopping_) changed_.Wait(&mutex_);
+      if (turns_.empty()) return;
+      task = TakeNext();
+    }
+    task();
+  }
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,68 @@
+// WriteTimeouts: a time limit for writes to clients that do not read. Such a stream only costs its
+// slot, but it must not hold the slot without limit.
+#ifndef TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
+#define TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "service/base/event_loop.h"
+
+namespace tidepool::service {
+
+// A client may pause reading. A stream ends if its client reads nothing for this time although
+// there is output. Over HTTP one byte is enough; over gRPC a message must be read.
+inline constexpr absl::Duration kTakenWithin = absl::Minutes(10);
+
+// Loop only. All writes share one timer.
+class WriteTimeouts {
+ public:
+  // A pending write, until the destruction. May outlive the WriteTimeouts.
+  class Write {
+   public:
+    Write() = default;
+    Write(Write&& other) noexcept { *this = std::move(other); }
+    Write& operator=(Write&& other) noexcept;
+    ~Write() { Reset(); }
+    void Reset();
+    bool under_way() const { return !writes_.expired(); }
+
+   private:
+    friend class WriteTimeouts;
+    struct Late {
+      absl::Duration since;  // on the monotonic clock
+      std::function<void()> tell;
+    };
+    using Writes = std::map<uint64_t, Late>;  // in the order of their beginning
+
+    std::weak_ptr<Writes> writes_;
+    uint64_t number_ = 0;
+  };
+
+  // Loop and clock outlive this.
+  WriteTimeouts(Executor* loop, const base::Clock* clock, absl::Duration limit)
+      : loop_(loop), clock_(clock), limit_(limit) {}
+
+  // Calls `on_late` once if the write is pending for the limit. It may end this write and others.
+  [[nodiscard]] Write Begin(std::function<void()> on_late);
+
+ private:
+  void LookAfter(absl::Duration wait);
+  void Look();
+
+  Executor* loop_;
+  const base::Clock* clock_;
+  const absl::Duration limit_;
+  const std::shared_ptr<Write::Writes> writes_ = std::make_shared<Write::Writes>();
+  uint64_t next_number_ = 1;
+  bool looks_later_ = false;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_

@@ -1,0 +1,52 @@
+#include "service/front/answer_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tidepool::service {
+namespace {
+
+// Appends `next` to a message that has no finish yet.
+void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
+  into->mutable_text()->append(next.text());
+  into->mutable_token_ids()->MergeFrom(next.token_ids());
+  into->mutable_logprobs()->MergeFrom(next.logprobs());
+  into->mutable_prompt_logprobs()->MergeFrom(next.prompt_logprobs());
+  if (next.has_progress()) *into->mutable_progress() = next.progress();
+  into->set_finish_reason(next.finish_reason());
+  if (next.has_usage()) *into->mutable_usage() = std::move(*next.mutable_usage());
+}
+
+}  // namespace
+
+void AnswerQueue::Push(v1::GenerateResponse response, bool logged) {
+  waiting_.push_back({.response = std::move(response), .logged = logged});
+}
+
+void AnswerQueue::MarkLogged() {
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [](const Message& message) { return !message.logged; });
+  if (first != waiting_.end()) first->logged = true;
+}
+
+std::optional<v1::GenerateResponse> AnswerQueue::Take() {
+  if (under_way_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
+  v1::GenerateResponse response = std::move(waiting_.front().response);
+  waiting_.pop_front();
+  while (!waiting_.empty() && waiting_.front().logged &&
+         waiting_.front().response.position() != resume_after_) {
+    Merge(std::move(waiting_.front().response), &response);
+    waiting_.pop_front();
+  }
+  under_way_ = true;
+  tokens_ = response.token_ids_size() + response.prompt_logprobs_size();
+  last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+  return response;
+}
+
+int64_t AnswerQueue::OnTaken() {
+  under_way_ = false;
+  return tokens_;
+}
+
+}  // namespace tidepool::service

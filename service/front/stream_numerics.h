@@ -1,0 +1,45 @@
+// StreamNumerics: the numerics_id of the workers that made one stream's tokens. Tokens of workers
+// with different ones may differ from those that either would have made alone.
+#ifndef TIDEPOOL_SERVICE_FRONT_STREAM_NUMERICS_H_
+#define TIDEPOOL_SERVICE_FRONT_STREAM_NUMERICS_H_
+
+#include <string>
+#include <utility>
+
+#include "service/store/session_store.h"
+
+namespace tidepool::service {
+
+// Plain data.
+class StreamNumerics {
+ public:
+  // The stream continues a turn that the log has with this numerics_id.
+  void ContinueFrom(const std::string& logged) {
+    changed_ = logged_ = logged == kSeveralNumerics;
+    if (!changed_) first_ = logged;
+  }
+  // A worker with this numerics_id makes the next tokens. True: they are the first ones of another.
+  bool Take(const std::string& worker, bool has_tokens) {
+    if (first_.empty() || !has_tokens) first_ = worker;
+    if (changed_ || worker == first_) return false;
+    changed_ = true;
+    return true;
+  }
+
+  const std::string& first() const { return first_; }  // of the first tokens; empty: none yet
+  bool changed() const { return changed_; }
+  // What the next append tells the log. Empty: nothing new.
+  std::string ForLog(bool begins_turn) {
+    if (changed_ && !std::exchange(logged_, true)) return std::string(kSeveralNumerics);
+    return begins_turn ? first_ : "";
+  }
+
+ private:
+  std::string first_;
+  bool changed_ = false;
+  bool logged_ = false;  // the log has it that they changed
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_STREAM_NUMERICS_H_

@@ -1,0 +1,167 @@
+// StreamPlacement: which worker runs a stream, and what happens between two workers: the stream
+// backs off, waits in line, waits for a worker, or is tried alone. stream_state.h has the states.
+#ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
+#define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "service/front/crash_evidence.h"
+#include "service/front/failover_queue.h"
+#include "service/front/generation_context.h"
+#include "service/front/pick_worker.h"
+#include "service/front/poisoned_prompts.h"
+#include "service/front/retry_state.h"
+#include "service/front/stream_state.h"
+#include "service/front/worker_link.h"
+#include "service/front/worker_set.h"
+
+namespace tidepool::service {
+
+// What a stream needs its workers for.
+enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun };
+
+// Loop only.
+// Large because back-off, the line, trials and waiting share the attempt: each ends the others.
+class StreamPlacement {
+ public:
+  // The stream, which has the placement as a member.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Does the step now. May end the stream.
+    virtual void Do(StreamStep step) = 0;
+    // Tokens that workers reported so far.
+    virtual int64_t told() const = 0;
+    // What to pick a worker by, except for what earlier attempts add.
+    virtual PickRequest MakePick() const = 0;
+    virtual void End(absl::Status status) = 0;
+    // Locked while a callback runs.
+    virtual std::weak_ptr<const void> Life() const = 0;
+  };
+
+  // `deadline` is of the monotonic clock. An empty session_id: no session.
+  StreamPlacement(Owner* owner, const GenerationContext& context, std::string session_id,
+                  absl::Duration deadline)
+      : owner_(owner), context_(context), session_id_(std::move(session_id)), deadline_(deadline) {}
+
+  // Before any step but kFindModel.
+  void SetPrompt(const PromptId& prompt, std::string model_digest) {
+    prompt_ = prompt;
+    found_at_ = context_.clock->Monotonic();
+    model_ = std::move(model_digest);
+  }
+
+  // Does the step: at once, or in line if a worker has failed it or its prompt is under suspicion.
+  void Try(StreamStep step);
+  // Picks worker() for `step` and begins an attempt there. False: the step is done later, or the
+  // stream has ended.
+  bool TakeWorker(StreamStep step);
+  // The same for a step that cannot crash a worker: without an attempt.
+  bool TakeAnyWorker(StreamStep step);
+  // Does the step when the workers changed; ends the stream with `reason` if that takes too long.
+  void WaitForWorkers(StreamStep step, absl::Status reason);
+
+  // worker() failed what `step` asked of it: the step is tried again elsewhere, or the stream ends.
+  void Retry(absl::Status status, EndedBy by, StreamStep step);
+  // worker() was lost while it had nothing to compute: kRun is done again when its turn comes, and
+  // nothing counts as a failure.
+  void ComeBack(const absl::Status& status);
+  // worker() is full: kRun waits, for a limited time, until a worker has room.
+  void WaitForRoom(absl::Status status);
+  bool AnotherHasRoom() const;
+  // worker() drains: kRun moves to another worker at once. Nothing has failed.
+  void Migrate();
+
+  // worker() answered a unary step.
+  void OnAnswered() { asked_.reset(); }
+  // Earlier failures have nothing to do with the next step.
+  void BeginAttempts();
+  void OnTokens(int64_t count);
+  // The worker may compute; it may not until OnCredit, because the client reads nothing.
+  void OnCredit() { trial_.Resume(); }
+  void OnStandstill();
+  // The last token came.
+  void OnFinished();
+  void End();
+
+  // The latest; its name is empty before the first.
+  const PickedWorker& worker() const { return worker_; }
+  int32_t attempt() const { return attempt_; }
+  // The step whose answer worker() owes, if that is not kRun.
+  std::optional<StreamStep> asked() const { return asked_; }
+  // Tokens that this attempt must be able to make whether the client reads or not.
+  int64_t ProofTokens() const;
+  bool ended() const { return state_ == StreamState::kEnded; }
+
+ private:
+  // How long it has waited for workers since one last answered.
+  struct Patience {
+    bool begun = false;
+    absl::Duration end;
+    int aways = 0;  // tries that no worker took
+  };
+
+  PickRequest Pick() const;
+  void GoTo(StreamState next);
+  bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
+  // It waits for nobody's turn any more, and nobody waits for it.
+  void GiveTicketUp();
+  void GiveAttemptUp();
+  // Does the step after a pause that grows with each failure.
+  void BackOff(StreamStep step);
+  // Does the step when it is this stream's turn in line.
+  void Resubmit(StreamStep step);
+  void OnTurnInLine(StreamStep step);
+  // Whether the step has to wait at this worker: for streams that run there, before it is tried
+  // alone there, or for the one that is.
+  bool WaitsAt(const PickedWorker& worker, StreamStep step);
+  void Later(absl::Duration wait, void (StreamPlacement::*then)(StreamStep), StreamStep step);
+  // Tries the step the first time that it is called, unless something else was tried meanwhile.
+  std::function<void()> ResumeOnce(StreamStep step);
+  // When to stop waiting for workers, on the monotonic clock.
+  absl::Duration PatienceEnd();
+  // Of the prompt, if the step ran now.
+  Suspicion SuspicionAt(StreamStep step) const;
+  bool IsExhausted();
+  // Ends the stream if its prompt was convicted, its attempts are used up, or its deadline passed.
+  bool EndIfConvicted(StreamStep step);
+  // A prompt that was convicted while this stream waited to run it is refused to its sender, too.
+  bool IsRefused(StreamStep step);
+
+  Owner* const owner_;
+  const GenerationContext context_;
+  const std::string session_id_;
+  const absl::Duration deadline_;
+  PromptId prompt_;
+  absl::Duration found_at_;  // when prompt_ was known
+  std::string model_;        // its digest
+  StreamState state_ = StreamState::kStarting;
+
+  int32_t attempt_ = 0;
+  PickedWorker worker_;
+  std::optional<StreamStep> asked_;
+  std::vector<std::string> failed_workers_;
+  std::string lost_worker_;  // the failed worker left last; empty once another one runs it
+
+  RetryState failures_;
+  absl::Status last_failure_;
+  Patience patience_;
+  int64_t waits_ = 0;
+
+  CrashEvidence::Attempt trial_;                            // at worker_
+  FailoverQueue::Ticket ticket_;                            // held on the way to another worker
+  FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // of the ticket
+  std::optional<absl::Duration> calm_since_;                // it waits to be tried alone
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_

@@ -1,0 +1,54 @@
+// The one place where wire types become the engine's and back. No proto reaches engine/, and no
+// engine type reaches a client.
+#ifndef TIDEPOOL_SERVICE_GRPC_CONVERT_H_
+#define TIDEPOOL_SERVICE_GRPC_CONVERT_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/engine_stats.h"
+#include "engine/sampling/request.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "moe/offload_control.h"
+#include "moe/offload_stats.h"
+#include "tidepool/v1/admin.pb.h"
+#include "tidepool/v1/inference.pb.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// The request's parameters, with `defaults` for what it leaves unset. A seed that is unset stays 0:
+// see has_seed().
+engine::SamplingParams FromProto(const v1::Sampling& sampling,
+                                 const engine::SamplingParams& defaults);
+engine::StoppingParams FromProto(const v1::Stopping& stopping);
+// max_tokens as the client asked for it; nullopt: no limit. See engine::LimitMaxTokens.
+std::optional<int64_t> AskedMaxTokens(const v1::Stopping& stopping);
+// INVALID_ARGUMENT: the prompt's length does not fit its tokens. The engine checks the rest.
+absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
+                                                    absl::Duration deadline);
+
+// With every field set.
+void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);
+void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
+void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
+             worker::v1::RunResponse* out);
+void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
+
+void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out);
+// Requires: stats.offload.
+void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out);
+// INVALID_ARGUMENT: an unknown policy. The engine checks the rest.
+absl::StatusOr<moe::OffloadChange> FromProto(const v1::SetOffloadRequest& request);
+void ToProto(const moe::OffloadSettings& settings, v1::OffloadSettings* out);
+// All but whose it is.
+void ToProto(const engine::ExpertPlacement& placement, v1::WorkerPlacement* out);
+
+// What a front relays of a worker's answer: all but the attempt.
+v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_GRPC_CONVERT_H_

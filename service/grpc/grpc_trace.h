@@ -1,0 +1,18 @@
+// The trace that a gRPC call belongs to.
+#ifndef TIDEPOOL_SERVICE_GRPC_GRPC_TRACE_H_
+#define TIDEPOOL_SERVICE_GRPC_GRPC_TRACE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <optional>
+
+#include "service/base/trace_context.h"
+
+namespace tidepool::service {
+
+// What its metadata traceparent and tracestate say; null: nothing, or nothing that holds.
+std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_GRPC_GRPC_TRACE_H_

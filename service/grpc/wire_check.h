@@ -1,0 +1,18 @@
+// What is wrong with bytes that protobuf could not parse.
+#ifndef TIDEPOOL_SERVICE_GRPC_WIRE_CHECK_H_
+#define TIDEPOOL_SERVICE_GRPC_WIRE_CHECK_H_
+
+#include <google/protobuf/descriptor.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tidepool::service {
+
+// INVALID_ARGUMENT: names the first string field that is not UTF-8, or says that the message is
+// damaged. Requires: parsing `bytes` as this type failed.
+absl::Status ExplainBadMessage(absl::string_view bytes, const google::protobuf::Descriptor& type);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_GRPC_WIRE_CHECK_H_

@@ -1,0 +1,241 @@
+// Whole models whose experts are read as a test says, against the same with everything in memory.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/evaluation/logits.h"
+#include "engine/loading/model_bundle.h"
+#include "engine/model/contiguous_kv.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+#include "moe/tiered_experts.h"
+#include "tests/engine/puppet_model.h"
+#include "tools/synthetic/shape.h"
+
+namespace tidepool::engine {
+namespace {
+
+using moe::PolicyKind;
+using moe::Prefetch;
+
+constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,
+                                    PolicyKind::kStatic};
+
+std::vector<int32_t> Ids(int64_t count, int seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % 290);
+  return ids;
+}
+
+bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> Logits(TransformerModel* model, const std::vector<int32_t>& ids,
+                          const LogitsOptions& options) {
+  std::vector<float> all;
+  CHECK_OK(ComputeLogits(model, ids, options, [&](int64_t, absl::Span<const float> logits) {
+    all.insert(all.end(), logits.begin(), logits.end());
+    return absl::OkStatus();
+  }));
+  return all;
+}
+
+// One sequence on its way through batches.
+struct Walker {
+  std::vector<int32_t> ids;
+  std::vector<float> expected;  // [ids.size(), vocabulary]
+  int64_t done = 0;
+};
+
+class TieredForwardTest : public testing::Test {
+ protected:
+  std::unique_ptr<ModelBundle> MustLoad(const ExpertOptions& experts) const {
+    auto bundle = LoadModel(models_.path(), {.threads = 2, .experts = experts});
+    CHECK_OK(bundle.status());
+    return *std::move(bundle);
+  }
+
+  PuppetModels models_{testing::TempDir() + "/tiered_forward_test"};
+};
+
+constexpr int64_t kExperts = 3 * 16;  // of tiny-moe
+constexpr int64_t kTopK = 4;
+
+using Parts = std::vector<std::pair<Walker*, int64_t>>;  // rows of sequences
+
+// A random part of some of the sequences that are not at their end.
+Parts DrawParts(std::vector<Walker>* walkers, std::mt19937* random) {
+  Parts parts;
+  for (Walker& walker : *walkers) {
+    const int64_t rest = static_cast<int64_t>(walker.ids.size()) - walker.done;
+    if (rest == 0 || (*random)() % 3 == 0) continue;
+    const int64_t rows = (*random)() % 3 == 0 ? 1 + (*random)() % 25 : 1;
+    parts.emplace_back(&walker, std::min(rest, rows));
+  }
+  return parts;
+}
+
+Batch BatchOf(const Parts& parts, const Walker* first, const ContiguousKv& kv) {
+  Batch batch;
+  for (const auto& [walker, rows] : parts) {
+    RowSpan& span = batch.spans.emplace_back();
+    const auto begin = walker->ids.begin() + walker->done;
+    span.first_slot = walker->done;
+    span.token_ids.assign(begin, begin + rows);
+    span.request = walker - first;
+    span.phase = rows > 1 ? moe::Phase::kPrefill : moe::Phase::kDecode;
+    span.logit_rows.resize(rows);
+    std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
+    span.blocks = kv.blocks(static_cast<int>(span.request));
+  }
+  return batch;
+}
+
+moe::OffloadChange RandomChange(int staging, int64_t record, std::mt19937* random) {
+  const auto draw = [&](uint32_t below) { return static_cast<int64_t>((*random)() % below); };
+  moe::OffloadChange change;
+  if (draw(2) == 0) change.policy = kPolicies[draw(4)];
+  if (draw(2) == 0) change.refresh_interval = 1 + draw(5);
+  if (draw(2) == 0) change.expert_memory_bytes = (staging + kTopK + draw(kExperts)) * record;
+  if (draw(2) == 0) change.prefetch = draw(2) == 0 ? Prefetch::kOn : Prefetch::kOff;
+  return change;
+}
+
+moe::TieredOptions RandomOptions(PolicyKind kind, std::mt19937* random) {
+  const auto draw = [&](uint32_t below) { return static_cast<int64_t>((*random)() % below); };
+  moe::TieredOptions options = {.slots = kTopK + draw(kExperts - kTopK + 1),
+                                .staging = 1 + static_cast<int>(draw(8)),
+                                .policy = {.kind = kind, .refresh_interval = 1 + draw(3)},
+                                .prefetch = draw(4) == 0 ? Prefetch::kOff : Prefetch::kOn};
+  for (int64_t i = 0; i < kExperts; ++i) options.policy.profile.push_back(draw(100));
+  return options;
+}
+
+// Any budget, policy and prefetch, from cold or warm, changed in between, with sequences that go on
+// in any company, and reads that end in any order after any time.
+TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
+  models_.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
+  std::vector<Walker> fresh(5);
+  {
+    const auto resident = MustLoad({});
+    for (size_t i = 0; i < fresh.size(); ++i) {
+      fresh[i].ids = Ids(12 + 17 * static_cast<int64_t>(i), static_cast<int>(i));
+      fresh[i].expected = Logits(resident->model.get(), fresh[i].ids, {.rows = LogitRows::kAll});
+    }
+  }
+  moe::OffloadStats sum;
+  for (int seed = 0; seed < 24; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::mt19937 delays(seed);  // the reader's thread has it
+    const moe::TieredOptions options = RandomOptions(kPolicies[seed % 4], &random);
+    PuppetModel puppet = models_.Make(options, {.threads = 1 + seed % 2, .seed = seed});
+    puppet.puppet->set_fate([&delays](const moe::RecordRead&) {
+      if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
+      return absl::OkStatus();
+    });
+    if (random() % 2 == 0) puppet.tiered->LoadResidents({});
+    const int64_t vocabulary = puppet.model->vocab_size();
+    const ContiguousKv kv(puppet.model->kv_specs(), static_cast<int>(fresh.size()), 128);
+    kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}));
+    std::vector<Walker> walkers = fresh;
+    const auto ended = [](const Walker& w) { return w.done == static_cast<int64_t>(w.ids.size()); };
+    while (!std::all_of(walkers.begin(), walkers.end(), ended)) {
+      const Parts parts = DrawParts(&walkers, &random);
+      if (parts.empty()) continue;
+      const auto step =
+          puppet.model->Forward(BatchOf(parts, walkers.data(), kv), kv.view(), &workspace);
+      ASSERT_TRUE(step.ok()) << step.status();
+      const float* row = step->logits.data;
+      for (const auto& [walker, rows] : parts) {
+        const auto expected = absl::MakeConstSpan(walker->expected)
+                                  .subspan(walker->done * vocabulary, rows * vocabulary);
+        ASSERT_TRUE(SameBits(absl::MakeConstSpan(row, expected.size()), expected))
+            << "sequence " << walker - walkers.data() << " from " << walker->done << " on";
+        row += expected.size();
+        walker->done += rows;
+      }
+      if (random() % 6 == 0) {
+        const int64_t record = puppet.tiered->Settings().record_bytes;
+        const absl::Status changed =
+            puppet.tiered->Change(RandomChange(options.staging, record, &random));
+        ASSERT_TRUE(changed.ok()) << changed;
+      }
+    }
+    const moe::OffloadStats stats = *puppet.tiered->Stats();
+    EXPECT_EQ(stats.failed_reads, 0);
+    sum.placement += stats.placement;
+    sum.prefetch_used_bytes += stats.prefetch_used_bytes;
+    sum.prefetch_wasted_bytes += stats.prefetch_wasted_bytes;
+  }
+  // All that could have changed some has happened.
+  EXPECT_GT(sum.placement.hits, 1000);
+  EXPECT_GT(sum.placement.promotions, 1000);
+  EXPECT_GT(sum.placement.pass_throughs, 1000);
+  EXPECT_GT(sum.prefetch_used_bytes, 0);
+  EXPECT_GT(sum.prefetch_wasted_bytes, 0);
+}
+
+// A prompt as long as a pass, which needs nearly all experts and whose outputs do not fit into the
+// workspace, reads each missing expert once, cold or warm. Those are what is not resident when the
+// pass begins, but where a layer's misses take the places of experts whose layer comes later in the
+// pass: so does lru, which goes by the pass before.
+TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
+  constexpr tools::Shape kWide = {.name = "wide",
+                                  .architecture = "qwen3moe",
+                                  .layers = 4,
+                                  .hidden = 1024,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .head_dim = 64,
+                                  .ffn_width = 64,
+                                  .experts = 64,
+                                  .experts_used = 8,
+                                  .expert_width = 64,
+                                  .vocabulary = 512,
+                                  .context = 4096,
+                                  .rope_base = 1e6f,
+                                  .norm_eps = 1e-6f,
+                                  .qk_norm = true};
+  constexpr int64_t kAll = 4 * 64;
+  models_.Write(kWide, GgmlType::kQ4_0);
+  const std::vector<int32_t> ids = Ids(2048, 1);
+  const LogitsOptions one_pass = {.chunk_rows = 2048};
+  const std::vector<float> expected = Logits(MustLoad({})->model.get(), ids, one_pass);
+  for (const double share : {0.15, 0.4, 0.8}) {
+    for (const PolicyKind policy : kPolicies) {
+      SCOPED_TRACE(absl::StrCat(moe::PolicyName(policy), " ", share));
+      const auto bundle = MustLoad({.memory = {.kind = ExpertMemoryKind::kShare, .share = share},
+                                    .policy = {.kind = policy}});
+      EXPECT_EQ(bundle->prefill_rows(), 2048);
+      moe::OffloadStats before = *bundle->model->offload_stats();
+      for (int pass = 0; pass < 2; ++pass) {
+        EXPECT_TRUE(SameBits(Logits(bundle->model.get(), ids, one_pass), expected));
+        const moe::OffloadStats stats = *bundle->model->offload_stats();
+        ASSERT_GT((stats.placement.lookups() - before.placement.lookups()) * 8, kAll * 7);
+        const int64_t misses = stats.placement.misses() - before.placement.misses();
+        const int64_t read =
+            stats.demand_bytes + stats.prefetch_bytes - before.demand_bytes - before.prefetch_bytes;
+        EXPECT_LE(read * 100, misses * stats.record_bytes * 105);
+        if (policy != PolicyKind::kLru || pass == 0) {
+          EXPECT_LE(read * 100, (kAll - stats.slots) * stats.record_bytes * 105);
+        }
+        before = stats;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::engine

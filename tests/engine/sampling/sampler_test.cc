@@ -1,0 +1,316 @@
+#include "engine/sampling/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/sampling/philox.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// What a Sampler is asked, in a form that is short to write down.
+struct Case {
+  SamplingParams params;
+  TokenCounts counts;
+  std::optional<int32_t> top_logprobs;
+
+  absl::StatusOr<SampledToken> Sample(const std::vector<float>& logits, int64_t position = 0) {
+    return sampler.Sample(
+        logits,
+        {.params = &params, .counts = &counts, .position = position, .top_logprobs = top_logprobs});
+  }
+  int32_t Token(const std::vector<float>& logits, int64_t position = 0) {
+    const auto token = Sample(logits, position);
+    EXPECT_TRUE(token.ok()) << token.status();
+    return token.ok() ? token->token_id : -1;
+  }
+  // How often each token comes in `draws` positions.
+  std::map<int32_t, int> Histogram(const std::vector<float>& logits, int draws) {
+    std::map<int32_t, int> histogram;
+    for (int i = 0; i < draws; ++i) ++histogram[Token(logits, i)];
+    return histogram;
+  }
+
+  Sampler sampler;
+};
+
+std::vector<int32_t> Keys(const std::map<int32_t, int>& histogram) {
+  std::vector<int32_t> keys;
+  for (const auto& [key, count] : histogram) keys.push_back(key);
+  return keys;
+}
+
+// Source of the vectors: kat_vectors of the Random123 distribution.
+TEST(PhiloxTest, KnownAnswers) {
+  using Words = std::array<uint32_t, 4>;
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
+            (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(SamplerTest, GreedyTakesTheBestAndOfEqualsTheLowest) {
+  Case c;
+  EXPECT_EQ(c.Token({1, 5, 3, 5}), 1);
+  EXPECT_EQ(c.Token({-kInfinity, -3, -kInfinity}), 1);
+  EXPECT_EQ(c.Token({0}), 0);
+}
+
+TEST(SamplerTest, BrokenLogitsAreErrorsThatNameTheToken) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    Case c;
+    c.params.temperature = temperature;
+    for (const float bad : {std::nanf(""), -std::nanf(""), kInfinity}) {
+      for (const size_t where : {0, 1, 2}) {
+        std::vector<float> logits = {1, 2, 3};
+        logits[where] = bad;
+        const absl::Status status = c.Sample(logits).status();
+        EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+        EXPECT_NE(status.message().find("token " + std::to_string(where)), std::string::npos)
+            << status;
+      }
+    }
+    EXPECT_EQ(c.Sample({-kInfinity, -kInfinity}).status().code(), absl::StatusCode::kInternal);
+  }
+}
+
+TEST(SamplerTest, DrawsFollowTheSoftmax) {
+  Case c;
+  c.params.temperature = 1;
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f), -200};
+  const auto histogram = c.Histogram(logits, 10000);
+  EXPECT_NEAR(histogram.at(0), 5000, 200);
+  EXPECT_NEAR(histogram.at(1), 3000, 200);
+  EXPECT_NEAR(histogram.at(2), 2000, 200);
+  EXPECT_EQ(histogram.size(), 3u);
+}
+
+TEST(SamplerTest, TemperatureSharpensAndFlattens) {
+  Case c;
+  const std::vector<float> logits = {1, 0};
+  c.params.temperature = 0.5;
+  EXPECT_NEAR(c.Histogram(logits, 4000)[0], 4000 * 0.8808, 100);
+  c.params.temperature = 2;
+  EXPECT_NEAR(c.Histogram(logits, 4000)[0], 4000 * 0.6225, 120);
+  c.params.temperature = 1e-30f;
+  EXPECT_EQ(c.Histogram(logits, 100)[0], 100);
+}
+
+TEST(SamplerTest, DrawsDependOnSeedPositionAndNothingElse) {
+  const std::vector<float> logits(1000, 0.0f);
+  Case a;
+  a.params.temperature = 1;
+  a.params.seed = 0x123456789abcdef0;
+  Case b = a;
+  std::vector<int32_t> forward;
+  std::vector<int32_t> backward(50);
+  for (int i = 0; i < 50; ++i) forward.push_back(a.Token(logits, i));
+  for (int i = 49; i >= 0; --i) backward[i] = b.Token(logits, i);
+  EXPECT_EQ(forward, backward);
+  // All 64 bits of the seed count, and positions past 32 bits.
+  b.params.seed ^= uint64_t{1} << 63;
+  EXPECT_NE(a.Token(logits), b.Token(logits));
+  EXPECT_NE(a.Token(logits, 1), a.Token(logits, 1 + (int64_t{1} << 32)));
+}
+
+TEST(SamplerTest, TopKKeepsTheBest) {
+  Case c;
+  c.params.temperature = 100;
+  c.params.top_k = 2;
+  EXPECT_EQ(Keys(c.Histogram({1, 4, 2, 3}, 300)), (std::vector<int32_t>{1, 3}));
+  EXPECT_EQ(Keys(c.Histogram({2, 2, 2, 2}, 300)), (std::vector<int32_t>{0, 1}));
+  c.params.top_k = 100;
+  EXPECT_EQ(c.Histogram({1, 4, 2, 3}, 300).size(), 4u);
+  c.params.top_k = 1;
+  EXPECT_EQ(Keys(c.Histogram({1, 4, 4, 3}, 100)), (std::vector<int32_t>{1}));
+}
+
+TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
+  const std::vector<float> logits = {std::log(0.2f), std::log(0.5f), std::log(0.3f)};
+  Case c;
+  c.params.temperature = 1;
+  c.params.top_p = 0.45f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1}));
+  c.params.top_p = 0.55f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1, 2}));
+  c.params.top_p = 0.85f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 1, 2}));
+  // Behind top_k the mass is that of the kept: 0.5 of 0.8 reaches 0.6.
+  c.params.top_k = 2;
+  c.params.top_p = 0.6f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1}));
+}
+
+// The whole of the sampler's definition over candidates that all must be in order, and many of
+// which are equal: sorted by value, ties by id.
+TEST(SamplerTest, ManyCandidatesAreInOrder) {
+  std::vector<float> logits(20000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7919 % 401) / 200;
+  std::vector<std::pair<double, int32_t>> order;
+  for (size_t i = 0; i < logits.size(); ++i) order.emplace_back(-logits[i], i);
+  std::sort(order.begin(), order.end());
+  for (const auto& [top_k, top_p] : {std::pair(0, 0.9f), {15000, 1.0f}, {700, 0.8f}}) {
+    Case c;
+    c.params.temperature = 1;
+    c.params.top_k = top_k;
+    c.params.top_p = top_p;
+    std::vector<double> sums;
+    const size_t count = top_k > 0 ? top_k : order.size();
+    for (size_t i = 0; i < count; ++i) {
+      sums.push_back((i > 0 ? sums.back() : 0) + std::exp(-order[i].first));
+    }
+    const double mass = top_p * sums.back();
+    const size_t kept = std::lower_bound(sums.begin(), sums.end(), mass) - sums.begin() + 1;
+    sums.resize(std::min(kept, sums.size()));
+    for (int64_t position = 0; position < 50; ++position) {
+      const auto random = Philox4x32({static_cast<uint32_t>(position), 0, 0, 0}, {0, 0});
+      const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
+      const double target = static_cast<double>(bits) * 0x1p-53 * sums.back();
+      const size_t place = std::upper_bound(sums.begin(), sums.end(), target) - sums.begin();
+      EXPECT_EQ(c.Token(logits, position), order[place].second) << top_k << ", " << top_p;
+    }
+  }
+}
+
+TEST(SamplerTest, TopPReachesFarIntoFlatDistributions) {
+  Case c;
+  c.params.temperature = 1;
+  c.params.top_p = 0.5;
+  const std::vector<float> logits(1000, 1.0f);
+  const auto histogram = c.Histogram(logits, 20000);
+  EXPECT_EQ(histogram.rbegin()->first, 499);
+  EXPECT_GT(histogram.size(), 490u);
+}
+
+TEST(SamplerTest, MinPIsAShareOfTheBest) {
+  const std::vector<float> logits = {std::log(0.6f), std::log(0.29f), std::log(0.11f)};
+  Case c;
+  c.params.temperature = 1;
+  c.params.min_p = 0.2f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 1}));
+  c.params.min_p = 1;
+  EXPECT_EQ(Keys(c.Histogram(logits, 100)), (std::vector<int32_t>{0}));
+}
+
+TEST(SamplerTest, PenaltiesAndBias) {
+  Case c;
+  c.counts.AddPrompt(0);
+  c.counts.AddOutput(1);
+  c.counts.AddOutput(1);
+  c.params.repetition_penalty = 2;
+  EXPECT_EQ(c.Token({10, 8, 6}), 2);    // 5, 4, 6
+  EXPECT_EQ(c.Token({-2, -2, -3}), 2);  // -4, -4, -3
+  c.params.repetition_penalty = 1;
+  c.params.frequency_penalty = 1.5;
+  EXPECT_EQ(c.Token({5, 8.5, 4}), 1);  // 5, 5.5, 4
+  EXPECT_EQ(c.Token({5, 7.5, 4}), 0);  // 5, 4.5, 4: the prompt does not count
+  c.params.frequency_penalty = 0;
+  c.params.presence_penalty = 2;
+  EXPECT_EQ(c.Token({5, 7.5, 4}), 1);
+  EXPECT_EQ(c.Token({5, 6.5, 4}), 0);
+  c.params.presence_penalty = 0;
+  c.params.logit_bias = {{2, 3.0f}, {1, -100.0f}};
+  EXPECT_EQ(c.Token({5, 90, 4}), 2);
+  // Extremes are still the caller's wish, not a broken model.
+  c.params.repetition_penalty = std::numeric_limits<float>::denorm_min();
+  c.params.logit_bias.clear();
+  EXPECT_EQ(c.Token({1e30f, 1, 1e30f}), 0);
+}
+
+TEST(SamplerTest, LogprobsAreTheModelsOwn) {
+  Case c;
+  c.top_logprobs = 3;
+  c.params.logit_bias = {{2, 100.0f}};
+  c.params.temperature = 0.1f;
+  const std::vector<float> logits = {1, 3, 2, 3, -kInfinity};
+  const auto token = c.Sample(logits);
+  ASSERT_TRUE(token.ok() && token->logprob.has_value());
+  EXPECT_EQ(token->token_id, 2);
+  double total = 0;
+  for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+  EXPECT_EQ(token->logprob->token_id, 2);
+  EXPECT_NEAR(token->logprob->logprob, 2 - std::log(total), 1e-6);
+  ASSERT_EQ(token->logprob->top.size(), 3u);
+  EXPECT_EQ(token->logprob->top[0].first, 1);
+  EXPECT_EQ(token->logprob->top[1].first, 3);
+  EXPECT_EQ(token->logprob->top[2].first, 2);
+  EXPECT_NEAR(token->logprob->top[0].second, 3 - std::log(total), 1e-6);
+  c.top_logprobs = std::nullopt;
+  EXPECT_FALSE(c.Sample(logits)->logprob.has_value());
+}
+
+TEST(SamplerTest, LogprobsOfWideRanges) {
+  Case c;
+  c.top_logprobs = 0;
+  for (const float spread : {0.0f, 1e-3f, 1.0f, 30.0f, 300.0f}) {
+    std::vector<float> logits;
+    for (int i = 0; i < 5000; ++i) logits.push_back(spread * std::sin(static_cast<float>(i)));
+    double total = 0;
+    const auto token = c.Sample(logits);
+    for (const float logit : logits) total += std::exp(static_cast<double>(logit) - spread);
+    const double expected = logits[token->token_id] - spread - std::log(total);
+    EXPECT_NEAR(token->logprob->logprob, expected, 1e-5 + 1e-6 * std::abs(expected)) << spread;
+  }
+}
+
+TEST(SamplingParamsTest, NamesTheFieldThatIsOutOfRange) {
+  const auto message = [](auto change) {
+    SamplingParams params;
+    change(&params);
+    const absl::Status status = params.Validate(100);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  const float nan = std::nanf("");
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(message([&](auto* p) { p->temperature = nan; }), "temperature is nan");
+  has(message([&](auto* p) { p->temperature = -0.1f; }), "temperature is -0.1");
+  has(message([&](auto* p) { p->temperature = kInfinity; }), "from 0 to 100");
+  has(message([&](auto* p) { p->top_k = -1; }), "top_k");
+  has(message([&](auto* p) { p->top_p = 0; }), "top_p");
+  has(message([&](auto* p) { p->top_p = nan; }), "top_p");
+  has(message([&](auto* p) { p->min_p = 1.5f; }), "min_p");
+  has(message([&](auto* p) { p->repetition_penalty = 0; }), "repetition_penalty");
+  has(message([&](auto* p) { p->repetition_penalty = kInfinity; }), "repetition_penalty");
+  has(message([&](auto* p) { p->frequency_penalty = 3; }), "frequency_penalty");
+  has(message([&](auto* p) { p->presence_penalty = nan; }), "presence_penalty");
+  has(message([&](auto* p) { p->logit_bias = {{100, 1}}; }), "logit_bias key is 100");
+  has(message([&](auto* p) { p->logit_bias = {{5, nan}}; }), "logit_bias of token 5");
+  EXPECT_TRUE(SamplingParams().Validate(100).ok());
+}
+
+TEST(StoppingParamsTest, NamesTheFieldThatIsOutOfRange) {
+  const auto message = [](auto change) {
+    StoppingParams params;
+    params.max_tokens = 1;
+    change(&params);
+    const absl::Status status = params.Validate(100);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(message([](auto* p) { p->max_tokens = -1; }),
+            "max_tokens is -1; it must be at least 0");
+  EXPECT_EQ(message([](auto* p) {
+              p->stop = {"a", ""};
+            }),
+            "stop[1] is 0 bytes long; it must be 1 to 1024 bytes");
+  EXPECT_EQ(message([](auto* p) { p->stop.assign(17, "a"); }),
+            "stop has 17 entries; at most 16 are allowed");
+  EXPECT_EQ(message([](auto* p) { p->stop_token_ids = {100}; }),
+            "stop_token_ids is 100; it must be a token id from 0 to 99");
+}
+
+}  // namespace
+}  // namespace tidepool::engine

@@ -1,0 +1,112 @@
+"""No class has more than 20 data members or 25 methods, except for a reason in the comment above it.
+
+The reason has the form "Large because ...". Constructors, destructors, assignments and static members
+do not count. `class_size_test.py --largest` prints the largest classes.
+"""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from class_sizes import class_sizes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MAX_MEMBERS = 20
+MAX_METHODS = 25
+REASON = "Large because "
+NOT_OURS = ("third_party/", "tests/")
+
+# Classes still to be split, by file. Only ever shrinks: an entry that is no longer needed fails too.
+STILL_TOO_LARGE = {
+    "service/front/front_core.h": ["FrontCore"],
+    "service/front/worker_set.h": ["WorkerSet"],
+    "service/http/generation_call.h": ["GenerationCall"],
+    "service/http/http_connection.h": ["HttpConnection"],
+    "service/http/openai_api.h": ["OpenAiApi"],
+    "service/store/redis_session_store.h": ["RedisSessionStore"],
+    "service/store/session_tables.h": ["SessionTables"],
+    "service/store/sqlite_session_store.h": ["SqliteSessionStore"],
+    "service/worker/run_session.h": ["RunSession"],
+}
+
+SAMPLE = """
+// Large because it is a sample.
+class A final : public B<int> {
+ public:
+  A() : x_{1}, y_(2) {}
+  ~A() override;
+  A(const A&) = delete;
+  A& operator=(const A&) = delete;
+  bool operator==(const A&) const = default;
+  template <typename T, int N = 2>
+  static std::map<T, int> F(std::function<void(T)> f) { return {{f, 1}}; }
+  void G() const TIDEPOOL_REQUIRES(mutex_);
+  using C = std::vector<int>;
+  enum class D { kE, kF };
+  friend class H;
+ private:
+  struct I {
+    int a = 0, b = 1;
+    char c[4] = {'{', ';', '"', '('};  // int d;
+  };
+  int x_ = 0;
+  std::function<int(int, int)> y_ TIDEPOOL_GUARDED_BY(mutex_);
+  static constexpr int kJ = 3;
+  const std::map<int, std::string> names_ = {{1, "a;"}, {2, "}"}};
+  struct {
+    int k = 0;
+  } both_;
+};
+"""
+
+
+def sizes_by_file():
+    files = subprocess.run(["git", "ls-files", "--", "*.h", "*.cc"], cwd=ROOT, check=True,
+                           capture_output=True, text=True).stdout.splitlines()
+    return {name: list(class_sizes((ROOT / name).read_text())) for name in files
+            if not name.startswith(NOT_OURS) and (ROOT / name).exists()}
+
+
+def is_too_large(size):
+    return size.members > MAX_MEMBERS or size.methods > MAX_METHODS
+
+
+class ClassSizeTest(unittest.TestCase):
+    def test_counts_members_and_methods(self):
+        sizes = {size.name: size for size in class_sizes(SAMPLE)}
+        self.assertEqual((sizes["A"].members, sizes["A"].methods), (4, 3))
+        self.assertEqual((sizes["I"].members, sizes["I"].methods), (3, 0))
+        self.assertIn(REASON, sizes["A"].comment)
+        self.assertEqual(sizes["I"].comment, "")
+
+    def test_classes_stay_small(self):
+        wrong = []
+        unneeded = {(name, known) for name, classes in STILL_TOO_LARGE.items() for known in classes}
+        for name, sizes in sizes_by_file().items():
+            for size in filter(is_too_large, sizes):
+                if REASON in size.comment:
+                    continue
+                if (name, size.name) in unneeded:
+                    unneeded.remove((name, size.name))
+                    continue
+                wrong.append(f"{name}:{size.line}: {size.name} has {size.members} data members and "
+                             f"{size.methods} methods (at most {MAX_MEMBERS} and {MAX_METHODS}); "
+                             f'split it, or give the reason above it: "{REASON}..."')
+        self.assertEqual(wrong, [])
+        self.assertEqual(unneeded, set(), "small enough now: remove them from STILL_TOO_LARGE")
+
+
+def print_largest():
+    for name, sizes in sizes_by_file().items():
+        for size in sizes:
+            if size.members > MAX_MEMBERS * 3 // 4 or size.methods > MAX_METHODS * 4 // 5:
+                print(f"{name}:{size.line}: {size.name}: {size.members} data members, "
+                      f"{size.methods} methods")
+
+
+if __name__ == "__main__":
+    if "--largest" in sys.argv:
+        print_largest()
+    else:
+        unittest.main()

@@ -1,0 +1,16 @@
+#include "service/front/convert_sessions.h"
+
+#include <gtest/gtest.h>
+
+namespace tidepool::service {
+namespace {
+
+// A session's turn ends with it, whatever a newer worker calls it.
+TEST(ConvertSessionsTest, AnUnknownFinishIsAnEnd) {
+  EXPECT_EQ(FromProto(v1::FINISH_REASON_UNSPECIFIED), TurnFinish::kRunning);
+  EXPECT_EQ(FromProto(v1::LENGTH), TurnFinish::kLength);
+  EXPECT_EQ(FromProto(static_cast<v1::FinishReason>(99)), TurnFinish::kStop);
+}
+
+}  // namespace
+}  // namespace tidepool::service
