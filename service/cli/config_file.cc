@@ -12,7 +12,9 @@
 #include "service/base/files.h"
 #include "service/cli/console.h"
 
-// Results instead of exceptions, and the parser in this file alone.
+// Results instead of exceptions, and the parser in this file alone. No assertions: version 3.3 has
+// one in parse_key that does not hold for a file such as "[+", which it then refuses correctly.
+#define TOML_ASSERT(expr) static_assert(true)
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
