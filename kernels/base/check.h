@@ -47,7 +47,7 @@ struct Voidify {
 #define CHECK_GE(a, b) CHECK_OP_(a, >=, b)
 #define CHECK_OK(expr)                                           \
   do {                                                           \
-    const auto check_ok_status_ = (expr);                        \
+    const auto& check_ok_status_ = (expr);                       \
     CHECK(check_ok_status_.ok()) << check_ok_status_.ToString(); \
   } while (false)
 

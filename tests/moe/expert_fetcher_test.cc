@@ -26,7 +26,7 @@ class ExpertFetcherTest : public testing::Test {
  protected:
   ExpertFetcherTest() {
     const PoolShape shape = {
-        .layers = kLayers, .experts = kExperts, .top_k = kTopK, .slots = kLayers * 4};
+        .layers = kLayers, .experts = kExperts, .top_k = kTopK, .slots = int64_t{kLayers} * 4};
     std::vector<int64_t> profile(kAll);
     for (int layer = 0; layer < kLayers; ++layer) {
       for (int expert = 0; expert < 4; ++expert) profile[layer * kExperts + expert] = 100;

@@ -26,7 +26,7 @@ inline constexpr int kExperts = 12;
 inline constexpr int kTopK = 4;
 inline constexpr int kStaging = 3;
 inline constexpr int64_t kRows = 16;
-inline constexpr int64_t kAll = kLayers * kExperts;
+inline constexpr int64_t kAll = int64_t{kLayers} * kExperts;
 
 // Records of random bytes, laid one behind the other.
 class Master {
@@ -94,8 +94,8 @@ class Routings {
   }
 
   std::vector<int32_t> Guess() {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < 4; ++i) ids.push_back(static_cast<int32_t>(random_() % kExperts));
+    std::vector<int32_t> ids(4);
+    for (int32_t& id : ids) id = static_cast<int32_t>(random_() % kExperts);
     return ids;
   }
 
