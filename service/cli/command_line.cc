@@ -78,7 +78,7 @@ class Splitter {
     return absl::OkStatus();
   }
 
-  // Gives the word to the next positional flag that has no value yet.
+  // Assigns the word to the next positional flag that has no value yet.
   void TakeWord(const std::string& word) {
     for (const absl::string_view name : SpecOf(command_).positionals) {
       if (values_.count(std::string(name)) > 0) continue;

@@ -33,8 +33,8 @@ absl::Status NotServed(absl::string_view field) {
   return absl::UnimplementedError(absl::StrCat(field, " is not supported yet; leave it unset"));
 }
 
-// The engine knows the ranges; only what it never sees is checked here. A vocabulary is not known
-// yet, so any id of 0 or more passes.
+// The engine checks the ranges. Only what the engine never sees is checked here. The vocabulary is
+// unknown here, so any id of 0 or more passes.
 constexpr int kAnyVocabulary = INT32_MAX;
 
 absl::Status CheckBiasTexts(const v1::Sampling& sampling) {
