@@ -54,7 +54,8 @@ absl::StatusOr<bool> BoundedMoeLayer::Await(Patience patience) {
   return !wave.empty();
 }
 
-// Sums the next expert, or the next few; false: it is not here.
+// Adds the outputs of the next expert, or of the next few. Returns false if the next expert is not
+// ready.
 bool BoundedMoeLayer::TakeTurn(MatrixView sum) {
   switch (experts_[next_].state) {
     case State::kAway:
@@ -69,8 +70,8 @@ bool BoundedMoeLayer::TakeTurn(MatrixView sum) {
   return false;
 }
 
-// As many of the next experts as are held and fit into one call; a single one that does not, in
-// parts.
+// Computes as many of the next experts as are held and fit into one call. A single expert that does
+// not fit is computed in parts.
 void BoundedMoeLayer::RunInTurn(MatrixView sum) {
   const int64_t most = std::min(call_rows_, free_rows());
   CHECK_GT(most, 0);
@@ -96,10 +97,10 @@ void BoundedMoeLayer::RunInTurn(MatrixView sum) {
   for (size_t i = first; i < next_; ++i) Release(i);
 }
 
-// One of those that are held out of turn, if there is room to keep what it gives: first one whose
+// Computes one expert out of turn, if there is room to keep its outputs. Prefers an expert whose
 // memory others need.
 bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
-  // What the experts in turn need.
+  // Rows reserved for the experts in turn.
   const int64_t reserve = std::min(call_rows_, parts_.kept.rows / 4 + 1);
   size_t found = experts_.size();
   for (size_t i = next_; i < experts_.size(); ++i) {
@@ -124,7 +125,8 @@ bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
   return true;
 }
 
-// The source has no memory left to bring the next expert into: it gets back that of the last one.
+// The source has no free memory for the next expert. Return the memory of the last expert in order,
+// which must then be read again.
 void BoundedMoeLayer::Postpone() {
   for (size_t i = experts_.size(); i-- > next_;) {
     Expert& expert = experts_[i];

@@ -1,10 +1,11 @@
-// BoundedMoeLayer: one MoE layer of more (token, expert) pairs than its workspace has rows for.
+// BoundedMoeLayer: computes one MoE layer whose (token, expert) pairs do not all fit into the
+// workspace.
 //
-// A token's experts are summed in ascending order, so an expert's outputs are only of use when all
-// before it have had their turn. Those that are ready wait for it where they lie; the outputs of
-// those that must not wait, because others need their memory or nothing else is to be done, are
-// kept in rows of the workspace. Where these run out and the source has no memory left either, an
-// expert is given back to it as it came, to be brought again.
+// A token's experts are summed in ascending order, so an expert's outputs can be added only after
+// all lower experts. An expert that is ready early usually waits in the source's memory. If others
+// need that memory, or there is nothing else to compute, the expert is computed early and its
+// outputs are kept in rows of the workspace. If the rows and the source's memory are both used up,
+// an uncomputed expert is returned to the source, which must read it again.
 #ifndef TIDEPOOL_MOE_BOUNDED_MOE_LAYER_H_
 #define TIDEPOOL_MOE_BOUNDED_MOE_LAYER_H_
 
@@ -22,24 +23,24 @@
 
 namespace tidepool::moe {
 
-// Engine thread only; of one layer of one forward. Implementation detail of ExpertScheduler.
+// Engine thread only. Computes one layer of one forward. Implementation detail of ExpertScheduler.
 class BoundedMoeLayer {
  public:
   struct Parts {
     kernels::KernelBackend* backend = nullptr;
-    ExpertSource* source = nullptr;  // that has been asked for the plan's experts
+    ExpertSource* source = nullptr;  // the plan's experts were requested from it
     const ExpertPlan* plan = nullptr;
     kernels::Activation x;     // [tokens, hidden]
-    kernels::MatrixView kept;  // [rows, hidden]: room for outputs
-    int64_t call_bytes = 0;    // of scratch that one GroupedFfn may take
+    kernels::MatrixView kept;  // [rows, hidden]: room for outputs that wait
+    int64_t call_bytes = 0;  // scratch limit of one GroupedFfn call
     kernels::Arena* arena = nullptr;
-    std::atomic<uint64_t>* heartbeat = nullptr;  // raised whenever experts come
+    std::atomic<uint64_t>* heartbeat = nullptr;  // incremented when experts arrive
   };
 
   explicit BoundedMoeLayer(const Parts& parts);
 
-  // sum[t] += the weighted outputs of t's experts, in ascending order. An error is the source's;
-  // `sum` is then of no use.
+  // sum[t] += the weighted outputs of token t's experts, in ascending order. On error, which comes
+  // from the source, `sum` is invalid.
   absl::Status Run(kernels::MatrixView sum);
 
   int64_t hits() const { return hits_; }
@@ -47,13 +48,13 @@ class BoundedMoeLayer {
 
  private:
   enum class State : uint8_t {
-    kAway,  // not given out
+    kAway,  // not given out by the source
     kHeld,  // given out, not computed
     kKept,  // computed, not summed
   };
   struct Expert {
     State state = State::kAway;
-    bool seen = false;  // given out before
+    bool seen = false;  // was given out before
     ReadyExpert ready;
   };
   // Pairs [begin, end) of one expert.
@@ -76,16 +77,17 @@ class BoundedMoeLayer {
 
   const Parts parts_;
   const ExpertPlan& plan_;
-  std::vector<Expert> experts_;     // as the plan has them
-  std::vector<int32_t> row_of_;     // [pairs]: in `kept`, of those computed and not summed
+  std::vector<Expert> experts_;  // in the plan's order
+  std::vector<int32_t> row_of_;  // [pairs]: row in `kept` of a computed pair that is not summed
   std::vector<int32_t> free_rows_;  // of `kept`
-  int64_t call_rows_ = 0;           // of one GroupedFfn; known with the first expert
-  size_t next_ = 0;                 // the first that is not summed
+  int64_t call_rows_ = 0;  // rows of one GroupedFfn call; computed with the first expert
+  size_t next_ = 0;  // the first expert that is not summed
   int64_t hits_ = 0;
   int64_t misses_ = 0;
 };
 
-// Rows of one GroupedFfn over experts of `width` that takes at most about `call_bytes` of scratch.
+// The number of rows for one GroupedFfn call on experts of `width`, so that its scratch is about
+// `call_bytes` or less.
 int64_t CallRows(int64_t call_bytes, int64_t width);
 
 }  // namespace tidepool::moe

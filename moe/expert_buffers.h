@@ -1,4 +1,4 @@
-// ExpertBuffers: which experts have a buffer of a pool, and what keeps it theirs.
+// ExpertBuffers: which expert uses which buffer of a pool, and which holders need it.
 //
 //   const int32_t buffer = buffers.Take();
 //   if (buffer >= 0) reads->Begin(buffers.BeginRead(expert, buffer), ReadPriority::kDemand);
@@ -22,27 +22,27 @@
 
 namespace tidepool::moe {
 
-// Who needs an expert: bits of a set.
+// Reasons to keep an expert, as bits of a set.
 enum class Holder : uint8_t {
   kPlacement = 1,  // it is resident
-  kRequest = 2,    // the layer in progress asked for it and has not released it
-  kPrefetch = 4,   // it is read ahead, and no layer has asked for it yet
+  kRequest = 2,  // the current layer requested it and has not released it
+  kPrefetch = 4,  // it was read ahead, and no layer has requested it yet
 };
 
 // Engine thread only.
 class ExpertBuffers {
  public:
-  // `records` outlive it. Requires: buffers of the largest record.
+  // `records` must outlive this object. Requires: buffers as large as the largest record.
   ExpertBuffers(const ExpertRecords* records, ExpertPool pool);
 
-  // A free buffer for BeginRead, or -1.
+  // Returns a free buffer for BeginRead, or -1.
   int32_t Take() { return pool_.Take(); }
-  // The expert has this buffer from now on, and the result is to be read into it. Requires: the
-  // expert has none; the buffer comes from Take.
+  // Assigns the buffer to the expert, and returns the read that fills it. Requires: the expert has
+  // no buffer; the buffer comes from Take.
   RecordRead BeginRead(int64_t expert, int32_t buffer);
-  // The read is done, and weights() are valid. Requires: it is being read.
+  // The read has ended, and weights() are valid. Requires: a read of this expert was in progress.
   void EndRead(int64_t expert);
-  // The expert loses its buffer, whoever holds it. Requires: it has one.
+  // Takes the buffer away from the expert, even if it has holders. Requires: it has a buffer.
   void Vacate(int64_t expert);
 
   void Hold(int64_t expert, Holder holder);
@@ -51,14 +51,14 @@ class ExpertBuffers {
 
   bool IsAbsent(int64_t expert) const { return entries_[expert].state == State::kAbsent; }
   bool IsReady(int64_t expert) const { return entries_[expert].state == State::kReady; }
-  // Valid while it is ready.
+  // Valid while the expert is ready.
   const kernels::FfnWeights* weights(int64_t expert) const { return &entries_[expert].weights; }
 
   const ExpertRecord& RecordOf(int64_t expert) const;
   int64_t RecordBytes(int64_t expert) const { return RecordOf(expert).layout.bytes(); }
   int64_t experts() const { return static_cast<int64_t>(entries_.size()); }
 
-  // As ExpertPool's.
+  // Same as of ExpertPool.
   absl::Status SetLimit(int32_t limit) { return pool_.SetLimit(limit); }
   const ExpertPool& pool() const { return pool_; }
 
@@ -66,13 +66,13 @@ class ExpertBuffers {
   enum class State : uint8_t {
     kAbsent,   // no buffer
     kReading,  // a read writes into its buffer
-    kReady,    // the buffer has the record
+    kReady,  // the buffer contains the record
   };
   struct Entry {
     int32_t buffer = -1;
     State state = State::kAbsent;
     uint8_t holders = 0;
-    kernels::FfnWeights weights;  // valid while kReady
+    kernels::FfnWeights weights;  // valid if kReady
   };
 
   void GiveBackIfIdle(int64_t expert);

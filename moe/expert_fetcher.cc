@@ -36,7 +36,7 @@ absl::Status ExpertFetcher::Named(int64_t expert, const absl::Status& status) co
 
 void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& progress) {
   const std::vector<ExpertRef> residents = placement_.residents();
-  // Few at a time, so that they are read in the file's order.
+  // Only a few at a time, so that they are read in the file's order.
   constexpr int64_t kMaxInFlight = 32;
   int64_t begun = 0;
   int64_t in_flight = 0;
@@ -59,10 +59,10 @@ void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& pr
   reads_.ResetBusyTime();
 }
 
-// Which experts are in memory is known before it is decided which ones stay.
+// First find which experts are in memory, then let the placement decide which ones stay.
 void ExpertFetcher::Begin(int layer, absl::Span<const int32_t> experts) {
   TakeArrivals();
-  // Which experts are needed is better known now than when these reads were hinted at.
+  // The exact experts are known now, so hints that have not begun are withdrawn.
   prefetcher_.Withdraw();
   request_.Begin(layer);
   for (const int32_t id : experts) {
@@ -75,11 +75,12 @@ void ExpertFetcher::Begin(int layer, absl::Span<const int32_t> experts) {
       request_.Add(expert, LayerRequest::Start::kWaiting);
     } else {
       request_.Add(expert, LayerRequest::Start::kArriving);
-      // Each request of a batch may come back for this expert alone: they must not all wait again.
+      // Fail at once: otherwise each request of a batch would wait the full time for the same
+      // expert.
       if (reads_.IsLate(expert)) FailLate(expert, options_.read_patience);
     }
   }
-  // Hints that did not come true.
+  // Drop wrong hints for this layer.
   prefetcher_.DropRange(IndexOf(layer, 0), IndexOf(layer + 1, 0));
   ReadWaiting();
 }
@@ -97,7 +98,7 @@ void ExpertFetcher::ReadWaiting() {
   }
 }
 
-// A free buffer, or the one of the oldest hint that has not come true. -1: there is none now.
+// Returns a free buffer, or the one of the oldest unused hint. -1 if there is none.
 int32_t ExpertFetcher::TakeBuffer() {
   const int32_t buffer = buffers_.Take();
   if (buffer >= 0 || !prefetcher_.DropOldest()) return buffer;
@@ -140,7 +141,7 @@ void ExpertFetcher::Postpone(int32_t expert) {
 }
 
 void ExpertFetcher::PrefetchHint(int layer, absl::Span<const int32_t> experts) {
-  // What the layer in progress needs comes first.
+  // Reads for the current layer come first.
   if (!prefetcher_.WantsHints() || request_.has_waiting()) return;
   std::vector<int64_t> hinted;
   for (const int32_t expert : experts) hinted.push_back(IndexOf(layer, expert));
@@ -161,7 +162,7 @@ void ExpertFetcher::Arrive(const ReadQueue::Arrival& arrival) {
   buffers_.EndRead(expert);
 }
 
-// Nobody holds the expert any more.
+// The expert loses all its holders.
 void ExpertFetcher::FailRead(int64_t expert, const absl::Status& status) {
   ++counters_.failed_reads;
   if (buffers_.IsHeld(expert, Holder::kRequest)) request_.Fail(Named(expert, status));
@@ -172,8 +173,8 @@ void ExpertFetcher::FailRead(int64_t expert, const absl::Status& status) {
   buffers_.Vacate(expert);
 }
 
-// Waits until something has arrived. False: an expert of the request does not arrive in time, or
-// nothing will arrive before an expert that is given out returns its buffer.
+// Waits until a read has ended. Returns false if an expert of the request is late, or if nothing
+// can arrive before a buffer is released.
 bool ExpertFetcher::AwaitArrivals() {
   const absl::Duration patience = reads_.patience();
   if (reads_.Await() == ReadQueue::Wait::kArrived) {
@@ -205,7 +206,7 @@ void ExpertFetcher::FailLate(int64_t expert, absl::Duration waited) {
                         "; check the disk, and retry (stuck reads: ", reads_.late(), ")"))));
 }
 
-// Ends the request. Its reads in flight arrive later.
+// Ends the request. Its reads in flight may arrive later.
 absl::Status ExpertFetcher::Abandon() {
   const absl::Span<const int64_t> waiting = request_.waiting();
   for (auto expert = waiting.rbegin(); expert != waiting.rend(); ++expert) {

@@ -1,5 +1,6 @@
-// ExpertFetcher: reads the experts that a layer asks for, and gives each one out when it is in
-// memory, in whatever order they arrive.
+// ExpertFetcher: reads the experts that a layer requests, and gives each one out when it has
+// arrived,
+// in any order.
 //
 //   fetcher.Begin(layer, experts);  // reads begin
 //   fetcher.ReadWaiting();          // after evictions: more reads begin
@@ -39,10 +40,10 @@
 namespace tidepool::moe {
 
 struct FetchOptions {
-  int prefetch_buffers = 0;  // most buffers that hold what is read ahead
+  int prefetch_buffers = 0;  // maximum number of buffers for experts that were read ahead
   Prefetch prefetch = Prefetch::kOn;
-  std::vector<int> layer_numbers;  // of each MoE layer in the model, for messages
-  // How long a layer waits for experts while no read ends.
+  std::vector<int> layer_numbers;  // the model's layer number of each MoE layer, for messages
+  // How long a layer waits for experts if no read ends.
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
@@ -53,8 +54,8 @@ struct FetchCounters {
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t failed_reads = 0;
-  absl::Duration stall_time;  // NextReady waited
-  absl::Duration busy_time;   // a read was in flight
+  absl::Duration stall_time;  // time that NextReady waited
+  absl::Duration busy_time;  // time with a read in flight
   PrefetchCounters prefetch;
   RepairStats repairs;
 };
@@ -62,32 +63,32 @@ struct FetchCounters {
 // Engine thread only.
 class ExpertFetcher {
  public:
-  // What it works on; the records and the placement outlive it.
+  // The parts that it uses. The records and the placement must outlive it.
   struct Parts {
     const ExpertRecords* records = nullptr;
     Placement* placement = nullptr;
     std::unique_ptr<RecordReader> reader;
   };
-  // The placement's residents are held from the start, and not read yet.
+  // From the start, the placement's residents have buffers, but no data yet.
   ExpertFetcher(Parts parts, ExpertPool pool, const FetchOptions& options);
 
-  // Reads all residents. An expert that cannot be read is left out, and so are the remaining ones
-  // if no read ends for read_patience. Requires: before the first Begin.
+  // Reads all residents. Skips an expert that cannot be read. If no read ends for read_patience,
+  // skips all remaining ones. Requires: before the first Begin.
   void LoadResidents(const std::function<void(double fraction)>& progress);
 
-  // A layer asks for these experts (ascending, distinct), as ExpertSource::Request. Requires: the
-  // request before is done.
+  // A layer requests these experts (ascending, distinct), as in ExpertSource::Request. Requires:
+  // the previous request is done.
   void Begin(int layer, absl::Span<const int32_t> experts);
-  // Begins reads for as many waiting experts as there are buffers.
+  // Begins reads for as many waiting experts as there are free buffers.
   void ReadWaiting();
-  // As ExpertSource's functions of these names.
+  // Same as the functions of ExpertSource.
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience);
   void Release(int32_t expert);
   void Postpone(int32_t expert);
   void PrefetchHint(int layer, absl::Span<const int32_t> experts);
 
-  // Waits up to `patience` for the reads of hints and of requests that failed: they hold buffers.
-  // Returns how many are still in flight.
+  // Waits up to `patience` for the reads of hints and of failed requests, because they use buffers.
+  // Returns the number of reads still in flight.
   int64_t AwaitAllReads(absl::Duration patience);
 
   LayerRequest& request() { return request_; }
@@ -116,10 +117,10 @@ class ExpertFetcher {
   const ExpertRecords& records_;
   Placement& placement_;
   LayerRequest request_;
-  FetchCounters counters_;  // those that no other member counts
+  FetchCounters counters_;  // counters that no other member has
   RecordRepair repair_;
   ExpertBuffers buffers_;
-  ReadQueue reads_;  // after what its reads write into
+  ReadQueue reads_;  // declared after the buffers that its reads write to
   ExpertPrefetcher prefetcher_;
 };
 

@@ -14,7 +14,7 @@ ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, i
                           kernels::Arena* arena) {
   const auto pairs = static_cast<int64_t>(ids.size());
   const int64_t tokens = pairs / top_k;
-  // Pair indices by expert, and within one by token: a stable order that only the routing decides.
+  // Pair indices sorted by expert, then by token. So the order depends only on the routing.
   int32_t* order = arena->Allocate<int32_t>(pairs);
   for (int64_t i = 0; i < pairs; ++i) order[i] = static_cast<int32_t>(i);
   std::sort(order, order + pairs,
@@ -38,7 +38,7 @@ ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, i
     pair_tokens[i] = token;
     pair_weights[i] = weights[order[i]];
     rows[i] = static_cast<int32_t>(i);
-    // Pairs come by ascending expert, so each token's slots fill in that order.
+    // Pairs come in ascending order of experts, so each token's slots are filled in that order.
     const int64_t slot = int64_t{token} * top_k + filled[token]++;
     slot_rows[slot] = static_cast<int32_t>(i);
     slot_weights[slot] = weights[order[i]];

@@ -10,27 +10,29 @@
 
 namespace tidepool::moe {
 
-// Borrowed from the arena that MakeExpertPlan was given. Pairs of one expert ascend by token.
+// All spans belong to the arena of MakeExpertPlan. The pairs of one expert are sorted by token.
 struct ExpertPlan {
   absl::Span<const int32_t> experts;     // distinct, ascending
-  absl::Span<const int32_t> ends;        // pairs of experts[i] end there, those of [i - 1] before
+  absl::Span<const int32_t> ends;  // experts[i] has the pairs [ends[i - 1], ends[i])
   absl::Span<const int32_t> tokens;      // of each pair
   absl::Span<const float> weights;       // of each pair
-  absl::Span<const int32_t> rows;        // 0, 1, 2 ... : of each pair
-  absl::Span<const int32_t> slot_rows;   // [tokens, top_k]: a token's pairs by ascending expert
-  absl::Span<const float> slot_weights;  // [tokens, top_k]: in the same order
+  absl::Span<const int32_t> rows;  // 0, 1, 2, ...: one per pair
+  // [tokens, top_k]: each token's pairs in ascending order of experts
+  absl::Span<const int32_t> slot_rows;
+  absl::Span<const float> slot_weights;  // [tokens, top_k]: in the order of slot_rows
 
   int32_t Begin(size_t expert) const { return expert == 0 ? 0 : ends[expert - 1]; }
   int32_t RowsOf(size_t expert) const { return ends[expert] - Begin(expert); }
-  // Where `expert` stands in experts; their number if it is none of them.
+  // Returns the index of `expert` in experts, or experts.size() if it is missing.
   size_t Find(int32_t expert) const;
 };
 
-// ids and weights: [tokens, top_k], the ids of a token distinct. Only they decide the plan.
+// ids and weights are [tokens, top_k]. The ids of one token are distinct. The plan depends only on
+// these arguments.
 ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, int top_k,
                           kernels::Arena* arena);
 
-// Arena bytes that a plan takes.
+// Arena bytes that a plan needs.
 size_t ExpertPlanBytes(int64_t tokens, int top_k);
 
 }  // namespace tidepool::moe

@@ -50,7 +50,7 @@ absl::Status ExpertPool::SetLimit(int32_t limit) {
   return status;
 }
 
-// Gives back what is free and more than may be in use.
+// Frees the memory of unused buffers above the limit.
 void ExpertPool::Trim() {
   while (committed() > limit_ && committed() > in_use_) {
     std::vector<int32_t>& from = fresh_.empty() ? touched_ : fresh_;

@@ -1,4 +1,4 @@
-// ExpertPool: the memory of a tier, as equal buffers of one record each.
+// ExpertPool: the memory of a tier, as equal buffers for one record each.
 #ifndef TIDEPOOL_MOE_EXPERT_POOL_H_
 #define TIDEPOOL_MOE_EXPERT_POOL_H_
 
@@ -12,22 +12,22 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Buffers are known by number, [0, most); the first limit() of them may be in
-// use. A buffer takes memory from its first use on.
+// Thread-compatible. Buffers are numbered [0, most). At most limit() of them may be in use. A
+// buffer allocates its memory at its first use.
 class ExpertPool {
  public:
-  // Requires: 0 < limit <= most, buffer_bytes a multiple of kRecordAlignment. RESOURCE_EXHAUSTED:
-  // no address space, or no memory for `limit` of them.
+  // Requires: 0 < limit <= most, and buffer_bytes is a multiple of kRecordAlignment.
+  // RESOURCE_EXHAUSTED if there is no address space, or no memory for `limit` buffers.
   static absl::StatusOr<ExpertPool> Create(int64_t buffer_bytes, int32_t limit, int32_t most);
 
-  // A free buffer, or -1.
+  // Returns a free buffer, or -1.
   int32_t Take();
-  // Requires: in use.
+  // Requires: the buffer is in use.
   void GiveBack(int32_t buffer);
 
-  // How many may be in use from now on. Lowered below those in use, it gives memory back as they
-  // come back. RESOURCE_EXHAUSTED: the machine does not promise so much more, and the limit stays.
-  // Requires: 0 < limit <= most.
+  // Sets the maximum number of buffers in use. If more are in use now, their memory is freed when
+  // they are returned. RESOURCE_EXHAUSTED if the system cannot commit the additional memory; the
+  // limit does not change. Requires: 0 < limit <= most.
   absl::Status SetLimit(int32_t limit);
 
   std::byte* data(int32_t buffer) const { return memory_.data() + buffer * buffer_bytes_; }
@@ -48,9 +48,9 @@ class ExpertPool {
   int64_t buffer_bytes_;
   int32_t limit_ = 0;
   int32_t in_use_ = 0;
-  std::vector<int32_t> touched_;   // free, with memory; the latest on top
-  std::vector<int32_t> fresh_;     // free, without
-  std::vector<int32_t> reserved_;  // address space alone
+  std::vector<int32_t> touched_;  // free, with memory; the most recently used is last
+  std::vector<int32_t> fresh_;  // free, without memory
+  std::vector<int32_t> reserved_;  // only address space
 };
 
 }  // namespace tidepool::moe

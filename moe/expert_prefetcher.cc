@@ -13,7 +13,7 @@ ExpertPrefetcher::ExpertPrefetcher(ExpertBuffers* buffers, ReadQueue* reads, con
 
 bool ExpertPrefetcher::WantsHints() const {
   if (prefetch_ == Prefetch::kOff) return false;
-  // Each buffer in use is another expert's: none is missing.
+  // If every expert has a buffer, there is nothing to prefetch.
   if (buffers_->pool().in_use() >= buffers_->experts()) return false;
   return !waste_.IsTooMuch();
 }

@@ -1,9 +1,9 @@
-// ExpertPrefetcher: reads experts ahead that a layer will probably ask for, and stops if too few of
-// the hints come true.
+// ExpertPrefetcher: reads experts that a layer will probably request, and stops if too many hints
+// are wrong.
 //
-// What it reads ahead takes at most `limit` buffers. An expert that its layer asks for is used
-// (UseIfHinted). The others are wasted: dropped when their layer has asked for other experts, or
-// when a read on demand needs the buffer.
+// The experts that it has read ahead use at most `limit` buffers. An expert that its layer requests
+// counts as used (UseIfHinted). The others are wasted: they are dropped when their layer has
+// requested other experts, or when a demand read needs the buffer.
 #ifndef TIDEPOOL_MOE_EXPERT_PREFETCHER_H_
 #define TIDEPOOL_MOE_EXPERT_PREFETCHER_H_
 
@@ -18,27 +18,28 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. The share of what was read lately that was read ahead and wasted. Counts are
-// halved whenever they cover two windows, so that they describe the last one or two, the newer one
-// more.
+// Thread-compatible. The share of recently read bytes that were read ahead and not used. Whenever
+// the counts cover two windows, they are halved. So they describe the last one or two windows, with
+// more weight on the newer one.
 //
-// Why a window of 1,024 records: with fewer, chance misleads (if each record is wasted with a
-// probability of 6 %, 8 % of 2,000 hardly ever are). It is also many times what may be in flight
-// when the limit is passed (half of the staging records), so that the excess over the limit is
-// small: of any 16 windows in a row at most a tenth is wasted. More records would describe a
-// workload that is over: a window is some ten tokens of Qwen3-30B at half its experts, one or two
-// seconds of a disk.
+// A window has 1,024 records. With fewer records, the share would be too random: if each record is
+// wasted with a probability of 6 %, more than 8 % of 2,000 are hardly ever wasted. A window is also
+// much larger than the reads in flight when the limit is exceeded (half of the staging records), so
+// the excess is small: in any 16 windows in a row, at most a tenth is wasted. With more records,
+// the
+// share would react too slowly: a window is about ten tokens of Qwen3-30B with half of its experts
+// in memory, or one to two seconds of reading.
 class RecentWaste {
  public:
   static constexpr int64_t kWindowRecords = 1024;
   static constexpr int64_t kMaxPercent = 8;
 
-  // record_bytes: of the largest.
+  // record_bytes: size of the largest record.
   explicit RecentWaste(int64_t record_bytes) : window_bytes_(kWindowRecords * record_bytes) {}
 
-  // Read on demand, or read ahead and then asked for.
+  // Bytes that were read on demand, or read ahead and then requested.
   void AddUsed(int64_t bytes) { Add(bytes, 0); }
-  // Read ahead, and not asked for.
+  // Bytes that were read ahead but not requested.
   void AddWasted(int64_t bytes) { Add(bytes, bytes); }
 
   bool IsTooMuch() const { return wasted_bytes_ * 100 > read_bytes_ * kMaxPercent; }
@@ -59,9 +60,9 @@ class RecentWaste {
 
 // Totals since the start.
 struct PrefetchCounters {
-  int64_t bytes = 0;         // read ahead, without reads that were withdrawn
-  int64_t used_bytes = 0;    // of these, asked for by a layer
-  int64_t wasted_bytes = 0;  // of these, dropped unused
+  int64_t bytes = 0;  // read ahead, without withdrawn reads
+  int64_t used_bytes = 0;  // part of `bytes` that a layer requested
+  int64_t wasted_bytes = 0;  // part of `bytes` that was dropped unused
 };
 
 // Engine thread only.
@@ -69,30 +70,30 @@ class ExpertPrefetcher {
  public:
   struct Options {
     Prefetch prefetch = Prefetch::kOn;
-    int limit = 0;  // buffers
+    int limit = 0;  // in buffers
   };
 
-  // Both outlive it.
+  // Both outlive this object.
   ExpertPrefetcher(ExpertBuffers* buffers, ReadQueue* reads, const Options& options);
 
-  // Whether Hint would read something ahead: it is on, experts are missing, and waste is low.
+  // True if Hint would begin a read: prefetch is on, experts are missing, and waste is low.
   bool WantsHints() const;
-  // Begins to read absent ones of `experts`, the first ones first, while buffers are free.
+  // Begins to read the absent ones of `experts`, in this order, while buffers are free.
   void Hint(absl::Span<const int64_t> experts);
 
-  // If the expert was read ahead, its layer asks for it now: it counts as used. Requires: another
-  // holder keeps it.
+  // If the expert was read ahead, counts it as used, because its layer requests it now. Requires:
+  // another holder keeps it.
   void UseIfHinted(int64_t expert);
-  // Bytes that are read on demand, of which the share of waste is taken.
+  // Counts bytes that are read on demand, for the share of waste.
   void NoteDemand(int64_t bytes) { waste_.AddUsed(bytes); }
 
-  // Takes back reads that have not begun: they do not count.
+  // Cancels reads that have not begun. They do not count.
   void Withdraw();
-  // Drops what is read ahead of the experts [begin, end).
+  // Drops experts in [begin, end) that were read ahead.
   void DropRange(int64_t begin, int64_t end);
-  // Drops the oldest one that has arrived. False: there is none.
+  // Drops the oldest expert that has arrived. Returns false if there is none.
   bool DropOldest();
-  // Drops this one, if it was read ahead.
+  // Drops the expert if it was read ahead.
   void DropIfHinted(int64_t expert);
 
   void set_prefetch(Prefetch prefetch) { prefetch_ = prefetch; }
@@ -106,7 +107,7 @@ class ExpertPrefetcher {
   ReadQueue* const reads_;
   const size_t limit_;
   Prefetch prefetch_;
-  std::vector<int64_t> ahead_;  // experts that Holder::kPrefetch holds, the oldest first
+  std::vector<int64_t> ahead_;  // experts held by Holder::kPrefetch, the oldest first
   RecentWaste waste_;
   PrefetchCounters counters_;
 };

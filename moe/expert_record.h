@@ -1,4 +1,5 @@
-// ExpertRecord: one expert's weights as a run of bytes in a file, and where in it each matrix lies.
+// ExpertRecord: one expert's weights as a byte range of a file, and the position of each matrix in
+// it.
 #ifndef TIDEPOOL_MOE_EXPERT_RECORD_H_
 #define TIDEPOOL_MOE_EXPERT_RECORD_H_
 
@@ -11,18 +12,19 @@
 
 namespace tidepool::moe {
 
-// Records begin at multiples of it and are multiples of it long: what unbuffered reads ask for.
+// Offset and size of each record are multiples of this, as unbuffered reads require.
 inline constexpr int64_t kRecordAlignment = 4096;
 
-// gate, up and down one behind the other, each at a multiple of kernels::kAlignment, and zeros up
-// to the record's end.
+// The layout of a record: gate, up and down, each aligned to kernels::kAlignment, then zeros up to
+// the record's end.
 class ExpertLayout {
  public:
   ExpertLayout() = default;
-  // The matrices' types and shapes; their data is ignored.
+  // Uses the matrices' types and shapes, and ignores their data.
   explicit ExpertLayout(const kernels::FfnWeights& shapes);
 
-  // The weights of the record at `record`, aligned to kernels::kAlignment.
+  // Returns the weights of the record at `record`. Requires: `record` is aligned to
+  // kernels::kAlignment.
   kernels::FfnWeights At(const std::byte* record) const;
 
   const kernels::FfnWeights& shapes() const { return shapes_; }  // without data
@@ -38,22 +40,22 @@ class ExpertLayout {
 struct ExpertRecord {
   ExpertLayout layout;
   int64_t offset = 0;
-  uint64_t hash = 0;  // XXH3-64 of its bytes
+  uint64_t hash = 0;  // XXH3-64 of the record's bytes
 };
 
-// The records of all experts of a model. layers[m][e]: expert e of MoE layer m; every layer has as
-// many.
+// The records of all experts of a model. layers[m][e] is expert e of MoE layer m. All layers have
+// the same number of experts.
 struct ExpertRecords {
   std::string path;
   std::vector<std::vector<ExpertRecord>> layers;
 
   int64_t largest_bytes() const;
-  // [layers]: of each layer's largest, as a trace's header has them.
+  // [layers]: bytes of each layer's largest record, as in a trace's header.
   std::vector<int64_t> layer_bytes() const;
   int64_t total_bytes() const;
 };
 
-// What ExpertRecord::hash holds.
+// Computes ExpertRecord::hash.
 uint64_t RecordHash(const std::byte* record, int64_t bytes);
 
 }  // namespace tidepool::moe

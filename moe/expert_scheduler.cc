@@ -18,7 +18,7 @@ using kernels::Arena;
 using kernels::ExpertGroup;
 using kernels::MatrixView;
 
-// The same groups in calls of at most `most` rows; what is larger comes in parts.
+// Splits the groups into calls of at most `most` rows. A larger group is split into parts.
 std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> groups, int64_t most) {
   std::vector<std::vector<ExpertGroup>> calls(1);
   size_t room = static_cast<size_t>(most);
@@ -38,7 +38,7 @@ std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> grou
   return calls;
 }
 
-// Rows of `cols` floats in so many bytes.
+// Number of rows of `cols` floats that fit into `bytes`.
 int64_t RowsIn(int64_t bytes, int64_t cols) {
   constexpr int64_t kMin = 64;
   return std::max(kMin, bytes / (cols * static_cast<int64_t>(sizeof(float))));
@@ -46,7 +46,7 @@ int64_t RowsIn(int64_t bytes, int64_t cols) {
 
 }  // namespace
 
-// Experts as they become ready, each pair into a row of its own.
+// Computes experts as they become ready. Each pair writes its own row.
 absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activation& x,
                                            MatrixView expert_out, Arena* arena) {
   std::vector<bool> done(plan.experts.size(), false);

@@ -1,13 +1,13 @@
-// ExpertScheduler: computes one MoE layer from its routing, in the order in which the layer's
-// source has experts ready.
+// ExpertScheduler: computes one MoE layer from its routing, in the order in which the source has
+// experts ready.
 //
 //   moe::ExpertScheduler scheduler(&backend, &source);
 //   RETURN_IF_ERROR(scheduler.Run({.moe_layer = 3, .top_k = 8, .ids = ids, .weights = weights},
 //                                 x, residual, &arena));
 //
-// Bits do not depend on that order: the outputs of a token's experts are summed in ascending order
-// of expert id. Where they all fit into the workspace, experts run as they become ready and the
-// sums are made when all are there; where they do not (long prompts), see BoundedMoeLayer.
+// The result does not depend on that order, bit by bit: the outputs of a token's experts are always
+// summed in ascending order of expert id. If all outputs fit into the workspace, they are summed
+// after the last expert has run. Otherwise (long prompts), BoundedMoeLayer computes the layer.
 #ifndef TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 #define TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 
@@ -27,64 +27,66 @@
 
 namespace tidepool::moe {
 
-// What the gate of one layer chose: ids and weights, each [tokens, top_k], in any order within a
+// The gate's choice for one layer: ids and weights, each [tokens, top_k], in any order within a
 // token. Requires: the ids of one token are distinct.
 struct Routing {
   int moe_layer = 0;
   int top_k = 0;
   const int32_t* ids = nullptr;
   const float* weights = nullptr;
-  // As LayerRouting has them; for the source alone.
+  // Same as in LayerRouting. Only the source uses them.
   int64_t step = 0;
   absl::Span<const Phase> phases;
   absl::Span<const int64_t> requests;
-  // Called once the source has been asked, and before it is waited for.
+  // Called once after the request to the source, before Run waits for it.
   std::optional<absl::FunctionRef<void()>> asked = std::nullopt;
 };
 
-// Distinct experts that layers needed, by how they were found.
+// Counts the distinct experts that layers requested, by how they were found.
 struct ExpertLookups {
   int64_t hits = 0;
   int64_t misses = 0;
 };
 
-// Largest sizes of one Run.
+// Maximum sizes of one Run.
 struct ExpertShape {
   int64_t tokens = 0;
-  int experts = 0;  // of a layer
+  int experts = 0;  // per layer
   int top_k = 0;
   int64_t hidden = 0;
-  int64_t width = 0;  // neurons of an expert
+  int64_t width = 0;  // hidden size of an expert
 };
 
-// What a Run may take of its arena beside what grows with its tokens.
+// Limits for the arena memory of a Run, apart from the part that grows with its tokens.
 struct SchedulerMemory {
-  int64_t whole_bytes = int64_t{32} << 20;  // outputs of a layer, if that is all
-  int64_t kept_bytes = int64_t{16} << 20;   // else those that are not yet summed, beside the sums
-  int64_t call_bytes = int64_t{8} << 20;    // scratch of the products of one call
+  int64_t whole_bytes = int64_t{32} << 20;  // outputs of a whole layer, if they fit
+  // otherwise, outputs that are not summed yet, besides the sums
+  int64_t kept_bytes = int64_t{16} << 20;
+  int64_t call_bytes = int64_t{8} << 20;  // scratch of one GroupedFfn call
 };
 
-// Engine thread only, but for what is said otherwise.
+// Engine thread only, unless noted.
 class ExpertScheduler {
  public:
-  // Both outlive the scheduler.
+  // Both must outlive the scheduler.
   ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
                   const SchedulerMemory& memory = {})
       : backend_(backend), source_(source), memory_(memory) {}
 
-  // out[t] += sum of weights[t][s] * expert ids[t][s] of x[t], for each of the x.values.rows
-  // tokens. An error is the source's; `out` is then as it was.
+  // out[t] += the sum over s of weights[t][s] * expert(ids[t][s])(x[t]), for each of the
+  // x.values.rows tokens. On error, which comes from the source, `out` is unchanged.
   absl::Status Run(const Routing& routing, const kernels::Activation& x, kernels::MatrixView out,
                    kernels::Arena* arena);
 
-  // Arena bytes that Run takes at most; it gives them back before it returns. Grows with tokens by
-  // a row of sums and, for each of their experts, some words.
+  // Maximum arena bytes that Run uses. It frees them before it returns. Per token they grow by a
+  // row of sums, and by a few words per expert of the token.
   size_t WorkspaceBytes(const ExpertShape& shape) const;
 
-  // Totals since the last call.
+  // Returns the counts since the last call.
   ExpertLookups TakeLookups();
 
-  // Moves while a Run gets on: whenever experts come. Any thread.
+  // Incremented when experts arrive during a Run, so that a stuck engine can be detected. Any
+  // thread.
   uint64_t heartbeat() const { return heartbeat_; }
 
  private:

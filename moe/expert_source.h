@@ -1,5 +1,5 @@
-// ExpertSource: where the weights of experts come from. Each tier (resident, disk, device, remote)
-// is an ExpertSource; the ExpertScheduler computes whatever its source has ready.
+// ExpertSource: provides the weights of experts. Each tier (resident, disk, device, remote) is an
+// ExpertSource. The ExpertScheduler computes whatever its source has ready.
 #ifndef TIDEPOOL_MOE_EXPERT_SOURCE_H_
 #define TIDEPOOL_MOE_EXPERT_SOURCE_H_
 
@@ -16,22 +16,22 @@
 
 namespace tidepool::moe {
 
-// How an expert was found when its layer's routing became known, that is at Request.
+// Where an expert was when its layer requested it.
 enum class Found : uint8_t {
-  kResident,  // its weights were in memory: a hit
-  kFetched,   // they had to be read: a miss
+  kResident,  // in memory: a hit
+  kFetched,  // had to be read: a miss
 };
 
 struct ReadyExpert {
   int32_t expert = 0;
   Found found = Found::kResident;
-  bool leaves = false;                           // not resident: its memory is reused once released
-  const kernels::FfnWeights* weights = nullptr;  // valid until it is released or postponed
+  bool leaves = false;  // not resident: its memory is reused once it is released
+  const kernels::FfnWeights* weights = nullptr;  // valid until released or postponed
 };
 
 enum class Patience : uint8_t {
-  kNone,      // what is ready now
-  kUntilOne,  // waits until there is one
+  kNone,  // return what is ready now
+  kUntilOne,  // wait until an expert is ready
 };
 
 // Engine thread only.
@@ -39,35 +39,36 @@ class ExpertSource {
  public:
   virtual ~ExpertSource() = default;
 
-  // Asks for `experts` (ascending, distinct), those that `routing` names; once per layer and
-  // forward pass. Requires: the layer before has been drained (all given out and released, or an
-  // error).
+  // Requests `experts` (ascending, distinct), which are the ones in `routing`. Called once per
+  // layer and forward pass. Requires: the previous request has ended: all experts were given out
+  // and released, or an error was returned.
   virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
-  // The requested experts that are ready and not yet given out. With Patience::kUntilOne an empty
-  // result means that all have been given out, or that the next one needs the memory of one that
-  // leaves, which must be released or postponed first. An error names the expert and ends the
-  // request: DATA_LOSS (the record is damaged), UNAVAILABLE (the read failed), or the error of
-  // writing a trace.
+  // Returns the requested experts that are ready and not yet given out. With Patience::kUntilOne,
+  // an empty result means one of two things: all have been given out, or the next one needs the
+  // memory of an expert with `leaves`, which must be released or postponed first. An error ends the
+  // request and names the expert: DATA_LOSS (the record is damaged), UNAVAILABLE (the read failed),
+  // or the error of writing a trace.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
 
-  // The weights of an expert that was given out are no longer used.
+  // The caller no longer uses the weights of an expert that was given out.
   virtual void Release(int32_t expert) = 0;
-  // An expert that leaves is to be given out again; others may use its memory until then.
+  // Returns an expert with `leaves` unused. The source may reuse its memory, and must give it out
+  // again later.
   virtual void Postpone(int32_t expert) = 0;
 
-  // Experts that a layer will probably ask for soon, the likeliest first. A source may read them
-  // ahead; what it gives out, and how it counts that, stays the same.
+  // Names experts that a layer will probably request soon, the likeliest first. A source may read
+  // them ahead. This does not change what it gives out, or how it counts hits and misses.
   virtual void PrefetchHint(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
-  // Whether PrefetchHint has any effect now.
+  // True if PrefetchHint has any effect now.
   virtual bool WantsHints() const { return false; }
 
-  // Nothing is asked for now: buffered output may be written.
+  // No request is expected now, so buffered output may be written.
   virtual void Idle() {}
-  // Nothing is asked for any more. An error of writing names the file.
+  // No request follows. If writing fails, the error names the file.
   virtual absl::Status Finish() { return absl::OkStatus(); }
 
-  // Both only of a source whose experts are not all in memory.
+  // These two have a value only if not all experts are in memory.
   virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }
   virtual OffloadControl* control() { return nullptr; }
 };

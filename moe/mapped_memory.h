@@ -1,4 +1,4 @@
-// MappedMemory: page-aligned memory of the process's own that takes room only where it is touched.
+// MappedMemory: page-aligned private memory, which is allocated on first touch.
 #ifndef TIDEPOOL_MOE_MAPPED_MEMORY_H_
 #define TIDEPOOL_MOE_MAPPED_MEMORY_H_
 
@@ -10,14 +10,14 @@
 
 namespace tidepool::moe {
 
-// Move-only owner of an anonymous mapping. Thread-compatible; its bytes belong to whoever is given
-// them.
+// Move-only owner of an anonymous mapping. Thread-compatible. The users of its bytes must
+// synchronise themselves.
 class MappedMemory {
  public:
-  // Zeros. RESOURCE_EXHAUSTED where the machine does not promise so much.
+  // Creates zeroed memory. RESOURCE_EXHAUSTED if the system cannot commit it.
   static absl::StatusOr<MappedMemory> Create(int64_t bytes);
-  // Address space alone, which counts as no memory even where the machine promises none that it
-  // does not have (vm.overcommit_memory=2): nothing may be touched that was not committed.
+  // Reserves address space only. It does not count as committed memory, even with
+  // vm.overcommit_memory=2. Do not touch any part before Commit.
   static absl::StatusOr<MappedMemory> Reserve(int64_t bytes);
 
   MappedMemory(MappedMemory&& other) noexcept;
@@ -27,10 +27,10 @@ class MappedMemory {
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
 
-  // Makes [at, at + bytes) usable; zeros where it was not so. RESOURCE_EXHAUSTED as Create.
+  // Makes [at, at + bytes) usable. Newly committed bytes are zero. RESOURCE_EXHAUSTED as in Create.
   absl::Status Commit(std::byte* at, int64_t bytes);
-  // Gives the pages wholly inside [at, at + bytes) back to the machine; they are not to be touched
-  // until they are committed again.
+  // Frees the pages that are completely inside [at, at + bytes). Do not touch them before the next
+  // Commit.
   void Release(std::byte* at, int64_t bytes);
 
  private:

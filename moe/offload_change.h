@@ -1,4 +1,4 @@
-// What an operator's change of the expert tier comes to: checked, before anything changes.
+// Checks an operator's change of the expert tier, and computes its result before anything changes.
 #ifndef TIDEPOOL_MOE_OFFLOAD_CHANGE_H_
 #define TIDEPOOL_MOE_OFFLOAD_CHANGE_H_
 
@@ -11,28 +11,30 @@
 
 namespace tidepool::moe {
 
-// What a tier has now. Plain data.
+// The memory of a tier now. Plain data.
 struct TierMemory {
   int64_t slots = 0;
   int64_t staging = 0;
-  int64_t in_use = 0;       // slots and staging records that hold memory
-  int64_t all_experts = 0;  // of all layers
+  int64_t in_use = 0;  // slots and staging records with memory
+  int64_t all_experts = 0;  // in all layers
   int64_t top_k = 0;
-  int64_t record_bytes = 0;  // of a slot
-  int64_t expert_bytes = 0;  // of all experts
+  int64_t record_bytes = 0;  // bytes of a slot
+  int64_t expert_bytes = 0;  // bytes of all experts
 };
 
-// Pure. The slots after the change. INVALID_ARGUMENT names the field, its value and what is
-// accepted; RESOURCE_EXHAUSTED: growth past change.available_bytes.
+// Pure. Returns the number of slots after the change. INVALID_ARGUMENT names the field, its value
+// and what is accepted. RESOURCE_EXHAUSTED if the tier would grow by more than
+// change.available_bytes.
 absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change, const TierMemory& memory);
 
-// Pure. The policy after the change; kStatic without a profile gets `uses`. INVALID_ARGUMENT as
-// above; FAILED_PRECONDITION: kStatic, with neither a profile nor a use.
+// Pure. Returns the policy after the change. kStatic without a profile gets `uses`.
+// INVALID_ARGUMENT as above. FAILED_PRECONDITION for kStatic if there is neither a profile nor any
+// use.
 absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change, const PolicyOptions& policy,
                                           absl::Span<const int64_t> uses);
 
-// Pure. Whether the policy has to be replaced, and loses what it has learned. A change to kStatic
-// always replaces it: the counts are new.
+// Pure. Returns true if a new policy object is needed, which loses what the old one has learned. A
+// change to kStatic always needs one, because the counts are new.
 bool ReplacesPolicy(const OffloadChange& change, const PolicyOptions& before,
                     const PolicyOptions& after);
 

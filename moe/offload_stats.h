@@ -1,4 +1,4 @@
-// OffloadStats: what experts cost when they do not all fit into memory.
+// OffloadStats: the costs of experts that do not all fit into memory.
 #ifndef TIDEPOOL_MOE_OFFLOAD_STATS_H_
 #define TIDEPOOL_MOE_OFFLOAD_STATS_H_
 
@@ -14,52 +14,52 @@
 namespace tidepool::moe {
 
 struct LayerCounters {
-  int layer = 0;  // its number in the model
+  int layer = 0;  // layer number in the model
   PlacementCounters counters;
 };
 
-// Totals since the start, except for the sizes. Large because it is one reading: each member is
-// shown by itself in metrics and OffloadStats (proto).
+// Totals since the start, except for the sizes. Large because it is one reading: metrics and
+// OffloadStats (proto) show each member separately.
 struct OffloadStats {
   // Sizes.
   int64_t slots = 0;
-  int64_t staging = 0;  // records beside them that hold what passes through
-  int64_t experts = 0;  // of all layers
+  int64_t staging = 0;  // more records, for experts that are used once and dropped
+  int64_t experts = 0;  // in all layers
   int64_t resident_bytes = 0;
-  int64_t capacity_bytes = 0;  // of slots and staging: --expert-memory in use
-  int64_t record_bytes = 0;    // of a slot
+  int64_t capacity_bytes = 0;  // slots and staging: --expert-memory
+  int64_t record_bytes = 0;  // bytes of a slot
   std::string policy;
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
-  int64_t lost_records = 0;  // now: damaged in the file, and cannot be made again
+  int64_t lost_records = 0;  // current number of damaged records that cannot be rebuilt
 
-  PlacementCounters placement;        // of all layers
-  std::vector<LayerCounters> layers;  // those with experts, in order
+  PlacementCounters placement;  // sum of all layers
+  std::vector<LayerCounters> layers;  // the MoE layers, in order
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t prefetch_bytes = 0;
-  int64_t prefetch_used_bytes = 0;    // that a layer then asked for
+  int64_t prefetch_used_bytes = 0;  // later requested by a layer
   int64_t prefetch_wasted_bytes = 0;  // dropped unused
   int64_t failed_reads = 0;
-  int64_t rebuilt_records = 0;       // that were damaged in the file, and were made again
-  int64_t failed_record_writes = 0;  // of these, that could not be put back into the file
-  absl::Duration stall_time;         // the engine waited for records
-  absl::Duration hidden_time;        // records were on their way and it did not
+  int64_t rebuilt_records = 0;  // damaged records that were rebuilt
+  int64_t failed_record_writes = 0;  // rebuilt records that could not be written to the file
+  absl::Duration stall_time;  // time that the engine waited for records
+  absl::Duration hidden_time;  // time with reads in flight while the engine computed
 };
 
-// What came between two readings of one source; sizes are those of `now`.
+// Returns the change between two readings of one source. Sizes are the ones of `now`.
 OffloadStats Difference(const OffloadStats& now, const OffloadStats& before);
 
-// The latest stretch of a source's stats, about kLength long. Thread-compatible.
+// Thread-compatible. Statistics of a source for the last interval of about kLength.
 class OffloadWindow {
  public:
   static constexpr absl::Duration kLength = absl::Seconds(10);
 
-  // A reading at `time`, which never goes back.
+  // Adds a reading at `time`, which never decreases.
   void Add(absl::Duration time, const OffloadStats& stats);
 
-  // Between the first and the last reading of the stretch.
+  // The change between the first and the last reading of the interval.
   OffloadStats recent() const;
   absl::Duration length() const;
 
@@ -68,21 +68,21 @@ class OffloadWindow {
     absl::Duration time;
     OffloadStats stats;
   };
-  std::deque<Reading> readings_;  // ascending in time; the last is the latest
+  std::deque<Reading> readings_;  // in ascending order of time
 };
 
-// How often each expert was needed lately. Thread-compatible.
+// Thread-compatible. How often each expert was needed recently.
 class UseWindow {
  public:
-  // Whether a reading at `time` is worth its copy.
+  // True if a reading at `time` is worth the copy.
   bool Due(absl::Duration time) const;
-  // `uses`: totals, as many each time. Times never go back.
+  // `uses` are totals, always of the same size. Times never decrease.
   void Add(absl::Duration time, std::vector<int64_t> uses);
 
-  // What came since the newest reading that is OffloadWindow::kLength old, or since the first.
-  // Requires: readings are of as many.
+  // The uses since the newest reading that is at least OffloadWindow::kLength old, or else since
+  // the first. Requires: `uses` has the size of the readings.
   std::vector<int64_t> Recent(const std::vector<int64_t>& uses) const;
-  // How long before `time` that was.
+  // How long before `time` that reading was.
   absl::Duration Length(absl::Duration time) const;
 
  private:
@@ -90,7 +90,7 @@ class UseWindow {
     absl::Duration time;
     std::vector<int64_t> uses;
   };
-  std::deque<Reading> readings_;  // ascending in time
+  std::deque<Reading> readings_;  // in ascending order of time
 };
 
 }  // namespace tidepool::moe

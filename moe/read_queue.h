@@ -1,4 +1,4 @@
-// ReadQueue: the reads of records that are in flight, and how long a layer waits for them.
+// ReadQueue: the reads of records in flight, and how long a layer waits for them.
 //
 //   ReadQueue reads(std::move(reader), {.patience = absl::Seconds(30), .clock = clock});
 //   reads.Begin({.ticket = 7, .offset = 8192, .bytes = 4096, .into = buffer, .hash = hash},
@@ -7,8 +7,8 @@
 //     for (const ReadQueue::Arrival& arrival : reads.TakeArrivals()) ...
 //   }
 //
-// A read that does not end keeps its buffer. It becomes late if no read ends for `patience`, and
-// nobody waits for a late read.
+// A read that does not end keeps its buffer. If no read ends for `patience`, all reads in flight
+// become late, and nobody waits for a late read.
 #ifndef TIDEPOOL_MOE_READ_QUEUE_H_
 #define TIDEPOOL_MOE_READ_QUEUE_H_
 
@@ -27,7 +27,7 @@
 namespace tidepool::moe {
 
 struct ReadQueueOptions {
-  // Time without a read that ends, after which the reads in flight are late.
+  // If no read ends for this time, the reads in flight are late.
   absl::Duration patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
 };
@@ -35,36 +35,37 @@ struct ReadQueueOptions {
 // Engine thread only, except for what the reader's threads call.
 class ReadQueue {
  public:
-  // A read that has ended. DATA_LOSS: the record's hash does not match, or the file is too short;
-  // UNAVAILABLE: the read failed.
+  // A read that has ended. DATA_LOSS if the record's hash does not match or the file is too short,
+  // UNAVAILABLE if the read failed.
   struct Arrival {
     RecordRead read;
     absl::Status status;
   };
   enum class Wait : uint8_t {
     kArrived,   // reads have ended
-    kNothing,   // all reads in flight are late, or there are none
-    kTimedOut,  // no read ended within patience(): all in flight are late now
+    kNothing,  // all reads in flight are late, or there are none
+    kTimedOut,  // no read ended within patience(), so all reads in flight are late now
   };
 
-  // The clock outlives it. The destructor waits for the reads that have begun.
+  // The clock must outlive this object. The destructor waits for the reads that have begun.
   ReadQueue(std::unique_ptr<RecordReader> reader, const ReadQueueOptions& options);
 
   // Requires: no read of this ticket is in flight.
   void Begin(const RecordRead& read, ReadPriority priority);
-  // Takes back the speculative reads that have not begun.
+  // Cancels the speculative reads that have not begun, and returns them.
   std::vector<RecordRead> Withdraw();
-  // The reads that have ended since the last call.
+  // Returns the reads that have ended since the last call.
   std::vector<Arrival> TakeArrivals();
 
-  // Waits until there is something to take.
+  // Waits until TakeArrivals would return something.
   Wait Await();
-  // Waits for all reads, late ones too. Returns how many are in flight after `patience`.
+  // Waits for all reads, including late ones. Returns the number still in flight after `patience`.
   int64_t AwaitAll(absl::Duration patience);
 
   bool IsLate(int64_t ticket) const { return late_.contains(ticket); }
   int64_t late() const { return static_cast<int64_t>(late_.size()); }
-  // How long Await waits: a tenth of the patience after a wait that timed out, until a read ends.
+  // How long Await waits. After a wait that timed out, this is a tenth of the patience until a read
+  // ends.
   absl::Duration patience() const;
 
   // Total time with a read in flight, since the start or the last reset.
@@ -72,14 +73,14 @@ class ReadQueue {
   void ResetBusyTime();
 
  private:
-  void OnRead(const RecordRead& read, const absl::Status& status);  // a reader's thread
+  void OnRead(const RecordRead& read, const absl::Status& status);  // runs on a reader's thread
   void EndOneLocked() TIDEPOOL_REQUIRES(mutex_);
   void Forget(int64_t ticket);
 
   const ReadQueueOptions options_;
   absl::flat_hash_set<int64_t> reading_;  // tickets, until their arrivals are taken
-  absl::flat_hash_set<int64_t> late_;     // some of them
-  bool silent_ = false;                   // the last wait timed out, and no read has ended since
+  absl::flat_hash_set<int64_t> late_;  // subset of reading_
+  bool silent_ = false;  // the last wait timed out, and no read has ended since
 
   mutable base::Mutex mutex_;
   base::CondVar arrived_;
@@ -88,7 +89,7 @@ class ReadQueue {
   absl::Duration busy_since_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Duration busy_time_ TIDEPOOL_GUARDED_BY(mutex_);
 
-  const std::unique_ptr<RecordReader> reader_;  // last: its threads use the members above
+  const std::unique_ptr<RecordReader> reader_;  // last member: its threads use the members above
 };
 
 }  // namespace tidepool::moe

@@ -14,7 +14,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Some file systems, of FUSE above all, open a file for direct reads and refuse each of them.
+// Some file systems, mostly FUSE, allow opening a file for direct reads but refuse each read.
 bool ReadsDirectly(int file) {
   alignas(kRecordAlignment) std::byte block[kRecordAlignment];
   return pread(file, block, sizeof(block), 0) >= 0 || errno != EINVAL;
@@ -35,7 +35,7 @@ absl::StatusOr<RecordFile> RecordFile::Open(const std::string& path) {
     return absl::Status(absl::ErrnoToStatus(error, "").code(),
                         absl::StrCat("cannot open ", path, ": ", std::strerror(error)));
   }
-  // Records are read whole, at places that nothing foretells.
+  // Whole records are read at random offsets.
   posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
   return RecordFile(file, /*direct=*/false);
 }

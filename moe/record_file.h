@@ -1,5 +1,5 @@
-// What both RecordReaders share: the open file and the reads that wait. Implementation detail of
-// theirs.
+// Shared by both RecordReaders: the open file and the queue of waiting reads. Implementation
+// detail.
 #ifndef TIDEPOOL_MOE_RECORD_FILE_H_
 #define TIDEPOOL_MOE_RECORD_FILE_H_
 
@@ -18,7 +18,8 @@ namespace tidepool::moe {
 // Move-only owner of a file descriptor.
 class RecordFile {
  public:
-  // Past the page cache where the file system opens the file so and then reads it, too.
+  // Opens the file for reads that bypass the page cache if the file system supports such reads.
+  // Otherwise opens it for buffered reads.
   static absl::StatusOr<RecordFile> Open(const std::string& path);
 
   RecordFile(RecordFile&& other) noexcept
@@ -36,7 +37,7 @@ class RecordFile {
   bool direct_ = false;
 };
 
-// Thread-compatible: its reader locks.
+// Thread-compatible: the reader that owns it locks.
 class WaitingReads {
  public:
   bool empty() const { return demand_.empty() && speculative_.empty(); }
@@ -61,18 +62,20 @@ class WaitingReads {
   std::deque<RecordRead> speculative_;
 };
 
-// Where a read goes on that began at `begin` and gave `got` bytes, fewer than it asked for: at a
-// whole block, for the kernel takes nothing else past the page cache. `begin` itself: the file ends
-// there, or inside that block. Both count from the record's start. Requires: got >= 0 and `begin`
-// is a multiple of kRecordAlignment.
+// Where a short read continues that began at `begin` and returned `got` bytes: at the beginning of
+// a block, because direct reads must be aligned. Returns `begin` itself if the file ends there or
+// inside that block. Both count from the record's start. Requires: got >= 0, and `begin` is a
+// multiple of kRecordAlignment.
 int64_t NextBlock(int64_t begin, int64_t got);
 
-// What a read that returned -error means, and that of a record which the file ends in or before.
+// The status for a read that returned -error, and the status if the file ends before the record
+// does.
 absl::Status FailedRead(int error);
 absl::Status ShortRead();
 
 std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int64_t in_flight_bytes);
-// FAILED_PRECONDITION where the kernel or the container has no io_uring; `file` is then gone.
+// FAILED_PRECONDITION if the kernel or the container does not allow io_uring. `file` is closed
+// then.
 absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
                                                               const ReaderOptions& options);
 

@@ -1,4 +1,4 @@
-// RecordReader: reads of records that go on while their caller computes.
+// RecordReader: reads records in the background while the caller computes.
 //
 //   ASSIGN_OR_RETURN(auto reader, OpenRecordReader(path, {}));
 //   reader->Start([&](const RecordRead& read, const absl::Status& status) { ... });
@@ -20,58 +20,59 @@
 
 namespace tidepool::moe {
 
-// Offset, bytes and address are multiples of kRecordAlignment.
+// Offset, size and address are multiples of kRecordAlignment.
 struct RecordRead {
-  int64_t ticket = 0;  // the caller's own
+  int64_t ticket = 0;  // chosen by the caller
   int64_t offset = 0;
   int64_t bytes = 0;
   std::byte* into = nullptr;
-  uint64_t hash = 0;  // the caller's own: what the bytes should have
+  uint64_t hash = 0;  // the expected hash; the reader does not check it
 };
 
 enum class ReadPriority : uint8_t { kDemand, kSpeculative };
 
-// Thread-safe. Reads that wait begin in the order in which they were asked for, those on demand
-// before all speculative ones.
+// Thread-safe. Waiting reads begin in the order of the calls, but demand reads begin before all
+// speculative ones.
 class RecordReader {
  public:
-  // Called once for each read, on a thread of the reader's. UNAVAILABLE: the read failed and may
-  // succeed another time; DATA_LOSS: the file ends before the record does, wherever that is.
+  // Called once for each read, on a thread of the reader. UNAVAILABLE if the read failed and may
+  // succeed later, DATA_LOSS if the file ends before the record does.
   using Done = std::function<void(const RecordRead& read, const absl::Status& status)>;
 
-  // Forgets reads that have not begun and waits for the others.
+  // Drops reads that have not begun and waits for the others.
   virtual ~RecordReader() = default;
 
-  // Once, before the first Read.
+  // Call it once, before the first Read.
   virtual void Start(Done done) = 0;
   // Returns at once.
   virtual void Read(const RecordRead& read, ReadPriority priority) = 0;
-  // Takes back the speculative reads that have not begun. Done is not called for them.
+  // Cancels the speculative reads that have not begun, and returns them. Done is not called for
+  // them.
   virtual std::vector<RecordRead> Withdraw() = 0;
-  // For people: "io_uring" or "threads", and "buffered" where the page cache cannot be passed by.
+  // "io_uring" or "threads" for people, with "buffered" if reads use the page cache.
   virtual std::string Description() const = 0;
 };
 
 enum class ReaderKind : uint8_t {
-  kAuto,     // io_uring, or threads where the kernel or the container refuses it
-  kUring,    // FAILED_PRECONDITION where it is refused
-  kThreads,  // blocking reads on threads of its own
+  kAuto,  // io_uring, or threads if the kernel or the container refuses it
+  kUring,  // FAILED_PRECONDITION if it is refused
+  kThreads,  // blocking reads on several threads
 };
 
 struct ReaderOptions {
   ReaderKind kind = ReaderKind::kAuto;
-  // Another read begins while fewer bytes than these are with the kernel: two records of 2.5 MiB.
-  // More does not make a disk faster, which splits such reads itself, and has its price: what is
-  // asked for next waits behind all of it, and disks of virtual machines tell of no read's end
+  // A new read begins while less than this number of bytes is in flight. The default is two records
+  // of 2.5 MiB. A larger value does not make a disk faster, since it splits such reads itself. But
+  // then later reads wait longer, and the disks of some virtual machines report no read as complete
   // while others wait. At least 1.
   int64_t in_flight_bytes = int64_t{5} << 20;
-  // Called with a line for people, on a thread of the reader's: io_uring stopped taking reads, and
-  // a thread of the reader's does them. May be empty.
+  // Called on a thread of the reader with a line for people when io_uring no longer accepts reads,
+  // and blocking reads replace it. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 
-// Reads `path` past the page cache where the file system can, which a first read finds out. Errors:
-// NOT_FOUND, PERMISSION_DENIED and others with the file's name.
+// Opens `path` and bypasses the page cache if possible, which a test read checks. NOT_FOUND,
+// PERMISSION_DENIED and other errors name the file.
 absl::StatusOr<std::unique_ptr<RecordReader>> OpenRecordReader(const std::string& path,
                                                                const ReaderOptions& options);
 

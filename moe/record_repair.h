@@ -1,5 +1,5 @@
-// RecordRepair: what becomes of records that are damaged in their file. Each is made again from
-// what the file was made from, used from memory, and put back into the file.
+// RecordRepair: rebuilds damaged records from the source that the file was made from. The record is
+// used from memory, and written back to the file.
 #ifndef TIDEPOOL_MOE_RECORD_REPAIR_H_
 #define TIDEPOOL_MOE_RECORD_REPAIR_H_
 
@@ -18,29 +18,31 @@
 namespace tidepool::moe {
 
 struct RepairOptions {
-  // Fills a record of zeros with what it held when the file was made. Empty: nothing is made again.
-  // Errors say why it cannot be, in one clause.
+  // Fills a zeroed record with its original contents. Empty: records cannot be rebuilt. If it
+  // fails, the error says why in one clause.
   std::function<absl::Status(ExpertRef expert, std::byte* record)> rebuild;
-  // Takes lines for people; called on several threads. May be empty.
+  // Receives notes for people. Called on several threads. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 
 struct RepairStats {
-  int64_t rebuilt = 0;        // records that were made again
-  int64_t failed_writes = 0;  // of these, that could not be put back: they are made again each time
-  int64_t lost = 0;           // now: records that are damaged and cannot be made again
+  int64_t rebuilt = 0;  // records that were rebuilt
+  // of these, records that could not be written back; each read rebuilds them again
+  int64_t failed_writes = 0;
+  int64_t lost = 0;  // current number of damaged records that cannot be rebuilt
 };
 
 // Engine thread only.
 class RecordRepair {
  public:
-  // `path`: of the records' file, as it is now; another file that takes its name is not written to.
+  // `path` is the records' file, as it is now. If another file replaces it, that one is not
+  // written.
   RecordRepair(const std::string& path, RepairOptions options);
 
-  // Of a read that ended with DATA_LOSS. OK: read.into has the record, whose hash is read.hash.
-  // DATA_LOSS: it cannot be made again; the message has both reasons, in one clause.
+  // Call it if a read ended with DATA_LOSS. OK: read.into contains the record, with the hash
+  // read.hash. DATA_LOSS: it cannot be rebuilt; the message has both reasons in one clause.
   absl::Status Repair(ExpertRef expert, const RecordRead& read, const absl::Status& damage);
-  // A read of this ticket was sound: it is not lost any more.
+  // A read of this record succeeded, so it is no longer lost.
   void NoteSound(int64_t ticket) {
     if (!lost_.empty()) lost_.erase(ticket);
   }
@@ -57,7 +59,7 @@ class RecordRepair {
   const RepairOptions options_;
   int64_t rebuilt_ = 0;
   bool noted_loss_ = false;
-  std::set<int64_t> lost_;  // tickets
+  std::set<int64_t> lost_;  // tickets of lost records
   std::unique_ptr<RecordWriter> writer_;
 };
 

@@ -1,7 +1,7 @@
-// RecordWriter: puts records back into their file, on a thread of its own.
+// RecordWriter: writes repaired records back to their file, on its own thread.
 //
-// A record is written in place. A crash in between leaves a record whose checksum does not match,
-// which the next read finds.
+// A record is overwritten in place. If a crash interrupts this, its checksum does not match, which
+// the next read detects.
 #ifndef TIDEPOOL_MOE_RECORD_WRITER_H_
 #define TIDEPOOL_MOE_RECORD_WRITER_H_
 
@@ -25,21 +25,21 @@ namespace tidepool::moe {
 // Thread-safe.
 class RecordWriter {
  public:
-  // `path` is as it is now: what takes its name later is not written to. `failed` is called with
-  // the first error, on the writer's thread; the message names the file.
+  // `path` is the file as it is now. If another file replaces it, that one is not written. `failed`
+  // is called with the first error, on the writer's thread. The message names the file.
   RecordWriter(const std::string& path, std::function<void(const absl::Status&)> failed);
-  // Waits for the write under way, and forgets the others.
+  // Waits for the current write, and drops the others.
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  // Copies read.into, and writes it to where it was read from. At once, without waiting for the
-  // disk; forgotten if too many wait.
+  // Copies read.into and writes it to the record's place in the file. Returns without waiting for
+  // the disk. Drops the write if too many are waiting.
   void Write(const RecordRead& read);
 
   int64_t failures() const { return failures_; }
 
-  // Records that wait at most.
+  // Maximum number of waiting records.
   static constexpr size_t kMaxWaiting = 4;
 
  private:
@@ -60,7 +60,7 @@ class RecordWriter {
   base::CondVar changed_;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   std::deque<Record> waiting_ TIDEPOOL_GUARDED_BY(mutex_);
-  std::thread thread_;  // from the first write on
+  std::thread thread_;  // started by the first write
 };
 
 }  // namespace tidepool::moe

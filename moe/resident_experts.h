@@ -1,4 +1,4 @@
-// ResidentExperts: the ExpertSource of a model whose experts all lie in memory.
+// ResidentExperts: the ExpertSource of a model whose experts are all in memory.
 #ifndef TIDEPOOL_MOE_RESIDENT_EXPERTS_H_
 #define TIDEPOOL_MOE_RESIDENT_EXPERTS_H_
 
@@ -16,7 +16,7 @@ namespace tidepool::moe {
 // Engine thread only. Every request is ready at once, in one wave; NextReady never fails.
 class ResidentExperts final : public ExpertSource {
  public:
-  // layers[m][e]: expert e of MoE layer m. The bytes behind the weights outlive the source.
+  // layers[m][e] is expert e of MoE layer m. The memory of the weights must outlive the source.
   explicit ResidentExperts(std::vector<std::vector<kernels::FfnWeights>> layers)
       : layers_(std::move(layers)) {}
 

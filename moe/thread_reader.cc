@@ -1,4 +1,4 @@
-// The RecordReader of blocking reads on threads of its own.
+// The RecordReader with blocking reads on its own threads.
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Enough for small records; of large ones fewer are in flight.
+// Enough for small records. With large records, in_flight_bytes allows fewer reads.
 constexpr int kThreads = 16;
 
 // Thread-safe.
@@ -61,7 +61,7 @@ class ThreadReader final : public RecordReader {
         if (stop_) return;
         read = waiting_.Pop();
         in_flight_ += read.bytes;
-        // One notice may stand for room for several.
+        // This thread got one notification, but there may be room for more reads.
         if (!waiting_.empty() && in_flight_ < most_in_flight_) changed_.NotifyOne();
       }
       const absl::Status status = ReadWhole(read);

@@ -39,7 +39,8 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       reader_(reader->Description()),
       fetcher_({.records = &records_, .placement = placement_.get(), .reader = std::move(reader)},
                std::move(pool),
-               // Half of the staging buffers, so that experts that pass through find free ones.
+               // Half of the staging buffers. The other half stays free for demand reads of experts
+               // that do not stay.
                {.prefetch_buffers = options_.staging / 2,
                 .prefetch = options_.prefetch,
                 .layer_numbers = options_.layer_numbers,
@@ -49,16 +50,16 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
 
 void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   fetcher_.Begin(routing.layer, experts);
-  // A layer that will not run evicts nobody.
+  // The layer will not run, so do not evict any expert for it.
   if (fetcher_.request().failed()) return;
-  // Decides while the disk is busy.
+  // Decide while the disk is busy.
   const absl::Span<const Lookup> lookups = placement_->Decide(routing);
   CHECK_EQ(lookups.size(), experts.size());
   Keep(routing.layer, lookups);
   fetcher_.ReadWaiting();
 }
 
-// What was decided: who stays, and who is evicted for it.
+// Applies the decision: which experts stay, and which ones are evicted.
 void TieredExperts::Keep(int layer, absl::Span<const Lookup> lookups) {
   for (const Lookup& lookup : lookups) {
     const int64_t expert = IndexOf(layer, lookup.expert);
@@ -103,7 +104,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   if (slots != shape.slots) RETURN_IF_ERROR(Resize(slots));
   if (ReplacesPolicy(change, options_.policy, policy)) {
     const absl::StatusOr<std::vector<ExpertRef>> evicted = placement_->SetPolicy(policy);
-    CHECK_OK(evicted.status());  // the options were checked
+    CHECK_OK(evicted.status());  // cannot fail: the options were checked
     Evict(*evicted);
   }
   policy.profile = std::move(options_.policy.profile);
@@ -112,8 +113,8 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   return absl::OkStatus();
 }
 
-// Reads hold memory until they end: those of hints, and those of a request that failed. A disk that
-// hangs must not block the engine for good.
+// Waits for reads, because they use memory until they end: reads of hints, and of failed requests.
+// Times out if the disk hangs, so that the engine is not blocked.
 absl::Status TieredExperts::AwaitAllReads() {
   const int64_t left = fetcher_.AwaitAllReads(options_.shrink_patience);
   if (left == 0) return absl::OkStatus();

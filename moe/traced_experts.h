@@ -1,4 +1,4 @@
-// TracedExperts: an ExpertSource that writes down what another is asked for.
+// TracedExperts: an ExpertSource that writes the requests to another source into a trace.
 #ifndef TIDEPOOL_MOE_TRACED_EXPERTS_H_
 #define TIDEPOOL_MOE_TRACED_EXPERTS_H_
 
@@ -19,11 +19,11 @@
 
 namespace tidepool::moe {
 
-// Engine thread only. A trace that cannot be written ends the request with the writer's error: half
-// a trace would say something else than the whole.
+// Engine thread only. If the trace cannot be written, the request fails with the writer's error,
+// because an incomplete trace would be misleading.
 class TracedExperts final : public ExpertSource {
  public:
-  // `clock` outlives it.
+  // `clock` outlives this object.
   TracedExperts(std::unique_ptr<ExpertSource> source, std::unique_ptr<TraceWriter> trace,
                 const base::Clock* clock = &base::Clock::Real())
       : source_(std::move(source)), trace_(std::move(trace)), clock_(clock) {}
@@ -38,7 +38,7 @@ class TracedExperts final : public ExpertSource {
   }
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
     if (written_.ok()) return source_->NextReady(patience);
-    // The source must not hold anything back.
+    // Return all experts, so that the source can end the request.
     while (true) {
       ASSIGN_OR_RETURN(const std::vector<ReadyExpert> rest,
                        source_->NextReady(Patience::kUntilOne));
@@ -52,7 +52,7 @@ class TracedExperts final : public ExpertSource {
     source_->PrefetchHint(moe_layer, experts);
   }
   bool WantsHints() const override { return source_->WantsHints(); }
-  // An error shows at the next Request, or at the end.
+  // The next Request or Finish returns an error.
   void Idle() override { trace_->Flush().IgnoreError(); }
   absl::Status Finish() override {
     absl::Status ended = source_->Finish();
@@ -63,7 +63,7 @@ class TracedExperts final : public ExpertSource {
   OffloadControl* control() override { return source_->control(); }
 
  private:
-  // So that who reads along, or a process that is killed, misses little.
+  // Flush this often, so that readers are up to date and a killed process loses little.
   static constexpr absl::Duration kFlushEach = absl::Seconds(1);
 
   const std::unique_ptr<ExpertSource> source_;

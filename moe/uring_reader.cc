@@ -1,5 +1,5 @@
-// The RecordReader over io_uring: one thread that hands reads to the kernel and takes them back. If
-// the kernel refuses to take them, now and later, that thread reads the file itself from then on.
+// The RecordReader with io_uring: one thread submits reads to the kernel and takes their results.
+// If the kernel permanently refuses new reads, this thread uses blocking reads from then on.
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,20 +20,21 @@
 namespace tidepool::moe {
 namespace {
 
-// What one read asks for at most: a large record must not be with the kernel all at once.
+// Maximum size of one read: a large record is not submitted all at once.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr unsigned kRingEntries = 256;
-// Reads with the kernel at most, however small: each needs an entry of the ring.
+// Maximum number of reads in flight, whatever their size. Each needs an entry of the ring.
 constexpr int kMaxPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
-// EAGAIN and EBUSY in a row, with a pause after each, before the ring is given up: half a second.
+// Give the ring up after this number of consecutive EAGAIN or EBUSY results, with a pause after
+// each: half a second.
 constexpr int kMaxRefusals = 50;
 constexpr absl::Duration kRefusalPause = absl::Milliseconds(10);
-// Between two looks for reads that the kernel took before the ring was given up.
+// Time between two polls for reads that were submitted before the ring was given up.
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
-// A ring, and an eventfd whose reads wake the thread that waits for the ring. Thread-compatible,
-// but Wake is thread-safe.
+// Thread-compatible, except that Wake is thread-safe. A ring, and an eventfd that wakes the thread
+// that waits for the ring.
 class Ring {
  public:
   Ring() = default;
@@ -44,7 +45,7 @@ class Ring {
     if (open_) io_uring_queue_exit(&ring_);
   }
 
-  // FAILED_PRECONDITION: the kernel or the container has no io_uring that reads.
+  // FAILED_PRECONDITION if the kernel or the container does not allow io_uring or its reads.
   absl::Status Open() {
     const int error = -io_uring_queue_init(kRingEntries, &ring_, 0);
     if (error != 0) {
@@ -52,7 +53,7 @@ class Ring {
           absl::StrCat("io_uring is unavailable: ", std::strerror(error)));
     }
     open_ = true;
-    // Kernels before 5.6 make rings, but know neither this kind of read nor how to ask for it.
+    // Kernels before 5.6 have io_uring, but neither this kind of read nor a way to query it.
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
     const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
     io_uring_free_probe(probe);
@@ -123,11 +124,11 @@ class UringReader final : public RecordReader {
   }
 
  private:
-  // A record in work.
+  // A record that is being read.
   struct Active {
     RecordRead read;
-    int64_t begun = 0;  // bytes that pieces were made of
-    int pieces = 0;     // with the kernel
+    int64_t begun = 0;  // bytes for which pieces were created
+    int pieces = 0;  // pieces in flight
     absl::Status status;
   };
   // Part of a record.
@@ -136,7 +137,7 @@ class UringReader final : public RecordReader {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // The places of `all` that are free, and more as they are needed.
+  // A vector whose free places are reused.
   template <typename T>
   class Places {
    public:
@@ -172,7 +173,7 @@ class UringReader final : public RecordReader {
       }
       TakeCompletions(&ended);
       ReadBlocking(&ended);
-      // The kernel has the next ones to do while these are looked at.
+      // Submit new reads first, so that the kernel is busy while this thread handles the results.
       Begin();
       if (!given_up_) TakeSubmitted(io_uring_submit(ring_.get()));
       for (const int active : ended) {
@@ -198,7 +199,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // What came of handing entries over: how many the kernel took, or -errno and none.
+  // Handles the result of submitting: the number of entries that the kernel accepted, or -errno.
   void TakeSubmitted(int result) {
     if (result >= 0) {
       refusals_ = 0;
@@ -223,7 +224,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Without the ring: returns when there may be something to do.
+  // Used without the ring: returns when there may be work.
   void AwaitWork() {
     if (!blocking_.empty()) return;
     base::MutexLock lock(&mutex_);
@@ -235,7 +236,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // What the kernel did not take.
+  // Reads the pieces that the kernel did not accept.
   void ReadBlocking(std::vector<int>* ended) {
     while (!blocking_.empty()) {
       const int at = blocking_.front();
@@ -248,7 +249,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Null: the ring was given up.
+  // Returns null if the ring was given up.
   io_uring_sqe* NextEntry(uint64_t tag) {
     if (given_up_) return nullptr;
     io_uring_sqe* entry = io_uring_get_sqe(ring_.get());
@@ -268,7 +269,7 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Hands reads over while there is room in flight; true: the end has come.
+  // Submits reads while fewer than the maximum are in flight. Returns true if the reader must stop.
   bool Begin() {
     while (in_flight_.bytes < most_in_flight_ && in_flight_.pieces < kMaxPieces) {
       if (current_ < 0) {
@@ -302,7 +303,7 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, tag);
   }
 
-  // A piece came back; its record goes to `ended` with its last one.
+  // A piece has completed. If it was the last piece of a record, adds the record to `ended`.
   void Finish(int at, int result, std::vector<int>* ended) {
     const Piece piece = pieces_[at];
     pieces_.GiveBack(at);
@@ -325,24 +326,24 @@ class UringReader final : public RecordReader {
   Ring ring_;
   Done done_;  // set before the thread starts
   base::Mutex mutex_;
-  base::CondVar changed_;  // used while the ring refuses
+  base::CondVar changed_;  // used if the ring refuses reads
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
 
-  // The thread's own.
+  // Used by the thread only.
   Places<Active> active_;
   Places<Piece> pieces_;
-  int current_ = -1;  // the record that has bytes yet to be asked for; -1: none
-  // Pieces and their bytes that the kernel has, or is about to get.
+  int current_ = -1;  // the record whose bytes are not all submitted yet; -1: none
+  // Pieces that the kernel has or is about to get, and their bytes.
   struct {
     int pieces = 0;
     int64_t bytes = 0;
   } in_flight_;
   uint64_t wakes_ = 0;
-  std::deque<uint64_t> queued_;  // tags of entries that the kernel has not taken yet, in order
-  int refusals_ = 0;             // in a row
-  bool given_up_ = false;        // the ring
-  std::deque<int> blocking_;     // pieces that this thread reads itself
+  std::deque<uint64_t> queued_;  // tags of entries that the kernel has not accepted yet, in order
+  int refusals_ = 0;  // consecutive refusals
+  bool given_up_ = false;  // the ring was given up
+  std::deque<int> blocking_;  // pieces that this thread reads itself
   std::thread thread_;
 };
 

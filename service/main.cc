@@ -63,18 +63,19 @@ absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* 
   return absl::InternalError("unknown command");
 }
 
-// One plain line, whatever the message held.
+// Prints the error on one line without control characters.
 int Fail(const absl::Status& status, int code, Console* console) {
   console->Note(absl::StrCat("tidepool: ", OneLine(status.message()), "\n"));
   return code;
 }
 
-// Where the starter closed stdin, stdout or stderr, a file that is opened later would get that
-// number, and our lines: /dev/null, opened so that using it fails as before, takes the number.
+// If the parent closed stdin, stdout or stderr, the next opened file would get that number, and our
+// output would go there. So open /dev/null with that number, in a mode in which reads or writes
+// fail as before.
 void OccupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number, which is this one.
+    // open uses the lowest free number, which is `fd`.
     (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -82,16 +83,17 @@ void OccupyStandardFiles() {
 int Main(const std::vector<std::string>& args) {
   OccupyStandardFiles();
 #ifdef NDEBUG
-  // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG: each lock and unlock
-  // would search a graph of all that were ever taken together, under one lock of the process, and
-  // abort at a cycle. That is for builds that look for defects.
+  // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. Then each lock and
+  // unlock searches a graph of all locks held together, under a lock of the process, and aborts at
+  // a cycle. This is useful only in debug builds.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
-  // A reader that goes away is an error of the write, not the end of the process.
+  // If a pipe's reader closes it, the write fails instead of a signal ending the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // And so is a file that may not get larger.
+  // Same for a file that has reached its size limit.
   std::signal(SIGXFSZ, SIG_IGN);
-  // gRPC's own lines would stand beside ours, which say the same. Who wants them sets the variable.
+  // Disable gRPC's own log, which repeats what ours reports. Users can set the variable to enable
+  // it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const Environment environment = {.home = Variable("HOME"),

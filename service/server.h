@@ -34,100 +34,103 @@ namespace tidepool::service {
 
 class ClientSecurity;
 
-// What may change while a server runs.
+// Options that can change while a server runs.
 struct LiveOptions {
-  // Of a front.
+  // Used by a front.
   FrontLimits front_limits;
   PromptLogging log_prompts = PromptLogging::kNever;
-  WorkerSources workers;  // of one that StartFrontServer made
-  // Of a worker; none: as its engine has it.
+  WorkerSources workers;  // for a front that StartFrontServer created
+  // Used by a worker. nullopt: the engine's own limit.
   std::optional<int64_t> max_queued;
 };
 
 struct ServerOptions {
-  // HOST:PORT; port 0 takes a free one. Empty: no port at all, InProcessChannel() alone.
+  // HOST:PORT. Port 0 takes a free port. Empty: no port, only InProcessChannel().
   std::string listen = "127.0.0.1:50051";
-  // Admin's own port; empty: Admin is at `listen`. A worker's fronts ask it there in either case.
+  // Separate port for Admin. Empty: Admin is served on `listen`. Fronts always call a worker's
+  // Admin on `listen`.
   std::string admin_listen;
-  // A port for health alone, in plain text and without tokens. Empty: none.
+  // Port for health only, in plain text and without tokens. Empty: none.
   std::string probe_listen;
-  // The same for HTTP, of servers that have a front. Empty: no HTTP.
+  // HTTP address of servers with a front. Empty: no HTTP.
   std::string http;
   enum class PortTaken : uint8_t { kFail, kTakeAnother };
-  // Over HTTP. Where `http` is an address of this machine alone, `web.hosts` is checked, unless any
-  // page may ask.
+  // Access rules of HTTP. If `http` is a loopback address, `web.hosts` is checked, unless any page
+  // may call.
   WebAccess web;
-  // What if another has the port of `http`: another may be taken where nobody named this one.
+  // What to do if the port of `http` is in use. If the user did not choose the port, another one
+  // may be taken.
   PortTaken http_port_taken = PortTaken::kFail;
   // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
   int64_t max_message_bytes = 32 << 20;
   LiveOptions live;
-  // How a worker is known to its fronts and in stats. Empty: drawn.
+  // The worker's name in fronts and stats. Empty: a random name.
   std::string worker_name;
-  // What a front shows its workers, and asks of them. Null: nothing.
+  // How a front authenticates to workers and verifies them. Null: plain text without tokens.
   std::shared_ptr<ClientSecurity> worker_security;
-  // gRPC and HTTP over TLS, with a certificate; outlives the server. Null: plain text.
+  // Certificate for gRPC and HTTP over TLS. Outlives the server. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
-  // Of TLS: a connection that is older takes no further calls, and ends with those that run.
+  // For TLS: an older connection accepts no new calls, and closes when its running calls end.
   absl::Duration max_connection_age = absl::Hours(1);
-  // Who may call; outlives the server. Null: anybody.
+  // Identifies callers. Outlives the server. Null: anyone may call.
   const Authenticator* authenticator = nullptr;
-  // Of a stream over HTTP of which nothing has come: when it gets a comment that says so.
+  // How often an HTTP stream without output gets a comment, which keeps the connection alive.
   absl::Duration http_comment_every = absl::Seconds(15);
-  // A worker's engine that does not move for so long with work pending is not alive.
+  // If a worker's engine has pending work and makes no progress for this time, liveness fails.
   absl::Duration stall_timeout = absl::Minutes(1);
-  // A worker lost or found, a request's end, an engine that hangs. Any thread.
+  // Receives log lines: workers that connect or fail, requests that end, an engine that hangs.
+  // Called on any thread.
   LogSink log;
-  WorkerAdmin::Process process;  // of a worker; called on any thread
+  WorkerAdmin::Process process;  // used by a worker; called on any thread
 };
 
-// How a server ends; the defaults: at once.
+// The times of a shutdown. By default, the server stops at once.
 struct ShutdownTimes {
-  // New work is still taken for so long, while whoever sends it learns to send it elsewhere.
+  // For this time, new requests are still accepted, until clients learn to use other servers.
   absl::Duration grace = absl::ZeroDuration();
-  absl::Duration drain = absl::ZeroDuration();  // what runs may finish within this
+  absl::Duration drain = absl::ZeroDuration();  // then, time for running requests to finish
 };
 
 // Thread-safe.
 class Server {
  public:
-  // Ends at once, cancelling what runs.
+  // Stops at once and cancels running requests.
   virtual ~Server() = default;
 
-  // The port that is listened on; 0: none.
+  // The port that it listens on. 0 if none.
   virtual int port() const = 0;
-  // HOST:PORT with the port that was taken; empty: none.
+  // HOST:PORT with the actual port. Empty if none.
   virtual const std::string& address() const = 0;
-  // The same of HTTP, Admin's own port and the probes'; empty: none.
+  // Same for HTTP, Admin's own port and the probe port. Empty if none.
   virtual std::string http_address() const { return ""; }
   virtual std::string admin_address() const = 0;
   virtual std::string probe_address() const = 0;
-  // A channel to this server that needs no port. The server outlives its calls.
+  // Returns a channel to this server that needs no port. The server outlives its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 
-  // For what begins from now on.
+  // Applies to requests that begin from now on.
   virtual void Change(const LiveOptions& options) = 0;
 
-  // Health but liveness turns NOT_SERVING; after the grace new work is refused with UNAVAILABLE,
-  // and a worker offers its streams to others; what runs may finish within the drain time, then it
-  // is cancelled. Returns when all has ended; later calls do nothing more. Another thread may call
-  // with shorter times to hurry the first call up.
+  // Sets all health except liveness to NOT_SERVING. After the grace time, new requests fail with
+  // UNAVAILABLE, and a worker offers its streams to other workers. Running requests may finish
+  // within the drain time, then they are cancelled. Returns when all requests have ended. Calling
+  // it again does nothing, but another thread may call it with shorter times to speed up the first
+  // call.
   virtual void Shutdown(const ShutdownTimes& times) = 0;
 };
 
 // Serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and `engine` outlive the
-// server. Errors: INVALID_ARGUMENT (an address that cannot be read), UNAVAILABLE (the port is
-// taken).
+// server. INVALID_ARGUMENT if an address is invalid, UNAVAILABLE if a port is in use.
 absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* model,
                                                           engine::Engine* engine,
                                                           const ServerOptions& options);
 
-// Serves Inference, Sessions, Admin, health and reflection over options.live.workers, which need
-// not run yet. Errors as StartWorkerServer.
+// Serves Inference, Sessions, Admin, health and reflection with options.live.workers. The workers
+// need not run yet. Same errors as StartWorkerServer.
 absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(std::unique_ptr<SessionStore> store,
                                                          const ServerOptions& options);
 
-// The same with one worker in this process, reached over an in-process channel.
+// Same as StartFrontServer, with one worker in this process, over an in-process channel.
 absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, engine::Engine* engine,
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options);

@@ -1,6 +1,6 @@
-// Oracles: policies that have seen the trace they are run on. No policy without that knowledge has
-// more hits than `belady`, and none with a fixed placement more than `hindsight`. They count hits:
-// where layers' records differ in size, others may read fewer bytes.
+// Oracles: policies that know the whole trace in advance. They give upper bounds for the number of
+// hits: `belady` for every policy, `hindsight` for every fixed placement. If records differ in size
+// between layers, another policy with fewer hits may read fewer bytes.
 #ifndef TIDEPOOL_MOE_REPLAY_ORACLES_H_
 #define TIDEPOOL_MOE_REPLAY_ORACLES_H_
 
@@ -11,14 +11,14 @@
 
 namespace tidepool::moe {
 
-// The offline optimum: slots start with the experts that are needed first; afterwards residents and
-// misses compete, and those needed again last make way or pass through. (An expert between two
-// uses that both find it resident occupies a slot; keeping the most of such intervals at most
-// `slots` deep is greedy by the nearest end.) Requires that Decide is called for every entry of
-// the trace, in its order.
+// The offline optimum. At the start, the slots hold the experts that are needed first. Later,
+// residents and misses compete for the slots, and the experts whose next use is latest lose. (An
+// expert that is resident between two of its uses occupies a slot for that interval. So the task is
+// to choose as many intervals as possible, with at most `slots` overlapping, and picking the
+// nearest end first is optimal.) Requires: Decide is called for every entry of the trace, in order.
 std::unique_ptr<PlacementPolicy> MakeBelady(const Trace& trace);
 
-// The best fixed placement: the most used experts of the whole trace.
+// The best fixed placement: the experts with the most uses in the whole trace.
 std::unique_ptr<PlacementPolicy> MakeHindsight(const Trace& trace);
 
 }  // namespace tidepool::moe

@@ -20,7 +20,8 @@ namespace {
 
 constexpr absl::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 
-// Bytes of a file or of a string, plain or compressed, to the parser, piece by piece.
+// Passes the bytes of a file or a string to the parser, piece by piece, and decompresses them if
+// necessary.
 class Inflater {
  public:
   Inflater(const std::string& name, TraceParser* parser) : name_(name), parser_(parser) {}

@@ -1,12 +1,12 @@
-// Routing traces: what the gates of a model chose, layer by layer and forward by forward. JSON
+// Routing traces: the experts that a model's gates chose, by layer and forward. JSON
 // lines, plain or zstd. Line 1 is the header,
 //   {"version":1,"model":"m","layers":24,"experts":64,"top_k":8,"expert_bytes":4096}
 // with MoE layers only, and expert_bytes one number or one per layer. Each further line is one
 // layer of one forward:
 //   {"request":"r0","phase":"decode","step":7,"layer":3,"ids":[[5,1],[0,5]],"weights":[[.6,.4],..]}
-// `ids` has a row of top_k distinct experts per token, in descending order of weight; `request` (a
-// string or a number) and `phase` ("prefill" or "decode") may be arrays with an entry per token;
-// `weights` may be left out. Other keys are skipped.
+// `ids` has a row of top_k distinct experts per token, in descending order of weight. `request` (a
+// string or a number) and `phase` ("prefill" or "decode") may be arrays with one entry per token.
+// `weights` is optional. Other keys are ignored.
 #ifndef TIDEPOOL_MOE_REPLAY_TRACE_H_
 #define TIDEPOOL_MOE_REPLAY_TRACE_H_
 
@@ -24,24 +24,24 @@ namespace tidepool::moe {
 struct TraceHeader {
   std::string model;
   int layers = 0;
-  int experts = 0;  // of a layer
+  int experts = 0;  // per layer
   int top_k = 0;
   std::vector<int64_t> expert_bytes;  // [layers]
 
   absl::Status Validate() const;
   int64_t all_experts() const { return int64_t{layers} * experts; }
-  // Bytes of a slot: every expert fits.
+  // Bytes of a slot, which can hold any expert.
   int64_t slot_bytes() const;
 };
 
-// One line.
+// One line of the trace.
 struct TraceEntry {
   int64_t step = 0;
   int layer = 0;
   std::vector<int32_t> ids;       // [tokens, top_k]
   std::vector<float> weights;     // [tokens, top_k] or empty
-  std::vector<Phase> phases;      // [tokens], or one for all
-  std::vector<int64_t> requests;  // likewise; numbered as they appear in the file
+  std::vector<Phase> phases;  // [tokens], or one for all tokens
+  std::vector<int64_t> requests;  // as phases; numbered in order of appearance
 
   int64_t tokens(int top_k) const { return static_cast<int64_t>(ids.size()) / top_k; }
   LayerRouting routing(int top_k) const;
@@ -51,24 +51,24 @@ struct Trace {
   TraceHeader header;
   std::vector<TraceEntry> entries;
 
-  // Limits of what is read from outside.
+  // Limits for untrusted input.
   static constexpr int64_t kMaxLineBytes = int64_t{64} << 20;
   static constexpr int64_t kMaxIds = int64_t{1} << 28;
 };
 
-// Reads a whole file; zstd is known by its first bytes. NOT_FOUND or PERMISSION_DENIED for the
-// file; INVALID_ARGUMENT, DATA_LOSS (compressed data that is damaged or ends early) and
-// RESOURCE_EXHAUSTED (past the limits) name the file, the line, and what is wrong with it.
+// Reads a whole file. Detects zstd by its first bytes. Errors name the file, the line and the
+// fault: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT; DATA_LOSS if compressed
+// data is damaged or truncated; RESOURCE_EXHAUSTED if a limit is exceeded.
 absl::StatusOr<Trace> ReadTrace(const std::string& path);
 
-// The same from bytes; `name` stands for the file in errors.
+// Same for bytes in memory. Errors use `name` as the file's name.
 absl::StatusOr<Trace> ParseTrace(const std::string& name, absl::string_view bytes);
 
-// How often forwards needed each expert, [layers, experts]: the profile of a static placement.
+// Number of forwards that needed each expert, [layers, experts]: the profile of a static placement.
 std::vector<int64_t> CountUses(const Trace& trace);
 
-// Those of the trace at `path`. INVALID_ARGUMENT: it is of other layers or experts; else
-// ReadTrace's.
+// CountUses of the trace at `path`. INVALID_ARGUMENT if its number of layers or experts differs.
+// Other errors as in ReadTrace.
 absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path, int layers, int experts);
 
 }  // namespace tidepool::moe

@@ -1,4 +1,4 @@
-// TraceParser: lines of a trace to entries.
+// TraceParser: parses the lines of a trace.
 #ifndef TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
 #define TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
 
@@ -15,13 +15,13 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Takes text in pieces of any size.
+// Thread-compatible. Accepts text in pieces of any size.
 class TraceParser {
  public:
   explicit TraceParser(std::string name) : name_(std::move(name)) {}
 
   absl::Status Add(absl::string_view text);
-  // After the last piece. The parser is spent.
+  // Call it after the last piece. Do not use the parser afterwards.
   absl::StatusOr<Trace> Finish();
 
  private:
@@ -36,12 +36,12 @@ class TraceParser {
 
   const std::string name_;
   Trace trace_;
-  std::string rest_;  // of a line that has not ended
-  int64_t line_ = 0;  // number of the line at hand
-  int64_t ids_ = 0;   // in trace_
+  std::string rest_;  // beginning of an incomplete line
+  int64_t line_ = 0;  // number of the current line
+  int64_t ids_ = 0;  // ids in trace_ so far
   std::unordered_map<std::string, int64_t> requests_;
-  std::vector<int64_t> seen_;  // [experts]: the last token that named it
-  int64_t token_ = 0;          // in the whole file
+  std::vector<int64_t> seen_;  // [experts]: the last token that used the expert
+  int64_t token_ = 0;  // number of the current token in the file
 };
 
 }  // namespace tidepool::moe

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTextBytes = size_t{1} << 16;
 
-// One value where all are the same, else an array. Calls one(i) for the text of entry i.
+// Writes one value if all entries are equal, else an array. Calls one(i) for the text of entry i.
 template <typename Values, typename One>
 void AppendPerToken(const Values& values, One one, std::string* text) {
   bool same = true;

@@ -21,22 +21,22 @@ namespace tidepool::moe {
 // Thread-compatible.
 class TraceWriter {
  public:
-  // Replaces the file. A path that ends in .zst is compressed. Errors name the path.
+  // Replaces an existing file. Compresses if the path ends in .zst. Errors name the path.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                              const TraceHeader& header);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
-  // Closes; errors are lost.
+  // Closes the file and ignores errors.
   ~TraceWriter();
 
-  // One line. Requires that the routing fits the header. After an error nothing more is written and
-  // the error is returned again.
+  // Writes one line. Requires: the routing matches the header. After an error, writes nothing more
+  // and returns the same error again.
   absl::Status Write(const LayerRouting& routing);
 
-  // Hands what is written to the operating system, so that a reader sees whole lines.
+  // Passes all output to the operating system, so that readers see whole lines.
   absl::Status Flush();
 
-  // Ends the file. Nothing may be written afterwards.
+  // Completes and closes the file. Do not write afterwards.
   absl::Status Close();
 
  private:
@@ -59,9 +59,9 @@ class TraceWriter {
   const std::string path_;
   const TraceHeader header_;
   std::unique_ptr<std::FILE, CloseFile> file_;
-  std::unique_ptr<ZSTD_CCtx_s, FreeStream> stream_;  // null: plain
+  std::unique_ptr<ZSTD_CCtx_s, FreeStream> stream_;  // null: not compressed
   std::vector<char> out_;
-  std::string text_;  // not yet compressed or written
+  std::string text_;  // text that is not compressed or written yet
   absl::Status failure_;
 };
 

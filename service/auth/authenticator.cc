@@ -23,7 +23,7 @@ absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization) {
 absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials) {
   const absl::string_view key = absl::StripAsciiWhitespace(credentials.api_key);
   if (key.empty()) return BearerToken(credentials.authorization);
-  // Another scheme's is for a proxy on the way.
+  // Another scheme may be meant for a proxy in between.
   const absl::StatusOr<absl::string_view> token = BearerToken(credentials.authorization);
   if (!token.ok() || *token == key) return key;
   return absl::UnauthenticatedError(

@@ -1,4 +1,4 @@
-// Authenticator: from what a peer shows, a token or a certificate, to who it is.
+// Authenticator: identifies a caller by its token or certificate.
 #ifndef TIDEPOOL_SERVICE_AUTH_AUTHENTICATOR_H_
 #define TIDEPOOL_SERVICE_AUTH_AUTHENTICATOR_H_
 
@@ -13,11 +13,12 @@
 
 namespace tidepool::service {
 
-// What a peer shows.
+// The credentials of a call.
 struct Credentials {
-  absl::string_view authorization;  // the header; empty: none
-  absl::string_view api_key;        // HTTP's X-Api-Key, a token by itself; empty: none
-  // Subject alternative names (DNS, URI) of its certificate, which a CA of --tls-client-ca signed.
+  absl::string_view authorization;  // the Authorization header; empty: none
+  absl::string_view api_key;  // HTTP's X-Api-Key header, a bare token; empty: none
+  // Subject alternative names (DNS, URI) of a client certificate that a CA of --tls-client-ca
+  // signed.
   std::vector<std::string> certificate_names;
 };
 
@@ -26,20 +27,22 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // UNAUTHENTICATED says what is missing or wrong, and never repeats it.
+  // UNAUTHENTICATED says what is missing or wrong, without quoting the credentials.
   virtual absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const = 0;
 
-  // Told of everybody whom Admit does not let in, with what he is answered.
+  // Called for every call that Admit refuses, with the status that the caller gets.
   virtual void OnRefused(const absl::Status& answer) const = 0;
 };
 
-// The token of "Bearer TOKEN" (RFC 6750; the scheme in any case). UNAUTHENTICATED: none there.
+// Returns the token of "Bearer TOKEN" (RFC 6750; the scheme is case-insensitive). UNAUTHENTICATED
+// if there is none.
 absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization);
 
-// The token that is shown, whichever way. UNAUTHENTICATED: none, or two that differ.
+// Returns the token from either header. UNAUTHENTICATED if there is none, or if the two differ.
 absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials);
 
-// Who calls, if he may. No authenticator (null): anybody. UNAUTHENTICATED, PERMISSION_DENIED.
+// Returns the caller if it is authenticated. If `authenticator` is null, accepts everyone. Errors:
+// UNAUTHENTICATED, PERMISSION_DENIED.
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,
                              Access access);
 

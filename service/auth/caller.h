@@ -1,4 +1,4 @@
-// Caller: who asks, as a token or a certificate has told, and what the roles may do.
+// Caller: the identity behind a call, and what each role may do.
 #ifndef TIDEPOOL_SERVICE_AUTH_CALLER_H_
 #define TIDEPOOL_SERVICE_AUTH_CALLER_H_
 
@@ -12,27 +12,27 @@
 namespace tidepool::service {
 
 enum class Role : uint8_t {
-  kUser,   // generates, and has sessions
-  kAdmin,  // a user who may also watch and steer the server
-  kFront,  // a front, which speaks to workers for the users
+  kUser,  // generates and owns sessions
+  kAdmin,  // a user who may also monitor and control the server
+  kFront,  // a front, which calls workers for its users
 };
 
 // "user", "admin", "front".
 absl::string_view RoleName(Role role);
 std::optional<Role> ParseRole(absl::string_view name);
 
-// What a request may give as its priority; higher goes first.
+// Range of a request's priority. Higher priorities are served first.
 inline constexpr int32_t kLowestPriority = -100;
 inline constexpr int32_t kHighestPriority = 100;
-// The most that a token's requests get, where its line does not say.
+// The maximum priority of a token whose line sets none.
 inline constexpr int32_t kUsualMaxPriority = 0;
 
-// How much one principal may ask of one front. Generations count: streams, single answers, and each
-// answer of an HTTP request.
+// Limits of one principal at one front. They count generations: streams, unary responses, and each
+// choice of an HTTP request.
 struct PrincipalLimits {
-  int64_t per_minute = 0;  // 0: any number
-  int64_t at_once = 0;     // 0: any number
-  // A request that asks for more gets this.
+  int64_t per_minute = 0;  // 0: no limit
+  int64_t at_once = 0;  // 0: no limit
+  // Higher priorities in requests are reduced to this.
   int32_t max_priority = kHighestPriority;
 
   friend bool operator==(const PrincipalLimits&, const PrincipalLimits&) = default;
@@ -41,7 +41,7 @@ struct PrincipalLimits {
 struct Caller {
   // Owner of sessions, request_ids, cached prefixes and quotas. Empty without authentication.
   std::string principal;
-  // None without authentication: then every call is allowed.
+  // nullopt without authentication: then every call is allowed.
   std::optional<Role> role;
   PrincipalLimits limits;
 };
@@ -51,10 +51,10 @@ enum class Access : uint8_t {
   kClients,           // Inference, Sessions and OpenAI's endpoints: users and admins
   kOperators,         // Admin: admins
   kFronts,            // Worker: fronts
-  kOperatorsOrFronts  // a worker's Admin, which fronts pass their admins' calls on to
+  kOperatorsOrFronts  // a worker's Admin, which fronts call for their admins
 };
 
-// PERMISSION_DENIED names the principal, its role and those that it takes.
+// PERMISSION_DENIED names the principal, its role and the roles that the service accepts.
 absl::Status CheckAccess(const Caller& caller, Access access);
 
 }  // namespace tidepool::service

@@ -29,7 +29,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path, absl::string_view
       absl::StrCat("token file ", path, " must contain one line with one token"));
 }
 
-// Adds the token to every call: gRPC's own call credentials want TLS, and a server on this machine
+// Adds the token to every call. gRPC's own call credentials require TLS, but a loopback server
 // needs none.
 class TokenInterceptor final : public experimental::Interceptor {
  public:
@@ -83,7 +83,7 @@ absl::Status ClientSecurity::LoadToken(const std::string& path) {
 }
 
 absl::Status ClientSecurity::LoadTls(const TlsFiles& files) {
-  // Ours says what is wrong with a file; gRPC's own watcher brings it to new connections.
+  // Our own check reports faults in the files. gRPC's watcher applies them to new connections.
   ASSIGN_OR_RETURN(tls_, WatchTlsFiles(files));
   watch_.Add(absl::StrCat("CA ", files.ca), [this] { return tls_->Reread(); });
   experimental::TlsChannelCredentialsOptions options;

@@ -1,4 +1,4 @@
-// ClientSecurity: what a client of ours shows servers, and what it asks of them.
+// ClientSecurity: the credentials that our clients send, and how they verify servers.
 #ifndef TIDEPOOL_SERVICE_AUTH_CLIENT_SECURITY_H_
 #define TIDEPOOL_SERVICE_AUTH_CLIENT_SECURITY_H_
 
@@ -16,11 +16,11 @@
 namespace tidepool::service {
 
 struct ClientSecurityOptions {
-  std::string token_file;  // a file with one line, the token; empty: no token is sent
-  // With a CA, connections use TLS, and a server needs a certificate of the CA for its host name.
-  // Our certificate, if any, is the client certificate. Without a CA: plain text.
+  std::string token_file;  // file with one line, the token; empty: no token is sent
+  // With a CA, connections use TLS, and the server needs a certificate of this CA for its host
+  // name. If `certificate` is set, it is the client certificate. Without a CA: plain text.
   TlsFiles tls;
-  LogSink log;  // any thread; may be empty
+  LogSink log;  // called on any thread; may be empty
 };
 
 // Thread-safe. Files are reloaded when they change. If a new version is damaged, the log reports it
@@ -31,12 +31,12 @@ class ClientSecurity {
   // its contents.
   static absl::StatusOr<std::shared_ptr<ClientSecurity>> Open(const ClientSecurityOptions& options);
 
-  // The channel keeps `security` alive; null: plain text and no token.
+  // The channel keeps `security` alive. Null: plain text and no token.
   static std::shared_ptr<grpc::Channel> OpenChannel(std::shared_ptr<ClientSecurity> security,
                                                     const std::string& address,
                                                     const grpc::ChannelArguments& arguments);
 
-  // Empty: none.
+  // Empty if there is no token.
   std::string Token() const { return token_ == nullptr ? "" : *token_->Get(); }
 
  private:
@@ -47,7 +47,7 @@ class ClientSecurity {
   std::unique_ptr<WatchedFiles<std::string>> token_;  // null: none
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
   std::shared_ptr<grpc::ChannelCredentials> credentials_ = grpc::InsecureChannelCredentials();
-  FileWatch watch_;  // ends first
+  FileWatch watch_;  // last, so destroyed first
 };
 
 }  // namespace tidepool::service

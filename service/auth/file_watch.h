@@ -1,4 +1,4 @@
-// FileWatch: looks at files every second and tells the operator what came of it.
+// FileWatch: reloads files every second and logs the results.
 #ifndef TIDEPOOL_SERVICE_AUTH_FILE_WATCH_H_
 #define TIDEPOOL_SERVICE_AUTH_FILE_WATCH_H_
 
@@ -14,16 +14,17 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. On a thread of its own, since a disk may take its time; without files there is
-// none.
+// Thread-compatible. Uses its own thread, because disks may be slow. Without files there is no
+// thread.
 class FileWatch {
  public:
   using Reread = std::function<absl::StatusOr<Rereading>()>;
 
-  // `log` is called on that thread.
+  // `log` is called on the watch's thread.
   explicit FileWatch(LogSink log) : log_(std::move(log)) {}
 
-  // `what` is read again by `reread`, which outlives this.
+  // Calls `reread` periodically. `what` names the files in the log. `reread` must outlive this
+  // object.
   void Add(std::string what, Reread reread);
 
  private:

@@ -1,4 +1,4 @@
-// Who calls over gRPC.
+// Identifies the caller of a gRPC call.
 #ifndef TIDEPOOL_SERVICE_AUTH_GRPC_CALLER_H_
 #define TIDEPOOL_SERVICE_AUTH_GRPC_CALLER_H_
 
@@ -18,10 +18,10 @@ struct Gate {
   Access access = Access::kOperators;
   // For TLS; also limits the age of endless streams.
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  const base::Clock* clock = &base::Clock::Real();  // outlives it
+  const base::Clock* clock = &base::Clock::Real();  // outlives the gate
 };
 
-// Same as Admit. Every rpc calls this first.
+// Same as Admit. Every RPC calls this first.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
 
 // The lifetime of an endless stream: while its caller has access and, over TLS, at most the maximum
@@ -33,7 +33,7 @@ class StreamTerm {
   // The context outlives it.
   StreamTerm(const grpc::ServerContextBase* context, const Gate& gate);
 
-  // Whether it has reached the maximum age. The client may start another stream.
+  // True if it has reached the maximum age. The client may start another stream.
   bool IsOver() const;
   // Errors as in CallerOf; UNAVAILABLE if it is over.
   absl::Status Check() const;
@@ -41,7 +41,7 @@ class StreamTerm {
  private:
   const grpc::ServerContextBase* const context_;
   const Gate gate_;
-  const absl::Duration end_;  // of the gate's monotonic clock
+  const absl::Duration end_;  // on the gate's monotonic clock
 };
 
 }  // namespace tidepool::service

@@ -12,8 +12,8 @@
 namespace tidepool::service {
 namespace {
 
-// gRPC's C API asks for the certificate at each connection (grpc_security.h); its C++ API of 1.51
-// has only a watcher of files of its own, which takes a key that does not fit as it comes.
+// gRPC's C API asks for the certificate at each connection (grpc_security.h). The C++ API of 1.51
+// only offers its own file watcher, which would use a key that does not match its certificate.
 class ReloadingCredentials final : public grpc::ServerCredentials {
  public:
   explicit ReloadingCredentials(const WatchedFiles<TlsIdentity>* identity) : identity_(identity) {
@@ -42,7 +42,8 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     base::MutexLock lock(&credentials->mutex_);
     if (now == credentials->given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key_pem.c_str(), now->certificate_pem.c_str()};
-    // gRPC 1.51 aborts without roots, which it has no use for where no client is asked for one.
+    // gRPC 1.51 aborts without roots, even if no client certificate is requested and roots are
+    // unused.
     const std::string& roots = now->ca_pem.empty() ? now->certificate_pem : now->ca_pem;
     *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     credentials->given_ = std::move(now);

@@ -1,4 +1,4 @@
-// TLS of gRPC servers, with certificates that change while they run.
+// TLS for gRPC servers, whose certificates may change while they run.
 #ifndef TIDEPOOL_SERVICE_AUTH_GRPC_TLS_H_
 #define TIDEPOOL_SERVICE_AUTH_GRPC_TLS_H_
 
@@ -10,9 +10,9 @@
 
 namespace tidepool::service {
 
-// For one port, and to be kept until its server has ended. Each new connection gets the identity as
-// it is then; with a CA in it, from the start on, clients must show a certificate of that CA.
-// Requires: the identity has a certificate, and outlives the credentials.
+// Returns credentials for one port. Keep them until the server has ended. Each new connection uses
+// the identity as it is at that time. If the identity has a CA from the start, clients must present
+// a certificate of that CA. Requires: the identity has a certificate, and outlives the credentials.
 std::shared_ptr<grpc::ServerCredentials> ReloadingServerCredentials(
     const WatchedFiles<TlsIdentity>* identity);
 

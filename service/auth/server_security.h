@@ -1,4 +1,4 @@
-// ServerSecurity: who may call a server and how, from files that are read again when they change.
+// ServerSecurity: access control of a server, from files that are reloaded when they change.
 #ifndef TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
 #define TIDEPOOL_SERVICE_AUTH_SERVER_SECURITY_H_
 
@@ -22,11 +22,11 @@ namespace tidepool::service {
 
 struct ServerSecurityOptions {
   std::string token_file;  // empty: no tokens
-  // Empty: plain text. With a CA, clients must show a certificate of it.
+  // Empty: plain text. With a CA, clients must present a certificate of it.
   TlsFiles tls;
   // A client with a certificate for one of these names (DNS or URI) is a front and needs no token.
   std::vector<std::string> front_names;
-  LogSink log;  // any thread; may be empty
+  LogSink log;  // called on any thread; may be empty
 };
 
 // Thread-safe. If the new version of a file is damaged, the log reports it and the previous version
@@ -44,7 +44,7 @@ class ServerSecurity final : public Authenticator {
   const WatchedFiles<TlsIdentity>* tls() const { return tls_.get(); }
 
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override;
-  // Warns, at most once per second.
+  // Logs a warning, at most once per second.
   void OnRefused(const absl::Status& answer) const override;
 
  private:
@@ -62,9 +62,9 @@ class ServerSecurity final : public Authenticator {
   mutable base::Mutex refused_mutex_;
   mutable int64_t refused_untold_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
   mutable absl::Duration next_refused_line_ TIDEPOOL_GUARDED_BY(refused_mutex_) =
-      -absl::InfiniteDuration();  // of the monotonic clock
-  std::string told_of_expiry_;    // the last one; after Open the watch's thread only
-  FileWatch watch_;               // ends first
+      -absl::InfiniteDuration();  // on the monotonic clock
+  std::string told_of_expiry_;  // the last warning; after Open only used by the watch's thread
+  FileWatch watch_;  // last, so destroyed first
 };
 
 }  // namespace tidepool::service

@@ -1,5 +1,4 @@
-// TlsIdentity: what a server or a client shows in a TLS handshake, and whom it trusts, from PEM
-// files.
+// TlsIdentity: a certificate, its key and trusted CAs for TLS handshakes, from PEM files.
 #ifndef TIDEPOOL_SERVICE_AUTH_TLS_IDENTITY_H_
 #define TIDEPOOL_SERVICE_AUTH_TLS_IDENTITY_H_
 
@@ -16,12 +15,12 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tidepool::service {
 
-// Paths. A certificate needs its key. The certificate's file contains the chain after the
-// certificate.
+// Paths. A certificate needs its key. The certificate file contains the whole chain, the leaf
+// first.
 struct TlsFiles {
   std::string certificate;  // empty: none
   std::string key;
-  std::string ca;  // CAs for the peer's certificate; the meaning of empty depends on the user
+  std::string ca;  // CAs for the peer's certificate; the user defines what empty means
 };
 
 // The contents of matching files. Thread-safe: const.
@@ -29,9 +28,9 @@ struct TlsIdentity {
   std::string certificate_pem;  // empty: none
   std::string key_pem;
   std::string ca_pem;                           // empty: none
-  absl::Time expires = absl::InfiniteFuture();  // of the certificate
-  // For servers (null without a certificate): TLS 1.2 and 1.3. With a CA, peers need a certificate
-  // signed by it.
+  absl::Time expires = absl::InfiniteFuture();  // when the certificate expires
+  // For servers, TLS 1.2 and 1.3; null without a certificate. With a CA, peers need a certificate
+  // that it signed.
   std::shared_ptr<ssl_ctx_st> server_context;
 };
 

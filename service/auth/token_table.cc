@@ -115,7 +115,7 @@ absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text) {
   absl::Time time;
   std::string error;
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%d%ET%H:%M:%SZ"}) {
-    // Before 9999-12-31, and so never one of the infinite times.
+    // Only dates before 9999-12-31 are accepted, so the result is never infinite.
     if (text.size() <= 20 && absl::ParseTime(format, text, absl::UTCTimeZone(), &time, &error) &&
         time > absl::UnixEpoch()) {
       return time;
@@ -186,7 +186,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     seen.principals.emplace(entry->caller.principal, table.entries_.size());
     table.entries_.push_back(*std::move(entry));
   }
-  // For example a file that is still being written.
+  // For example, a file that is still being written.
   if (table.entries_.empty()) {
     return absl::InvalidArgumentError("it has no tokens; create one with tidepool token new");
   }

@@ -1,4 +1,4 @@
-// TokenTable: who may call, as a token file says.
+// TokenTable: the callers that a token file allows.
 //
 //   # principal role(user|admin|front) sha256hex [rate=N] [concurrency=N] [max_priority=N]
 //     [expires=TIME]
@@ -8,8 +8,8 @@
 //   ops    admin  2c26...
 //   front  front  fcde...
 //
-// The file holds SHA-256 hashes of tokens, so that whoever reads it cannot call. Tokens are 32
-// random bytes: nothing slower than SHA-256 is needed to keep them from being guessed.
+// The file holds SHA-256 hashes of tokens, so reading it does not reveal a token. Tokens are 32
+// random bytes, so they cannot be guessed, and no slower hash than SHA-256 is needed.
 #ifndef TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
 #define TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
 
@@ -30,20 +30,20 @@ namespace tidepool::service {
 using TokenHash = std::array<uint8_t, 32>;  // SHA-256
 
 TokenHash HashToken(absl::string_view token);
-// 64 letters, lower case.
+// 64 lower-case hex digits.
 std::string HashText(const TokenHash& hash);
-// "tp-" and 43 letters: 32 bytes from the system's random source. INTERNAL: that has failed.
+// "tp-" and 43 characters: 32 bytes from the system's random source. INTERNAL if that fails.
 absl::StatusOr<std::string> DrawToken();
 
-// Most that "rate=" and "concurrency=" take.
+// Maximum values of "rate=" and "concurrency=".
 inline constexpr int64_t kMaxPerMinute = 1'000'000;
 inline constexpr int64_t kMaxAtOnce = 100'000;
 
-// Letters, digits and . _ @ -, 1 to 64 of them. INVALID_ARGUMENT, without repeating the name.
+// Accepts 1 to 64 letters, digits and . _ @ - characters. INVALID_ARGUMENT does not quote the name.
 absl::Status CheckPrincipal(absl::string_view name);
-// One line for `caller`, which has a role; ends without '\n'.
+// Returns the line for `caller`, without '\n'. Requires: the caller has a role.
 std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time expires);
-// "2027-01-01" (UTC) or RFC 3339's "2027-01-01T12:00:00Z". INVALID_ARGUMENT.
+// Accepts "2027-01-01" (UTC) or RFC 3339, such as "2027-01-01T12:00:00Z". INVALID_ARGUMENT.
 absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text);
 
 // Thread-safe: const.
@@ -52,12 +52,12 @@ class TokenTable {
   static constexpr size_t kMaxFileBytes = size_t{1} << 20;
   static constexpr size_t kMaxTokens = 8192;
 
-  // INVALID_ARGUMENT names the line and what is wrong with it. It repeats no more of the text than
-  // names of roles and options: somebody may have put a token where its hash belongs.
+  // INVALID_ARGUMENT names the line and what is wrong with it. Of the text, it quotes only names of
+  // roles and options, because a token may be in the place of its hash.
   static absl::StatusOr<TokenTable> Parse(absl::string_view text);
 
-  // UNAUTHENTICATED: no such token, or not any more. Takes the same time whichever hashes differ
-  // where.
+  // UNAUTHENTICATED if the token is unknown or has expired. Takes constant time, so timing reveals
+  // nothing about the hashes.
   absl::StatusOr<Caller> Find(absl::string_view token, absl::Time now) const;
 
   size_t size() const { return entries_.size(); }
@@ -70,14 +70,14 @@ class TokenTable {
     int line = 0;
   };
 
-  // Where in entries_ something stood first.
+  // Indices in entries_ where a hash or principal appeared first.
   struct Seen {
     std::map<TokenHash, size_t> hashes;
     std::map<std::string, size_t> principals;
   };
 
   static absl::StatusOr<Entry> ParseLine(absl::string_view line);
-  // What is wrong with it beside those before.
+  // Checks an entry against the earlier ones.
   absl::Status CheckNew(const Entry& entry, const Seen& seen) const;
 
   std::vector<Entry> entries_;

@@ -25,7 +25,7 @@ namespace tidepool::service {
 // The result of reloading files.
 enum class Rereading : uint8_t { kSame, kChanged };
 
-// Thread-safe. Compares the contents of files, which are small; file times are unreliable.
+// Thread-safe. Compares the contents of the files, which are small. File times are unreliable.
 template <typename Value>
 class WatchedFiles {
  public:
@@ -41,7 +41,7 @@ class WatchedFiles {
     return files;
   }
 
-  // Never null.
+  // Never returns null.
   std::shared_ptr<const Value> Get() const {
     base::MutexLock lock(&mutex_);
     return value_;
@@ -79,8 +79,8 @@ class WatchedFiles {
   const std::vector<std::string> paths_;
   const size_t most_bytes_;
   const Make make_;
-  std::vector<std::string> contents_;  // read last
-  absl::Status read_fault_;            // of the last reading
+  std::vector<std::string> contents_;  // as last read
+  absl::Status read_fault_;  // of the last read
   mutable base::Mutex mutex_;
   std::shared_ptr<const Value> value_ TIDEPOOL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// ActiveCalls: how many calls run, and the door that closes when a server goes.
+// ActiveCalls: counts running calls, and refuses new ones when a server stops.
 #ifndef TIDEPOOL_SERVICE_BASE_ACTIVE_CALLS_H_
 #define TIDEPOOL_SERVICE_BASE_ACTIVE_CALLS_H_
 
@@ -16,23 +16,23 @@ class ActiveCalls {
  public:
   explicit ActiveCalls(const base::Clock* clock = &base::Clock::Real()) : clock_(clock) {}
 
-  // OK: counted until Leave. UNAVAILABLE: the door is closed.
+  // OK: the call is counted until Leave. UNAVAILABLE after Close.
   absl::Status Enter();
   void Leave();
 
-  // From now on Enter fails.
+  // Makes Enter fail from now on.
   void Close();
-  // Returns when no call runs, or when `drain` of this or any other Drain call has passed: whether
-  // none runs then.
+  // Returns when no call runs, or when the `drain` time of this or another Drain call has passed.
+  // Returns true if no call runs then.
   bool Drain(absl::Duration drain);
-  // Returns when no call runs, or when `most` has passed, which no Drain shortens: whether none
-  // runs then.
+  // Returns when no call runs, or when `most` has passed. A Drain call does not shorten it. Returns
+  // true if no call runs then.
   bool AwaitNone(absl::Duration most);
   // Returns when `grace` has passed, or the time of any Drain call.
   void Linger(absl::Duration grace);
 
  private:
-  // Waits until then, or for a change. False: that time has come.
+  // Waits for a change or until `time`. Returns false if `time` has come.
   bool WaitUntil(absl::Duration time) TIDEPOOL_REQUIRES(mutex_);
 
   const base::Clock* clock_;

@@ -1,4 +1,4 @@
-// The roles that messages of a chat can have.
+// The roles of chat messages.
 #ifndef TIDEPOOL_SERVICE_BASE_CHAT_ROLES_H_
 #define TIDEPOOL_SERVICE_BASE_CHAT_ROLES_H_
 
@@ -16,7 +16,7 @@ inline bool IsChatRole(absl::string_view role) {
   return std::find(std::begin(kChatRoles), std::end(kChatRoles), role) != std::end(kChatRoles);
 }
 
-// The role that chat templates know for this one: "developer" is the newer name of "system".
+// The role that chat templates know: "developer" is a newer name of "system".
 inline absl::string_view TemplateRole(absl::string_view role) {
   return role == "developer" ? "system" : role;
 }

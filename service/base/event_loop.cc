@@ -54,7 +54,7 @@ void EventLoop::Run() {
     }
     for (std::function<void()>& task : batch) {
       task();
-      task = nullptr;  // what it holds goes before the next one runs
+      task = nullptr;  // destroys its captures before the next task runs
     }
     batch.clear();
   }

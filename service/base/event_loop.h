@@ -1,5 +1,5 @@
-// EventLoop: one thread that runs what others hand it, in order. State that only the loop touches
-// needs no lock, and nothing that runs on gRPC's or the engine's threads has to wait for it.
+// EventLoop: one thread that runs posted tasks in order. State that only the loop uses needs no
+// lock, and gRPC's and the engine's threads never wait for it.
 //
 //   EventLoop loop;
 //   loop.Post([&] { ... });                         // soon, in order of posting
@@ -20,7 +20,7 @@
 
 namespace tidepool::service {
 
-// Thread-safe. What logic takes instead of an EventLoop, so that a test can run it by hand.
+// Thread-safe. The interface of EventLoop, so that tests can run tasks by hand.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -33,14 +33,14 @@ class Executor {
 class EventLoop : public Executor {
  public:
   explicit EventLoop(const base::Clock* clock = &base::Clock::Real());
-  // As Stop.
+  // Same as Stop.
   ~EventLoop() override;
 
   void Post(std::function<void()> task) override;
   void PostAfter(absl::Duration delay, std::function<void()> task) override;
 
-  // Runs what was posted before, drops what waits for its time and whatever is posted later, and
-  // ends the thread. Requires: not called from a task.
+  // Runs the tasks posted so far, drops delayed and later tasks, and ends the thread. Requires: not
+  // called from a task.
   void Stop();
 
  private:

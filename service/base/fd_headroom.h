@@ -9,8 +9,8 @@ namespace tidepool::service {
 
 inline constexpr rlim_t kFdHeadroom = 64;
 
-// `fd` was just opened. The kernel assigns the lowest free number, so it shows how many files are
-// open. The limit is read each time, because operators can change it (prlimit).
+// Requires: `fd` was just opened. The kernel assigns the lowest free number, so `fd` shows how many
+// files are open. The limit is read each time, because operators can change it (prlimit).
 inline bool LeavesFdHeadroom(int fd) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;

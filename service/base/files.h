@@ -1,4 +1,4 @@
-// Whole files in and out, with one-line errors that name the file.
+// Reads whole files, with one-line errors that name the file.
 #ifndef TIDEPOOL_SERVICE_BASE_FILES_H_
 #define TIDEPOOL_SERVICE_BASE_FILES_H_
 
@@ -9,11 +9,11 @@
 
 namespace tidepool::service {
 
-// A text to work on: well past what any model reads, and not all of a machine's memory.
+// Limit for input texts: larger than any model's context, smaller than a machine's memory.
 inline constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
-// "-" is stdin. NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT for a folder and for more than
-// `most_bytes`, which is where reading of an endless file ends.
+// Reads a file, or stdin for "-". Returns NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT for a
+// directory or more than `most_bytes`. Endless files stop at this limit.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// Lines for the operator, as whoever has something to say hands them on.
+// Log levels, fields and sinks: how components pass log lines to the operator.
 #ifndef TIDEPOOL_SERVICE_BASE_LOG_LEVEL_H_
 #define TIDEPOOL_SERVICE_BASE_LOG_LEVEL_H_
 
@@ -13,38 +13,37 @@
 
 namespace tidepool::service {
 
-// kError and kOff suppress lines. A fatal error of the process is printed as its error, not as a
-// log line.
+// kError and kOff suppress lower levels. A fatal error is printed to stderr, not logged.
 enum class LogLevel : uint8_t {
-  kDebug,  // runs of a worker in the same process
+  kDebug,  // a worker's runs when the front is in the same process
   kInfo,   // normal events, and the end of each request
   kWarn,   // problems that do not stop the process
   kError,
   kOff,
 };
 
-// How lines are written: for people, or each as one JSON object.
+// Format of log lines: text for people, or one JSON object per line.
 enum class LogFormat : uint8_t { kText, kJson };
 
-// Whether lines may hold what clients wrote to the model.
+// Whether log lines may contain text that clients sent to the model.
 enum class PromptLogging : uint8_t { kNever, kAlways };
 
-// A fact of a line, for programs to find: names are lower case with underscores, and those of
-// durations end in _seconds.
+// A key and value of a line. Keys are lower case with underscores, and keys of durations end in
+// _seconds.
 struct LogField {
   absl::string_view name;
   std::variant<absl::string_view, int64_t, double> value;
 };
 using LogFields = absl::Span<const LogField>;
 
-// Where lines go. Thread-compatible to hold; as thread-safe to call as what it was made of.
+// The destination of log lines. Thread-compatible itself. A call is as thread-safe as `write`.
 //
 //   log(LogLevel::kInfo, "request ended", {{"request_id", id}, {"output_tokens", int64_t{3}}});
 class LogSink {
  public:
-  LogSink() = default;  // lines go nowhere
-  // `write` takes (LogLevel, absl::string_view line, LogFields), or has no use for the fields.
-  // Implicit: lambdas are passed as sinks. `dropped_lines` counts those that were lost on the way.
+  LogSink() = default;  // discards all lines
+  // `write` takes (LogLevel, absl::string_view line), and LogFields if it uses them. Implicit, so
+  // that lambdas can be passed as sinks. `dropped_lines` returns the number of lost lines.
   template <typename Write>
   requires(!std::is_same_v<std::decay_t<Write>, LogSink>)
       LogSink(Write write, std::function<int64_t()> dropped_lines = {})  // NOLINT
@@ -63,7 +62,7 @@ class LogSink {
   }
   explicit operator bool() const { return write_ != nullptr; }
 
-  // Since the process started; 0 for a sink that does not count.
+  // Lost lines since the process started. 0 if the sink does not count them.
   int64_t dropped_lines() const { return dropped_lines_ ? dropped_lines_() : 0; }
 
  private:

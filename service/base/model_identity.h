@@ -1,7 +1,8 @@
-// ModelIdentity: identifies a model's weights, for comparisons by workers, sessions and fronts.
+// ModelIdentity: identifies a model's weights, so that workers, sessions and fronts can compare
+// them.
 //
-// A worker of an older release has only the digest of samples of its checkpoint. A worker of this
-// release also has the digest of every byte. So it is "DIGEST" or "DIGEST:CONTENT-DIGEST".
+// Its form is "DIGEST" or "DIGEST:CONTENT-DIGEST". DIGEST covers samples of the checkpoint,
+// CONTENT-DIGEST every byte. Workers of older releases have only the first.
 #ifndef TIDEPOOL_SERVICE_BASE_MODEL_IDENTITY_H_
 #define TIDEPOOL_SERVICE_BASE_MODEL_IDENTITY_H_
 
@@ -12,12 +13,12 @@
 
 namespace tidepool::service {
 
-// `content_digest` empty: not known.
+// `content_digest` is empty if unknown.
 std::string ModelIdentity(absl::string_view digest, absl::string_view content_digest);
 std::string ModelIdentity(const v1::Model& model);
 
-// Whether two identities name the same weights. If only one of them has a content digest, the
-// digests decide.
+// Returns true if two identities name the same weights. If only one has a content digest, the
+// digests of samples decide.
 bool SameModel(absl::string_view a, absl::string_view b);
 
 }  // namespace tidepool::service

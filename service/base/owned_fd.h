@@ -1,4 +1,4 @@
-// OwnedFd: a file descriptor that closes with its owner.
+// OwnedFd: owns a file descriptor and closes it.
 #ifndef TIDEPOOL_SERVICE_BASE_OWNED_FD_H_
 #define TIDEPOOL_SERVICE_BASE_OWNED_FD_H_
 
@@ -11,7 +11,7 @@ namespace tidepool::service {
 // Thread-compatible.
 class OwnedFd {
  public:
-  // Negative: none.
+  // Negative: no file.
   explicit OwnedFd(int fd) : fd_(fd) {}
   ~OwnedFd() {
     if (fd_ >= 0) close(fd_);

@@ -3,9 +3,9 @@
 // use at most as much as is still free. So one principal gets half, two get a third each, and there
 // is always room for another principal.
 //
-//   ResponseBudget answers(most_bytes);
-//   WholeAnswer answer = answers.Begin(principal);
-//   if (absl::Status room = answer.Grow(bytes); !room.ok()) return Fail(room);
+//   ResponseBudget responses(most_bytes);
+//   WholeAnswer response = responses.Begin(principal);
+//   if (absl::Status room = response.Grow(bytes); !room.ok()) return Fail(room);
 #ifndef TIDEPOOL_SERVICE_BASE_RESPONSE_BUDGET_H_
 #define TIDEPOOL_SERVICE_BASE_RESPONSE_BUDGET_H_
 
@@ -18,7 +18,7 @@
 
 namespace tidepool::service {
 
-// One response, counted until the destruction. Thread-compatible.
+// Thread-compatible. One response, counted until it is destroyed.
 class WholeAnswer {
  public:
   static constexpr int64_t kMaxBytes = int64_t{32} << 20;
@@ -32,12 +32,12 @@ class WholeAnswer {
   WholeAnswer& operator=(WholeAnswer&&) = delete;
   ~WholeAnswer() { Clear(); }
 
-  // Adds bytes; they count even if an error is returned. RESOURCE_EXHAUSTED with a retry hint: this
-  // response is not small, and the limit of all responses or of the principal's is exceeded.
-  // Requires: bytes >= 0.
+  // Adds bytes. They count even if an error is returned. RESOURCE_EXHAUSTED with a retry hint if
+  // this response is larger than kSmallBytes and exceeds the limit of all responses or of the
+  // principal's. Requires: bytes >= 0.
   absl::Status Grow(int64_t bytes);
   bool IsTooLong() const { return bytes_ > kMaxBytes; }
-  // Removes its bytes.
+  // Frees the bytes of this response.
   void Clear();
 
  private:
@@ -57,7 +57,7 @@ class ResponseBudget {
   // Requires: most_bytes >= 0.
   explicit ResponseBudget(int64_t most_bytes);
 
-  // Without authentication the principal is empty, and may use the whole budget.
+  // Without authentication, the principal is empty and may use the whole budget.
   WholeAnswer Begin(std::string principal) const { return {all_, std::move(principal)}; }
   int64_t bytes() const;
 

@@ -19,7 +19,7 @@
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(2);  // between two
+constexpr absl::Duration kLook = absl::Milliseconds(2);  // poll interval
 
 const sockaddr_in& Ip4(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr_in&>(address);
@@ -29,9 +29,9 @@ const sockaddr_in6& Ip6(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr_in6&>(address);
 }
 
-// Whether a connection whose end here is `own` was taken by who listened there. A listener on all
-// addresses has its port for itself, also where it takes connections of both families: these are
-// then all of IPv6.
+// Returns true if the connection with local address `own` was accepted by a listener on `listened`.
+// A listener on all addresses has its port for itself, even if it accepts both families; its
+// connections are then all IPv6.
 bool IsAt(const sockaddr_storage& own, const sockaddr_storage& listened) {
   if (own.ss_family != listened.ss_family) return false;
   if (own.ss_family == AF_INET) {
@@ -41,7 +41,7 @@ bool IsAt(const sockaddr_storage& own, const sockaddr_storage& listened) {
   }
   if (own.ss_family != AF_INET6 || Ip6(own).sin6_port != Ip6(listened).sin6_port) return false;
   if (IN6_IS_ADDR_UNSPECIFIED(&Ip6(listened).sin6_addr)) return true;
-  // Each interface may have the same address of its link.
+  // Link-local addresses may be equal on several interfaces.
   return IN6_ARE_ADDR_EQUAL(&Ip6(listened).sin6_addr, &Ip6(own).sin6_addr) &&
          Ip6(listened).sin6_scope_id == Ip6(own).sin6_scope_id;
 }
@@ -52,7 +52,7 @@ int OptionOf(int fd, int option) {
   return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-// Neither a listener nor a socket for datagrams, which may have the port too; nor no socket at all.
+// Returns false for a listener, a datagram socket, and a file that is not a socket.
 bool IsConnection(int fd) {
   sockaddr_storage peer = {};
   socklen_t size = sizeof(peer);
@@ -69,7 +69,7 @@ bool WasTakenAt(int fd, absl::Span<const sockaddr_storage> listened) {
                      [&](const sockaddr_storage& address) { return IsAt(own, address); });
 }
 
-// Duplicates of them.
+// Returns duplicates of the matching sockets.
 std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) {
   std::vector<OwnedFd> connections;
   std::error_code error;
@@ -78,7 +78,8 @@ std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) 
     int fd = -1;
     if (!absl::SimpleAtoi(files->path().filename().string(), &fd)) continue;
     if (!WasTakenAt(fd, listened)) continue;
-    // Its owner may close it at any moment, and the number be another file's: a duplicate stays.
+    // The owner may close the socket at any time, and its number may be reused. A duplicate stays
+    // valid.
     OwnedFd connection(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (connection.get() >= 0 && WasTakenAt(connection.get(), listened)) {
       connections.push_back(std::move(connection));
@@ -87,7 +88,7 @@ std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) 
   return connections;
 }
 
-// The peer's kernel has acknowledged every byte.
+// Returns true if the peer's kernel has acknowledged every byte.
 bool HasArrived(int fd) {
   int unacknowledged = 0;
   return ioctl(fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;

@@ -1,5 +1,5 @@
-// ShutdownAcceptedSockets: the end of all connections that this process took where it listened,
-// though others own them, as gRPC does.
+// ShutdownAcceptedSockets: shuts down all connections that this process accepted on given
+// addresses, even if gRPC owns the sockets.
 #ifndef TIDEPOOL_SERVICE_BASE_SHUTDOWN_ACCEPTED_SOCKETS_H_
 #define TIDEPOOL_SERVICE_BASE_SHUTDOWN_ACCEPTED_SOCKETS_H_
 
@@ -10,11 +10,11 @@
 
 namespace tidepool::service {
 
-// `listened`: with their ports, of IPv4 or IPv6; connections that were taken at another address
-// stay, also of the same port. The owners of the others read nothing more of them and write nothing
-// more. What was written before arrives: that is waited for, but not longer than `patience`. Those
-// for which this process has no file left stay as they are. Returns how many were cut. Requires:
-// nobody listens there any more. Thread-safe.
+// `listened` has IPv4 or IPv6 addresses with ports. Connections accepted on other addresses stay
+// open, even with the same port. The owners of the sockets can no longer read or write. Data that
+// was written before is delivered: this waits for it, at most `patience`. If the process has no
+// file descriptors left, some connections are skipped. Returns the number of connections that were
+// shut down. Thread-safe. Requires: the listeners are closed.
 int ShutdownAcceptedSockets(absl::Span<const sockaddr_storage> listened, absl::Duration patience);
 
 }  // namespace tidepool::service

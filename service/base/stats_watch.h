@@ -1,5 +1,4 @@
-// StatsWatch: one Admin.WatchStats between where stats come from and its stream, without either's
-// threads.
+// StatsWatch: the logic of one Admin.WatchStats stream, without threads of gRPC or of the source.
 #ifndef TIDEPOOL_SERVICE_BASE_STATS_WATCH_H_
 #define TIDEPOOL_SERVICE_BASE_STATS_WATCH_H_
 
@@ -22,31 +21,32 @@ namespace tidepool::service {
 class StatsWatchSink {
  public:
   virtual ~StatsWatchSink() = default;
-  // One at a time: the next comes after StatsWatch::OnWritten.
+  // One write at a time: the next comes after StatsWatch::OnWritten.
   virtual void Write(v1::GetStatsResponse stats) = 0;
-  // Once, with no write outstanding unless the watch was cancelled. Nothing is called after it.
+  // Called once. No write is pending then, unless the watch was cancelled. Nothing is called after
+  // it.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Loop only: every function runs on the executor that it was made with. One reading is asked for or
-// in flight at a time, and none before the last was taken, so that a slow reader gets the newest.
+// Loop only: every function runs on the executor passed to the constructor. At most one reading is
+// requested or being written at a time, so that a slow reader gets the newest stats.
 class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
  public:
-  // Asks for a reading; calls back on the loop, once.
+  // Requests a reading. The callback is called once, on the loop.
   using Source = std::function<void(std::function<void(absl::StatusOr<v1::GetStatsResponse>)>)>;
 
-  // All outlive the watch, save that the sink may go once Finish was called or after Abandon.
+  // All arguments must outlive the watch. The sink may be destroyed after Finish or Abandon.
   StatsWatch(Executor* loop, StatsWatchSink* sink, Source source)
       : loop_(loop), sink_(sink), source_(std::move(source)) {}
 
-  // INVALID_ARGUMENT ends it: a field is outside its range.
+  // Ends the stream with INVALID_ARGUMENT if a field is out of range.
   void Start(const v1::WatchStatsRequest& request);
   void OnWritten();
-  // Ends the stream behind a write in flight, if it has not ended.
+  // Ends the stream after a pending write, unless it has already ended.
   void End(const absl::Status& status);
-  // The peer is gone: ends the stream at once with CANCELLED.
+  // The peer disconnected: ends the stream at once with CANCELLED.
   void Cancel();
-  // The sink is gone.
+  // The sink was destroyed.
   void Abandon() { sink_ = nullptr; }
 
  private:
@@ -56,24 +56,24 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   void Finish(const absl::Status& status);
 
   Executor* loop_;
-  StatsWatchSink* sink_;  // null once finished
+  StatsWatchSink* sink_;  // null after Finish
   Source source_;
   absl::Duration interval_;
-  int64_t left_ = 0;      // to be written; below 0: without end
-  bool due_ = false;      // the interval passed while a reading was asked for or written
-  bool asking_ = false;   // for a reading
-  bool writing_ = false;  // the last one
+  int64_t left_ = 0;  // readings still to write; below 0: no limit
+  bool due_ = false;  // the interval passed during a request or write
+  bool asking_ = false;  // a reading is requested
+  bool writing_ = false;  // a write is pending
   std::optional<absl::Status> end_;
 };
 
-// Loop only. Those that run, to be ended together.
+// Loop only. The running watches, which end together.
 class StatsWatches {
  public:
-  // Null when the door is closed; the sink has been told then.
+  // Returns null after Close. In this case, the sink was finished.
   std::shared_ptr<StatsWatch> Start(Executor* loop, StatsWatchSink* sink,
                                     const v1::WatchStatsRequest& request,
                                     StatsWatch::Source source);
-  // Ends all with this status, and whatever comes later.
+  // Ends all watches with this status, and any later ones.
   void Close(const absl::Status& status);
 
  private:

@@ -1,6 +1,6 @@
-// TaskPool: a few threads for work that takes a while, such as tokenising a long text, and a line
-// of it for each of those whom it is done for: they take turns, so that nobody waits for more than
-// one task of each other.
+// TaskPool: a few threads for slow work, such as tokenising a long text. Each user of the pool has
+// its own queue, and the queues take turns. So a task waits for at most one task of each other
+// queue in a round.
 #ifndef TIDEPOOL_SERVICE_BASE_TASK_POOL_H_
 #define TIDEPOOL_SERVICE_BASE_TASK_POOL_H_
 
@@ -15,32 +15,32 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Tasks of one line start in the order of posting. How long lines get is for those who
-// post to bound. Sleeps while there is nothing to do.
+// Thread-safe. Tasks of one queue start in the order of posting. The callers must limit the length
+// of the queues. Sleeps while there is nothing to do.
 class TaskPool {
  public:
   // Requires: threads >= 1.
   explicit TaskPool(int threads);
-  // Runs what was posted, then ends the threads.
+  // Runs all posted tasks, then ends the threads.
   ~TaskPool();
   TaskPool(const TaskPool&) = delete;
   TaskPool& operator=(const TaskPool&) = delete;
 
-  // `line`: whom it is for.
+  // `line` names the queue, usually the principal.
   void Post(const std::string& line, std::function<void()> task);
 
  private:
   using Task = std::function<void()>;
 
   void Run();
-  // Of the line whose turn it is. Requires: one waits.
+  // Takes a task of the queue whose turn it is. Requires: a task is waiting.
   Task TakeNext() TIDEPOOL_REQUIRES(mutex_);
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::map<std::string, std::deque<Task>> lines_ TIDEPOOL_GUARDED_BY(mutex_);  // none is empty
+  std::map<std::string, std::deque<Task>> lines_ TIDEPOOL_GUARDED_BY(mutex_);  // no queue is empty
   std::deque<std::string> turns_
-      TIDEPOOL_GUARDED_BY(mutex_);  // each of lines_ once, the next first
+      TIDEPOOL_GUARDED_BY(mutex_);  // keys of lines_, in the order of their turns
   bool stopping_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

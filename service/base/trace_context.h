@@ -1,5 +1,5 @@
-// TraceContext: which trace a request belongs to, as W3C's traceparent and tracestate say it
-// (w3.org/TR/trace-context-1). Headers come from whoever calls.
+// TraceContext: the trace that a request belongs to, in W3C's traceparent and tracestate headers
+// (w3.org/TR/trace-context-1). Clients send these headers, so they are untrusted.
 #ifndef TIDEPOOL_SERVICE_BASE_TRACE_CONTEXT_H_
 #define TIDEPOOL_SERVICE_BASE_TRACE_CONTEXT_H_
 
@@ -11,32 +11,34 @@
 
 namespace tidepool::service {
 
-// What a caller says of its own part of a trace. Plain data.
+// The caller's span in a trace. Plain data.
 struct TraceContext {
   std::string trace_id;  // 32 digits of lower-case hex, not all 0
-  std::string span_id;   // 16; the caller's
+  std::string span_id;  // 16 digits; the caller's span
   bool sampled = false;
   std::string state;  // tracestate, at most kMaxTraceStateBytes; empty: none
 };
 
-// Longer ones lose whole entries, the longest first (above 128 bytes), then the last.
+// If the state is longer, whole entries are removed: first the longest above 128 bytes, then the
+// last.
 inline constexpr size_t kMaxTraceStateBytes = 512;
 
-// Null where `traceparent` is none by the letter of the specification. A `tracestate` that is none
-// is left out.
+// Returns nullopt if `traceparent` is invalid by the specification. An invalid `tracestate` is
+// dropped.
 std::optional<TraceContext> ParseTraceContext(absl::string_view traceparent,
                                               absl::string_view tracestate);
 
-// One server's part of a trace. Plain data.
+// One server's span in a trace. Plain data.
 struct TraceSpan {
-  TraceContext context;     // what it says of itself to those that it calls; no trace_id: untraced
-  std::string parent_span;  // the caller's; empty: the trace begins here
+  TraceContext context;  // what this server sends to its callees; no trace_id: not traced
+  std::string parent_span;  // the caller's span; empty: this is the root span
 };
 
-// A span below `parent`, or the first of a trace of its own, which is not sampled. Thread-safe.
+// Creates a child span of `parent`, or the root span of a new trace, which is not sampled.
+// Thread-safe.
 TraceSpan BeginSpan(const std::optional<TraceContext>& parent);
 
-// The header's value, in version 00; empty for an untraced span's context.
+// The header's value in version 00. Empty if the context is not traced.
 std::string Traceparent(const TraceContext& context);
 
 }  // namespace tidepool::service

@@ -1,6 +1,5 @@
-// Values of flags as people write them: sizes, times, addresses, lists.
-// Errors are INVALID_ARGUMENT and say what was found and what is accepted; the caller names the
-// flag.
+// Parses values of flags: sizes, times, addresses, lists. Errors are INVALID_ARGUMENT and say what
+// was found and what is accepted. The caller names the flag.
 #ifndef TIDEPOOL_SERVICE_BASE_UNITS_H_
 #define TIDEPOOL_SERVICE_BASE_UNITS_H_
 
@@ -43,14 +42,14 @@ struct HostPort {
 };
 // "127.0.0.1:50051", "localhost:0", "[::1]:50051".
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
-// Whether only this machine can reach the host.
+// True if only this machine can reach the host.
 bool IsLoopback(absl::string_view host);
 
-// A name that somebody wrote, as a message shows it: what is past 64 bytes becomes "...".
+// A name as a message quotes it: the part after 64 bytes becomes "...".
 std::string ShownName(absl::string_view name);
 
-// " (did you mean NAME?)" for the candidate nearest to `name` in edits, or "" if none is near.
-// Names longer than 64 bytes are near none.
+// Returns " (did you mean NAME?)" with the nearest candidate by edit distance, or "" if none is
+// near. Names longer than 64 bytes never match.
 std::string NearestNameHint(absl::string_view name, absl::Span<const std::string> candidates,
                             absl::string_view prefix);
 

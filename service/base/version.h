@@ -1,4 +1,4 @@
-// The release that this is.
+// The version of this release.
 #ifndef TIDEPOOL_SERVICE_BASE_VERSION_H_
 #define TIDEPOOL_SERVICE_BASE_VERSION_H_
 

@@ -38,7 +38,7 @@ void WriteTimeouts::Look() {
     writes_->erase(writes_->begin());
     tell();
   }
-  // Not before: a write that begins meanwhile is later than those that are left.
+  // Reset it only now: a write that begins meanwhile is later than the remaining ones.
   looks_later_ = false;
   if (!writes_->empty()) LookAfter(writes_->begin()->second.since + limit_ - now);
 }

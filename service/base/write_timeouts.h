@@ -1,5 +1,5 @@
-// WriteTimeouts: a time limit for writes to clients that do not read. Such a stream only costs its
-// slot, but it must not hold the slot without limit.
+// WriteTimeouts: limits how long a write may wait for a client that does not read. A waiting stream
+// uses an admission slot, which it must not hold without limit.
 #ifndef TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
 #define TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
 
@@ -15,14 +15,14 @@
 
 namespace tidepool::service {
 
-// A client may pause reading. A stream ends if its client reads nothing for this time although
-// there is output. Over HTTP one byte is enough; over gRPC a message must be read.
+// Clients may pause reading. A stream ends if output is waiting and its client reads nothing for
+// this time. Over HTTP one byte is enough; over gRPC, one message.
 inline constexpr absl::Duration kTakenWithin = absl::Minutes(10);
 
 // Loop only. All writes share one timer.
 class WriteTimeouts {
  public:
-  // A pending write, until the destruction. May outlive the WriteTimeouts.
+  // A pending write, until it is destroyed. May outlive the WriteTimeouts.
   class Write {
    public:
     Write() = default;
@@ -38,17 +38,18 @@ class WriteTimeouts {
       absl::Duration since;  // on the monotonic clock
       std::function<void()> tell;
     };
-    using Writes = std::map<uint64_t, Late>;  // in the order of their beginning
+    using Writes = std::map<uint64_t, Late>;  // ordered by start
 
     std::weak_ptr<Writes> writes_;
     uint64_t number_ = 0;
   };
 
-  // Loop and clock outlive this.
+  // `loop` and `clock` must outlive this object.
   WriteTimeouts(Executor* loop, const base::Clock* clock, absl::Duration limit)
       : loop_(loop), clock_(clock), limit_(limit) {}
 
-  // Calls `on_late` once if the write is pending for the limit. It may end this write and others.
+  // If the write is still pending at the limit, calls `on_late` once. `on_late` may end this write
+  // and others.
   [[nodiscard]] Write Begin(std::function<void()> on_late);
 
  private:

@@ -9,7 +9,8 @@ namespace tidepool::service {
 
 namespace {
 
-// A front answers at once where its workers refuse connections; one that hangs shows as silence.
+// A front replies at once if its workers refuse connections. A hanging worker shows only as a
+// timeout.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string WorkerTrouble(const Json& workers) {
@@ -21,8 +22,8 @@ std::string WorkerTrouble(const Json& workers) {
                       workers[0]["status_message"].get<std::string>());
 }
 
-// Whether a request to the server can be answered, and a note where it will wait. Who is no admin
-// asks without having looked.
+// Returns an error if the server cannot serve requests. Prints a note if requests will wait for
+// workers. Skips the check if the caller may not call Admin.
 absl::Status CheckServer(const Config& config, Client* client, Console* console) {
   const absl::StatusOr<Json> stats = client->Stats(kLook);
   std::string trouble;
@@ -62,7 +63,7 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   const int64_t tokens = static_cast<int64_t>(answer.token_ids.size());
   std::string text = absl::StrFormat("%d tokens", tokens);
   const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
-  // The first token is the prompt's price, not decoding's.
+  // The time to the first token is prefill, not decoding.
   if (tokens > 1 && decode_seconds > 0) {
     absl::StrAppendFormat(&text, ", %.1f tokens/s", (tokens - 1) / decode_seconds);
   }

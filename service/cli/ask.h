@@ -1,4 +1,4 @@
-// What generate and chat share: a server to ask, elsewhere or in this process.
+// Shared by generate and chat: a connection to a remote server or to one in this process.
 #ifndef TIDEPOOL_SERVICE_CLI_ASK_H_
 #define TIDEPOOL_SERVICE_CLI_ASK_H_
 
@@ -13,20 +13,20 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. The model, where it runs in this process, lives as long.
+// Thread-compatible. Owns the model if it runs in this process.
 struct Connection {
   std::unique_ptr<LocalServer> local;  // null with --server
   std::unique_ptr<Client> client;
 };
 
-// With --server a client of it; else front and worker in this process, over an in-process channel,
-// with sessions that end with it. A server that does not answer, or serves no clients, is an error
-// here already; one whose workers do not answer is noted on stderr, since it makes its clients
-// wait.
+// With --server, connects to that server. Otherwise starts a front and a worker in this process,
+// with in-memory sessions and an in-process channel. Returns an error if the server does not
+// respond or has no Inference service. Prints a note on stderr if its workers do not respond, since
+// requests then wait.
 absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console);
 
-// "24 tokens, 31.0 tokens/s; first after 0.05 s, all in 0.82 s, 25 messages; prompt 9 tokens, 0
-// cached", and what cut the answer short of the tokens that `wanted` asks for.
+// For example "24 tokens, 31.0 tokens/s; first after 0.05 s, all in 0.82 s, 25 messages; prompt 9
+// tokens, 0 cached". If the response has fewer tokens than `wanted` asks for, the summary says why.
 std::string Summary(const Answer& answer, const GenerationFlags& wanted);
 
 }  // namespace tidepool::service

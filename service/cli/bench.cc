@@ -1,4 +1,4 @@
-// bench: how fast a model file runs here, beside what memory could deliver.
+// bench: measures how fast a model file runs, and compares that with the memory bandwidth.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -37,7 +37,7 @@ struct Test {
 struct Result {
   Test test;
   engine::Throughput measured;
-  int64_t peak_bytes = 0;  // of the process, up to the end of the test
+  int64_t peak_bytes = 0;  // peak resident memory of the process up to the end of the test
 };
 
 std::vector<Test> TestsOf(const BenchFlags& flags) {
@@ -81,7 +81,7 @@ absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBund
   return absl::OkStatus();
 }
 
-// From the file's tensors, as they lie in memory.
+// Counts the bytes of the file's tensors in their in-memory layout.
 engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
   const engine::GgufFile& file = bundle.weights->file();
   engine::ReadCost cost;
@@ -93,7 +93,7 @@ engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
     if (IsExpertTensor(tensor.name)) {
       expert_bytes += bytes;
     } else if (!is_embedding || file.FindTensor("output.weight") == nullptr) {
-      cost.dense += bytes;  // an embedding that is the head too is read whole
+      cost.dense += bytes;  // a tied embedding is read whole, as the head
     }
   }
   const int64_t experts = int64_t{bundle.config.moe_layers()} * bundle.config.moe.experts;
@@ -125,13 +125,13 @@ absl::StatusOr<std::vector<Result>> Measure(const Config& config, const std::vec
   return results;
 }
 
-// What memory delivered, and over how much of it.
+// Measured memory bandwidth, and the size of the buffer that was read.
 struct Bandwidth {
   double bytes_per_s = 0;
   size_t bytes = 0;
 };
 
-// Bytes per second that the threads can read; over less memory where there is little.
+// Measures how fast the threads read memory. If little memory is free, it reads a smaller buffer.
 Bandwidth ProbeBandwidth(int threads) {
   const std::optional<int64_t> available = AvailableMemoryBytes();
   size_t bytes = kernels::kBandwidthProbeBytes;
@@ -148,7 +148,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// As GetStats has them.
+// Uses the field names of GetStats.
 Json DescribeCounters(const moe::OffloadStats& stats) {
   v1::OffloadCounters counters;
   ToProto(stats, &counters);
@@ -171,13 +171,13 @@ Json Describe(const Result& result, double bandwidth) {
   json["bytes_per_token"] = bytes_per_token;
   json["bandwidth_share"] = bandwidth > 0 ? median * bytes_per_token / bandwidth : 0;
   json["peak_rss_bytes"] = result.peak_bytes;
-  // Of the repetitions alone.
+  // Counts the measured repetitions only, not the warm-ups.
   if (measured.offload.has_value()) json["offload"] = DescribeCounters(*measured.offload);
   return json;
 }
 
-// Where experts lay: what GetStats has of a server, under its names. Its latest stretch is that of
-// the last test, the total is of all that ran, warm-ups included.
+// Reports the expert counters under the names of GetStats. "window" covers the last test, "total"
+// covers all tests with their warm-ups.
 Json DescribeOffload(const std::vector<Result>& results, const engine::ModelBundle& bundle) {
   engine::ExpertCounts total;
   for (const Result& result : results) {
@@ -231,7 +231,7 @@ absl::Status RunBench(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::vector<Result> results,
                    Measure(config, tests, bundle.get(), console));
   RETURN_IF_ERROR(bundle->model->Finish());
-  // Last, so that its memory is in no test's peak.
+  // Runs last, so that its buffer does not count in any test's peak memory.
   const Bandwidth bandwidth = ProbeBandwidth(bundle->threads);
   Json json;
   json["model"] = bundle->name;

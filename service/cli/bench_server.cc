@@ -1,4 +1,4 @@
-// bench --server: offers a running server a stream of requests and tells how it fared.
+// bench --server: sends load to a running server and reports throughput and latencies.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace tidepool::service {
 namespace {
 
-// With requests that run when the last was sent.
+// How long to wait for the requests that are still running when sending ends.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 absl::Status CheckSharedPrompt(const Config& config) {
@@ -56,7 +56,7 @@ TrafficShape ShapeOf(const Config& config, const ServedModel& model) {
           .seed = flags.seed};
 }
 
-// Of this process.
+// CPU time of this process.
 double ProcessorSeconds() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -64,7 +64,7 @@ double ProcessorSeconds() {
                                absl::DurationFromTimeval(usage.ru_stime));
 }
 
-// The reports of a run: of all requests, and of each priority.
+// The reports of one run: one for all requests, and one for each priority.
 class Reports {
  public:
   explicit Reports(const TrafficFlags& flags)
@@ -97,8 +97,8 @@ class Reports {
   std::map<int32_t, TrafficReport> of_priority_;
 };
 
-// Sends what the flags say, and returns when all of it has ended; gives the share of a core that
-// this process took while it measured.
+// Sends the load that the flags describe and returns when every request has ended. Returns the CPU
+// use of this process during the measurement, as a share of one core.
 double SendTraffic(const Config& config, const ServedModel& model, TrafficClient* client,
                    Reports* reports) {
   TrafficPlan plan(ShapeOf(config, model));
@@ -170,7 +170,7 @@ absl::Status RunServerBench(const Config& config, Console* console) {
                   {"seed", flags.seed}};
   json["seconds"] = absl::ToDoubleSeconds(flags.duration);
   json.update(reports.ToJson());
-  // Near 1 and above, or when requests are sent late, this side may be what holds things up.
+  // If this is near 1 or above, or requests are sent late, the client may be the bottleneck.
   json["client_cpu_share"] = processor_share;
   return console->PrintResult(config.output.format, json, Text);
 }

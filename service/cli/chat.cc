@@ -1,4 +1,4 @@
-// chat: a conversation, one line a message.
+// chat: a conversation in the terminal. Each input line is one message.
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -18,7 +18,7 @@
 namespace tidepool::service {
 namespace {
 
-// As a shell tells of a process that a signal ended: this and the signal's number.
+// Exit code of a process that a signal ends, as in a shell: this plus the signal's number.
 constexpr int kSignalled = 128;
 
 constexpr absl::string_view kHelp =
@@ -27,8 +27,8 @@ constexpr absl::string_view kHelp =
     "Ctrl-C         stop the answer\n"
     "Any other line is a message to the model.\n";
 
-// Thread-safe. What Ctrl-C means: the end while the model is loaded or the server looked for, then
-// the end of the answer that is being given, if there is one.
+// Thread-safe. Handles Ctrl-C: while the model loads or the server is checked, it ends the process;
+// during a response, it cancels the response.
 class Interrupt {
  public:
   void ChatIsOpen() {
@@ -43,7 +43,7 @@ class Interrupt {
     base::MutexLock lock(&mutex_);
     cancel_ = std::move(cancel);
   }
-  // Whether there was one to stop.
+  // Returns false if no response was running.
   bool Cancel() {
     base::MutexLock lock(&mutex_);
     if (!cancel_) return false;
@@ -57,8 +57,8 @@ class Interrupt {
   std::function<void()> cancel_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// Thread-compatible. A conversation whose earlier messages the server's session holds, or this
-// object.
+// Thread-compatible. A conversation. The server's session or this object holds its earlier
+// messages.
 class Conversation {
  public:
   Conversation(const Config& config, Client* client) : config_(config), client_(client) {}
@@ -81,7 +81,7 @@ class Conversation {
     question.messages = messages_;
     question.messages.push_back({"user", line});
     AskResult result = client_->Ask(question, hooks);
-    // What was delivered stays in the conversation, also when it was stopped.
+    // A response that was cancelled half-way stays in the conversation.
     const bool kept = result.status.ok() || result.answer.messages > 0;
     if (!kept) return result;
     messages_ = std::move(question.messages);
@@ -96,7 +96,7 @@ class Conversation {
   std::vector<ChatLine> messages_;
 };
 
-// With --json each answer is one object on a line of its own.
+// With --json, each response is one JSON object on its own line.
 void Report(const Config& config, const AskResult& result, Console* console) {
   if (config.output.format == OutputFormat::kJson) {
     const bool stopped = absl::IsCancelled(result.status);
@@ -120,7 +120,7 @@ absl::Status RunChat(const Config& config, Console* console) {
   Interrupt interrupt;
   const SignalWatcher watcher({SIGINT}, [&](int signal) {
     if (!interrupt.chat_is_open()) {
-      // A load cannot be stopped half-way, and nothing was said yet.
+      // A model load cannot be cancelled, and no message was sent yet.
       if (console->err_is_terminal()) console->Note("\n");
       std::_Exit(kSignalled + signal);
     }
@@ -163,7 +163,7 @@ absl::Status RunChat(const Config& config, Console* console) {
     waiting.Stop();
     interrupt.SetAnswer(nullptr);
     if (!result.status.ok() && !absl::IsCancelled(result.status)) {
-      // A conversation outlives a refused message, but not a server that has gone.
+      // Continue after a refused message, but stop if the server is unreachable.
       if (absl::IsUnavailable(result.status)) return result.status;
       console->Note(absl::StrCat("tidepool: ", OneLine(result.status.message()), "\n"));
       ++refused;

@@ -1,5 +1,5 @@
-// Client: the public gRPC API as the terminal's commands use it, against a server elsewhere or in
-// this process. The only code of service/cli that knows messages and stubs.
+// Client: the public gRPC API as the CLI commands use it, with a remote or an in-process server. It
+// and TrafficClient are the only code of service/cli that knows messages and stubs.
 #ifndef TIDEPOOL_SERVICE_CLI_CLIENT_H_
 #define TIDEPOOL_SERVICE_CLI_CLIENT_H_
 
@@ -22,7 +22,7 @@ class Channel;
 
 namespace tidepool::service {
 
-// What is wrong with a server that has no Inference service.
+// The error for a server without the Inference service.
 inline constexpr absl::string_view kNoClientServices =
     "this server does not serve clients; a worker's clients ask its front";
 
@@ -32,7 +32,8 @@ struct ChatLine {
 };
 
 struct Question {
-  // Exactly one of these three is not empty (a text may be: it is then refused by the server).
+  // Requires: exactly one of these three is not empty. An empty `text` is allowed, and the server
+  // refuses it.
   std::optional<std::string> text;
   std::vector<int32_t> token_ids;
   std::vector<ChatLine> messages;
@@ -47,44 +48,47 @@ struct Answer {
   Json usage;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
-  // As seen here.
+  // Measured by the client.
   int64_t messages = 0;
   absl::Duration first_message;
   absl::Duration total;
 };
 
 struct AnswerHooks {
-  // Each piece of text as it arrives.
+  // Called with each piece of text when it arrives.
   std::function<void(absl::string_view)> on_text;
-  // Once, before anything is sent: a function that cancels the call, from any thread, at any time.
+  // Called once before the request is sent. Its argument cancels the call, from any thread and at
+  // any time.
   std::function<void(std::function<void()>)> on_start;
 };
 
 struct AskResult {
-  Answer answer;  // what has arrived, whole when status is OK
+  Answer answer;  // what arrived; complete if status is OK
   absl::Status status;
 };
 
 // Thread-safe.
 class Client {
  public:
-  // To config.client.server, with what config.security has for it. Connects when first used; a
-  // server that does not answer is UNAVAILABLE. Errors are of files that cannot be read.
+  // Connects to config.client.server with the TLS settings and token of config.security. Connects
+  // on first use: calls return UNAVAILABLE if the server does not respond. Connect itself fails
+  // only if a file cannot be read.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Config& config);
-  // `name` is how errors call the server.
+  // `name` is the server's name in errors.
   static std::unique_ptr<Client> Over(std::shared_ptr<grpc::Channel> channel, std::string name);
 
   virtual ~Client() = default;
 
-  // Blocks until the answer has ended.
+  // Blocks until the response has ended.
   virtual AskResult Ask(const Question& question, const AnswerHooks& hooks) = 0;
-  // Makes the session if the server does not have it; returns the turns it has had.
+  // Creates the session if it does not exist. Returns its number of turns.
   virtual absl::StatusOr<int64_t> OpenSession(const std::string& session) = 0;
-  // Admin.GetStats, with the proto's field names. DEADLINE_EXCEEDED after `timeout`; so below.
+  // Calls Admin.GetStats and returns it with the proto's field names. All calls below return
+  // DEADLINE_EXCEEDED after `timeout`.
   virtual absl::StatusOr<Json> Stats(absl::Duration timeout) = 0;
-  // Admin.RefreshExperts where `flags` ask for that, else Admin.SetOffload.
+  // Calls Admin.RefreshExperts if `flags` ask for a refresh, else Admin.SetOffload.
   virtual absl::StatusOr<Json> Offload(const OffloadFlags& flags, absl::Duration timeout) = 0;
-  // Admin.GetPlacement.
+  // Calls Admin.GetPlacement.
   virtual absl::StatusOr<Json> Placement(absl::Duration timeout) = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace tidepool::service {
 namespace {
 
-// Answers are small; a GetSession of a long conversation is not.
+// Most responses are small, but GetSession can return a long conversation.
 constexpr int kMaxMessageBytes = 256 << 20;
 
 }  // namespace
@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(c
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Else channels with equal arguments share one connection.
+  // Without this, channels with equal arguments share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int64_t i = 0; i < count; ++i) {
@@ -44,7 +44,7 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
     return absl::UnavailableError(absl::StrCat(
         name, ": speaks HTTP, not gRPC; give the server's gRPC address, its --listen"));
   }
-  // What gRPC itself says of a refused connection is long and does not name the server.
+  // gRPC's message for a refused connection is long and does not name the server.
   if (code == absl::StatusCode::kUnavailable &&
       status.error_message().find("failed to connect") != std::string::npos) {
     const bool refused = status.error_message().find("onnection refused") != std::string::npos;
@@ -53,13 +53,13 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
                      refused ? "" : "; check the address, and --tls-ca FILE where it speaks TLS"));
   }
   std::string message = status.error_message();
-  if (message == "Deadline Exceeded") {  // gRPC's own words
+  if (message == "Deadline Exceeded") {  // gRPC's wording
     message = "it did not end within its time; --timeout gives it more";
   }
   if (absl::StartsWith(message, "a token is missing")) {
     absl::StrAppend(&message, " (--token-file FILE sends one)");
   }
-  // What gRPC answers for a service that the server does not have.
+  // gRPC returns this status if the server does not have the service.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {
     message = std::string(kNoClientServices);
   }

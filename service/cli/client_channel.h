@@ -1,5 +1,4 @@
-// What every gRPC client of the terminal's commands shares: the way to config.client.server, and
-// how its errors are told to people.
+// Shared by the gRPC clients of the CLI: channels to config.client.server, and readable errors.
 #ifndef TIDEPOOL_SERVICE_CLI_CLIENT_CHANNEL_H_
 #define TIDEPOOL_SERVICE_CLI_CLIENT_CHANNEL_H_
 
@@ -16,13 +15,14 @@
 
 namespace tidepool::service {
 
-// So many channels to config.client.server, each with a connection of its own once it is used, with
-// what config.security has for it. Errors are of files that cannot be read. Requires: count >= 1.
+// Opens `count` channels to config.client.server with the TLS settings and token of
+// config.security. Each has its own connection, made on first use. Fails only if a file cannot be
+// read. Requires: count >= 1.
 absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(const Config& config,
                                                                                int64_t count);
 
-// `status` with the server's name in front, and what gRPC says of its own accord put plainly.
-// `name` is how errors call the server; empty: not at all.
+// Converts `status` and puts the server's name `name` in front, if it is not empty. Replaces gRPC's
+// own messages by readable ones.
 absl::Status ToClientStatus(const grpc::Status& status, const std::string& name);
 
 }  // namespace tidepool::service

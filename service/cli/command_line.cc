@@ -49,7 +49,8 @@ class Splitter {
   }
 
  private:
-  // Takes "--name", "--name=VALUE", "-n" or "-nVALUE", and the next argument if it is the value.
+  // Parses "--name", "--name=VALUE", "-n" or "-nVALUE", and takes the next argument if it is the
+  // value.
   absl::Status TakeFlag(absl::string_view argument) {
     const bool is_long = absl::StartsWith(argument, "--");
     const absl::string_view prefix = is_long ? "--" : "-";
@@ -77,7 +78,7 @@ class Splitter {
     return absl::OkStatus();
   }
 
-  // Gives the word to the next positional flag that has no value yet.
+  // Assigns the word to the next positional flag that has no value yet.
   void TakeWord(const std::string& word) {
     for (const absl::string_view name : SpecOf(command_).positionals) {
       if (values_.count(std::string(name)) > 0) continue;
@@ -93,7 +94,7 @@ class Splitter {
   const absl::Span<const std::string> args_;
   size_t next_ = 0;
   FlagValues values_;
-  absl::Status stray_;  // the first argument that is not one of the command's
+  absl::Status stray_;  // the first argument that the command does not accept
 };
 
 }  // namespace

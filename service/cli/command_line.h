@@ -1,10 +1,10 @@
 // Splits the arguments of one command into flags and their values.
 //
-//   --name VALUE, --name=VALUE, -n VALUE, -nVALUE; a switch: --name, --name=false, -n
-//   --        ends the flags
-//   WORD      a value of the flags that the command also takes by position
+//  --name VALUE, --name=VALUE, -n VALUE, -nVALUE; a switch: --name, --name=false, -n
+//  --        ends the flags
+//  WORD      a value of a positional flag
 //
-// An argument that follows a flag with a value is that value, whatever it begins with.
+// The argument after a flag that takes a value is always its value, even if it begins with "-".
 #ifndef TIDEPOOL_SERVICE_CLI_COMMAND_LINE_H_
 #define TIDEPOOL_SERVICE_CLI_COMMAND_LINE_H_
 
@@ -19,15 +19,15 @@
 
 namespace tidepool::service {
 
-// Null: the command has no such flag.
+// Returns null if the command has no flag of this name.
 const FlagSpec* FindFlag(Command command, absl::string_view name);
 
-// Why `name` is not a flag of `command`, with the nearest name that is one. `prefix` is "--" on a
-// command line and "" in a file. UNIMPLEMENTED for FutureFlags().
+// Returns the error for a name that is not a flag of `command`, with the nearest valid name.
+// `prefix` is "--" on a command line and "" in a file. UNIMPLEMENTED for names in FutureFlags().
 absl::Status UnknownFlag(Command command, absl::string_view name, absl::string_view prefix);
 
-// `args` are the arguments after the command's name. With --help among them, nothing that follows
-// and no unknown argument is an error. The values themselves are not checked.
+// `args` are the arguments after the command's name. If --help is among them, unknown arguments and
+// all arguments after --help are accepted. Does not check the values.
 absl::StatusOr<FlagValues> ReadCommandLine(Command command, absl::Span<const std::string> args);
 
 }  // namespace tidepool::service

@@ -48,7 +48,8 @@ absl::Status Annotate(const absl::Status& status, absl::string_view where) {
                      : absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
-// Applies what the file says and the command line does not; adds all of the file to `given`.
+// Applies the file's flags that the command line does not set. Adds all of the file's flags to
+// `given`.
 absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_line,
                              Config* config, FlagValues* given) {
   ASSIGN_OR_RETURN(const std::vector<ConfigFileEntry> entries, ReadConfigFile(path));
@@ -61,9 +62,9 @@ absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_
           absl::StrCat(where, ": ", entry.key, " cannot stand in a file"));
     }
     std::vector<std::string> values = entry.values;
-    // One flag that takes a list, such as tokens = [1, 2, 3].
+    // A flag that takes one list, for example tokens = [1, 2, 3].
     if (flag->kind == FlagKind::kValue && values.size() != 1) values = {absl::StrJoin(values, ",")};
-    // Values of the file are checked even where the command line wins.
+    // Values in the file are checked even if the command line overrides them.
     Config unused = *config;
     const bool wins = command_line.count(entry.key) == 0;
     RETURN_IF_ERROR(Annotate(ApplyValues(*flag, values, wins ? config : &unused),
@@ -86,7 +87,7 @@ absl::Status ValidateServing(const Config& config) {
   return ValidateServerSecurity(config);
 }
 
-// Of flags about a model that runs in this process, where a server runs it.
+// Refuses flags of a local model if --server is set.
 absl::Status RefuseModelFlags(const Config& config, const FlagValues& given) {
   for (const auto& [name, texts] : given) {
     const absl::string_view group = FindFlag(config.command, name)->group;
@@ -199,8 +200,8 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
   return absl::OkStatus();
 }
 
-// The folder of ours beneath one that a variable names, or else beneath `fallback` in HOME; by the
-// XDG rules a relative path in the variable counts as unset.
+// Returns the directory "tidepool" in the one that an XDG variable names, else in `fallback` under
+// HOME. By the XDG rules, a relative path in the variable counts as unset.
 absl::StatusOr<std::string> OurFolder(const Environment& environment, const std::string& variable,
                                       absl::string_view fallback, absl::string_view without_home) {
   if (!variable.empty() && variable[0] == '/') return absl::StrCat(variable, "/tidepool");
@@ -208,7 +209,7 @@ absl::StatusOr<std::string> OurFolder(const Environment& environment, const std:
   return absl::StrCat(environment.home, "/", fallback, "/tidepool");
 }
 
-// Defaults that depend on other fields or on the environment.
+// Sets the defaults that depend on other fields or on the environment.
 absl::Status FillDefaults(const Environment& environment, Config* config) {
   const bool operates = config->command == Command::kStats || config->command == Command::kOffload;
   if (operates && config->client.server.empty()) config->client.server = "127.0.0.1:50051";
@@ -232,7 +233,7 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
     config->store.location = absl::StrCat(folder, "/sessions.db");
   }
   if (config->model.kv_disk_bytes > 0) {
-    // Not beside the model, as pack files are: it is what people wrote, not what the model is.
+    // Pack files are next to the model. KV files are not: they contain users' text, not model data.
     config->model.kv_disk_folder = config->model.experts.cache_dir;
     if (config->model.kv_disk_folder.empty()) {
       ASSIGN_OR_RETURN(config->model.kv_disk_folder,
@@ -288,7 +289,7 @@ absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
                                          const Environment& environment) {
   absl::StatusOr<ParsedConfig> parsed = Parse(args, environment);
   if (parsed.ok()) return parsed;
-  // Messages repeat what stands in arguments and files.
+  // The message may quote arguments and files, so remove control characters.
   return absl::Status(parsed.status().code(), OneLine(parsed.status().message()));
 }
 

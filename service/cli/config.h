@@ -1,5 +1,4 @@
-// Config: everything that a command line and its --config file can say, checked. ParseConfig is the
-// only way to make one.
+// Config: the checked values of a command line and its --config file. Only ParseConfig creates one.
 #ifndef TIDEPOOL_SERVICE_CLI_CONFIG_H_
 #define TIDEPOOL_SERVICE_CLI_CONFIG_H_
 
@@ -46,10 +45,10 @@ enum class Command : uint8_t {
 };
 inline constexpr int kCommandCount = 18;
 
-// The failures that stored sessions survive.
+// The failures that committed sessions survive: a killed process, or also a power failure.
 enum class StoreDurability : uint8_t { kProcess, kPower };
 
-// What the command writes to stdout: text for people, or one JSON object.
+// Format of a command's stdout: text for people, or one JSON object.
 enum class OutputFormat : uint8_t { kText, kJson };
 
 // The model and how it runs.
@@ -57,11 +56,11 @@ struct ModelFlags {
   std::string path;
   std::vector<std::string> aliases;
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
-  int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
+  int64_t context = 0;  // 0: the training context, or less if the KV memory is smaller
   size_t kv_memory_bytes = 0;             // 0: engine::DefaultKvBytes
-  int64_t kv_disk_bytes = 0;              // 0: no KV on disk
-  std::string kv_disk_folder;             // for its file; set if kv_disk_bytes is
-  std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
+  int64_t kv_disk_bytes = 0;  // 0: no KV cache on disk
+  std::string kv_disk_folder;  // directory of the KV file; set if kv_disk_bytes is
+  std::optional<kernels::DType> kv_type;  // unset: f16, or f32 with kExact
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   engine::ExpertOptions experts;  // limits only where flags set them
@@ -71,9 +70,9 @@ struct ModelFlags {
 struct ListenFlags {
   std::string grpc = "127.0.0.1:50051";
   std::string http = "127.0.0.1:8080";  // empty: no HTTP
-  bool http_named = false;              // by the user: no other port will do
+  bool http_named = false;  // set by the user: fail if the port is in use
   std::string admin;                    // empty: Admin is served at `grpc`
-  std::string probe;                    // empty: health is served at `grpc` alone
+  std::string probe;  // empty: only `grpc` serves health
 };
 
 // How a server or a worker runs requests, and how it stops.
@@ -82,30 +81,31 @@ struct ServingFlags {
   int64_t max_sequences = 64;
   int64_t max_concurrent_prefills = 4;
   int64_t max_queued = 1024;
-  absl::Duration stall_timeout = absl::Minutes(1);   // without progress; then liveness fails
-  absl::Duration drain_grace = absl::Seconds(1);     // SIGTERM: new work is still accepted
-  absl::Duration drain_timeout = absl::Seconds(30);  // after that: for running work
+  absl::Duration stall_timeout = absl::Minutes(1);  // time without progress before liveness fails
+  absl::Duration drain_grace = absl::Seconds(1);  // after SIGTERM, new requests are still accepted
+  // then, the time for running requests to finish
+  absl::Duration drain_timeout = absl::Seconds(30);
 };
 
-// A front's workers, and how long it keeps responses.
+// A front's workers, and how long it keeps responses for clients that reconnect.
 struct FrontFlags {
-  std::vector<std::string> workers;                // HOST:PORT, one each
-  std::vector<std::string> worker_names;           // NAME:PORT: all addresses of the DNS name
-  absl::Duration request_ttl = absl::Minutes(10);  // of responses with a request_id
-  absl::Duration orphan_ttl = absl::Seconds(30);   // of running ones without a client
+  std::vector<std::string> workers;  // one HOST:PORT per worker
+  std::vector<std::string> worker_names;  // NAME:PORT: all addresses of the DNS name
+  absl::Duration request_ttl = absl::Minutes(10);  // how long responses with a request_id are kept
+  absl::Duration orphan_ttl = absl::Seconds(30);  // how long a response runs without a client
 };
 
-// The session store and what it may hold.
+// The session store and its limits.
 struct StoreFlags {
-  std::string location;  // a file, redis://, or ":memory:", which keeps nothing
+  std::string location;  // a file, redis://, or ":memory:", which is lost on exit
   StoreDurability durability = StoreDurability::kProcess;
-  bool allow_unsafe = false;  // a Redis server without durability
+  bool allow_unsafe = false;  // allow a Redis server without durability
   absl::Duration session_ttl = absl::InfiniteDuration();
   int64_t max_sessions = 0;        // per principal; 0: any number
   int64_t max_session_tokens = 0;  // 0: the model's context
 };
 
-// What a command works on. Of prompt, chat, text, file and tokens at most one is set.
+// The input of a command. Of prompt, chat, text, file and tokens, at most one is set.
 struct InputFlags {
   std::string action;  // sessions: export, import or verify; token: new
   std::optional<std::string> prompt;
@@ -114,11 +114,11 @@ struct InputFlags {
   std::optional<std::string> file;
   std::vector<int32_t> tokens;
   std::string system;          // the system message; empty: none
-  bool parse_special = false;  // tokenize and detokenize
+  bool parse_special = false;  // for tokenize and detokenize
   int64_t chunks = 0;          // perplexity: maximum number; 0: all
 };
 
-// The server that a command talks to; empty: the model runs in this process.
+// The server that a command calls. Empty: the model runs in this process.
 struct ClientFlags {
   std::string server;
   std::string session;
@@ -127,9 +127,9 @@ struct ClientFlags {
 struct OutputFlags {
   OutputFormat format = OutputFormat::kText;
   std::string file;      // --out
-  bool force = false;    // replace an existing file
-  bool tensors = false;  // inspect: list them
-  bool once = false;     // stats: one reading
+  bool force = false;  // replace an existing file
+  bool tensors = false;  // inspect: list the tensors
+  bool once = false;  // stats: print one reading and exit
 };
 
 struct LogitsFlags {
@@ -140,7 +140,7 @@ struct LogitsFlags {
 
 struct QuantizeFlags {
   std::string type;
-  std::string head_type;  // empty: chosen for the type
+  std::string head_type;  // empty: derived from the type
 };
 
 struct LogFlags {
@@ -149,7 +149,7 @@ struct LogFlags {
   PromptLogging prompts = PromptLogging::kNever;
 };
 
-// Sampling and stopping as asked for; unset fields are left to the server.
+// Sampling and stopping parameters that the user set. The server chooses the unset ones.
 struct GenerationFlags {
   std::optional<int64_t> max_tokens;
   std::optional<float> temperature;
@@ -166,7 +166,7 @@ struct GenerationFlags {
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// What bench measures in this process. An empty list means the default; 0 leaves a test out.
+// What bench measures in this process. An empty list means the default. 0 skips a test.
 struct BenchFlags {
   std::vector<int64_t> prompt_tokens;
   std::vector<int64_t> output_tokens;
@@ -174,11 +174,11 @@ struct BenchFlags {
   int64_t repetitions = 5;
 };
 
-// The load that bench puts on a server: at `rate`, or from `concurrency` callers; the other is 0.
+// The load that bench sends to a server: either `rate` or `concurrency` is set, the other is 0.
 struct TrafficFlags {
   double rate = 0;                              // requests a second
-  int64_t concurrency = 0;                      // callers that send one request after the other
-  absl::Duration duration = absl::Seconds(30);  // measured, after the warm-up
+  int64_t concurrency = 0;  // callers that each send one request at a time
+  absl::Duration duration = absl::Seconds(30);  // measured time, after the warm-up
   absl::Duration warm_up = absl::Seconds(5);
   int64_t shared_prompt_tokens = 0;
   std::vector<int32_t> priorities;
@@ -187,7 +187,7 @@ struct TrafficFlags {
   uint64_t seed = 1;
 };
 
-// Slots of a replay: a count, or a share of all experts.
+// The slots of a replay: a number of experts, or a percentage of all.
 struct ReplaySlots {
   int64_t count = 0;
   float percent = 0;  // used if count is 0
@@ -195,7 +195,7 @@ struct ReplaySlots {
 
 struct ReplayFlags {
   std::string trace;
-  std::string profile;  // trace for the policy static; empty: none
+  std::string profile;  // trace that the static policy profiles; empty: none
   std::vector<ReplaySlots> slots;
   std::vector<std::string> policies;
   int64_t refresh_interval = 1;
@@ -203,39 +203,40 @@ struct ReplayFlags {
   double memory_bytes_per_s = 10e9;
 };
 
-// What offload changes at a server; unset fields stay as they are.
+// What the offload command changes at a server. Unset fields do not change.
 struct OffloadFlags {
   std::string worker_id;  // empty: all workers
   std::optional<moe::PolicyKind> policy;
   std::optional<int64_t> refresh_interval;
   std::optional<engine::ExpertMemory> memory;  // never kAuto
   std::optional<moe::Prefetch> prefetch;
-  bool refresh = false;  // at the next step; changes nothing else
+  bool refresh = false;  // refresh at the next step; requires that no other field is set
 
   bool changes() const { return policy || refresh_interval || memory || prefetch; }
 };
 
-// Who may call a server, and the credentials of a client.
+// Access control of a server, and credentials of a client.
 struct SecurityFlags {
-  // Of a server, or of a client; PEM files.
-  std::string tls_cert;  // of a server: empty: plain text
+  // TLS files in PEM format.
+  std::string tls_cert;  // server's certificate; empty: plain text
   std::string tls_key;
   std::string tls_client_ca;
-  std::optional<absl::Duration> max_connection_age;  // of a server with TLS
+  std::optional<absl::Duration> max_connection_age;  // for a server with TLS
   std::vector<std::string> front_names;
-  std::string tls_ca;  // of a client; empty: plain text
-  // Of a front as a client of its workers.
+  std::string tls_ca;  // CA for a client; empty: plain text
+  // TLS from a front to its workers.
   std::string worker_tls_ca;  // empty: plain text
   std::string worker_tls_cert;
   std::string worker_tls_key;
 
-  std::string auth_token_file;  // empty: nobody is authenticated
+  std::string auth_token_file;  // server's tokens; empty: no authentication
   bool allow_unauthenticated = false;
-  CorsOrigins cors_origins;             // of web pages that may call the HTTP API
-  std::vector<std::string> http_hosts;  // accepted on loopback besides this machine's names
-  std::string worker_token_file;        // of a front, for its workers; empty: none
-  std::string token_file;               // of a client; empty: none
-  std::string store_password_file;      // of Redis; empty: that of the store's URL
+  CorsOrigins cors_origins;  // origins of web pages that may call the HTTP API
+  // Host names to accept on loopback in addition to local ones
+  std::vector<std::string> http_hosts;
+  std::string worker_token_file;  // token that a front sends to workers; empty: none
+  std::string token_file;  // token that a client sends; empty: none
+  std::string store_password_file;  // Redis password; empty: use the one in the URL
 };
 
 // The token that `token new` creates.
@@ -245,7 +246,7 @@ struct TokenFlags {
   absl::Time expires = absl::InfiniteFuture();
 };
 
-// One struct per concern: a command reads those that it needs.
+// One struct per concern. A command reads only the ones that it needs.
 struct Config {
   Command command = Command::kServe;
   ModelFlags model;
@@ -268,29 +269,29 @@ struct Config {
   TokenFlags token;
 };
 
-// The environment variables that matter.
+// The environment variables that Tidepool reads.
 struct Environment {
   std::string home;            // $HOME
   std::string xdg_state_home;  // $XDG_STATE_HOME
   std::string xdg_cache_home;  // $XDG_CACHE_HOME
 };
 
-// The texts given for each flag, by the flag's name.
+// The values given for each flag, by flag name.
 using FlagValues = std::map<std::string, std::vector<std::string>>;
 
 struct ParsedConfig {
   Config config;
-  FlagValues values;  // of the command line and the file, as far as `config` was made from them
+  FlagValues values;  // the values from the command line and the file that `config` uses
   std::string file;   // --config; empty: none
-  // --help or --version: the text to print; there is nothing else to do.
+  // The text to print for --help or --version. If set, there is nothing else to do.
   std::optional<std::string> print;
 };
 
-// `args` are the arguments after the program's name. A flag on the command line wins over the same
-// key of the --config file. Errors mean exit code 2. They are one line that names the flag (or
-// file, line and key), what is wrong and what is accepted, with the nearest known name for an
-// unknown one: INVALID_ARGUMENT, or UNIMPLEMENTED for flags and commands that a later version will
-// serve.
+// `args` are the arguments after the program's name. A flag on the command line overrides the same
+// key of the --config file. On error, the exit code is 2. The message is one line that names the
+// flag (or the file, line and key), the fault and the accepted values. For an unknown name, it
+// suggests the nearest known one. The code is INVALID_ARGUMENT, or UNIMPLEMENTED for flags and
+// commands that are reserved for a later version.
 absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
                                          const Environment& environment);
 

@@ -12,8 +12,9 @@
 #include "service/base/files.h"
 #include "service/cli/console.h"
 
-// Results instead of exceptions, and the parser in this file alone. No assertions: version 3.3 has
-// one in parse_key that does not hold for a file such as "[+", which it then refuses correctly.
+// Use results instead of exceptions, and compile the parser in this file only. Assertions are off,
+// because one of version 3.3 in parse_key fails for a file such as "[+", which the parser then
+// refuses correctly.
 #define TOML_ASSERT(expr) static_assert(true)
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
@@ -24,9 +25,9 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
-constexpr size_t kMaxShown = 80;  // bytes of the file in a message
-// Each part of a dotted key is a table inside a table, and these are freed by recursion. Key and
-// value stand in one line.
+constexpr size_t kMaxShown = 80;  // bytes of the file that an error quotes
+// Each part of a dotted key becomes a nested table, and toml++ frees these recursively. A key and
+// its value are on one line.
 constexpr int64_t kMaxDots = 100;
 
 int64_t DotsOutsideTexts(absl::string_view line) {
@@ -46,7 +47,7 @@ int64_t DotsOutsideTexts(absl::string_view line) {
   return dots;
 }
 
-// For one line of a message: keys may hold line ends.
+// Makes text fit into a one-line message: keys may contain newlines.
 std::string Shown(absl::string_view text) {
   absl::string_view front = text.substr(0, kMaxShown);
   front = front.substr(0, base::ValidUtf8Prefix(front));
@@ -111,11 +112,11 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // As a command line would give it.
+  // Stores the value as the text that a command line would have.
   absl::Status ReadScalar(const toml::node& value, ConfigFileEntry* entry) const {
     std::vector<std::string>& values = entry->values;
     if (const auto text = value.value_exact<std::string>()) {
-      // An argument of a command line ends at a zero: no flag could take one there either.
+      // A command-line argument ends at a NUL byte, so no flag can accept one.
       if (absl::StrContains(*text, '\0')) {
         return Error(value.source().begin.line,
                      absl::StrCat(Shown(entry->key), " holds the character U+0000"));

@@ -23,7 +23,7 @@ bool WriteAll(int fd, absl::string_view text) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
-      // Somebody who shares the file made it non-blocking.
+      // Another process that shares the file made it non-blocking.
       pollfd file = {fd, POLLOUT, 0};
       poll(&file, 1, -1);
       continue;
@@ -34,7 +34,7 @@ bool WriteAll(int fd, absl::string_view text) {
   return true;
 }
 
-// Beside ASCII's.
+// Returns true for characters beyond ASCII that change how a terminal displays text.
 bool ActsOnTerminals(char32_t c) {
   return (c >= 0x7F && c <= 0x9F)          // DEL, C1 controls
          || c == 0x61C                     // Arabic letter mark
@@ -43,7 +43,7 @@ bool ActsOnTerminals(char32_t c) {
          || (c >= 0x2066 && c <= 0x2069);  // isolates
 }
 
-// Replaces what acts on a terminal, other than ASCII's controls.
+// Escapes the characters of ActsOnTerminals.
 std::string Escaped(absl::string_view text) {
   std::string line;
   line.reserve(text.size());
@@ -84,7 +84,7 @@ std::string Shown(const Json& json) {
 
 LineWriter* Console::NeverWait(LineWriter::Options options) {
   err_writer_ = std::make_unique<LineWriter>(err_, std::move(options));
-  // Print flushes.
+  // No buffer, because Print flushes.
   out_writer_ = std::make_unique<LineWriter>(
       out_, LineWriter::Options{.flush_timeout = absl::ZeroDuration()});
   return err_writer_.get();
@@ -117,7 +117,7 @@ void Console::NoteLine(absl::string_view line, LogLevel level) {
   Note(absl::StrCat("tidepool: ", OneLine(line), "\n"));
 }
 
-// Nobody can be told that stderr is gone.
+// If stderr is closed, there is no way to report it.
 void Console::Note(absl::string_view text) {
   if (err_writer_ != nullptr) return err_writer_->Write(std::string(text));
   (void)WriteAll(err_, text);

@@ -1,4 +1,4 @@
-// Console: where a command writes. Results go to stdout; progress, notes and errors to stderr.
+// Console: the output of a command. Results go to stdout. Progress, notes and errors go to stderr.
 #ifndef TIDEPOOL_SERVICE_CLI_CONSOLE_H_
 #define TIDEPOOL_SERVICE_CLI_CONSOLE_H_
 
@@ -18,15 +18,16 @@ namespace tidepool::service {
 
 using Json = nlohmann::ordered_json;
 
-// One line; bytes that are not UTF-8 become U+FFFD, and characters that act on a terminal (C1
-// controls, DEL, line separators, marks of direction) are escaped, which means the same in JSON.
+// Formats JSON on one line. Replaces invalid UTF-8 by U+FFFD, and escapes characters that change a
+// terminal's display (C1 controls, DEL, line separators, direction marks) without changing the JSON
+// value.
 std::string ToLine(const Json& json);
 
-// `text` without what acts on a terminal, since a file or a peer may have written it: ASCII's
-// control characters become blanks, the others escapes as in JSON, bytes that are not UTF-8 U+FFFD.
+// Makes `text` safe to print, since a file or a peer may have written it. ASCII control characters
+// become blanks, other control characters become JSON escapes, and invalid UTF-8 becomes U+FFFD.
 std::string OneLine(absl::string_view text);
 
-// A value as text for a terminal: OneLine of a string, ToLine of anything else.
+// Formats a value for a terminal: OneLine for a string, ToLine for anything else.
 std::string Shown(const Json& json);
 
 // Thread-compatible.
@@ -35,26 +36,28 @@ class Console {
   // Writes to these file descriptors, which it does not own.
   Console(int out, int err) : out_(out), err_(err) {}
 
-  // Of a server, which waits neither for a reader of stdout nor for one of stderr: from now on Note
-  // hands its text to the result, where a log can write, too, and Print waits 2 s at most.
-  // The result lives as long as the console.
+  // For servers, whose output must not block. After this call, Note passes its text to the returned
+  // writer, which a log may share, and Print blocks at most 2 s. The writer lives as long as the
+  // console.
   LineWriter* NeverWait(LineWriter::Options options);
 
-  // To stdout, at once. A reader that has gone away (a closed pipe) or a full disk is remembered.
+  // Writes to stdout and flushes. Errors, such as a closed pipe or a full disk, are kept in
+  // out_status().
   void Print(absl::string_view text);
   void PrintJson(const Json& json) { Print(ToLine(json) + "\n"); }
-  // What a command found out, to stdout: as JSON, or as `text` puts it. The result is out_status().
+  // Prints a command's result to stdout, as JSON or as `text`. Returns out_status().
   absl::Status PrintResult(OutputFormat format, const Json& json,
                            absl::FunctionRef<std::string(const Json&)> text);
-  // Of a server with a log: from now on NoteLine's texts go there; LogSink(): to stderr again.
+  // For a server with a log: NoteLine passes its lines to `log` from now on. An empty LogSink()
+  // restores stderr.
   void LinesTo(LogSink log) { log_ = std::move(log); }
-  // What a person should know, one line without its end: to the log at this level, or as
-  // "tidepool: LINE" to stderr.
+  // Prints a one-line note, given without its newline: to the log at `level`, or as "tidepool:
+  // LINE" to stderr.
   void NoteLine(absl::string_view line, LogLevel level = LogLevel::kWarn);
-  // To stderr.
+  // Writes to stderr.
   void Note(absl::string_view text);
 
-  // UNAVAILABLE once stdout could not be written.
+  // UNAVAILABLE after a write to stdout has failed.
   const absl::Status& out_status() const { return out_status_; }
 
   bool out_is_terminal() const;
@@ -65,7 +68,7 @@ class Console {
   int err_;
   absl::Status out_status_;
   LogSink log_;                             // null: none
-  std::unique_ptr<LineWriter> out_writer_;  // null: writes are waited for
+  std::unique_ptr<LineWriter> out_writer_;  // null: writes block
   std::unique_ptr<LineWriter> err_writer_;
 };
 

@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// A size that leaves room for sums.
+// Parses a size that is small enough to add several without overflow.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view value) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
   constexpr size_t kMax = size_t{1} << 50;
@@ -25,7 +25,7 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view value) {
   return static_cast<int64_t>(bytes);
 }
 
-// A size, or a share of all experts.
+// Parses a size, or a percentage of all experts.
 absl::StatusOr<engine::ExpertMemory> ParseExpertMemory(absl::string_view value) {
   if (absl::EndsWith(value, "%")) {
     ASSIGN_OR_RETURN(const float percent, ParseNumber(absl::StripSuffix(value, "%"), 0, 100));

@@ -1,5 +1,5 @@
-// Setters of the flags that say how experts are kept. Each makes the flag's value, or gives the
-// reason why it is none.
+// Setters for the flags of expert offloading. Each sets the flag's value, or returns why the value
+// is invalid.
 #ifndef TIDEPOOL_SERVICE_CLI_EXPERT_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_EXPERT_FLAGS_H_
 
@@ -16,7 +16,7 @@ absl::Status SetRefreshInterval(absl::string_view value, Config* config);
 absl::Status SetPrefetch(absl::string_view value, Config* config);
 absl::Status SetExpertReader(absl::string_view value, Config* config);
 
-// Of what offload changes.
+// Setters for the flags of the offload command.
 absl::Status ChangeExpertMemory(absl::string_view value, Config* config);
 absl::Status ChangeOffloadPolicy(absl::string_view value, Config* config);
 absl::Status ChangeRefreshInterval(absl::string_view value, Config* config);

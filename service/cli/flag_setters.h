@@ -1,9 +1,9 @@
-// Setters for the tables of flags. Each parses one value into a field of the Config that a path of
+// Setters for the tables of flags. Each parses one value into the Config field that a path of
 // member pointers names:
 //
 //   SetInteger<1, 1024, &Config::model, &ModelFlags::threads>
 //
-// INVALID_ARGUMENT says what is accepted; the caller puts the flag's name before it.
+// INVALID_ARGUMENT says which values are accepted. The caller puts the flag's name in front.
 #ifndef TIDEPOOL_SERVICE_CLI_FLAG_SETTERS_H_
 #define TIDEPOOL_SERVICE_CLI_FLAG_SETTERS_H_
 
@@ -36,7 +36,7 @@ absl::Status SetString(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// Also "".
+// Sets a string, which may be empty.
 template <auto... path>
 absl::Status SetAnyString(absl::string_view value, Config* config) {
   FieldOf<path...>(config) = std::string(value);
@@ -62,7 +62,7 @@ absl::Status SetSwitch(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// A switch between two values of an enum.
+// Sets one of two enum values from a switch.
 template <auto off, auto on, auto... path>
 absl::Status SetEither(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const bool is_on, ParseSwitch(value));
@@ -76,7 +76,7 @@ absl::Status SetInteger(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// Adds each number of a list, so that "-b 1,8" and "-b 1 -b 8" mean the same.
+// Adds each number of a list. "-b 1,8" and "-b 1 -b 8" mean the same.
 template <int64_t least, int64_t most, auto... path>
 absl::Status AddIntegers(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseIntegers(value, least, most));
@@ -91,7 +91,7 @@ absl::Status SetNumber(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// Greater than 0.
+// Sets a number greater than 0.
 template <int most, auto... path>
 absl::Status SetPositiveNumber(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const float number, ParseNumber(value, 0, most));

@@ -36,7 +36,7 @@ constexpr CommandSet kRunning =
 constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) |
                                 Bit(Command::kInspect) | Bit(Command::kQuantize) |
                                 Bit(Command::kPack);
-// They hold sessions.
+// The commands that store sessions.
 constexpr CommandSet kKeeping = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
 

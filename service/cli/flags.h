@@ -1,5 +1,5 @@
-// The table of every flag and every command: what --help shows, what a --config file may hold, and
-// how a value gets into the Config.
+// The table of all flags and commands. It defines what --help shows, which keys a --config file may
+// have, and how a value is stored in the Config.
 #ifndef TIDEPOOL_SERVICE_CLI_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_FLAGS_H_
 
@@ -12,7 +12,7 @@
 
 namespace tidepool::service {
 
-// Bit i is the command of that number.
+// Bit i stands for the command with enum value i.
 using CommandSet = uint32_t;
 constexpr CommandSet Bit(Command command) { return CommandSet{1} << static_cast<int>(command); }
 
@@ -20,16 +20,16 @@ struct CommandSpec {
   Command command;
   absl::string_view name;
   absl::string_view summary;  // one line
-  absl::string_view details;  // what --help says below the summary
+  absl::string_view details;  // text that --help shows below the summary
   absl::string_view example;
-  // Flags whose values may also stand alone, in this order.
+  // Flags whose values may be given without a name, in this order.
   absl::Span<const absl::string_view> positionals = {};
 };
 
 enum class FlagKind : uint8_t {
-  kSwitch,   // no value, or true or false
-  kValue,    // once
-  kRepeats,  // any number of times
+  kSwitch,  // takes no value, or true or false
+  kValue,  // may be given once
+  kRepeats,  // may be given any number of times
 };
 
 struct FlagSpec {
@@ -37,7 +37,7 @@ struct FlagSpec {
   char letter;  // 0: the flag has no short form
   absl::string_view group;
   absl::string_view metavar;
-  absl::string_view fallback;  // the default, for people; empty: none worth naming
+  absl::string_view fallback;  // the default as --help shows it; empty: not shown
   absl::string_view help;
   CommandSet commands;
   FlagKind kind;
@@ -49,10 +49,10 @@ struct FlagSpec {
 absl::Span<const CommandSpec> Commands();
 const CommandSpec& SpecOf(Command command);
 
-// In the order in which --help shows them, groups together.
+// All flags in the order of --help, with the flags of one group together.
 absl::Span<const FlagSpec> Flags();
 
-// Flags and commands whose names are fixed and that this version does not serve.
+// Names of flags and commands that are reserved for a later version.
 absl::Span<const absl::string_view> FutureFlags();
 absl::Span<const absl::string_view> FutureCommands();
 

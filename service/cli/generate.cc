@@ -1,4 +1,4 @@
-// generate: one answer, streamed.
+// generate: streams one response.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -12,24 +12,24 @@ namespace {
 
 constexpr int kLabel = 10;     // "  12-13   "
 constexpr int kRate = 6;       // "  97 %"
-constexpr int kMinCells = 16;  // fewer say nothing
+constexpr int kMinCells = 16;  // a row with fewer cells is useless
 constexpr int kMinRows = 4;
 
 constexpr int kSteps = 4;
 constexpr absl::string_view kInMemory = "-+*#";
 constexpr absl::string_view kAway = " .:!";
-// By step: what is in memory from dim to bold green, what is not from dim to red.
+// One colour per step: dim to bold green for experts in memory, dim to bold red for the others.
 constexpr absl::string_view kInMemoryColours[kSteps] = {"2;32", "32", "1;32", "1;92"};
 constexpr absl::string_view kAwayColours[kSteps] = {"0", "2", "33", "1;31"};
 
 struct Cell {
   bool resident = false;
-  double use = 0;  // mean of its experts
+  double use = 0;  // mean number of uses of its experts
 };
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
-// How many layers go into a row, and experts into a cell.
+// How many layers share a row, and how many experts share a cell.
 struct Grouping {
   int layers = 1;
   int experts = 1;
@@ -57,7 +57,7 @@ int StepOf(double use, double most) {
   return share < 0.125 ? 1 : share < 0.5 ? 2 : 3;
 }
 
-// Colours change only where they differ, so that a row stays short.
+// Emits a colour code only where the colour changes, to keep the row short.
 std::string Row(const std::vector<Cell>& cells, double most, Colour colour) {
   std::string row;
   absl::string_view before;

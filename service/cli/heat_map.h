@@ -1,4 +1,5 @@
-// A heat map of experts by layer: which lie in memory, and how much each is used, as lines of text.
+// Draws a heat map of experts by layer as lines of text: which are in memory, and how often each is
+// used.
 #ifndef TIDEPOOL_SERVICE_CLI_HEAT_MAP_H_
 #define TIDEPOOL_SERVICE_CLI_HEAT_MAP_H_
 
@@ -8,11 +9,11 @@
 
 namespace tidepool::service {
 
-// One row, before layers are put together.
+// One layer of the map.
 struct HeatLayer {
-  int number = 0;              // in the model
-  int64_t hits = 0;            // for the share at the row's end; where there are no
-  int64_t misses = 0;          // lookups, none is shown
+  int number = 0;  // layer number in the model
+  int64_t hits = 0;  // for the hit rate at the end of the row;
+  int64_t misses = 0;  // if there are no lookups, none is shown
   std::vector<bool> resident;  // [experts]
   std::vector<int64_t> uses;   // [experts]
 };
@@ -21,15 +22,16 @@ enum class Colour : uint8_t { kOff, kOn };
 
 struct HeatMapSpace {
   int columns = 80;
-  int rows = 0;  // the heading's included; 0: as many as it takes
+  int rows = 0;  // with the heading; 0: no limit
   Colour colour = Colour::kOff;
 };
 
-// A heading, then a line for each layer, or for each few layers where rows are short, with a
-// character for each expert, or for each few where columns are. A cell shows whether most of its
-// experts lie in memory, and their mean use beside that of the most used cell, in four steps: by
-// character, so that colour adds nothing but haste. Empty where the space is too small to show
-// anything, or there is nothing to show. Requires: as many experts in each layer.
+// Draws a heading and one line per layer, with one character per expert. If rows or columns are
+// short, a line stands for several layers, or a character for several experts. A cell shows whether
+// most of its experts are in memory, and their mean use in four steps, relative to the most used
+// cell. The characters alone show everything; colour only helps the eye. Returns an empty string if
+// the space is too small or there is nothing to show. Requires: every layer has the same number of
+// experts.
 std::string DrawHeatMap(const std::vector<HeatLayer>& layers, const HeatMapSpace& space);
 
 }  // namespace tidepool::service

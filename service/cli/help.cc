@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kHelpColumn = 30;
 constexpr size_t kWidth = 100;
 
-// Appends `text` in lines of at most kWidth, all but the first indented to kHelpColumn.
+// Appends `text` in lines of at most kWidth. All lines except the first are indented to
+// kHelpColumn.
 void AppendWrapped(absl::string_view text, std::string* out) {
   size_t column = kHelpColumn;
   bool first = true;

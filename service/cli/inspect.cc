@@ -1,4 +1,4 @@
-// inspect: what a model file holds, and what of it fits where.
+// inspect: describes a model file, and what of it fits into memory.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -38,8 +38,8 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;                        // resident
-  std::map<std::string, int64_t> expert_bytes_of;  // likewise, by layer ("blk.0")
+  int64_t expert_bytes = 0;  // in memory, once loaded
+  std::map<std::string, int64_t> expert_bytes_of;  // the same by layer ("blk.0")
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;
@@ -66,7 +66,7 @@ Totals Add(const GgufFile& file) {
   return totals;
 }
 
-// Null: a start of this model computes it.
+// Null if the digest is not stored. Loading the model computes it.
 Json ContentDigestOf(const GgufFile& file) {
   const auto digest = engine::KnownContentDigest(file, {});
   return digest.has_value() ? Json(*digest) : Json();
@@ -108,7 +108,7 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["shared_expert_width"] = config.moe.shared_width;
 }
 
-// By each type that --kv-type takes.
+// KV bytes for each type that --kv-type accepts.
 Json KvBytesByType(const engine::ModelConfig& config) {
   using kernels::DType;
   Json json;
@@ -119,8 +119,8 @@ Json KvBytesByType(const engine::ModelConfig& config) {
   return json;
 }
 
-// How many experts of all layers the default flags keep in memory; none: fewer than a token needs.
-// Requires: a model with experts.
+// How many experts of all layers fit into memory with the default flags. nullopt if they are too
+// few to compute one token. Requires: a model with experts.
 std::optional<int64_t> ExpertsInMemory(const engine::ModelConfig& config, const Totals& totals,
                                        const engine::MemoryLimits& limits) {
   int64_t largest_layer = 1;
@@ -147,15 +147,15 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
   json["expert_bytes"] = totals.expert_bytes;
-  // Of one routed expert of one layer: what moves between tiers.
+  // Sizes of one routed expert of one layer, the unit that is loaded and evicted.
   const int64_t experts = int64_t{config.moe_layers()} * config.moe.experts;
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
   json["kv_bytes_per_token"] = KvBytesByType(config);
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
   json["full_context_kv_bytes_f16"] = f16 * config.context_length;
-  // Null where it cannot be told.
+  // Null if unknown.
   json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
-  // With the default flags.
+  // Computed with the default flags.
   json["kv_bytes"] = kv_bytes;
   json["fits"] = nullptr;
   if (!available.has_value()) return json;
@@ -290,15 +290,14 @@ std::string Summary(const Json& json) {
   return text;
 }
 
-// What the file holds but this version does not serve is described; what contradicts itself is an
-// error.
+// Features that this version does not support are described. Contradictions in the file are errors.
 bool IsUnserved(const absl::Status& status) { return absl::IsUnimplemented(status); }
 
 Json Unserved(const absl::Status& status) {
   return {{"supported", false}, {"reason", std::string(status.message())}};
 }
 
-// Whether the tensors are those that the model needs, without reading them.
+// Checks that the file has the tensors that the model needs, without reading their data.
 absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<engine::WeightStore> store,
@@ -317,7 +316,7 @@ absl::Status RunInspect(const Config& config, Console* console) {
   const absl::StatusOr<engine::ModelConfig> model = engine::ModelConfig::Parse(file);
   const absl::StatusOr<std::unique_ptr<engine::Tokenizer>> tokenizer = engine::LoadTokenizer(file);
   if (!model.ok() && !IsUnserved(model.status())) return model.status();
-  // A design of another kind may need no tokenizer of ours.
+  // Another architecture may use a tokenizer that we do not support.
   if (model.ok() && !tokenizer.ok() && !IsUnserved(tokenizer.status())) return tokenizer.status();
   Json tensors = DescribeTensors(file);
   if (model.ok()) {

@@ -22,7 +22,7 @@
 namespace tidepool::service {
 namespace {
 
-// Between attempts where a file that somebody else made non-blocking takes nothing.
+// Time between attempts to write, if another process made the file non-blocking and it is full.
 constexpr absl::Duration kRetry = absl::Milliseconds(10);
 
 absl::Duration Now() { return base::Clock::Real().Monotonic(); }
@@ -41,35 +41,35 @@ struct LineWriter::State {
   ~State() { close(wake); }
 
   void Run();
-  // The next line, and how many are missing before it; nullopt: the end.
+  // The next line, and the number of lines lost before it. nullopt after the last one.
   struct Next {
     std::string line;
     int64_t missing = 0;
   };
   std::optional<Next> Take();
   void CountMissing(int64_t count);
-  // False: `text` was not written as a whole.
+  // Returns false if `text` was not written completely.
   bool Put(absl::string_view text);
-  // False: the time after the end is over.
+  // Returns false if the time to flush is over.
   bool AwaitWritable();
   std::optional<absl::Duration> deadline();
 
   const int fd;
   const Options options;
-  const int wake;     // readable once the end has begun
-  bool torn = false;  // part of a line was written; the thread's alone
+  const int wake;  // readable once the destructor has begun
+  bool torn = false;  // a line was written in part; used by the thread only
 
   base::Mutex mutex;
   base::CondVar changed;
   std::deque<std::string> lines TIDEPOOL_GUARDED_BY(mutex);
   size_t bytes TIDEPOOL_GUARDED_BY(mutex) = 0;
-  bool busy TIDEPOOL_GUARDED_BY(mutex) = false;  // with a line that is not in `lines` any more
+  bool busy TIDEPOOL_GUARDED_BY(mutex) = false;  // writing a line that is no longer in `lines`
   bool done TIDEPOOL_GUARDED_BY(mutex) = false;
-  int64_t missing TIDEPOOL_GUARDED_BY(mutex) = 0;  // not noted yet
+  int64_t missing TIDEPOOL_GUARDED_BY(mutex) = 0;  // lost lines that no note has reported yet
   int64_t dropped TIDEPOOL_GUARDED_BY(mutex) = 0;
   int last_error TIDEPOOL_GUARDED_BY(mutex) = 0;
   bool hurry TIDEPOOL_GUARDED_BY(mutex) = false;
-  // When the thread gives up; unset before the end.
+  // When the thread gives up. Set by the destructor.
   std::optional<absl::Duration> end TIDEPOOL_GUARDED_BY(mutex);
 };
 
@@ -105,7 +105,7 @@ bool LineWriter::State::AwaitWritable() {
   while (true) {
     const std::optional<absl::Duration> until = deadline();
     pollfd fds[] = {{fd, POLLOUT, 0}, {wake, POLLIN, 0}};
-    // What is wrong with the file, the write says.
+    // Ignore poll errors here: the write reports what is wrong with the file.
     if (poll(fds, until.has_value() ? 1 : 2, until.has_value() ? PollMillis(*until - Now()) : -1) <
         0) {
       continue;
@@ -124,7 +124,7 @@ bool LineWriter::State::Put(absl::string_view text) {
   const size_t size = text.size();
   while (!text.empty()) {
     if (!AwaitWritable()) return false;
-    // A pipe that poll calls writable has room for this much.
+    // A pipe that is writable for poll has room for PIPE_BUF bytes.
     const ssize_t written = write(fd, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
     const int error = written < 0 ? errno : written == 0 ? EIO : 0;
     if (error == EINTR) continue;
@@ -149,7 +149,7 @@ bool LineWriter::State::Put(absl::string_view text) {
 void LineWriter::State::Run() {
   while (const std::optional<Next> next = Take()) {
     const bool note = next->missing > 0 && options.dropped_note != nullptr;
-    // Nothing can be written now: the count waits for the next line.
+    // The note could not be written, so add its count to the next one.
     if (note && !Put(options.dropped_note(next->missing))) CountMissing(next->missing);
     if (next->line.empty()) break;
     if (Put(next->line)) continue;
@@ -182,7 +182,7 @@ LineWriter::~LineWriter() {
     state_->changed.NotifyAll();
     const uint64_t one = 1;
     CHECK_EQ(write(state_->wake, &one, sizeof(one)), ssize_t{sizeof(one)});
-    // The thread gives up by itself unless it is inside a write.
+    // The thread stops at `until`, unless a write blocks it.
     const absl::Duration last = until + absl::Milliseconds(200);
     for (absl::Duration now = Now(); !state_->done && now < last; now = Now()) {
       state_->changed.WaitFor(&state_->mutex, last - now);

@@ -1,4 +1,4 @@
-// LineWriter: lines for a file descriptor whose reader may be slow, stuck or gone.
+// LineWriter: writes lines to a file descriptor whose reader may be slow, stuck or gone.
 #ifndef TIDEPOOL_SERVICE_CLI_LINE_WRITER_H_
 #define TIDEPOOL_SERVICE_CLI_LINE_WRITER_H_
 
@@ -13,13 +13,13 @@
 
 namespace tidepool::service {
 
-// Thread-safe. A thread of its own writes the lines in order, so that callers never wait. At most
-// max_lines and max_bytes are queued; past that the oldest are dropped. Dropped lines are counted,
-// as are those that could not be written (a full disk, a closed pipe). A note of how many are
-// missing is written in their place.
+// Thread-safe. Its own thread writes the lines in order, so that callers never block. At most
+// max_lines and max_bytes are queued; when the queue is full, the oldest lines are dropped. Dropped
+// lines and failed writes (a full disk, a closed pipe) are counted. A note in their place says how
+// many lines are missing.
 //
-// The file descriptor stays as it is: O_NONBLOCK would also hold for other processes that share it.
-// A write can therefore block, and the thread is abandoned if it still does at the end.
+// LineWriter does not set O_NONBLOCK, because the flag would affect other processes that share the
+// file. So a write can block. If it still blocks at the end, the thread is abandoned.
 class LineWriter {
  public:
   struct Options {
@@ -27,37 +27,37 @@ class LineWriter {
     size_t max_bytes = size_t{8} << 20;
     // How long the destructor waits for queued lines.
     absl::Duration flush_timeout = absl::Seconds(2);
-    // Makes the note, with its newline, for `count` missing lines. Called by the thread, and by no
-    // one after the destructor has returned. Null: nothing is written.
+    // Returns the note for `count` missing lines, with its newline. Only the thread calls it, and
+    // never after the destructor has returned. Null: no notes.
     std::function<std::string(int64_t count)> dropped_note = nullptr;
   };
 
-  // Does not own `fd`, which stays open at least until the process ends or the thread does. The
-  // thread blocks all signals.
+  // Does not own `fd`. It must stay open until the process or the writer's thread ends. The thread
+  // blocks all signals.
   LineWriter(int fd, Options options);
-  // Returns when all lines are written, or after flush_timeout; after Hurry, at once.
+  // Returns when all lines are written, or after flush_timeout, or at once after Hurry.
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
-  // `line` ends with a newline, or is a part of one.
+  // `line` ends with a newline, or is a part of a line.
   void Write(std::string line);
 
-  // Whether all lines so far were written or dropped within `timeout`.
+  // Returns true if all queued lines were written or dropped within `timeout`.
   bool Flush(absl::Duration timeout);
 
-  // From now on the destructor does not wait for queued lines.
+  // Makes the destructor return without waiting for queued lines.
   void Hurry();
 
-  // Lines that were dropped or could not be written.
+  // Number of lines that were dropped or could not be written.
   int64_t dropped() const;
-  // errno of the latest write that failed; 0: none did.
+  // errno of the latest failed write. 0 if none failed.
   int last_error() const;
 
  private:
   struct State;
 
-  // Shared with the thread, which can outlive this.
+  // Shared with the thread, which can outlive this object.
   const std::shared_ptr<State> state_;
   std::thread thread_;
 };

@@ -30,10 +30,11 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Hashing that takes less is not shown. After that people wonder whether the program hangs.
+// Shorter hashing is not shown. After 2 s, a user would ask whether the program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
-// Of the KV cache that the command keeps beside the weights; the others' is small.
+// Size of the KV cache that the command allocates besides the weights. Small for the other
+// commands.
 int64_t KvBytes(const Config& config) {
   switch (config.command) {
     case Command::kServe:
@@ -46,7 +47,7 @@ int64_t KvBytes(const Config& config) {
   }
 }
 
-// Of the largest of bench's tests, in whole blocks.
+// KV tokens of bench's largest test, rounded up to whole blocks.
 int64_t KvTokens(const Config& config) {
   if (config.command != Command::kBench) return 0;
   const auto most = [](const std::vector<int64_t>& counts) {
@@ -90,7 +91,7 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
   console_->Note(absl::StrCat("\r\033[K", shown_));
 }
 
-// A pack takes minutes where a disk is slow: who reads a log sees that it goes on.
+// On a slow disk, packing takes minutes. These lines show in a log that it still runs.
 void LoadProgressLine::Tell(double packed) {
   const std::string what = absl::StrCat("packing the experts of ", model_);
   if (told_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);

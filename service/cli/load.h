@@ -1,4 +1,4 @@
-// Loading a model as a config says, with progress for people.
+// Loads a model as a config describes, and shows progress.
 #ifndef TIDEPOOL_SERVICE_CLI_LOAD_H_
 #define TIDEPOOL_SERVICE_CLI_LOAD_H_
 
@@ -15,19 +15,18 @@
 
 namespace tidepool::service {
 
-// Shows on stderr what of a load takes long: a line that counts to 100 % where that is a terminal.
-// Where it is none, a line tells that a pack is being written, and one more each tenth of it; one
-// tells that a model is hashed, if that takes more than 2 s.
-// Thread-compatible.
+// Thread-compatible. Shows the slow parts of a load on stderr. A terminal gets one line that counts
+// to 100 %. Other files get a line when packing begins and after each tenth of it, and one if
+// hashing takes more than 2 s.
 class LoadProgressLine {
  public:
   LoadProgressLine(const Config& config, Console* console);
-  // Wipes the line: what follows is not progress.
+  // Erases the progress line from the terminal.
   ~LoadProgressLine();
   LoadProgressLine(const LoadProgressLine&) = delete;
   LoadProgressLine& operator=(const LoadProgressLine&) = delete;
 
-  // Valid as long as this is.
+  // Valid as long as this object lives.
   engine::StageProgress callback();
 
  private:
@@ -38,20 +37,20 @@ class LoadProgressLine {
   const std::string model_;
   Console* const console_;
   std::string shown_;
-  int told_ = -1;  // tenths of a pack; -1: none
+  int told_ = -1;  // tenths of a pack that were printed; -1: none
   const absl::Duration begun_;
   bool told_hashing_ = false;
 };
 
-// Takes a line about trouble that is put right, with a verb and without an end; thread-safe.
+// Takes a note about a fault that was handled, as one line without newline; thread-safe.
 using NoteLine = std::function<void(absl::string_view line)>;
-// Lines on the console's stderr.
+// Prints each line to the console's stderr.
 NoteLine ConsoleNote(Console* console);
 
-// LoadModel of config.model.path. `note` is used as long as the model is.
+// Loads config.model.path. `note` must live as long as the model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console, NoteLine note);
-// The same, with ConsoleNote.
+// Same, with ConsoleNote.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console);
 

@@ -34,7 +34,7 @@
 namespace tidepool::service {
 namespace {
 
-// The context to serve: as asked for, or as much of the model's own as the KV memory holds.
+// The context to serve: the requested one, or the model's own, reduced to what the KV memory holds.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
   const int64_t capacity =
@@ -67,9 +67,9 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
   return wanted;
 }
 
-// A store that another front holds, or that cannot be made, is told before a model is loaded for
-// nothing. Nothing stays open or is left: a signal ends a load at once.
-// What the store says then goes to the log, and to `said`: it may not say it again.
+// Opens and closes the store before the model loads, so that a store that is in use or cannot be
+// created fails early. Nothing is left open or created, because a signal may end the process during
+// the load. Log lines of the store also go to `said`, so that they are not logged twice.
 absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::string>* said) {
   const NewStoreFile file(config.store.location);
   const auto note = [&](LogLevel level, absl::string_view line, LogFields fields) {
@@ -79,7 +79,7 @@ absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::st
   return OpenStore(config, MissingStore::kMake, note).status();
 }
 
-// Without the lines in `said`, each once.
+// Drops one occurrence of each line in `said`.
 LogSink Unsaid(const LogSink& log, std::set<std::string> said) {
   const auto left = std::make_shared<std::set<std::string>>(std::move(said));
   return [log, left](LogLevel level, absl::string_view line, LogFields fields) {
@@ -87,7 +87,7 @@ LogSink Unsaid(const LogSink& log, std::set<std::string> said) {
   };
 }
 
-// Lines of the model, as long as it is served. Empty: there is no log.
+// Logs the model's warnings as long as it is served. Null if there is no log.
 NoteLine WarnLine(const ServerOptions& options) {
   if (!options.log) return {};
   return [log = options.log](absl::string_view line) { log(LogLevel::kWarn, line); };
@@ -103,7 +103,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.worker_name = config.serving.worker_name;
   options.stall_timeout = config.serving.stall_timeout;
   options.live = LiveOptionsOf(config);
-  // As at the start: what is free then decides how much of it is to stay so.
+  // As at the start, the free memory determines how much of it must stay free.
   engine::MemoryLimits limits = config.model.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
   options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {
@@ -133,7 +133,7 @@ class LocalServerImpl : public LocalServer {
     if (!ended.ok()) console_->NoteLine(ended.message());
   }
 
-  // `note`: as LoadBundle's.
+  // `note` is passed to LoadBundle.
   absl::Status Load(Config config, Console* console, NoteLine note) {
     if (config.model.kv_memory_bytes == 0) {
       config.model.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
@@ -151,7 +151,7 @@ class LocalServerImpl : public LocalServer {
     options.prefill_chunk = engine::ModelBundle::kPrefillRows;
     options.attention_depth = engine::AttentionDepth(bundle_->config);
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
-    // A row and its logits of every sequence fit into one step.
+    // A step must have room for one row and its logits of every sequence.
     options.limits.rows = std::max(
         {options.prefill_chunk, options.offload_prefill_chunk, config.serving.max_sequences});
     options.limits.logit_rows =
@@ -206,7 +206,7 @@ class LocalServerImpl : public LocalServer {
   }
 
   Console* const console_;
-  // In the order in which each needs the one before.
+  // Declared so that each member outlives the ones below it, which use it.
   std::unique_ptr<engine::ModelBundle> bundle_;
   WorkerModel model_;
   std::optional<moe::OffloadSettings> offload_;
@@ -225,7 +225,7 @@ LiveOptions LiveOptionsOf(const Config& config) {
                       .workers = {.addresses = config.front.workers, .names = {}},
                       .max_queued = config.serving.max_queued};
   for (const std::string& name : config.front.worker_names) {
-    const HostPort parts = ParseHostPort(name).value();  // the flag has seen that it is one
+    const HostPort parts = ParseHostPort(name).value();  // the flag's setter has checked it
     live.workers.names.push_back({.host = parts.host, .port = parts.port});
   }
   return live;
@@ -240,7 +240,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   std::set<std::string> said;
   if (role != LocalRole::kWorker) {
     if (absl::Status tried = TryStore(stored, options.log, &said); !tried.ok()) {
-      // A wrong path is told before what stands in the way of a right one.
+      // Report a wrong model path first, before the problems of a right one.
       RETURN_IF_ERROR(engine::GgufFile::Open(config.model.path).status());
       return tried;
     }

@@ -1,5 +1,5 @@
-// LocalServer: a model in this process with everything that serving it needs, for serve, worker,
-// and for commands that ask without a port.
+// LocalServer: a model in this process and everything that serves it. Used by serve and worker, and
+// without a port by commands such as generate.
 #ifndef TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 #define TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 
@@ -18,41 +18,42 @@
 
 namespace tidepool::service {
 
-// Which half, and whether on a port.
+// Which parts run, and whether they listen on a port.
 enum class LocalRole : uint8_t {
-  kServe,    // front and worker on config.listen.grpc
+  kServe,  // front and worker on config.listen.grpc
   kWorker,   // worker on config.listen.grpc
   kPrivate,  // front and worker, no port, sessions in memory
 };
 
-// What servers use of their process; all of it may be null, and outlives them.
+// Objects of the process that servers use. Any may be null. All must outlive the server.
 struct Surroundings {
   Log* log = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;
   const Authenticator* authenticator = nullptr;
-  std::function<void()> drain;  // begins the end of the process; any thread
+  std::function<void()> drain;  // begins the process's shutdown; thread-safe
 };
 
-// Thread-safe. Destruction ends at once, in the right order: server, engine, model.
+// Thread-safe. The destructor stops everything at once: first the server, then the engine, then the
+// model.
 class LocalServer {
  public:
   virtual ~LocalServer() = default;
   virtual Server& server() = 0;
   virtual const WorkerModel& model() const = 0;
-  // As at the start; none: all of the model is in memory.
+  // The offload settings at the start. nullopt if the whole model is in memory.
   virtual const std::optional<moe::OffloadSettings>& offload() const = 0;
 };
 
-// Loads the model, with progress on `console`'s stderr where that is a terminal, and starts
-// serving. `console` outlives the result.
+// Loads the model and starts to serve it. Shows progress on `console`'s stderr if that is a
+// terminal. `console` outlives the result.
 absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& config, LocalRole role,
                                                               const Surroundings& surroundings,
                                                               Console* console);
 
-// What of a configuration servers take while they run.
+// The options of a running server that a reload can change.
 LiveOptions LiveOptionsOf(const Config& config);
 
-// A front without a model, on config.listen.grpc.
+// Starts a front without a model, on config.listen.grpc.
 absl::StatusOr<std::unique_ptr<Server>> StartFront(const Config& config,
                                                    const Surroundings& surroundings);
 

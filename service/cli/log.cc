@@ -16,7 +16,7 @@
 namespace tidepool::service {
 namespace {
 
-// RFC 3339, with the offset from UTC.
+// RFC 3339 time with the offset from UTC.
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})";
 
@@ -43,7 +43,7 @@ std::unique_ptr<spdlog::formatter> MakeFormatter(LogFormat format) {
                                                                                 : kTextPattern);
 }
 
-// With its newline.
+// Returns the formatted line with its newline.
 std::string Formatted(LogLevel level, absl::string_view text, spdlog::formatter* formatter) {
   spdlog::memory_buf_t line;
   formatter->format(spdlog::details::log_msg("", LevelOf(level), View(text)), line);

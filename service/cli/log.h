@@ -18,20 +18,20 @@ class formatter;
 
 namespace tidepool::service {
 
-// A line as Log writes it behind time and level: `line key=value ...`. Values that hold blanks,
-// quotes or anything unprintable stand in quotes, escaped as in JSON.
+// Formats a line without time and level: `line key=value ...`. Values with blanks, quotes or
+// unprintable characters are quoted and escaped as in JSON.
 std::string LogText(absl::string_view line, LogFields fields);
-// The same as the members of a JSON object: "message", then the fields.
+// Formats the same as members of a JSON object: "message", then the fields.
 std::string LogMembers(absl::string_view line, LogFields fields);
 
-// The line that stands where `count` lines are missing: a warning, with time and newline.
+// Returns the warning that `count` lines are missing, with time and newline.
 std::string DroppedLinesNote(LogFormat format, int64_t count);
 
-// Thread-safe. An object that is passed around: there is no global logger. Whoever logs never
-// waits: the LineWriter drops what nobody reads.
+// Thread-safe. Passed to its users: there is no global logger. Logging never blocks: LineWriter
+// drops lines that nobody reads.
 class Log {
  public:
-  // Lines below `least` are dropped. `writer` outlives the log.
+  // Drops lines below level `least`. `writer` outlives the log.
   Log(LogLevel least, LogFormat format, LineWriter* writer);
   ~Log();
 
@@ -39,7 +39,7 @@ class Log {
 
   void Write(LogLevel level, absl::string_view line, LogFields fields = {});
   void Info(absl::string_view line) { Write(LogLevel::kInfo, line); }
-  // What hands lines on to this log, which outlives it.
+  // Returns a sink that passes lines to this log. The log must outlive it.
   LogSink Sink();
 
  private:

@@ -1,4 +1,4 @@
-// The flags that say what a server tells its operator.
+// The flags about a server's log.
 #ifndef TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
 
@@ -7,7 +7,7 @@
 
 namespace tidepool::service {
 
-// A part of Flags(), of one group.
+// One group of Flags().
 absl::Span<const FlagSpec> LogFlagSpecs();
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// logits: what the model says after given tokens, as .npy.
+// logits: writes the logits after given tokens as a .npy file.
 #include "engine/evaluation/logits.h"
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// Thread-compatible. One .npy file for each part of the graph, rows in the order of positions.
+// Thread-compatible. Writes one .npy file per part of the graph, with the rows ordered by position.
 class PartDump {
  public:
   explicit PartDump(std::string folder) : folder_(std::move(folder)) {}
@@ -91,7 +91,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
                         {"dump_files", dump.files()}});
   }
   RETURN_IF_ERROR(console->out_status());
-  // Last, because whoever looks for the cause wants the files.
+  // Checked last, because the files help to find the cause.
   return sound.ok() ? sound
                     : absl::InternalError(absl::StrCat(config.model.path, ": ", sound.message()));
 }

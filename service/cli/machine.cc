@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// The number that a file begins with; -1: none ("max" is none).
+// Returns the number at the beginning of a file. -1 if there is none, as with "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -23,7 +23,7 @@ int64_t NumberIn(const std::string& path) {
   return file >> word && absl::SimpleAtoi(word, &number) ? number : -1;
 }
 
-// What stands behind `name` and a colon in a file of such lines; "": no such line.
+// Returns the text after "`name`:" in a file of such lines. "" if there is no such line.
 std::string FieldOf(const std::string& path, absl::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -36,14 +36,15 @@ std::string FieldOf(const std::string& path, absl::string_view name) {
   return "";
 }
 
-// A field such as "4000 kB" in bytes; -1: there is none.
+// Returns a field such as "4000 kB" in bytes. -1 if it is missing.
 int64_t KibField(const std::string& path, absl::string_view name) {
   const std::string text = FieldOf(path, name);
   int64_t kib = 0;
   return absl::SimpleAtoi(text.substr(0, text.find(' ')), &kib) ? kib * 1024 : -1;
 }
 
-// The number behind `name` in a file of lines such as "inactive_file 4096"; 0: no such line.
+// Returns the number after `name` in a file of lines such as "inactive_file 4096". 0 if it is
+// missing.
 int64_t StatField(const std::string& path, absl::string_view name) {
   std::ifstream file(path);
   std::string field;
@@ -54,18 +55,19 @@ int64_t StatField(const std::string& path, absl::string_view name) {
   return 0;
 }
 
-// Bytes that a group leaves; none: it sets no limit.
+// Bytes that a cgroup still allows. nullopt if it sets no limit.
 std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
   const bool is_v2 = group.version == engine::CgroupVersion::kV2;
   int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-  // Beyond this the kernel does not kill, but slows down whoever asks for more.
+  // Above memory.high the kernel does not kill the process, but it slows down its allocations.
   const int64_t throttled = is_v2 ? NumberIn(group.path + "/memory.high") : -1;
   if (throttled >= 0) most = most < 0 ? throttled : std::min(most, throttled);
   const int64_t taken =
       NumberIn(group.path + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (most < 0 || taken < 0) return std::nullopt;
-  // The page cache counts as taken, and the kernel drops what of it is idle before it refuses
-  // anything: a model file that was read once would otherwise leave no room for itself.
+  // The cgroup counts page cache as used, but the kernel frees inactive cache before it refuses an
+  // allocation. Without this, a model file that was just read would leave no room for its own
+  // weights.
   const int64_t idle =
       StatField(group.path + "/memory.stat", is_v2 ? "inactive_file" : "total_inactive_file");
   return std::max<int64_t>(0, most - std::max<int64_t>(0, taken - idle));

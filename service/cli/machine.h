@@ -1,4 +1,4 @@
-// What this machine, or the container around this process, is and has to give.
+// Facts about this machine, or about the container that this process runs in.
 #ifndef TIDEPOOL_SERVICE_CLI_MACHINE_H_
 #define TIDEPOOL_SERVICE_CLI_MACHINE_H_
 
@@ -8,16 +8,15 @@
 
 namespace tidepool::service {
 
-// Bytes that this process may still take: the least of MemAvailable and what the cgroups (v2 or v1)
-// above it leave, page cache that is idle aside; 0 where nothing is left, none where it cannot be
-// told. `root` stands in front of /proc and /sys, for tests.
+// Bytes that this process can still allocate: the minimum of MemAvailable and of what the cgroups
+// (v1 or v2) above it leave, where inactive page cache counts as free. 0 if nothing is left,
+// nullopt if unknown. Tests set `root`, a prefix of /proc and /sys.
 std::optional<int64_t> AvailableMemoryBytes(const std::string& root = "");
 
-// The processor as it names itself, such as "AMD EPYC 9R14"; "unknown processor" where
-// /proc/cpuinfo does not say.
+// The CPU model from /proc/cpuinfo, such as "AMD EPYC 9R14", or "unknown processor".
 std::string ProcessorName(const std::string& root = "");
 
-// The most bytes that this process has had resident so far; 0: cannot be told.
+// The peak resident bytes of this process. 0 if unknown.
 int64_t PeakResidentBytes(const std::string& root = "");
 
 }  // namespace tidepool::service

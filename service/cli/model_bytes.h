@@ -1,4 +1,4 @@
-// What the tensors of a model file take in memory once loaded.
+// Memory that the tensors of a loaded model file use.
 #ifndef TIDEPOOL_SERVICE_CLI_MODEL_BYTES_H_
 #define TIDEPOOL_SERVICE_CLI_MODEL_BYTES_H_
 
@@ -9,11 +9,12 @@
 
 namespace tidepool::service {
 
-// Whether the tensor holds one matrix of routed experts: of all of a layer, stacked
-// ("blk.0.ffn_up_exps.weight"), or of one ("blk.0.ffn_up.3.weight").
+// Returns true for routed experts' matrices: all of a layer in one tensor
+// ("blk.0.ffn_up_exps.weight"), or of one expert ("blk.0.ffn_up.3.weight").
 bool IsExpertTensor(absl::string_view name);
 
-// Bytes in memory once loaded: re-laid as it is, or as float32 where kernels do not read the type.
+// Bytes in memory once loaded: in the file's type with the kernels' layout, or as float32 if the
+// kernels do not read the type.
 int64_t ResidentBytes(const engine::GgufTensor& tensor);
 
 }  // namespace tidepool::service

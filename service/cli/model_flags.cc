@@ -36,7 +36,7 @@ absl::Status AddAlias(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// Without "-00001-of-00003".
+// Removes a suffix such as "-00001-of-00003".
 absl::string_view WithoutPart(absl::string_view name) {
   constexpr absl::string_view kForm = "-#####-of-#####";
   if (name.size() <= kForm.size()) return name;

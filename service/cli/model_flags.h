@@ -1,5 +1,4 @@
-// The flags that say under which names a model is served, and those names; and setters of flags
-// that say how a model runs.
+// The flags that name a served model, and setters for flags that control how a model runs.
 #ifndef TIDEPOOL_SERVICE_CLI_MODEL_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_MODEL_FLAGS_H_
 
@@ -13,18 +12,18 @@
 
 namespace tidepool::service {
 
-// A part of Flags(), of one group.
+// One group of Flags().
 absl::Span<const FlagSpec> ModelFlagSpecs();
 
-// Each sets the flag's value, or returns the reason why it cannot be one.
+// Each sets the flag's value, or returns why the value is invalid.
 absl::Status SetKvMemory(absl::string_view value, Config* config);
 absl::Status SetKvDisk(absl::string_view value, Config* config);
 absl::Status SetKvType(absl::string_view value, Config* config);
 absl::Status SetIsa(absl::string_view value, Config* config);
 absl::Status SetDevice(absl::string_view value, Config* config);
 
-// v1::Model.aliases: those that --alias names, else the name of the model's file without its
-// folder, its ending and the number of a part. As one line of UTF-8.
+// Returns v1::Model.aliases: the --alias names, or else the model's file name without directory,
+// extension and part number. The result is one line of valid UTF-8.
 std::vector<std::string> AliasesOf(const std::vector<std::string>& named, absl::string_view path);
 
 }  // namespace tidepool::service

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
 
-// Room for any two numbers of 64 bits; the data that follows is aligned, as the format asks.
+// Room for any two 64-bit numbers. The data that follows is aligned, as the format requires.
 constexpr int64_t kHeaderBytes = 128;
 
 }  // namespace
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<NpyWriter>> NpyWriter::Create(const std::string& 
   std::unique_ptr<NpyWriter> writer(new NpyWriter(options));
   ASSIGN_OR_RETURN(writer->file_,
                    base::AtomicFile::Create(path, {.existing = base::ExistingFile::kReplace}));
-  // Finish knows how many rows it has to say.
+  // A placeholder: Finish writes the header again with the number of rows.
   RETURN_IF_ERROR(writer->file_->Append(writer->Header().data(), kHeaderBytes));
   return writer;
 }

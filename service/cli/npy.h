@@ -27,22 +27,22 @@ struct NpyOptions {
   NpyShape shape = NpyShape::kRows;
 };
 
-// Thread-compatible. The file appears under its name when Finish has returned; before, and after a
-// failure, nothing of that name is touched.
+// Thread-compatible. The file appears under its name when Finish returns. Until then, and after a
+// failure, an existing file of that name is unchanged.
 class NpyWriter {
  public:
-  // Errors are base::AtomicFile's; a file that is there is replaced.
+  // Replaces an existing file. Errors are the same as of base::AtomicFile.
   static absl::StatusOr<std::unique_ptr<NpyWriter>> Create(const std::string& path,
                                                            const NpyOptions& options);
 
-  // Requires: row.size() == columns; one row only of a vector.
+  // Requires: row.size() == columns. A vector takes only one row.
   absl::Status Append(absl::Span<const float> row);
-  // Requires: no rows follow.
+  // Requires: no Append follows.
   absl::Status Finish();
 
  private:
   explicit NpyWriter(const NpyOptions& options) : options_(options) {}
-  // The 128 bytes in front of the data.
+  // The 128 bytes before the data.
   std::string Header() const;
 
   const NpyOptions options_;

@@ -1,4 +1,4 @@
-// offload: what is in force for a running server's experts, and changes of it.
+// offload: shows and changes the expert settings of a running server.
 #include <memory>
 #include <string>
 
@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// A change waits for the end of a step.
+// A change takes effect at the end of a step.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 std::string Text(const Json& answer) {

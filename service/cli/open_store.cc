@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kInMemory[] = ":memory:";
 
-// Errors never repeat what is in the file.
+// Errors never quote the file.
 absl::StatusOr<std::string> ReadPassword(const std::string& path) {
   constexpr size_t kMaxBytes = 4096;
   ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMaxBytes));

@@ -1,4 +1,4 @@
-// The session store that --store names.
+// Opens the session store that --store names.
 #ifndef TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
 #define TIDEPOOL_SERVICE_CLI_OPEN_STORE_H_
 
@@ -15,22 +15,22 @@ namespace tidepool::service {
 
 enum class MissingStore : uint8_t { kMake, kRefuse };
 
-// A file, made with its folder if it is missing, or a Redis server. `log` is called on any thread:
-// damage that is found is an error there, a server that is away a warning. NOT_FOUND:
-// there is no such file, with kRefuse, or none with the password; INVALID_ARGUMENT: its folder
-// cannot be made, or --store-password-file does not fit; others as the stores' Open. `use` applies
-// to files only.
+// Opens a file, which is created with its directory if missing, or a Redis server. `log` is called
+// on any thread: damage is logged as an error, an unreachable server as a warning. NOT_FOUND if the
+// file does not exist (with kRefuse), or if there is no password file. INVALID_ARGUMENT if the
+// directory cannot be created or --store-password-file does not apply. Other errors are the same as
+// of the store's Open. `use` applies to files only.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
                                                         const LogSink& log = {},
                                                         StoreUse use = StoreUse::kServe);
 
-// Takes back the store's file when the server that it was made for does not start. One that was
-// there before stays. Thread-compatible.
+// Deletes a newly created store file if the server does not start. An existing file stays.
+// Thread-compatible.
 class NewStoreFile {
  public:
-  // Before the store is opened.
+  // Call it before the store is opened.
   explicit NewStoreFile(const std::string& store);
-  // After the store was closed, unless it is kept.
+  // Deletes the file unless it is kept. The store must be closed.
   ~NewStoreFile();
   NewStoreFile(const NewStoreFile&) = delete;
   NewStoreFile& operator=(const NewStoreFile&) = delete;
@@ -38,8 +38,8 @@ class NewStoreFile {
   void Keep() { path_.clear(); }
 
  private:
-  std::string path_;          // empty: nothing to take back
-  bool had_witness_ = false;  // STORE-commits is of a store that was there before
+  std::string path_;  // empty: nothing to delete
+  bool had_witness_ = false;  // STORE-commits existed before
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// pack: a model's experts as they are read on demand.
+// pack: writes a model's experts in the layout that is read on demand.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// Messages as JSON for --json: the proto's own field names, numbers as numbers, unset fields with
-// their defaults, so that a script finds every key.
+// Converts messages to JSON for --json. Uses the proto's field names, plain numbers, and defaults
+// for unset fields, so that every key is present.
 #ifndef TIDEPOOL_SERVICE_CLI_PROTO_JSON_H_
 #define TIDEPOOL_SERVICE_CLI_PROTO_JSON_H_
 
@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// Singular message fields that are unset are null. Requires: no map and no bytes fields.
+// Unset singular message fields become null. Requires: no map and no bytes fields.
 Json ToJson(const google::protobuf::Message& message);
 
 }  // namespace tidepool::service

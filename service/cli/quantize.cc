@@ -1,4 +1,4 @@
-// quantize: a model file as a GGUF file of another weight type.
+// quantize: converts a model file to a GGUF file with another weight type.
 #include "engine/checkpoint/quantize.h"
 
 #include <atomic>
@@ -44,7 +44,7 @@ absl::StatusOr<GgmlType> ParseType(absl::string_view flag, absl::string_view nam
       absl::StrCat(flag, ": \"", name, "\" is not one of ", absl::StrJoin(accepted, ", ")));
 }
 
-// A line about weights that were quantised before, or "".
+// A warning if the input's weights are already quantised, or "".
 std::string RequantizingNote(const engine::GgufFile& file,
                              const std::vector<TensorChoice>& choices) {
   std::map<std::string, int> types;

@@ -1,4 +1,4 @@
-// What of a server's configuration may change while it runs, as SIGHUP asks for.
+// Applies the configuration changes that SIGHUP can make to a running server.
 #ifndef TIDEPOOL_SERVICE_CLI_RELOAD_H_
 #define TIDEPOOL_SERVICE_CLI_RELOAD_H_
 
@@ -13,13 +13,13 @@ namespace tidepool::service {
 // Names of flags, in alphabetical order.
 struct ConfigChanges {
   std::vector<std::string> taken;
-  std::vector<std::string> left;  // they change with the next start alone
+  std::vector<std::string> left;  // changed flags that take effect only after a restart
 };
 
-// Gives `running` those values of `read` that may change. docs/operations.md lists the flags.
+// Copies the reloadable values of `read` to `running`. docs/operations.md lists these flags.
 ConfigChanges TakeChanges(const ParsedConfig& read, ParsedConfig* running);
 
-// Whether a flag of this name may change.
+// Returns true if a reload can change this flag.
 bool MayChange(absl::string_view flag);
 
 }  // namespace tidepool::service

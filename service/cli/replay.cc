@@ -1,4 +1,4 @@
-// replay: a routing trace through placement policies.
+// replay: runs placement policies on a routing trace.
 #include "moe/replay/replay.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Json ToJson(const moe::ReplayResult& result, const ReplayFlags& flags) {
   return json;
 }
 
-// Of one expert; layers may differ.
+// Bytes of one expert. Layers may differ in size.
 std::string RecordSize(const moe::TraceHeader& header) {
   const auto least = *std::min_element(header.expert_bytes.begin(), header.expert_bytes.end());
   const std::string most = FormatBytes(static_cast<double>(header.slot_bytes()));

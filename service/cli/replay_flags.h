@@ -1,4 +1,4 @@
-// Setters of replay's flags, for the table of flags.
+// Setters of replay's flags.
 #ifndef TIDEPOOL_SERVICE_CLI_REPLAY_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_REPLAY_FLAGS_H_
 
@@ -8,11 +8,11 @@
 
 namespace tidepool::service {
 
-// "192", "25%", and lists of such; adds to the list.
+// Parses "192", "25%" or a list of these, and adds the values.
 absl::Status AddReplaySlots(absl::string_view value, Config* config);
-// "tide,lru"; adds to the list. What is a policy, the command says.
+// Parses a list such as "tide,lru" and adds it. The command checks the names.
 absl::Status AddReplayPolicies(absl::string_view value, Config* config);
-// "1.5GB", each second.
+// Parses bytes per second, such as "1.5GB".
 absl::Status SetReplayReadBandwidth(absl::string_view value, Config* config);
 absl::Status SetReplayMemoryBandwidth(absl::string_view value, Config* config);
 

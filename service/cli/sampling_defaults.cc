@@ -23,7 +23,7 @@ absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::GgufFil
   if (top_k > std::numeric_limits<int32_t>::max() || top_k < std::numeric_limits<int32_t>::min()) {
     return file.Error(kTopK, "a number of tokens was expected");
   }
-  // Some files say "all" with a number below one.
+  // Some files use a negative number for "all", which is 0 here.
   params.top_k = static_cast<int32_t>(top_k < 0 ? 0 : top_k);
   if (const absl::Status status = params.Validate(vocab_size); !status.ok()) {
     return file.Error("general.sampling", status.message());

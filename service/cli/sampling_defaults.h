@@ -1,4 +1,4 @@
-// The generation defaults that a model file brings along.
+// Reads the sampling defaults of a model file.
 #ifndef TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_
 #define TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_
 
@@ -8,8 +8,8 @@
 
 namespace tidepool::service {
 
-// From general.sampling.{temp,top_k,top_p,min_p,penalty_repeat}; keys that are missing leave the
-// constants of SamplingParams. INVALID_ARGUMENT names the file and the key of a value out of range.
+// Reads general.sampling.{temp,top_k,top_p,min_p,penalty_repeat}. Missing keys keep the defaults of
+// SamplingParams. INVALID_ARGUMENT names the file and the key if a value is out of range.
 absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::GgufFile& file,
                                                            int vocab_size);
 

@@ -30,7 +30,7 @@ absl::Status AddHttpHost(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// gRPC counts it in an int of milliseconds, the most of which, 24.8 days, is no limit to it.
+// gRPC stores it as int milliseconds and treats INT_MAX, 24.8 days, as no limit.
 constexpr absl::Duration kMaxConnectionAge = absl::Hours(24 * 24);
 
 absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {
@@ -187,7 +187,7 @@ absl::Status NeedCallersKnown(absl::string_view flag, const std::string& listen)
       "--allow-unauthenticated"));
 }
 
-// What web pages may do, where there is HTTP.
+// Checks the flags about web pages if HTTP is served.
 absl::Status ValidateWebAccess(const Config& config) {
   const SecurityFlags& security = config.security;
   const absl::string_view flag = !security.cors_origins.empty() ? "--cors-origin"

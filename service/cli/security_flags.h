@@ -1,4 +1,4 @@
-// The flags that say who may call a server, and what a client shows it.
+// Flags for a server's access control and a client's credentials.
 #ifndef TIDEPOOL_SERVICE_CLI_SECURITY_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_SECURITY_FLAGS_H_
 
@@ -9,13 +9,13 @@
 
 namespace tidepool::service {
 
-// A part of Flags(), of one group.
+// One group of Flags().
 absl::Span<const FlagSpec> SecurityFlagSpecs();
 
-// What does not go together in a server's flags: past loopback it takes callers with tokens, or the
-// word that anybody may call. INVALID_ARGUMENT names the remedies.
+// Refuses contradictory flags of a server. On a non-loopback address, it must require tokens or
+// explicitly allow unauthenticated clients. INVALID_ARGUMENT names the remedies.
 absl::Status ValidateServerSecurity(const Config& config);
-// The same of commands that ask a server.
+// Same for commands that call a server.
 absl::Status ValidateClientSecurity(const Config& config);
 
 }  // namespace tidepool::service

@@ -45,7 +45,7 @@ absl::Status SetStore(absl::string_view value, Config* config) {
   if (IsRedisUrl(value)) {
     RETURN_IF_ERROR(ParseRedisUrl(value).status());
   } else if (absl::StrContains(value, "://")) {
-    // Else it would become a file of that name, and rediss:// would seem to work.
+    // Otherwise SQLite would create a file named "rediss:...", and the store would seem to work.
     return absl::InvalidArgumentError(
         "a kind of store that is not known; accepted: a file, redis://HOST:PORT or :memory:");
   }

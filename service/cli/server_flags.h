@@ -1,5 +1,5 @@
-// Setters of the flags that say where servers are and where they keep sessions. Each makes the
-// flag's value, or gives the reason why it is none; a reason never holds a password.
+// Setters of the flags for server addresses and session stores. Each sets the flag's value, or
+// returns why the value is invalid. A reason never contains a password.
 #ifndef TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
 

@@ -1,4 +1,4 @@
-// serve, front and worker: from the start to the end of a server.
+// serve, front and worker: run a server from start to shutdown.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -28,13 +28,13 @@
 namespace tidepool::service {
 namespace {
 
-// How long a second signal waits for an end in good order.
+// After a second signal, the time for an orderly shutdown.
 constexpr absl::Duration kHurry = absl::Seconds(10);
-// How long the end waits for log lines; and after a second signal.
+// Time to flush log lines at shutdown, also after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
 
-// The address as another program on this machine can dial it.
+// The address that other programs on this machine can connect to.
 std::string Dialable(const std::string& address) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return address;
@@ -92,7 +92,7 @@ Json ModelJson(const LocalServer& local) {
   return json;
 }
 
-// Endpoints and a call to try. `local` is null for a front.
+// Prints the endpoints and an example call. `local` is null for a front.
 void Announce(const Config& config, const Server& server, const LocalServer* local,
               Console* console) {
   const bool own_admin = config.command == Command::kWorker && !server.admin_address().empty();
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> OpenSecurity(const Config& confi
        .log = log->Sink()});
 }
 
-// Each connection takes a file, and shells start programs with room for a thousand.
+// Each connection needs a file descriptor, and the usual soft limit is 1024.
 void RaiseFileLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -157,7 +157,7 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Brings what runs up to what the command line and its file say now.
+// Reads the command line and its file again and applies the changes to the running server.
 void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log* log) {
   const absl::StatusOr<ParsedConfig> found = read();
   if (!found.ok()) {
@@ -183,10 +183,10 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
   const Config& config = parsed.config;
   RaiseFileLimit();
   StopSignals requests(kHurry);
-  // Before the server's threads, which then leave the signals to it; and ends after them, so that a
-  // signal can end a process whose server does not end.
+  // Created before the server's threads, so that they inherit the blocked signals. Destroyed after
+  // them, so that a second signal can still end the process.
   const SignalWatcher watcher({SIGINT, SIGTERM, SIGHUP}, [&](int signal) {
-    // Without a file to read it tells that the terminal is gone.
+    // Without a --config file, SIGHUP means that the terminal was closed.
     const bool reread = signal == SIGHUP && !parsed.file.empty();
     reread ? requests.Reread() : requests.Stop(signal);
   });
@@ -194,7 +194,8 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
       console->NeverWait({.dropped_note = [format = config.log.format](int64_t count) {
         return DroppedLinesNote(format, count);
       }});
-  // Here, while signals are heard: one more ends a process whose log nobody reads.
+  // Flush here, while signals are still handled: if the log's reader is stuck, a signal can end the
+  // process.
   const absl::Cleanup flush = [lines, &requests] {
     if (!lines->Flush(requests.hurried() ? kShortFlush : kFlush)) lines->Hurry();
   };

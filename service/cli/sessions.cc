@@ -1,5 +1,5 @@
-// sessions: the session store of a server that does not run, or one on Redis while servers do, as
-// JSON lines and back, and whether it is whole.
+// sessions: exports sessions as JSON lines, imports them, or verifies the store. The store is a
+// file that no server uses, or Redis, which servers may use at the same time.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,10 +27,10 @@ namespace tidepool::service {
 namespace {
 
 constexpr int kPage = 256;
-// Names of sessions in a report; the rest is counted.
+// At most this many damaged sessions are named in a report. The others are only counted.
 constexpr size_t kMaxNamed = 100;
 
-// Calls a store and waits for its answer.
+// Calls a store and waits for the result.
 template <typename T>
 absl::StatusOr<T> Await(const std::function<void(SessionStore::Done<T>)>& call) {
   std::promise<absl::StatusOr<T>> answer;
@@ -38,7 +38,7 @@ absl::StatusOr<T> Await(const std::function<void(SessionStore::Done<T>)>& call) 
   return answer.get_future().get();
 }
 
-// What export, import and verify found.
+// The result of export, import or verify.
 struct Report {
   int64_t sessions = 0;
   int64_t tokens = 0;
@@ -51,7 +51,7 @@ struct Report {
   }
 };
 
-// Every session of the store, newest first.
+// Visits every session of the store, newest first.
 absl::Status ForEach(SessionStore* store,
                      const std::function<absl::Status(const SessionInfo&)>& take) {
   std::string token;
@@ -73,7 +73,7 @@ absl::StatusOr<SessionLogData> Read(SessionStore* store, const std::string& sess
   });
 }
 
-// Of one session: the others are read all the same.
+// Returns true for damage to one session. The other sessions are still read.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInternal(status);
 }
@@ -82,7 +82,7 @@ std::string NameFault(const std::string& session_id, const absl::Status& status)
   return absl::StrCat(session_id, ": ", status.message());
 }
 
-// Of a session that the list itself tells to be damaged.
+// Adds a session that the list reports as damaged.
 absl::Status AddDamage(const SessionInfo& info, Report* report) {
   std::vector<std::string>& faults = report->faults;
   // The check of the whole store may have reported it already.
@@ -91,13 +91,13 @@ absl::Status AddDamage(const SessionInfo& info, Report* report) {
   return absl::OkStatus();
 }
 
-// Lines to stdout, or to a file that appears when it is whole. Thread-compatible.
+// Thread-compatible. Writes lines to stdout, or to a file that appears only when it is complete.
 class LineWriter {
  public:
   static absl::StatusOr<LineWriter> Open(const Config& config, Console* console) {
     LineWriter writer(console);
     if (config.output.file.empty()) return writer;
-    // Conversations are nobody else's to read.
+    // Conversations are private: only the owner can read the file.
     const base::AtomicFileOptions options = {.existing = config.output.force
                                                              ? base::ExistingFile::kReplace
                                                              : base::ExistingFile::kRefuse,
@@ -127,7 +127,7 @@ class LineWriter {
   std::unique_ptr<base::AtomicFile> file_;  // null: stdout
 };
 
-// Of the store as a whole, lost transactions among them.
+// Adds the faults of the whole store, such as lost transactions.
 absl::Status AddFaults(SessionStore* store, Report* report) {
   ASSIGN_OR_RETURN(
       const std::vector<std::string> faults,
@@ -140,7 +140,7 @@ absl::Status AddFaults(SessionStore* store, Report* report) {
 
 absl::Status Export(const Config& config, SessionStore* store, Console* console, Report* report) {
   ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(config, console));
-  // An export is what a store is given up for: it must not pass for whole where sessions are lost.
+  // An export may be the last copy of a store. It must not look complete if sessions are lost.
   RETURN_IF_ERROR(AddFaults(store, report));
   RETURN_IF_ERROR(writer.Write(ExportHead()));
   const auto write = [&](const SessionInfo& info) -> absl::Status {
@@ -215,7 +215,7 @@ absl::Status Verify(SessionStore* store, Report* report) {
     if (!status.ok()) report->faults.push_back(NameFault(info.session_id, status));
     return absl::OkStatus();
   });
-  // What is wrong with the store is told, though it keeps sessions from being listed.
+  // Report the store's faults even if they prevent listing the sessions.
   if (!IsDamage(all)) return all;
   report->faults.emplace_back(all.message());
   return absl::OkStatus();
@@ -247,7 +247,7 @@ std::string Text(const Json& json) {
   return text + "\n";
 }
 
-// If the store is too damaged for a server, opens it to read what is left.
+// Opens the store. If it is too damaged for a server, opens it read-only to read what is left.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenFor(const Config& config, Report* report) {
   if (config.input.action == "import") return OpenStore(config, MissingStore::kMake);
   auto store = OpenStore(config, MissingStore::kRefuse);
@@ -271,7 +271,7 @@ absl::Status RunSessions(const Config& config, Console* console) {
     RETURN_IF_ERROR(Verify(store.get(), &report));
   }
   const Json json = Describe(config, report);
-  // An export on stdout has it for itself.
+  // If the export goes to stdout, the report must not.
   if (config.input.action == "export" && config.output.file.empty()) {
     console->Note(Text(json));
   } else {

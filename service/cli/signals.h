@@ -1,4 +1,5 @@
-// SignalWatcher: SIGINT and SIGTERM as calls on a thread of its own, where anything may be done.
+// SignalWatcher: calls a function for signals on its own thread, where every function is safe to
+// call.
 #ifndef TIDEPOOL_SERVICE_CLI_SIGNALS_H_
 #define TIDEPOOL_SERVICE_CLI_SIGNALS_H_
 
@@ -9,12 +10,13 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Make it before any other thread: they inherit that the signals are blocked.
+// Thread-compatible. Create it before any other thread, so that all threads inherit the blocked
+// signals.
 class SignalWatcher {
  public:
-  // `on_signal` runs on the watcher's thread, once for each signal that arrives.
+  // `on_signal` runs on the watcher's thread, once per signal that arrives.
   SignalWatcher(std::initializer_list<int> signals, std::function<void(int signal)> on_signal);
-  // Waits for a running on_signal; the signals stay blocked.
+  // Waits for a running on_signal. The signals stay blocked.
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;

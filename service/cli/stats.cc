@@ -1,4 +1,4 @@
-// stats: a running server's counters and its experts, once or each second.
+// stats: shows a running server's counters and experts, once or every second.
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -26,30 +26,30 @@ namespace {
 constexpr int kRefreshMs = 1000;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// A placement waits for the end of a step; until then the last one is shown.
+// GetPlacement returns at the end of a step. If that takes longer, show the previous placement.
 constexpr absl::Duration kPlacementPatience = absl::Milliseconds(800);
 constexpr int kPipeColumns = 100;
 
 struct Reading {
   Json stats;
-  Json placement;  // null: none is known
+  Json placement;  // null: unknown
   absl::Duration time;
 };
 
-// Tokens made since `before`, per second; negative: not known yet.
+// Tokens generated per second since `before`. Negative if unknown.
 double TokensPerSecond(const Json& worker, const Reading* before, absl::Duration now) {
   if (before == nullptr || now <= before->time) return -1;
   for (const Json& earlier : before->stats["workers"]) {
     if (earlier["worker_id"] != worker["worker_id"]) continue;
     const int64_t made = worker["generated_tokens_total"].get<int64_t>() -
                          earlier["generated_tokens_total"].get<int64_t>();
-    // Fewer than before: the worker was started anew.
+    // The counter went down: the worker was restarted.
     return made < 0 ? -1 : made / absl::ToDoubleSeconds(now - before->time);
   }
   return -1;
 }
 
-// "93.1 %" of these counters' lookups; "none" of nothing.
+// Formats the hit rate of these counters, such as "93.1 %", or "none" without lookups.
 std::string HitRate(const Json& counters) {
   const double hits = counters["hits"].get<double>();
   const double lookups = hits + counters["misses"].get<double>();
@@ -57,7 +57,8 @@ std::string HitRate(const Json& counters) {
   return absl::StrFormat("%.1f %%", 100 * hits / lookups);
 }
 
-// Sizes; hit rates now and since the start; bytes per second over the window, and waiting.
+// Formats sizes, hit rates now and since the start, and the window's bytes per second and wait
+// time.
 std::string OffloadText(const Json& offload) {
   const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
   const Json& window = offload["window"];
@@ -79,8 +80,8 @@ std::string OffloadText(const Json& offload) {
   return text;
 }
 
-// The layers of a worker's placement: by their uses in the window, or where there were none, since
-// the start; with the hit rates of the same stretch.
+// The layers of a worker's placement, with uses and hit rates of the window. If the window has no
+// uses, with those since the start.
 std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   bool any = false;
   for (const Json& layer : placement["layers"]) {
@@ -106,7 +107,7 @@ std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   return layers;
 }
 
-// How full it is, and what it has spared.
+// Formats how full the KV cache on disk is and how many tokens it saved.
 std::string KvDiskText(const Json& disk) {
   const auto number = [&](const char* key) { return disk[key].get<int64_t>(); };
   std::string text = absl::StrFormat(
@@ -132,7 +133,7 @@ bool AnyOffloaded(const Json& stats) {
   return std::any_of(workers.begin(), workers.end(), IsOffloaded);
 }
 
-// The map of this worker's experts, if it told of them.
+// The map of this worker's experts, if it reported a placement.
 std::string MapText(const Json& worker, const Json& placement, const HeatMapSpace& space) {
   if (placement.is_null() || !IsOffloaded(worker)) return "";
   for (const Json& placed : placement["workers"]) {
@@ -179,7 +180,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
                                 FormatBytes(worker["resident_bytes"].get<double>()));
 }
 
-// What there is to draw on.
+// The rows and columns available for maps.
 HeatMapSpace Space(const Console& console) {
   HeatMapSpace space = {.columns = kPipeColumns};
   if (!console.out_is_terminal()) return space;
@@ -196,7 +197,7 @@ HeatMapSpace Space(const Console& console) {
   return space;
 }
 
-// The maps of all workers, in the rows that the text above leaves.
+// Draws the maps of all workers in the rows below the text `above`.
 std::string Maps(const Reading& reading, const std::string& above, HeatMapSpace space) {
   const Json& workers = reading.stats["workers"];
   const auto drawn =
@@ -231,7 +232,7 @@ std::string Text(const Reading& now, const Reading* before) {
   return text;
 }
 
-// What a script wants to know of one reading: whether anything computes.
+// Returns an error if no worker is usable, so that scripts can test the exit code.
 absl::Status CheckWorkers(const Config& config, const Json& stats) {
   const Json& workers = stats["workers"];
   const bool any = std::any_of(workers.begin(), workers.end(), [](const Json& worker) {
@@ -268,7 +269,7 @@ absl::Status RunStats(const Config& config, Console* console) {
     if (config.output.once) return CheckWorkers(config, now.stats);
     before = std::move(now);
     first = false;
-    // Between readings, notice a reader of stdout that has gone.
+    // Between readings, notice if the reader of stdout has gone.
     pollfd out = {STDOUT_FILENO, 0, 0};
     if (poll(&out, 1, kRefreshMs) > 0) return absl::OkStatus();
   }

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// As a shell tells of a process that a signal ended: this and the signal's number.
+// Exit code of a process that a signal ends, as in a shell: this plus the signal's number.
 constexpr int kSignalled = 128;
 
 }  // namespace
@@ -29,7 +29,7 @@ void StopSignals::ServerLeaves() {
 
 void StopSignals::Stop(int signal) {
   base::MutexLock lock(&mutex_);
-  // Nothing has been promised yet, and a load cannot be stopped half-way.
+  // Nothing is served yet, and a model load cannot be cancelled.
   if (!serving_) std::_Exit(0);
   ++signals_;
   if (signals_ > 2 || (signals_ == 2 && !cut_short_)) std::_Exit(kSignalled + signal);

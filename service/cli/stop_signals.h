@@ -1,4 +1,4 @@
-// StopSignals: what a server makes of the signals that end it, one after the other.
+// StopSignals: how a server reacts to the first, second and third stop signal.
 #ifndef TIDEPOOL_SERVICE_CLI_STOP_SIGNALS_H_
 #define TIDEPOOL_SERVICE_CLI_STOP_SIGNALS_H_
 
@@ -11,33 +11,33 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Where there is no server yet, the first signal ends the process with 0. Else it
-// begins the drain, as OnDrain does. The second one cuts the drain short; if the process has not
-// ended after `hurry`, it ends with 128 and the signal's number. So does a third one at once, and a
-// second one after the server has left.
+// Thread-safe. Before the server runs, the first signal ends the process with code 0. Later, the
+// first signal begins the drain, like OnDrain, and the second interrupts the drain. If the process
+// has not ended `hurry` later, it exits with 128 plus the signal's number. It also exits at once on
+// a third signal, or on a second one after ServerLeaves.
 class StopSignals {
  public:
   enum class Request : uint8_t { kStop, kReread };
 
   explicit StopSignals(absl::Duration hurry) : hurry_(hurry) {}
 
-  // `cut_short` ends the server that now runs, and can be called until ServerLeaves has returned. A
-  // thread of its own calls it.
+  // `cut_short` stops the running server. It is called on its own thread, until ServerLeaves has
+  // returned.
   void ServerIs(std::function<void()> cut_short);
-  // Waits for a call of cut_short. Required after ServerIs.
+  // Waits for a running call of cut_short. Required after ServerIs.
   void ServerLeaves();
 
-  // SIGINT or SIGTERM.
+  // Handles SIGINT or SIGTERM.
   void Stop(int signal);
-  // The configuration is to be read again.
+  // Requests that the configuration is read again.
   void Reread();
-  // A client has asked for the drain.
+  // Begins the drain because a client requested it.
   void OnDrain();
 
-  // A second signal came.
+  // True after a second signal.
   bool hurried();
 
-  // Waits for one.
+  // Blocks until there is a request.
   Request Next();
 
  private:
@@ -49,7 +49,7 @@ class StopSignals {
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool reread_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int signals_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  std::thread cutter_;  // made before cut_short_ is taken away
+  std::thread cutter_;  // joined before cut_short_ is cleared
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// token new: a token, and the line that lets a server know it.
+// token new: creates a token, and the line for a server's token file.
 #include <memory>
 #include <string>
 
@@ -33,7 +33,7 @@ absl::Status RunToken(const Config& config, Console* console) {
     console->PrintJson(json);
     return console->out_status();
   }
-  // Apart, so that the line can be appended to a file as it comes.
+  // The line goes to stdout alone, so that it can be appended to a file.
   console->Print(line + "\n");
   if (path.empty()) console->Note(absl::StrCat("the token, which is shown once: ", token, "\n"));
   return console->out_status();

@@ -1,4 +1,4 @@
-// tokenize and detokenize: the tokenizer of a model file, without its weights.
+// tokenize and detokenize: use the tokenizer of a model file without loading the weights.
 #include <memory>
 #include <string>
 #include <vector>

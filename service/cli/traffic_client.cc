@@ -29,7 +29,7 @@ v1::GenerateRequest MakeRequest(const TrafficRequest& request) {
   return message;
 }
 
-// The calls that run. Thread-safe.
+// Thread-safe. The running calls.
 class RunningCalls {
  public:
   void Enter(const void* call, std::shared_ptr<grpc::ClientContext> context) {
@@ -60,7 +60,7 @@ class RunningCalls {
   std::map<const void*, std::shared_ptr<grpc::ClientContext>> running_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// One Generate. Deletes itself at its end.
+// One Generate call. Deletes itself when it ends.
 class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
  public:
   Call(const TrafficRequest& request, RunningCalls* running,
@@ -95,7 +95,7 @@ class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
   }
 
  private:
-  // Shared, because a cancel may come in the moment in which the call ends.
+  // Shared, because a cancel may race with the end of the call.
   const std::shared_ptr<grpc::ClientContext> context_ = std::make_shared<grpc::ClientContext>();
   const v1::GenerateRequest request_;
   RunningCalls* const running_;

@@ -18,12 +18,12 @@ namespace tidepool::service {
 
 struct TrafficAnswer {
   std::vector<TokenArrival> arrivals;  // on the monotonic clock
-  absl::Status status;                 // with the server's hint when to retry, if it gave one
+  absl::Status status;  // with the server's retry delay, if it sent one
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
 };
 
-// What a prompt for the server has to fit.
+// The model's limits for prompts.
 struct ServedModel {
   std::string name;
   int32_t vocab_size = 0;
@@ -33,19 +33,20 @@ struct ServedModel {
 // Thread-safe.
 class TrafficClient {
  public:
-  // To config.client.server over config.traffic.connections connections, as config.security says.
-  // Connects when first used. Errors are of files that cannot be read.
+  // Opens config.traffic.connections connections to config.client.server with the settings of
+  // config.security. Connects on first use. Fails only if a file cannot be read.
   static absl::StatusOr<std::unique_ptr<TrafficClient>> Connect(const Config& config);
 
-  // Returns when no call runs.
+  // Blocks until no call runs.
   virtual ~TrafficClient() = default;
 
-  // The server's only model. Blocks. UNAVAILABLE: nobody answers; UNIMPLEMENTED: the server does
-  // not tell what is asked here; others as of GetModel.
+  // Returns the server's only model. Blocks. UNAVAILABLE if the server does not respond,
+  // UNIMPLEMENTED if it does not report the fields that are needed here, and otherwise the errors
+  // of GetModel.
   virtual absl::StatusOr<ServedModel> FindModel() = 0;
-  // Greedy, past the model's end tokens. `done` is called once, on a thread of gRPC's.
+  // Samples greedily and ignores end tokens. `done` is called once, on a gRPC thread.
   virtual void Send(const TrafficRequest& request, std::function<void(TrafficAnswer)> done) = 0;
-  // Calls that run end as CANCELLED.
+  // Cancels all running calls, which end with CANCELLED.
   virtual void CancelAll() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Flags with which bench loads a server, for the table of flags.
+// Flags of bench that describe the load on a server.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_FLAGS_H_
 
@@ -10,12 +10,12 @@
 
 namespace tidepool::service {
 
-// All flags that mean nothing without --server, and that one itself.
+// The group of --server and of the flags that require it.
 inline constexpr absl::string_view kTrafficGroup = "Load";
 
 absl::Span<const FlagSpec> TrafficFlagSpecs();
 
-// Requires: config.client.server is set. INVALID_ARGUMENT: flags that contradict each other.
+// Refuses contradictory flags with INVALID_ARGUMENT. Requires: config.client.server is set.
 absl::Status ValidateTraffic(const Config& config);
 
 }  // namespace tidepool::service

@@ -15,7 +15,7 @@ TrafficPlan::TrafficPlan(TrafficShape shape) : shape_(std::move(shape)), random_
 TrafficRequest TrafficPlan::Next() {
   TrafficRequest request;
   if (shape_.rate > 0) {
-    // 53 random bits in (0, 1]: the logarithm of 0 is nothing to wait for.
+    // 53 random bits in (0, 1]. It excludes 0, whose logarithm is infinite.
     const double share = static_cast<double>((random_() >> 11) + 1) * 0x1p-53;
     now_ += absl::Seconds(-std::log(share) / shape_.rate);
   }
@@ -31,7 +31,7 @@ TrafficRequest TrafficPlan::Next() {
   return request;
 }
 
-// The remainder's bias is below 2^-32 for the counts that occur here.
+// The bias of the modulo is below 2^-32 for the counts used here.
 uint64_t TrafficPlan::Draw(uint64_t below) { return random_() % below; }
 
 void TrafficPlan::AppendTokens(int64_t count, std::vector<int32_t>* tokens) {

@@ -1,5 +1,5 @@
-// TrafficPlan: the requests that a load generator sends: when, how long, and with which tokens.
-// Equal shapes give equal plans.
+// TrafficPlan: the requests that a load generator sends, with times, lengths and tokens. Equal
+// shapes give equal plans.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_PLAN_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_PLAN_H_
 
@@ -13,20 +13,20 @@
 namespace tidepool::service {
 
 struct TrafficShape {
-  // Requests a second of a Poisson process; 0: they come when somebody asks for the next.
+  // Mean requests per second of a Poisson process. 0: the caller decides when to send.
   double rate = 0;
-  // Each request draws one length of each, evenly. Not empty; a prompt is longer than what is
-  // shared.
+  // Each request draws its lengths uniformly from these lists. Requires: not empty, and each prompt
+  // is longer than the shared prefix.
   std::vector<int64_t> prompt_tokens;
   std::vector<int64_t> output_tokens;
-  int64_t shared_prompt_tokens = 0;  // that all prompts begin with
-  std::vector<int32_t> priorities;   // as lengths; empty: none is set
-  int32_t vocab_size = 0;            // above 0: prompts are random ids below it
+  int64_t shared_prompt_tokens = 0;  // length of the prefix that all prompts share
+  std::vector<int32_t> priorities;  // drawn like lengths; empty: no priority is set
+  int32_t vocab_size = 0;  // above 0: prompts are random ids below this
   uint64_t seed = 0;
 };
 
 struct TrafficRequest {
-  absl::Duration arrival;  // since the begin; zero without a rate
+  absl::Duration arrival;  // since the start; zero without a rate
   std::vector<int32_t> prompt;
   int64_t output_tokens = 0;
   std::optional<int32_t> priority;
@@ -37,7 +37,7 @@ class TrafficPlan {
  public:
   explicit TrafficPlan(TrafficShape shape);
 
-  // The next one, not before the last in time.
+  // Returns the next request. Arrival times never decrease.
   TrafficRequest Next();
 
  private:

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Nearest rank. Null of nothing.
+// Quantiles by nearest rank. Null if `seconds` is empty.
 Json Quantiles(std::vector<float> seconds) {
   if (seconds.empty()) return nullptr;
   std::sort(seconds.begin(), seconds.end());
@@ -27,7 +27,7 @@ std::string QuantileLine(const char* name, const Json& seconds) {
                          name, ms("p50"), ms("p90"), ms("p99"), ms("max"));
 }
 
-// "62 (RESOURCE_EXHAUSTED 60, UNAVAILABLE 2)".
+// Formats counts such as "62 (RESOURCE_EXHAUSTED 60, UNAVAILABLE 2)".
 std::string ByCode(const Json& counts) {
   int64_t total = 0;
   std::vector<std::string> parts;

@@ -1,4 +1,4 @@
-// TrafficReport: what became of the requests that a load generator sent, as rates and latencies.
+// TrafficReport: rates and latencies of the requests that a load generator sent.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_REPORT_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_REPORT_H_
 
@@ -14,20 +14,20 @@
 
 namespace tidepool::service {
 
-// A message of a stream that brought tokens.
+// One message of a stream that carried tokens.
 struct TokenArrival {
   absl::Duration time;
   int64_t tokens = 0;
 };
 
-// One request from its plan to its end. Times are since the run began.
+// One request from planned start to end. Times are relative to the start of the run.
 struct RequestOutcome {
-  absl::Duration planned;  // when it was to be sent: what it waited for its sender counts too
-  absl::Duration sent;     // first
+  absl::Duration planned;  // due time; latency counts from here even if it is sent late
+  absl::Duration sent;  // first attempt
   absl::Duration ended;
   std::optional<int32_t> priority;
   std::vector<TokenArrival> arrivals;
-  absl::Status status;  // CANCELLED: it had not ended when the run did
+  absl::Status status;  // CANCELLED: still running when the run ended
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t retries = 0;
@@ -41,22 +41,22 @@ struct TrafficWindow {
   bool Holds(absl::Duration time) const { return begin <= time && time < end; }
 };
 
-// Thread-compatible. Counts and times to the first token are of the requests that were planned
-// within the window; rates and times between tokens of what arrived within it, whenever it was
-// asked for.
+// Thread-compatible. Counts and times to first token cover the requests that were due within the
+// window. Rates and inter-token times cover the tokens that arrived within it.
 class TrafficReport {
  public:
   explicit TrafficReport(const TrafficWindow& window) : window_(window) {}
 
   void Add(const RequestOutcome& outcome);
 
+  // Returns this object; quantiles without samples are null:
   // {"requests": {"sent", "accepted", "completed", "refused": {code: n}, "broken": {code: n},
   //   "unfinished", "retries"},
   //  "goodput": {"requests_per_s", "tokens_per_s"},
-  //  "first_token_s", "inter_token_s", "sent_late_s": {"p50", "p90", "p99", "max"}, null if none,
+  //  "first_token_s", "inter_token_s", "sent_late_s": {"p50", "p90", "p99", "max"},
   //  "tokens_per_message", "prompt_tokens", "cached_tokens"}
-  // Accepted are those that got a token, refused those that ended without one, broken those that
-  // ended behind one with an error, unfinished those that waited or ran to the end.
+  // An accepted request received a token. A refused one ended without a token. A broken one failed
+  // after its first token. An unfinished one had not ended when the run did.
   Json ToJson() const;
 
  private:
@@ -81,7 +81,7 @@ class TrafficReport {
   std::vector<float> sent_late_s_;
 };
 
-// What ToJson gives, as lines for people.
+// Formats the result of ToJson as text.
 std::string TrafficText(const Json& report);
 
 }  // namespace tidepool::service

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// For refusals that do not say when to come back.
+// Used if a refusal has no retry delay.
 constexpr absl::Duration kDefaultWait = absl::Seconds(1);
 
 bool IsRefusal(const TrafficAnswer& answer) {
@@ -19,7 +19,7 @@ absl::Duration WaitOf(const absl::Status& refusal) {
   return base::RetryAfterOf(refusal).value_or(kDefaultWait);
 }
 
-// What was refused for reasons that pass.
+// Returns true if the refusal is temporary.
 bool MayRetry(const absl::Status& refusal) {
   return absl::IsResourceExhausted(refusal) || absl::IsUnavailable(refusal);
 }
@@ -35,7 +35,7 @@ void TrafficRun::Start(std::function<void(const RequestOutcome&)> on_outcome,
     sending_over_ = true;
     EndIfIdle();
   });
-  // The run may have ended by then, and be gone.
+  // The run may have ended and been deleted by then.
   parts_.loop->PostAfter(options_.sending + options_.patience,
                          [client = parts_.client] { client->CancelAll(); });
   if (options_.callers == 0) {
@@ -79,12 +79,12 @@ void TrafficRun::Send(std::shared_ptr<Request> request) {
 void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer) {
   const bool refused = IsRefusal(answer);
   const absl::Duration wait = refused ? WaitOf(answer.status) : absl::ZeroDuration();
-  // Then a timer is due before that of the end.
+  // If so, a timer is due before the end of the run.
   const bool in_time = Now() + wait < options_.sending;
   if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
     return parts_.loop->PostAfter(wait, [this, request] { Send(request); });
   }
-  // Before the outcome, behind which the run may end.
+  // Schedule the retry before the outcome is reported: the run may end during that call.
   if (options_.callers > 0 && in_time) {
     if (!refused) {
       SendAsCaller();

@@ -1,4 +1,4 @@
-// TrafficRun: sends what a plan says and collects what becomes of it.
+// TrafficRun: sends the requests of a plan and collects their outcomes.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_RUN_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_RUN_H_
 
@@ -16,15 +16,16 @@
 namespace tidepool::service {
 
 struct TrafficRunOptions {
-  // Callers that each send when their last request has ended, or if it was refused, when the server
-  // wants it back; 0: requests are sent at the plan's times, whatever became of those before.
+  // Callers that each send one request at a time. A caller waits until its last request has ended,
+  // and after a refusal for the retry delay. 0: requests are sent at the plan's times, independent
+  // of earlier ones.
   int64_t callers = 0;
-  absl::Duration sending;   // since the start; nothing is sent after it
-  absl::Duration patience;  // with what runs then; the rest is cancelled
-  int64_t retries = 0;      // of a request that was refused, when the server wants it back
+  absl::Duration sending;  // since the start; nothing is sent later
+  absl::Duration patience;  // wait for running requests; the rest is cancelled
+  int64_t retries = 0;  // how often a refused request is sent again, after the retry delay
 };
 
-// All that a run needs; it outlives the run, and the client the loop.
+// Objects that a run uses. They outlive the run, and the client outlives the loop.
 struct TrafficRunParts {
   TrafficPlan* plan = nullptr;
   TrafficClient* client = nullptr;
@@ -32,14 +33,14 @@ struct TrafficRunParts {
   const base::Clock* clock = nullptr;
 };
 
-// Loop only, but for its making.
+// Only used on the loop, except for its constructor.
 class TrafficRun {
  public:
   TrafficRun(const TrafficRunParts& parts, const TrafficRunOptions& options)
       : parts_(parts), options_(options) {}
 
-  // Requires: called once. `on_outcome` takes each request's end; `on_end` is called behind the
-  // last, and the run may go then.
+  // Call once. `on_outcome` receives the end of each request. `on_end` is called after the last
+  // one, and may delete the run.
   void Start(std::function<void(const RequestOutcome&)> on_outcome, std::function<void()> on_end);
 
  private:
@@ -51,13 +52,13 @@ class TrafficRun {
   };
 
   absl::Duration Now() const { return parts_.clock->Monotonic() - started_; }
-  // Sends what is due, and comes back for the rest.
+  // Sends the requests that are due and sets a timer for the next.
   void SendDue();
   void SendAsCaller();
   void Send(std::shared_ptr<Request> request);
   void OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer);
   void Conclude(const Request& request, TrafficAnswer answer);
-  // After the last moment of sending.
+  // Ends the run if nothing is open. Used once sending is over.
   void EndIfIdle();
 
   const TrafficRunParts parts_;
@@ -65,7 +66,7 @@ class TrafficRun {
   std::function<void(const RequestOutcome&)> on_outcome_;
   std::function<void()> on_end_;
   absl::Duration started_;
-  TrafficRequest next_;  // without callers
+  TrafficRequest next_;  // the next request; unused with callers
   int64_t open_ = 0;     // requests without an outcome
   bool sending_over_ = false;
 };

@@ -1,4 +1,4 @@
-// WaitLine: what a person sees while an answer's first word is computed.
+// WaitLine: shows the seconds until a response's first token.
 #ifndef TIDEPOOL_SERVICE_CLI_WAIT_LINE_H_
 #define TIDEPOOL_SERVICE_CLI_WAIT_LINE_H_
 
@@ -10,15 +10,15 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Between Start and Stop a line on stderr, where that is a terminal, counts the
-// seconds, from the third on. While it runs nobody else writes to the console.
+// Thread-compatible. Between Start and Stop, from the third second on, a line on stderr counts the
+// seconds if stderr is a terminal. Nobody else may write to the console meanwhile.
 class WaitLine {
  public:
   explicit WaitLine(Console* console) : console_(console) {}
   ~WaitLine() { Stop(); }
 
   void Start();
-  // Takes the line away. May be called at any time, also again.
+  // Erases the line. May be called at any time and more than once.
   void Stop();
 
  private:

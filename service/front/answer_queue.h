@@ -1,5 +1,5 @@
-// AnswerQueue: messages of one answer on their way to its client, who takes one at a time; those of
-// a session wait until the log has them.
+// AnswerQueue: messages of one response that wait for the client, which takes one at a time.
+// Messages of a session also wait until they are in the log.
 #ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
 
@@ -14,19 +14,20 @@ namespace tidepool::service {
 // Thread-compatible.
 class AnswerQueue {
  public:
-  // A message ends where the answer is resumed after so many tokens; 0: nowhere.
+  // A message ends after `resume_after` tokens, because the client resumes there. 0: no such
+  // position.
   explicit AnswerQueue(int64_t resume_after) : resume_after_(resume_after) {}
 
   void Push(v1::GenerateResponse response, bool logged);
-  // The first that was not logged is.
+  // The oldest message that was not in the log is now.
   void MarkLogged();
-  // The next message, of all that has collected: a client that reads slowly gets it as one.
-  // Nothing: there is none, or the one before it was not taken yet.
+  // Returns all waiting messages, merged into one. Returns nullopt if none can be sent, or if the
+  // client has not taken the previous one yet.
   std::optional<v1::GenerateResponse> Take();
-  // The client has taken the message. Answers with its tokens, those of the prompt's report
-  // included.
+  // The client has taken the message. Returns the number of its tokens, including those of the
+  // prompt report.
   int64_t OnTaken();
-  // Whether the message that was taken last ends the answer.
+  // True if the client has taken the last message of the response.
   bool ended() const { return last_ && !under_way_; }
   void Clear() { waiting_.clear(); }
 
@@ -38,9 +39,9 @@ class AnswerQueue {
 
   const int64_t resume_after_;
   std::deque<Message> waiting_;
-  bool under_way_ = false;  // one was taken out, and not yet by the client
-  int64_t tokens_ = 0;      // of that one
-  bool last_ = false;       // it has a finish_reason
+  bool under_way_ = false;  // the client has not taken the current message yet
+  int64_t tokens_ = 0;  // tokens of the current message
+  bool last_ = false;  // the current message has a finish_reason
 };
 
 }  // namespace tidepool::service

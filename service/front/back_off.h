@@ -1,6 +1,6 @@
-// BackOff: how long to wait before the next try. Doubles from one to the next and is spread by
-// chance, so that those who failed together do not come back together (M. Brooker, "Exponential
-// Backoff And Jitter", AWS Architecture Blog, 2015).
+// BackOff: the wait before a retry. It doubles with each failure and has random jitter, so that
+// clients that failed together do not retry together (M. Brooker, "Exponential Backoff And Jitter",
+// AWS Architecture Blog, 2015).
 #ifndef TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 #define TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 
@@ -13,9 +13,9 @@ namespace tidepool::service {
 
 struct BackOff {
   absl::Duration first;
-  absl::Duration last;  // no wait is longer, its spread aside
+  absl::Duration last;  // maximum wait, without jitter
 
-  // After so many failures, at least 1: half to one and a half times the wait.
+  // Returns the wait after `failures` failures (at least 1), times a random factor from 0.5 to 1.5.
   absl::Duration Wait(int failures, std::minstd_rand* random) const {
     absl::Duration wait = first;
     for (int i = 1; i < failures && wait < last; ++i) wait *= 2;

@@ -1,4 +1,4 @@
-// Choices: the answers of one request with n above 1, as one stream.
+// Choices: the n choices of one request (n > 1) as one stream.
 #ifndef TIDEPOOL_SERVICE_FRONT_CHOICES_H_
 #define TIDEPOOL_SERVICE_FRONT_CHOICES_H_
 
@@ -17,18 +17,18 @@
 
 namespace tidepool::service {
 
-// Loop only. Each answer is a generation of its own, with its own name and seed, under the same
-// rules as any other: it fails over, and comes again for a request_id that comes again. The first
-// one computes the prompt, and the others find it in the KV cache. One message of each is on its
-// way at a time. If one fails, all end with its status.
+// Loop only. Each choice is a generation with its own name and seed, and follows the rules of any
+// other: it fails over, and a repeated request_id returns it again. The first choice computes the
+// prompt, and the others find it in the KV cache. At most one message of each choice is waiting for
+// the client. If one choice fails, all end with its status.
 class Choices final : public AnswerStream, public std::enable_shared_from_this<Choices> {
  public:
-  // Begins one generation, as FrontCore::Generate.
+  // Begins one generation, like FrontCore::Generate.
   using Begin =
       std::function<std::shared_ptr<AnswerStream>(GenerationInput input, GenerationSink* sink)>;
 
-  // Requires: input.request.n() is above 1. `begin` is called later, from the loop, which outlives
-  // this. The sink may go when it is finished.
+  // Requires: input.request.n() > 1. `begin` is called later, on the loop, which outlives this
+  // object. The sink may be destroyed when it is finished.
   static std::shared_ptr<AnswerStream> Start(Executor* loop, GenerationInput input,
                                              GenerationSink* sink, Begin begin);
 
@@ -36,7 +36,7 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
   void Cancel(absl::Status why) override;
 
  private:
-  // Where one answer's messages go.
+  // Receives the messages of one choice.
   struct Choice final : GenerationSink {
     void Write(v1::GenerateResponse response) override {
       all->OnMessage(index, std::move(response));
@@ -54,21 +54,21 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
   void BeginAll(const GenerationInput& input, const Begin& begin);
   void OnMessage(int32_t index, v1::GenerateResponse response);
   void OnEnd(int32_t index, absl::Status status);
-  // The client has, or needs not, this answer's message.
+  // The client has taken this choice's message, or does not need it.
   void Acknowledge(int32_t index);
   void SendNext();
   void End(absl::Status status);
 
   Executor* const loop_;
-  const std::string name_;  // the client's name of the request
-  GenerationSink* sink_;    // null once finished
+  const std::string name_;  // the client's request_id
+  GenerationSink* sink_;  // null after Finish
   std::vector<Choice> choices_;
   std::deque<v1::GenerateResponse> queue_;
-  int32_t writing_ = -1;           // the answer whose message is on its way; -1: none is
-  int32_t unfinished_;             // answers whose last message has not come
-  int32_t open_;                   // answers that can still call
-  v1::Usage usage_;                // of those whose last message has come
-  std::shared_ptr<Choices> self_;  // while an answer can call
+  int32_t writing_ = -1;  // index of the choice whose message the client is taking; -1: none
+  int32_t unfinished_;  // choices without a last message yet
+  int32_t open_;  // choices that may still call this object
+  v1::Usage usage_;  // sum over the choices that sent their last message
+  std::shared_ptr<Choices> self_;  // set while a choice may call this object
 };
 
 }  // namespace tidepool::service

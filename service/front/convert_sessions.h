@@ -1,4 +1,4 @@
-// Stored sessions as messages of the wire, and back.
+// Converts stored sessions to wire messages and back.
 #ifndef TIDEPOOL_SERVICE_FRONT_CONVERT_SESSIONS_H_
 #define TIDEPOOL_SERVICE_FRONT_CONVERT_SESSIONS_H_
 
@@ -11,9 +11,9 @@ namespace tidepool::service {
 StoredMessage FromProto(const v1::ChatMessage& message);
 void ToProto(const StoredMessage& message, v1::ChatMessage* out);
 void ToProto(const SessionInfo& info, v1::Session* out);
-// With its log.
+// Includes the log.
 void ToProto(const SessionLogData& log, v1::Session* out);
-// Of a turn's end; FINISH_REASON_UNSPECIFIED while it runs.
+// The end of a turn. FINISH_REASON_UNSPECIFIED while it runs.
 v1::FinishReason ToProto(TurnFinish finish);
 TurnFinish FromProto(v1::FinishReason finish);
 

@@ -1,4 +1,4 @@
-// Failover: what the generations of a front share about workers that fail.
+// Failover: state about failing workers that a front's generations share.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 
@@ -20,8 +20,8 @@ namespace tidepool::service {
 
 // Loop only.
 struct Failover {
-  // `running` and `serving` as FailoverQueue', `look` as CrashEvidence's. Loop and clock outlive
-  // this.
+  // `running` and `serving` as in FailoverQueue, `look` as in CrashEvidence. The loop and the clock
+  // outlive this object.
   struct Sources {
     std::function<int64_t()> running;
     std::function<int64_t(const std::string&)> serving;
@@ -41,9 +41,9 @@ struct Failover {
   FailoverQueue resubmissions;
   StreamTransitions transitions;  // of all streams
   std::minstd_rand random{std::random_device{}()};
-  int64_t moved_total = 0;     // streams that went on at another worker than the one that failed
-  int64_t migrated_total = 0;  // streams that left a worker because it drains
-  int64_t numerics_changed_total = 0;  // streams that went on at a worker of another numerics_id
+  int64_t moved_total = 0;  // streams that moved to another worker after a failure
+  int64_t migrated_total = 0;  // streams that moved because their worker drains
+  int64_t numerics_changed_total = 0;  // streams that moved to a worker with another numerics_id
 };
 
 }  // namespace tidepool::service

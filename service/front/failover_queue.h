@@ -1,8 +1,8 @@
-// FailoverQueue: whose turn it is among the streams that lost their worker. All at once they would
-// bury the workers that are left under prompts, and their own streams with them; so no more than a
-// share of the running streams is on its way at a time, and the others wait for them. (A retry
-// budget as Envoy's, circuit_breaker.proto RetryBudget: 20 % of the active requests, at least 3;
-// but over budget we wait, for these streams were accepted.)
+// FailoverQueue: decides when each stream that lost its worker may start on another one. If all
+// started at once, their prompts would overload the remaining workers. So only a share of the
+// running streams may be restarting at a time, and the others wait. Envoy has a similar retry
+// budget (circuit_breaker.proto RetryBudget: 20 % of the active requests, at least 3). Streams over
+// this budget wait here instead of failing, because they were accepted.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 
@@ -27,16 +27,17 @@ class FailoverQueue {
 
   enum class Kind : uint8_t {
     kUsual,
-    // The prompt may be what crashed the worker: after the usual ones, and as many of these of one
-    // model at a time as workers serve it, so that each has a worker to itself among them: a second
-    // crash does not count against two of them.
+    // The prompt is suspected of crashing the worker. Suspects start after the usual streams. At
+    // most as many suspects of a model start at a time as workers serve it. So each has its own
+    // worker among them, and a second crash counts against only one.
     kSuspect,
-    // It is tried by itself: after the others, one of a model at a time, and nothing else is sent
-    // to its worker meanwhile.
+    // The prompt is tried alone, after all others: one per model at a time, and its worker gets no
+    // other stream meanwhile.
     kAlone,
   };
 
-  // A place in line or on the way; given up on destruction. Must not outlive the line.
+  // A stream's place in the queue or among the restarting streams, released when destroyed. Must
+  // not outlive the queue.
   class Ticket {
    public:
     Ticket() = default;
@@ -44,10 +45,10 @@ class FailoverQueue {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Reset(); }
     void Reset();
-    // It goes to this worker.
+    // Sets the worker that the stream starts on.
     void GoTo(const std::string& worker);
     bool held() const { return line_ != nullptr; }
-    // Where it goes; empty: not known yet.
+    // The worker that the stream starts on. Empty if unknown.
     const std::string& worker() const { return worker_; }
 
    private:
@@ -59,21 +60,21 @@ class FailoverQueue {
     std::string worker_;
   };
 
-  // `running` tells how many streams there are, those that wait here included, `serving` how many
-  // workers serve the model of this digest. `loop` outlives the line.
+  // `running` returns the number of streams, including the queued ones. `serving` returns the
+  // number of workers that serve the model with this digest. `loop` outlives the queue.
   FailoverQueue(Executor* loop, std::function<int64_t()> running,
                 std::function<int64_t(const std::string&)> serving)
       : loop_(loop), running_(std::move(running)), serving_(std::move(serving)) {}
 
-  // `go` is posted when it is this one's turn, unless the ticket has gone before. The ticket is
-  // kept until the stream runs again.
+  // Posts `go` when it is this stream's turn, unless the ticket was destroyed. Keep the ticket
+  // until the stream runs again.
   [[nodiscard]] Ticket Enter(Kind kind, const std::string& model_digest, std::function<void()> go);
 
-  // Workers to which suspects are on their way, those that are tried by themselves included.
+  // Names of workers on which suspects or trials are starting.
   std::vector<std::string> WithSuspects() const;
-  // And only those.
+  // Names of workers on which trials are starting.
   std::vector<std::string> WithTrials() const;
-  // Posts `task` when a stream that is tried by itself gives its ticket up.
+  // Posts `task` when a trial gives up its ticket.
   void AfterTrial(std::function<void()> task) { after_trial_.push_back(std::move(task)); }
   int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
@@ -86,16 +87,17 @@ class FailoverQueue {
   struct OnItsWay {
     Kind kind = Kind::kUsual;
     std::string model_digest;
-    std::string worker;  // empty: none yet
+    std::string worker;  // empty: unknown
   };
-  using Line = std::deque<Waiting>;  // in the order of asking
+  using Line = std::deque<Waiting>;  // in the order of Enter
 
   std::vector<std::string> WorkersOf(const std::vector<Kind>& kinds) const;
   void Leave(uint64_t number);
   void Advance();
-  using Lines = std::map<std::string, Line>;  // by the model's digest; none is empty
+  using Lines = std::map<std::string, Line>;  // by model digest; no line is empty
   void SendSuspects(Kind kind, Lines* lines, int64_t limit);
-  // Of the lines that may go on, the one whose first has waited longest; end(): none.
+  // Of the lines that may continue, returns the one whose first stream has waited longest, or
+  // end().
   Lines::iterator NextSuspects(Kind kind, Lines* lines) const;
   bool HasWorker(Kind kind, const std::string& model_digest) const;
   void Send(OnItsWay way, Line* line);

@@ -1,5 +1,6 @@
-// FirstRequestTimes: when chats with a request_id were asked first, at this front. One that is made
-// again tells its template the same time, so that its prompt is the same on another day, too.
+// FirstRequestTimes: when each chat with a request_id was first sent to this front. A repeated
+// request passes the same time to the chat template, so that its prompt is the same even on another
+// day.
 #ifndef TIDEPOOL_SERVICE_FRONT_FIRST_REQUEST_TIMES_H_
 #define TIDEPOOL_SERVICE_FRONT_FIRST_REQUEST_TIMES_H_
 
@@ -20,15 +21,15 @@ namespace tidepool::service {
 // Loop only.
 class FirstRequestTimes {
  public:
-  // More than answers are kept, for a time takes next to no room: 8 MiB of these at most.
+  // Larger than the number of responses that are kept, because times are small: at most 8 MiB.
   static constexpr size_t kMax = 16384;
 
-  // `clock` outlives this.
+  // `clock` outlives this object.
   explicit FirstRequestTimes(const base::Clock* clock) : clock_(clock) {}
 
-  // Nothing: it is not known. `body`: RequestDigests::body.
+  // Returns nullopt if unknown. `body` is RequestDigests::body.
   std::optional<absl::Time> Find(const IdempotencyCache::Name& name, const std::string& body);
-  // For so long, in the place of what is known.
+  // Keeps the time for a TTL, and replaces an earlier one.
   void Keep(const IdempotencyCache::Name& name, const std::string& body, absl::Time asked,
             absl::Duration ttl);
 
@@ -36,15 +37,15 @@ class FirstRequestTimes {
   struct Entry {
     std::string body;
     absl::Time asked;
-    absl::Duration until;  // on the monotonic clock
-    int64_t number = 0;    // tells it from one of the same name
+    absl::Duration until;  // expiry, on the monotonic clock
+    int64_t number = 0;  // distinguishes it from a later entry of the same name
   };
 
   void DropOld();
 
   const base::Clock* clock_;
   std::map<IdempotencyCache::Name, Entry> entries_;
-  std::deque<std::pair<IdempotencyCache::Name, int64_t>> order_;  // of keeping
+  std::deque<std::pair<IdempotencyCache::Name, int64_t>> order_;  // in insertion order
   int64_t next_number_ = 1;
 };
 

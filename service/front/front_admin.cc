@@ -12,11 +12,10 @@
 namespace tidepool::service {
 namespace {
 
-// A step can take long where experts are read for a whole prompt.
+// A step can take long if experts are read for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
 
-// A worker that did not answer within our own limit does not answer, whatever the caller's deadline
-// is.
+// A worker that misses our own limit is unavailable, even if the caller's deadline is later.
 absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
                       absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
@@ -25,8 +24,8 @@ absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
       ": a step in progress takes longer; a change may still be made when it ends; retry later"));
 }
 
-// Of a call that no worker carried out: the first one's error, with its name, and with a hint when
-// to come back only where that worker gave one.
+// The status if no worker succeeded: the first worker's error with its name, and with that worker's
+// retry hint if it sent one.
 template <typename Response>
 absl::Status FailureOfAll(const Response& response, std::optional<absl::Duration> hint) {
   for (const v1::WorkerOffload& worker : response.workers()) {
@@ -47,11 +46,11 @@ absl::Status FailureOfAll(const Response& response, std::optional<absl::Duration
 template <typename Request, typename Response, typename Finish>
 void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, Response> call,
                         Finish finish, Done<Response> done) {
-  // Filled by one answer after another; the last one sends it.
+  // Collects the workers' responses. The last one sends the result.
   struct Gathering {
     Response response;
     size_t open = 0;
-    std::optional<absl::Duration> hint;  // of the first worker's error
+    std::optional<absl::Duration> hint;  // retry hint of the first worker's error
     Done<Response> done;
   };
   const auto asked = AskedWorkers(*workers_, request);

@@ -1,4 +1,4 @@
-// FrontAdmin: the calls of Admin that a front passes on to its workers.
+// FrontAdmin: the Admin calls that a front forwards to its workers.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_ADMIN_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_ADMIN_H_
 
@@ -15,15 +15,16 @@
 
 namespace tidepool::service {
 
-// The members that a request with an optional worker_id is for. NOT_FOUND: no worker has this id.
+// Returns the workers that a request with an optional worker_id addresses. NOT_FOUND if no worker
+// has this id.
 template <typename Request>
 absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerSet& workers,
                                                                    const Request& request) {
   return workers.Named(request.has_worker_id() ? std::optional(request.worker_id()) : std::nullopt);
 }
 
-// What a front tells of `worker`, a message with a worker's id, address and status: its answer
-// where there is one, and `status`; the address stays the front's.
+// Fills `worker`, a message with a worker's id, address and status, from its response, if there is
+// one, and from `status`. Keeps the address that the front knows.
 template <typename Response, typename Worker>
 void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& status,
                 Worker* worker) {
@@ -34,13 +35,13 @@ void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& stat
   worker->set_status_message(std::string(status.message()));
 }
 
-// Loop only, answers included. Each worker is given until `deadline`, and 30 s at most.
+// Loop only, callbacks included. Each worker has until `deadline` to respond, but at most 30 s.
 class FrontAdmin {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // Both outlive it.
+  // Both outlive this object.
   FrontAdmin(const base::Clock* clock, const WorkerSet* workers)
       : clock_(clock), workers_(workers) {}
 

@@ -18,17 +18,18 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kLargestPage = 1000;
-// Between two looks for sessions that have expired, and how many go then.
+// The shortest time between two searches for expired sessions, and how many one search deletes.
 constexpr absl::Duration kShortestSweep = absl::Milliseconds(100);
 constexpr absl::Duration kLongestSweep = absl::Minutes(1);
 constexpr int64_t kExpiredAtOnce = 1000;
-constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);  // between two looks
+// between two checks for hanging workers
+constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);
 constexpr absl::Duration kStatsTimeout = absl::Seconds(2);
-// Tokenize and Detokenize calls that run and wait: each is up to a message long, and none of a
-// principal's limits counts it.
+// Maximum number of Tokenize and Detokenize calls, running and waiting. Each can be as long as a
+// message, and a principal's limits do not count them.
 constexpr int64_t kMaxTexts = 64;
 
-// About as much memory as this adds to an answer.
+// About the memory that this adds to a response.
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
@@ -39,14 +40,14 @@ int64_t KeptBytes(const v1::GenerateResponse& response) {
   return static_cast<int64_t>(bytes);
 }
 
-// Collects a generation into one answer. Deletes itself at the end.
+// Collects a generation into one response. Deletes itself at the end.
 class Collector final : public GenerationSink {
  public:
   Collector(Executor* loop, WholeAnswer* whole, FrontCore::Done<v1::CompleteResponse> done)
       : loop_(loop), whole_(whole), done_(std::move(done)) {
     answer_.add_completions();
   }
-  // Before the first message. Requires: `count` is at least 1.
+  // Call before the first message. Requires: count >= 1.
   void SetCompletions(int32_t count) {
     for (int32_t i = 1; i < count; ++i) answer_.add_completions()->set_index(i);
   }
@@ -95,11 +96,11 @@ class Collector final : public GenerationSink {
                      "fewer tokens or logprobs"));
   }
 
-  // Ends with this status.
+  // Ends the response with this status.
   void Stop(absl::Status status) {
     v1::CompleteResponse().Swap(&answer_);
     whole_->Clear();
-    // Not from within its call.
+    // Post it, because the stream may be calling us.
     loop_->Post([weak = stream_, status = std::move(status)] {
       if (const auto stream = weak.lock()) stream->Cancel(status);
     });
@@ -150,7 +151,7 @@ void FrontCore::SetLimits(const FrontLimits& limits) {
 void FrontCore::ExpireSessions() {
   expiring_ = limits_.session_ttl < absl::InfiniteDuration();
   if (!expiring_) return;
-  // What is left over is for the next time.
+  // If more sessions have expired, the next search deletes them.
   store_->Expire(limits_.session_ttl, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
   const absl::Duration wait = std::clamp(limits_.session_ttl / 2, kShortestSweep, kLongestSweep);
   loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
@@ -192,7 +193,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   if (!status.ok()) return Refuse(input, std::move(status), sink);
   if (!input.digests.has_value()) input.digests = DigestsOf(input.request);
   if (input.request.n() > 1) {
-    --requests_total_;  // each answer counts
+    --requests_total_;  // each choice counts instead
     return Choices::Start(
         loop_, std::move(input), sink,
         [this, weak = std::weak_ptr<int>(alive_)](
@@ -240,7 +241,8 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   } else {
     input.begun_before = resumed > 0;
   }
-  // A client that comes back has a deadline of its own; the orphan TTL ends what nobody waits for.
+  // A client that reconnects has a new deadline, so ignore this one. The orphan TTL ends responses
+  // without a client.
   input.deadline = absl::InfiniteDuration();
   request->Attach(Begin(std::move(input), *std::move(place), request.get()));
   return reader;
@@ -269,7 +271,7 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, Place place,
         OnEnd(key, *measured, end);
       });
   running_[key] = generation;
-  // Once the caller has it: the start can already be the end.
+  // Post it, so that the caller has the generation first: Start can already end it.
   loop_->Post([generation] { generation->Start(); });
   return generation;
 }
@@ -290,7 +292,7 @@ void FrontCore::OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& mea
              &principal_usage_);
     running_.erase(found);
   }
-  // The sink is told of the end after this.
+  // The sink learns about the end after this.
   loop_->Post([ended = named_.OnEnd(key, end)] {});
 }
 
@@ -299,7 +301,8 @@ void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generatio
   const v1::GenerateRequest& request = input.request;
   const bool named = !input.digests->body.empty();
   if (!named || !request.has_chat() || request.has_session_id()) return;
-  // Then the time is as good as the first one only once the prompt was found to be the same.
+  // Without prompt tokens, the prompt was not compared with the first one. Then the time may be
+  // wrong.
   if (input.begun_before && generation.prompt_tokens() == 0) return;
   asked_times_.Keep(key, input.digests->body, input.asked_at, limits_.request_ttl);
 }
@@ -309,7 +312,7 @@ void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
                          std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
   auto* collector = new Collector(loop_, answer, std::move(done));
   collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
-  // Progress is for streams: an answer that comes as one would only wait for it.
+  // Progress is only useful in a stream: a unary response would deliver it at the end.
   input.request.clear_return_progress();
   const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;
@@ -339,7 +342,7 @@ void FrontCore::Tokenize(v1::TokenizeRequest request, const TextAsker& asker,
   if (request.has_chat() || request.add_special() || request.return_tokens() ||
       request.describe()) {
     done = [done = std::move(done)](absl::StatusOr<v1::TokenizeResponse> response) {
-      // A worker of the release before these fields says nothing of its context.
+      // Workers of an older release do not report their context.
       if (response.ok() && response->context_length() == 0) {
         response = absl::UnimplementedError(
             "chat, add_special, return_tokens and describe are not served by this model's worker, "
@@ -429,7 +432,7 @@ void FrontCore::DeleteSession(const v1::DeleteSessionRequest& request, const std
 }
 
 void FrontCore::GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done) {
-  // Filled by one answer after another; the last one sends it.
+  // Collects the workers' responses. The last one sends the result.
   struct Gathering {
     v1::GetStatsResponse response;
     int open = 0;

@@ -1,4 +1,4 @@
-// FrontCore: the front without its wire: workers, sessions, and the generations that run.
+// FrontCore: the logic of a front without gRPC: workers, sessions, and running generations.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 
@@ -39,41 +39,42 @@
 
 namespace tidepool::service {
 
-// Loop only, answers included, but for what is said otherwise.
+// Loop only, callbacks included, unless noted.
 class FrontCore {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // All outlive the core; `log` is called on the loop.
+  // All arguments outlive the core. `log` is called on the loop.
   FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
             const FrontLimits& limits = {});
 
   WorkerSet* workers() { return &workers_; }
   FrontAdmin* admin() { return &admin_; }
   RequestLog* request_log() { return &request_log_; }
-  // For what begins from now on.
+  // Applies to requests and responses that begin from now on.
   void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
-  // Of streams over gRPC.
+  // Write timeouts of gRPC streams.
   WriteTimeouts* untaken_writes() { return &untaken_writes_; }
   const ResponseBudget& whole_answers() const { return whole_answers_; }  // thread-safe
 
-  // Null when the request was refused; the sink has been told then. A request_id that the client
-  // gave before, with the same request, leads to the answer that was begun then.
+  // Returns null if the request was refused. In this case, the sink was finished. If the client has
+  // sent the same request with this request_id before, returns the response that was begun then.
   std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
-  // Generate, in one answer. INVALID_ARGUMENT: that is past WholeAnswer::kMaxBytes in memory;
-  // RESOURCE_EXHAUSTED with a hint: there is no room for it among the answers that are collected.
-  // `answer` counts it, and outlives `done`.
+  // Like Generate, as one response. INVALID_ARGUMENT if it needs more than WholeAnswer::kMaxBytes
+  // of memory. RESOURCE_EXHAUSTED with a retry hint if the collected responses use all of the
+  // budget. `answer` counts this response, and outlives `done`.
   void Complete(GenerationInput input, WholeAnswer* answer, Done<v1::CompleteResponse> done,
                 std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
-  // Who asks about a text, and until when on the monotonic clock.
+  // The caller of a text call, and its deadline on the monotonic clock.
   struct TextAsker {
     std::string principal;
     absl::Duration deadline = absl::InfiniteDuration();
   };
-  // RESOURCE_EXHAUSTED with a hint: too many such calls run, of all principals or of this one.
+  // RESOURCE_EXHAUSTED with a retry hint if too many such calls run, in total or for this
+  // principal.
   void Tokenize(v1::TokenizeRequest request, const TextAsker& asker,
                 Done<v1::TokenizeResponse> done);
   void Detokenize(v1::DetokenizeRequest request, const TextAsker& asker,
@@ -95,65 +96,63 @@ class FrontCore {
                        Done<v1::Session> done);
 
   void GetStats(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done);
-  // Null when it has ended already; the sink has been told then.
+  // Returns null if the watch has already ended. In this case, the sink was finished.
   std::shared_ptr<StatsWatch> WatchStats(const v1::WatchStatsRequest& request,
                                          StatsWatchSink* sink);
-  // Ends those with this status, and those to come.
+  // Ends all watches with this status, and later ones too.
   void CloseWatches(const absl::Status& status) { watches_.Close(status); }
 
   const RequestMetricsMap& request_metrics() const { return request_metrics_; }
   const PrincipalUsageMap& principal_usage() const { return principal_usage_; }
-  // Of all generations so far.
+  // Counts of all generations so far.
   const StreamTransitions& transitions() const { return failover_.transitions; }
 
-  // Ends every generation, and whoever reads one that has ended, with this status, and those to
-  // come.
+  // Ends all generations, all readers of finished responses, and all later ones with this status.
   void CloseGenerations(const absl::Status& status);
 
  private:
-  // A worker for a call about text, not about a prompt.
+  // Returns a worker for a text call. Any worker of the model will do.
   absl::StatusOr<PickedWorker> AnyWorker(absl::string_view model) const;
   template <typename Request, typename Response>
   using TextCall = void (WorkerLink::*)(Request, absl::Duration, Done<Response>);
-  // Calls it at any worker, once there is a place for it.
+  // Calls `call` on any worker when there is a slot.
   template <typename Request, typename Response>
   void AskAboutText(Request request, const TextAsker& asker, Done<Response> done,
                     TextCall<Request, Response> call);
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
-  // A generation's, for as long as it runs.
+  // The slots that a generation holds while it runs.
   struct Place {
-    engine::AdmissionSlots::Place here;  // among all at this front
-    PrincipalQuotas::Place among_own;    // of its principal, as its limits count
+    engine::AdmissionSlots::Place here;  // one of all slots of this front
+    PrincipalQuotas::Place among_own;  // one of the principal's slots
   };
-  // RESOURCE_EXHAUSTED: the front has no room for it, or its principal's limits leave none.
+  // RESOURCE_EXHAUSTED if the front is full, or if the principal's limits are reached.
   absl::StatusOr<Place> FindPlace(const GenerationInput& input);
   std::shared_ptr<Generation> Begin(GenerationInput input, Place place, GenerationSink* sink);
-  // They may end while the caller goes through them.
+  // Returns copies, because generations may end while the caller iterates.
   std::vector<std::shared_ptr<Generation>> Running() const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
              const absl::Status& end);
-  // For as long as its client may come back to it.
+  // Keeps the time as long as the client may repeat the request.
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
-  // Takes streams away from workers that fell silent or are stuck, again and again for as long as
-  // the core lives.
+  // Periodically moves streams away from workers that are silent or stuck.
   void LeaveHangingWorkers();
-  // Deletes what has outlived the TTL, now and then for as long as there is one.
+  // Periodically deletes sessions whose TTL has passed, if there is a TTL.
   void ExpireSessions();
-  // Answers on the loop, UNAVAILABLE where the core has gone before.
+  // Calls back on the loop. UNAVAILABLE if the core was destroyed meanwhile.
   void ReadLog(const std::string& session_id, const std::string& principal,
                Done<SessionLogData> done);
-  // INVALID_ARGUMENT: there is no cutting at this position; see PlanCut. A worker's answer can come
-  // after the core has gone.
+  // INVALID_ARGUMENT if the log cannot be cut at this position; see PlanCut. The worker may respond
+  // after the core was destroyed.
   void CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done);
 
   Executor* loop_;
   const base::Clock* clock_;
   SessionStore* store_;
   FrontLimits limits_;
-  bool expiring_ = false;  // ExpireSessions comes again
+  bool expiring_ = false;  // ExpireSessions is scheduled
   engine::AdmissionSlots places_;
-  engine::AdmissionSlots text_places_;  // of calls about text
+  engine::AdmissionSlots text_places_;  // for Tokenize and Detokenize calls
   WriteTimeouts untaken_writes_;
   const ResponseBudget whole_answers_;
   PrincipalQuotas quotas_;
@@ -163,7 +162,7 @@ class FrontCore {
   IdempotencyCache named_;
   FirstRequestTimes asked_times_;
   const absl::Duration started_;
-  Failover failover_;  // the generations hold places in it
+  Failover failover_;  // the generations have places in its queue
   // By principal and request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
@@ -172,7 +171,7 @@ class FrontCore {
   RequestLog request_log_;
   int64_t requests_total_ = 0;
   int64_t requests_failed_total_ = 0;
-  std::optional<absl::Status> closed_;  // what CloseGenerations was told
+  std::optional<absl::Status> closed_;  // the status that CloseGenerations was given
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// FrontLimits: how long a front keeps what, and how much of it.
+// FrontLimits: how long a front keeps things, and how many.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_LIMITS_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_LIMITS_H_
 
@@ -10,17 +10,18 @@
 namespace tidepool::service {
 
 struct FrontLimits {
-  // Running and waiting, of all principals; each holds its own prompt.
+  // Maximum number of requests, running and waiting, of all principals. Each keeps its own prompt
+  // in memory.
   int64_t max_requests = 4096;
-  // Of the answers that are collected to be sent as one, all together; see ResponseBudget.
+  // Memory for all unary responses that are being collected. See ResponseBudget.
   int64_t max_whole_bytes = int64_t{512} << 20;
-  absl::Duration session_ttl = absl::InfiniteDuration();  // since a session's last change
-  int64_t max_session_tokens = 0;                         // of its log; 0: the model's context
-  // Of answers to requests with a request_id: how long they are kept once they are whole, and how
-  // long they go on while their client is gone.
+  absl::Duration session_ttl = absl::InfiniteDuration();  // since the session's last change
+  int64_t max_session_tokens = 0;  // of the session's log; 0: the model's context
+  // For responses with a request_id: how long a finished response is kept, and how long a running
+  // one continues without a client.
   absl::Duration request_ttl = absl::Minutes(10);
   absl::Duration orphan_ttl = absl::Seconds(30);
-  // Of a message to a gRPC client. As the front starts.
+  // How long a client of a gRPC stream may take for a message. Read once when the front starts.
   absl::Duration taken_within = kTakenWithin;
 };
 

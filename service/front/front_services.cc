@@ -30,7 +30,7 @@ struct FrontDeps {
   Gate gate;
 };
 
-// Who asks, and until when.
+// The caller and its deadline.
 struct Asker {
   Caller caller;
   absl::Duration deadline;
@@ -50,8 +50,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
   return input;
 }
 
-// A Generate on the wire. Deletes itself on the loop, behind everything that was posted there for
-// it.
+// The gRPC stream of a Generate. Deletes itself on the loop, after all its posted tasks.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)
@@ -79,8 +78,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   void Finish(absl::Status status) override {
     AddRetryPushback(status, context_);
     grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
-    // The end comes behind what is under way: who takes that after all hears it, but it waits for
-    // nobody for ever.
+    // The status follows the pending write. A client that reads it later gets the status, but we
+    // wait only a limited time.
     if (!writing_) return;
     write_ = deps_.core->untaken_writes()->Begin([this] {
       base::MutexLock lock(&mutex_);
@@ -126,18 +125,18 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   Executor* loop() { return deps_.core->loop(); }
 
   const FrontDeps deps_;
-  CallbackServerContext* const context_;  // gRPC's, which frees it once OnDone has returned
+  CallbackServerContext* const context_;  // gRPC frees it after OnDone
   bool entered_ = false;
   std::shared_ptr<AnswerStream> generation_;  // loop only
   WriteTimeouts::Write write_;                // loop only
   bool writing_ = false;                      // loop only
   ByteBuffer bytes_;
   base::Mutex mutex_;
-  // The context may be gone, though the loop has not heard of it.
+  // If true, gRPC has freed the context, even if the loop does not know yet.
   bool done_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
-// A Complete on the wire: as GenerateReactor, with one answer.
+// The gRPC call of a Complete: like GenerateReactor, with one response.
 class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
@@ -180,11 +179,11 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::optional<WholeAnswer> whole_;          // loop only, until it is sent
+  std::optional<WholeAnswer> whole_;  // loop only, until the response is sent
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 
-// A unary call that FrontCore answers: parsed, counted, and run on the loop.
+// A unary call that FrontCore handles: parsed, counted, and run on the loop.
 template <typename Request, typename Response, typename Handler>
 ServerUnaryReactor* OnLoop(const FrontDeps& deps, CallbackServerContext* context,
                            const ByteBuffer* request, ByteBuffer* response, Handler handler) {
@@ -292,7 +291,7 @@ class SessionsService final : public SessionsBase {
   }
 
  private:
-  // Calls `method` on the loop, with the principal of whoever asks.
+  // Calls `method` on the loop, with the caller's principal.
   template <typename Request, typename Response>
   ServerUnaryReactor* ForCaller(CallbackServerContext* context, const ByteBuffer* request,
                                 ByteBuffer* response,

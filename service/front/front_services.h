@@ -1,4 +1,4 @@
-// The front's wire: tidepool.v1.Inference, Sessions and Admin over a FrontCore.
+// The gRPC services of a front: tidepool.v1.Inference, Sessions and Admin over a FrontCore.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_SERVICES_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_SERVICES_H_
 
@@ -21,8 +21,8 @@ struct FrontServices {
   std::unique_ptr<grpc::Service> admin;
 };
 
-// `core`, `calls` (which counts every call that runs) and `authenticator` (null: anybody may call)
-// outlive them and the servers that they are in. `max_connection_age` is as Gate has it.
+// `core`, `calls` (which counts all running calls) and `authenticator` (null: anyone may call)
+// outlive the services and their servers. See Gate for `max_connection_age`.
 FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
                                 const Authenticator* authenticator,
                                 absl::Duration max_connection_age);

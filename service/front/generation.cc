@@ -14,10 +14,10 @@
 namespace tidepool::service {
 namespace {
 
-// How old an answer may be whose client comes back to a front that does not know it.
+// Maximum age of a response that a client may resume at a front that does not know it.
 constexpr absl::Duration kOldestAnswer = absl::Hours(1);
 
-// Who asks, as the worker is told.
+// The caller, as workers see it.
 worker::v1::Caller CallerOf(const GenerationInput& input) {
   worker::v1::Caller caller;
   caller.set_principal(input.principal);
@@ -27,8 +27,8 @@ worker::v1::Caller CallerOf(const GenerationInput& input) {
   return caller;
 }
 
-// How long a token of its answer may be, its text and alternatives in all languages, before the
-// first one tells.
+// A guess of the bytes of one token in a message, with its text and alternatives, used until the
+// first message arrives.
 int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
   constexpr int64_t kEach = 96;
   if (!request.logprobs() && !request.has_prompt_logprobs()) return kEach;
@@ -147,8 +147,8 @@ void Generation::FindModel() {
   context_.failover->evidence.Conclude();
   absl::Status allowed = context_.failover->poisoned.Check(prompt.sent);
   if (!allowed.ok()) return End(std::move(allowed));
-  // Before a worker is troubled with it: under overload most requests end here. What is in the log
-  // already goes on, and waits for room if it must.
+  // Check for room before a worker is called: under overload, most requests end here. A turn that
+  // is already in the log continues, and waits for room if necessary.
   if (!has_logged_turn()) {
     if (absl::Status room = context_.workers->CheckRoom(ModelIdentity(model_)); !room.ok()) {
       return End(std::move(room));
@@ -162,7 +162,7 @@ void Generation::Prepare() {
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
   *request.mutable_caller() = CallerOf(input_);
-  // The time that the chat template gets.
+  // The time for the chat template.
   const absl::Time now = has_session() ? turn_->log().info.create_time : input_.asked_at;
   request.set_now_us(absl::ToUnixMicros(now));
   if (has_session()) {
@@ -181,7 +181,7 @@ void Generation::Prepare() {
 void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {
   if (sink_ == nullptr || attempt != placement_.attempt()) return;
   placement_.OnAnswered();
-  // DATA_LOSS is the session's own: every worker would say so.
+  // DATA_LOSS comes from the session's log: every worker would return it.
   if (IsWorkerFailure(prepared.status()) && !absl::IsDataLoss(prepared.status())) {
     return placement_.Retry(prepared.status(), UnaryEndedBy(prepared.status()),
                             StreamStep::kPrepare);
@@ -240,7 +240,8 @@ void Generation::Run() {
   granted_ = std::max(CreditLimit(), told());
   NoteStandstill();
   RunEvents events;
-  // Both can end this generation, and so what owns it: it stays until they are done.
+  // Both callbacks can end this generation and release its owner. The lock keeps it alive until
+  // they return.
   events.on_response = [this, attempt = placement_.attempt()](worker::v1::RunResponse response) {
     const auto self = shared_from_this();
     self->OnResponse(attempt, std::move(response));
@@ -299,7 +300,8 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   NoteStandstill();
 }
 
-// One whose client does not read is not computed, for as long as that lasts: nobody waits for it.
+// If the client reads nothing, the worker computes nothing for this stream. So the stream does not
+// count as running alone, and nobody waits for it.
 void Generation::NoteStandstill() {
   granted_ > told() ? placement_.OnCredit() : placement_.OnStandstill();
 }
@@ -375,14 +377,15 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (by == EndedBy::kDrain) return placement_.Migrate();
   if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
   if (IsWorkerFailure(status)) {
-    // A worker that had nothing to compute, because the client reads nothing, did not fail at this.
+    // A worker that had nothing to compute, because the client reads nothing, did not fail because
+    // of this stream.
     const bool idle = granted_ == told();
     if (idle && (by == EndedBy::kCrash || by == EndedBy::kSilent)) {
       return placement_.ComeBack(status);
     }
     return placement_.Retry(std::move(status), by, StreamStep::kRun);
   }
-  // A worker with a full queue is healthy; another may have room.
+  // A worker with a full queue is healthy. Another worker may have room.
   if (absl::IsResourceExhausted(status)) {
     const bool passes = base::RetryAfterOf(status).has_value();
     if (passes && !output_ids_.empty()) return placement_.WaitForRoom(std::move(status));
@@ -428,7 +431,7 @@ void Generation::End(absl::Status status) {
   placement_.End();
   queue_.Clear();
   if (run_ != 0 && has_session() && !output_ids_.empty()) {
-    // The last token was drawn and never computed with.
+    // The KV of the last token was never computed.
     context_.workers->NoteSession(
         placement_.worker().link, input_.request.session_id(),
         prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()) - 1);

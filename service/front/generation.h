@@ -1,5 +1,6 @@
-// Generation: one Generate at the front, from its request to its last message: session lease,
-// Prepare, pick a worker, Run, append to the log, then relay; and at another worker when one fails.
+// Generation: one Generate at the front, from its request to its last message. It takes the session
+// lease, prepares the prompt, picks a worker, runs, appends to the log, then relays. If a worker
+// fails, it continues on another one.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
@@ -30,57 +31,56 @@
 
 namespace tidepool::service {
 
-// Where a generation's messages go. Called on the loop.
+// Receives the messages of a generation. Called on the loop.
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  // One at a time: the next comes after Generation::OnWritten.
+  // One write at a time: the next comes after Generation::OnWritten.
   virtual void Write(v1::GenerateResponse response) = 0;
-  // Once; the sink may go then.
+  // Called once. The sink may be destroyed then.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// A client's hold on the answer that comes to its sink. Loop only.
+// A client's handle of the response that its sink receives. Loop only.
 class AnswerStream {
  public:
   virtual ~AnswerStream() = default;
-  // The sink's client has taken the last message.
+  // The client has taken the last message that the sink wrote.
   virtual void OnWritten() = 0;
-  // The client is gone: its sink is told this end.
+  // The client has disconnected. Its sink is finished with this status.
   virtual void Cancel(absl::Status why) = 0;
 };
 
-// The worker or the way to it failed, not the request: another worker can do better.
+// Returns true if the worker or the connection failed, not the request: another worker may succeed.
 bool IsWorkerFailure(const absl::Status& status);
 
 struct GenerationInput {
   v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
-  // What a request is called whose client gave it no request_id; empty: drawn.
+  // The request's id if the client set no request_id. Empty: a random one.
   std::string own_id = {};
   std::string principal;
-  std::optional<Role> role = {};  // its principal's; none where nobody is authenticated
-  PrincipalLimits limits = {};    // its principal's
+  std::optional<Role> role = {};  // role of its principal; nullopt without authentication
+  PrincipalLimits limits = {};  // limits of its principal
   TraceSpan span = {};
-  absl::Duration deadline = absl::InfiniteDuration();  // of the monotonic clock
-  // What CheckGenerateRequest says of the request, which takes as long as that is long: for whoever
-  // has another thread than the front's loop. None: it is asked there.
+  absl::Duration deadline = absl::InfiniteDuration();  // on the monotonic clock
+  // Result of CheckGenerateRequest. The check takes time proportional to the request's length, so
+  // callers can do it on another thread. nullopt: the front's loop checks.
   std::optional<absl::Status> checked = {};
-  // The same of DigestsOf what the client sent.
+  // Same for DigestsOf the client's request.
   std::optional<RequestDigests> digests = {};
-  // When it was asked first, which its chat template is told; InfinitePast: now. In a session that
-  // is when the session was made.
+  // When the request was first sent, for the chat template. InfinitePast: now. In a session, the
+  // template gets the session's creation time instead.
   absl::Time asked_at = absl::InfinitePast();
-  // With a request_id: its sink gets the whole response again, and a message ends at resume_after.
-  // Not for a session's turn.
+  // For a request with a request_id: the sink gets the whole response again, and a message ends at
+  // resume_after. Not used for a turn of a session.
   bool replay = false;
-  // An answer of it has begun before, and when is not known.
+  // An earlier attempt of this request exists, but its time is unknown.
   bool begun_before = false;
 };
 
-// Loop only. If the request resumes after some tokens, a message ends there. Memory is bounded by
-// CreditWindow.
-// Large because it joins the parts of a stream: each method is a step of the request, or what one
-// part has to tell the others.
+// Loop only. If the request resumes after some tokens, a message ends there. CreditWindow bounds
+// the memory. Large because it connects the parts of a stream: each method is a step of the
+// request, or passes news from one part to the others.
 class Generation final : public AnswerStream,
                          public std::enable_shared_from_this<Generation>,
                          public SessionTurn::Listener,
@@ -93,16 +93,16 @@ class Generation final : public AnswerStream,
 
   void Start();
   void OnWritten() override;
-  // The worker stops at once, and a session keeps what was delivered.
+  // Stops the worker at once. A session keeps what was delivered.
   void Cancel(absl::Status why) override;
-  // Goes on at another worker if it waits for this one, which does `why` instead of answering.
+  // If it waits for this worker, which hangs as `why` describes, continues on another one.
   void LeaveHanging(const WorkerLink* link, absl::string_view why);
 
   const GenerationInput& input() const { return input_; }
-  // The latest; empty: none yet.
+  // The current worker. Empty if there is none yet.
   const std::string& worker() const { return placement_.worker().name; }
   int32_t attempts() const { return placement_.attempt() + 1; }
-  int64_t prompt_tokens() const { return prepared_.token_ids_size(); }  // 0: not known yet
+  int64_t prompt_tokens() const { return prepared_.token_ids_size(); }  // 0: unknown
 
  private:
   bool has_session() const { return input_.request.has_session_id(); }
@@ -113,7 +113,7 @@ class Generation final : public AnswerStream,
   void OnTurnLost(absl::Status status) override;
 
   void Do(StreamStep step) override;
-  // Those of the prompt that its report counts are included.
+  // Includes the prompt tokens that the prompt report counts.
   int64_t told() const override {
     return prompt_report_.received() + static_cast<int64_t>(output_ids_.size());
   }
@@ -122,17 +122,17 @@ class Generation final : public AnswerStream,
   std::weak_ptr<const void> Life() const override { return weak_from_this(); }
 
   void BeginTurn();
-  // The name that the request gives its session's model, once the model is known.
+  // Checks the model name of the request against the session's model, once the model is known.
   absl::Status CheckSessionModel() const;
   void FindModel();
   void Prepare();
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
-  // Keeps the session's log under max_session_tokens. FAILED_PRECONDITION: it is full.
+  // Keeps the session's log within max_session_tokens. FAILED_PRECONDITION if it is full.
   absl::Status LimitSession();
 
-  // The client first gets what the log has of its turn.
+  // Finds the text that the client already has. The client first gets the logged part of its turn.
   void FindReceivedText();
-  // The prompt is the log's, whatever the template makes of the request today.
+  // Uses the prompt in the log, even if the template would render the request differently today.
   void TakeLoggedPrompt();
   void Resume(const std::string& received_text);
 
@@ -140,21 +140,20 @@ class Generation final : public AnswerStream,
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
   void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
-  // The worker drains: this moves to another one as soon as one serves the model, and stays until
-  // then.
+  // The worker drains: moves to another worker when one serves the model, and stays until then.
   void LeaveDrainingWorker();
-  // The run is over.
+  // Ends the run on the worker.
   void LeaveWorker();
   void AppendToLog(const v1::GenerateResponse& response);
   void SendNext();
-  // Tokens that the worker may report in total.
+  // Total number of tokens that the worker may report.
   int64_t CreditLimit() const;
   void GrantCredit();
   void NoteStandstill();
 
   const GenerationContext context_;
   const GenerationInput input_;
-  GenerationSink* sink_;  // null once finished
+  GenerationSink* sink_;  // null after Finish
   std::function<void(const absl::Status&)> on_end_;
 
   std::shared_ptr<SessionTurn> turn_;  // null: without a session
@@ -162,7 +161,7 @@ class Generation final : public AnswerStream,
   worker::v1::PrepareResponse prepared_;
   StreamPlacement placement_;
   StreamNumerics numerics_;
-  uint64_t run_ = 0;  // NoteSent's; 0: none runs
+  uint64_t run_ = 0;  // result of NoteSent; 0: no run
   std::unique_ptr<RunCall> call_;
 
   PromptReport prompt_report_;

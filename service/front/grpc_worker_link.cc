@@ -18,15 +18,15 @@ namespace {
 
 constexpr BackOff kWatchBackOff = {.first = absl::Milliseconds(100), .last = absl::Seconds(2)};
 
-// gRPC takes wall time, which it turns into time of its own steady clock at once.
+// gRPC takes wall time, which it converts to its own steady clock at once.
 void SetDeadline(absl::Duration deadline, grpc::ClientContext* context) {
   if (deadline == absl::InfiniteDuration()) return;
   const base::Clock& clock = base::Clock::Real();
   context->set_deadline(absl::ToChronoTime(clock.Now() + (deadline - clock.Monotonic())));
 }
 
-// A worker that does not take this front says nothing about a client's request, whatever the client
-// showed: to its caller it is away. Why is told to the log, with the end of the stream of states.
+// If a worker refuses this front's credentials, the client is not at fault: its request gets
+// UNAVAILABLE. The log has the reason, when the stream of states ends.
 bool IsFrontRefused(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
@@ -37,9 +37,9 @@ absl::Status FrontRefused(const std::string& address) {
       absl::StrCat("worker ", address, " does not take this front; the front's log says why"));
 }
 
-// How a call ended whose end somebody hears. Those that this front cancels nobody does: CANCELLED
-// is the worker's doing, such as gRPC's answer to a call that comes while its server shuts down,
-// and no word for a client that waits.
+// Converts a call's final status. Calls that this front cancels have no listener. So CANCELLED
+// comes from the worker's side, for example from gRPC while a server shuts down, and must not reach
+// a client that still waits.
 absl::Status EndOf(const grpc::Status& status, const std::string& address) {
   if (IsFrontRefused(status)) return FrontRefused(address);
   if (status.error_code() != grpc::StatusCode::CANCELLED) return FromGrpcStatus(status);
@@ -47,13 +47,13 @@ absl::Status EndOf(const grpc::Status& status, const std::string& address) {
       absl::StrCat("worker ", address, " cancelled the call: ", status.error_message()));
 }
 
-// Whether the call was put on a connection: its peer is a socket's address then, and before that
-// the name that the channel was made for.
+// Returns true if the call was assigned to a connection: only then, its peer is a socket address
+// instead of the channel's target name.
 bool WasSent(const grpc::ClientContext& context) {
   return absl::StartsWith(context.peer(), "ipv4:") || absl::StartsWith(context.peer(), "ipv6:");
 }
 
-// Of a call that ended without a word of the worker.
+// Who ended a call for which the worker sent no status.
 EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, bool taken) {
   if (IsFrontRefused(status)) return EndedBy::kAway;
   if (taken) return EndedBy::kCrash;
@@ -61,8 +61,8 @@ EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, 
   return broken && WasSent(context) ? EndedBy::kUnanswered : EndedBy::kAway;
 }
 
-// Owns itself between StartCall and OnDone; its handle is a RunCall that can go at any time. All
-// but the reactions runs on the loop.
+// Owns itself between StartCall and OnDone. Its handle is a RunCall, which can be destroyed at any
+// time. Everything except the reactions runs on the loop.
 class RunReactor final
     : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public std::enable_shared_from_this<RunReactor> {
@@ -75,12 +75,12 @@ class RunReactor final
 
   void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Duration deadline) {
     self_ = shared_from_this();
-    calls_->Enter().IgnoreError();  // that door is never closed
+    calls_->Enter().IgnoreError();  // cannot fail: these calls are never closed
     SetDeadline(deadline, &context_);
     stub->async()->Run(&context_, this);
     *outgoing_.mutable_start() = std::move(start);
     writing_ = true;
-    AddHold();  // credit is written from the loop
+    AddHold();  // the loop writes credit messages
     StartWrite(&outgoing_);
     StartRead(&incoming_);
     StartCall();
@@ -142,7 +142,7 @@ class RunReactor final
     StartWrite(&outgoing_);
   }
 
-  // Nothing comes any more: no write may begin once the hold is gone.
+  // The stream has ended: after the hold is released, no write may begin.
   void Close() {
     closed_ = true;
     RemoveHold();
@@ -160,7 +160,7 @@ class RunReactor final
   bool writing_ = false;
   bool closed_ = false;
   bool detached_ = false;
-  bool taken_ = false;  // written before OnDone, read behind it
+  bool taken_ = false;  // written before OnDone, read after it
 };
 
 class GrpcRunCall final : public RunCall {
@@ -173,7 +173,7 @@ class GrpcRunCall final : public RunCall {
   std::shared_ptr<RunReactor> reactor_;
 };
 
-// One stream of states. As RunReactor: owns itself until OnDone.
+// One stream of states. Like RunReactor, it owns itself until OnDone.
 class WatchReactor final : public grpc::ClientReadReactor<worker::v1::WatchResponse>,
                            public std::enable_shared_from_this<WatchReactor> {
  public:
@@ -226,7 +226,7 @@ class WatchReactor final : public grpc::ClientReadReactor<worker::v1::WatchRespo
   bool detached_ = false;
 };
 
-// What a unary call needs until it is answered.
+// State that a unary call needs until it completes.
 template <typename Request, typename Response>
 struct UnaryCall {
   grpc::ClientContext context;
@@ -363,7 +363,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void OnWatchEnd(const absl::Status& status) {
     watch_.reset();
     if (status.ok() && watch_told_) {
-      // No back-off: nothing has failed, and a new connection's handshake is wait enough.
+      // No back-off: nothing has failed, and the handshake of a new connection already takes time.
       on_lost_(status);
       return OpenWatch();
     }
@@ -383,8 +383,8 @@ class GrpcWorkerLink final : public WorkerLink {
   std::shared_ptr<WatchReactor> watch_;
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
-  bool watch_told_ = false;  // a state, on the stream that there is
-  int watch_failures_ = 0;   // in a row
+  bool watch_told_ = false;  // a state arrived on the current stream
+  int watch_failures_ = 0;  // consecutive failures
   std::minstd_rand random_{std::random_device{}()};
 };
 
@@ -398,14 +398,15 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Whatever its name says, no back-off: the least time that an attempt has, TLS's handshake
-  // included (MIN_CONNECT_TIMEOUT of gRPC's doc/connection-backoff.md). Without it an attempt would
-  // have 20 s, and a worker that vanished under way would be missed for as long.
+  // Despite its name, this option also sets the minimum time for one connection attempt, including
+  // the TLS handshake (MIN_CONNECT_TIMEOUT in gRPC's doc/connection-backoff.md). The default is 20
+  // s. If a worker vanished during the attempt, we would miss its return for that long.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kWorkerConnectTimeout)));
-  // A worker that comes back can have a new address under its name; the default is 30 s.
+  // A restarted worker can have a new address under its name. The default is 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 5000);
-  // The stream of states keeps the connection busy; pings find a peer that vanished without a word.
+  // The stream of states keeps the connection in use. Pings detect a peer that vanished without
+  // closing the connection.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   if (!name.empty()) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, name);

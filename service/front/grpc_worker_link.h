@@ -16,14 +16,14 @@ class Channel;
 
 namespace tidepool::service {
 
-// A channel of its own to HOST:PORT, without gRPC's retries: the front decides what is tried again.
-// `name` is the HOST:PORT that the worker's certificate is held against; empty: the address.
+// Opens a separate channel to HOST:PORT without gRPC's retries: the front decides what to retry.
+// The worker's certificate must be valid for `name`, which is also HOST:PORT. Empty: the address.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
                                                  const std::string& name, int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security);
 
-// Where a link's calls come back, and where they are counted while they are open: the loop must run
-// until none is. Both outlive the link.
+// The loop on which a link's calls complete, and the counter of its open calls. The loop must run
+// until no call is open. Both outlive the link.
 struct WorkerLinkLoop {
   Executor* executor = nullptr;
   ActiveCalls* calls = nullptr;

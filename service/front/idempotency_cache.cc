@@ -19,7 +19,8 @@ absl::Status TooManyReaders(const std::string& request_id) {
       base::kUsualRetryAfter);
 }
 
-// Begun anew it would end the answer of who reads it further on, who would then do the same.
+// A restart of the response would end the stream of the reader that is further ahead, which would
+// then do the same.
 absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
   return absl::FailedPreconditionError(absl::StrCat(
       "another call reads the answer of request_id '", request_id, "', and of it what lies behind ",
@@ -51,7 +52,7 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> IdempotencyCache::Find(
   if (named->readers() > 0 && std::min(positions) < named->kept_from()) {
     return KeptNoMore(name.second, *named);
   }
-  // Its messages were cut elsewhere, for a client that another front served meanwhile.
+  // Its messages end at other positions, because another front served the client meanwhile.
   const int64_t number = found->second.number;
   named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));
   Forget(name, number);
@@ -94,7 +95,8 @@ std::shared_ptr<NamedRequest> IdempotencyCache::OnEnd(const Name& name, const ab
 }
 
 void IdempotencyCache::EndReaders(const absl::Status& status) {
-  std::vector<std::shared_ptr<NamedRequest>> all;  // readers that end may forget some
+  // a reader's end may erase entries, so copy first
+  std::vector<std::shared_ptr<NamedRequest>> all;
   for (const auto& [name, entry] : entries_) all.push_back(entry.request);
   for (const auto& request : all) request->EndReaders(status);
 }
@@ -110,7 +112,7 @@ void IdempotencyCache::Forget(const Name& name, int64_t number) {
 
 uint64_t SeedOf(const IdempotencyCache::Name& name) {
   const std::string bytes = absl::StrCat(name.first.size(), ":", name.first, name.second);
-  // As seeds are given on the command line: positive.
+  // Positive, like seeds on the command line.
   return XXH3_64bits(bytes.data(), bytes.size()) >> 1;
 }
 

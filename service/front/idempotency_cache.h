@@ -1,5 +1,5 @@
-// IdempotencyCache: a front's requests that have a request_id of their client's, while they run and
-// for a while after, by principal.
+// IdempotencyCache: a front's requests with a client-set request_id, by principal, while they run
+// and for a TTL after.
 #ifndef TIDEPOOL_SERVICE_FRONT_IDEMPOTENCY_CACHE_H_
 #define TIDEPOOL_SERVICE_FRONT_IDEMPOTENCY_CACHE_H_
 
@@ -21,47 +21,48 @@
 
 namespace tidepool::service {
 
-// Loop only. What has ended is kept for the TTL, and no longer than until newer ones need its
-// place: kMaxKept requests, kMaxKeptBytes of answers. A session's turn is not kept here: its log
-// is the truth about it.
+// Loop only. Finished requests are kept for the TTL. Newer ones may replace them earlier: the
+// limits are kMaxKept requests and kMaxKeptBytes of responses. Turns of sessions are not kept here,
+// because the session's log has them.
 class IdempotencyCache {
  public:
   static constexpr size_t kMaxKept = 4096;
   static constexpr size_t kMaxKeptBytes = size_t{64} << 20;
-  // Of one answer at a time. A client that was cut off needs a second one until its first is
-  // missed; readers are no generations, which is all that a principal's limits count.
+  // Maximum number of readers of one response. A client that reconnects needs a second reader until
+  // the first connection is found to be dead. Readers are not generations, so a principal's limits
+  // do not count them.
   static constexpr size_t kMaxReaders = 16;
   using Name = std::pair<std::string, std::string>;  // principal, request_id
 
-  // The loop outlives this.
+  // The loop outlives this object.
   IdempotencyCache(Executor* loop, absl::Duration ttl, absl::Duration orphan_ttl);
 
-  // For requests that begin, and answers that end, from now on.
+  // Applies to requests that begin and responses that end from now on.
   void SetTtls(absl::Duration ttl, absl::Duration orphan_ttl);
 
-  // The one of this name, if a message of its answer begins at each of `positions`, counted in
-  // output tokens; one where none does is forgotten, and cancelled if it runs. Null: there is none.
-  // ALREADY_EXISTS: it has another body. RESOURCE_EXHAUSTED: as many read it as may.
-  // FAILED_PRECONDITION: a position is kept no more, and another one reads it further on. `digest`:
-  // RequestDigests::body.
+  // Returns the request of this name if messages of its response begin at each of `positions`,
+  // counted in output tokens. Otherwise the request is forgotten, and cancelled if it runs. Returns
+  // null if there is none. ALREADY_EXISTS if its body differs. RESOURCE_EXHAUSTED if it has the
+  // maximum number of readers. FAILED_PRECONDITION if a position is no longer kept and another
+  // reader is further ahead. `digest` is RequestDigests::body.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
                                                      std::initializer_list<int64_t> positions,
                                                      const std::string& digest);
-  // Requires: Find gave null.
+  // Requires: Find returned null.
   std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,
                                     const std::string& digest);
-  // Its generation has ended, which it is told next. A failed one is forgotten: the same request
-  // may do better. Gives what must live until then.
+  // Its generation has ended, and is told so next. A failed request is forgotten: a retry may
+  // succeed. The caller must keep the result until the generation knows.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
-  // Of all that there are; their answers stay.
+  // Ends all readers. The responses are kept.
   void EndReaders(const absl::Status& status);
 
  private:
   struct Entry {
     std::string body;  // digest
     std::shared_ptr<NamedRequest> request;
-    int64_t number = 0;   // tells it from one of the same name
-    bool logged = false;  // a session's turn, which its log keeps
+    int64_t number = 0;  // distinguishes it from a later entry of the same name
+    bool logged = false;  // a turn of a session, which the log keeps
     size_t kept_bytes = 0;
   };
 
@@ -71,15 +72,15 @@ class IdempotencyCache {
   absl::Duration ttl_;
   absl::Duration orphan_ttl_;
   std::map<Name, Entry> entries_;
-  // Of those that have ended, in that order.
+  // Finished requests, in the order in which they ended.
   std::deque<std::pair<Name, int64_t>> kept_;
   size_t kept_bytes_ = 0;
   int64_t next_number_ = 1;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
-// A seed for a request that gives none: it follows from the name, so that any front gives the same
-// answer to the same request.
+// The seed for a request that sets none. It is derived from the name, so that every front gives the
+// same response to the same request.
 uint64_t SeedOf(const IdempotencyCache::Name& name);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// The bytes of a message, the same for equal messages: what is hashed to tell them apart.
+// Serialises messages so that equal messages have equal bytes. Used to compute digests.
 #ifndef TIDEPOOL_SERVICE_FRONT_MESSAGE_BYTES_H_
 #define TIDEPOOL_SERVICE_FRONT_MESSAGE_BYTES_H_
 
@@ -10,7 +10,7 @@
 
 namespace tidepool::service {
 
-// Maps are written in the order of their keys.
+// Maps are written in key order.
 inline std::string MessageBytes(const google::protobuf::MessageLite& message) {
   std::string bytes;
   google::protobuf::io::StringOutputStream stream(&bytes);

@@ -1,4 +1,4 @@
-// NameLookup: from a host's name to the addresses that it stands for now.
+// NameLookup: resolves a host name to its current addresses.
 #ifndef TIDEPOOL_SERVICE_FRONT_NAME_LOOKUP_H_
 #define TIDEPOOL_SERVICE_FRONT_NAME_LOOKUP_H_
 
@@ -17,15 +17,14 @@ class NameLookup {
  public:
   virtual ~NameLookup() = default;
 
-  // IP addresses, each once, in no order that means anything; at least one. UNAVAILABLE says why
-  // there are none.
+  // Distinct IP addresses in arbitrary order, at least one. UNAVAILABLE says why there are none.
   using Done = std::function<void(absl::StatusOr<std::vector<std::string>>)>;
-  // `done` is called on the loop, later, and perhaps after this has gone.
+  // `done` is called later on the loop, possibly after this object was destroyed.
   virtual void Lookup(const std::string& host, Done done) = 0;
 };
 
-// By the system's resolver: its hosts file, then DNS. Asks on a thread of its own, since an answer
-// can take seconds; destruction waits for it. The loop outlives this.
+// Uses the system's resolver: the hosts file, then DNS. It has its own thread, since a lookup can
+// take seconds. The destructor waits for it. The loop outlives this object.
 std::unique_ptr<NameLookup> MakeSystemLookup(Executor* loop);
 
 }  // namespace tidepool::service

@@ -35,7 +35,8 @@ int64_t NamedRequest::kept_from() const {
 }
 
 bool NamedRequest::Holds(int64_t after) const {
-  if (after == 0 && dropped_ > 0) return false;  // what tells of the prompt comes first
+  // the prompt report precedes position 0 and was dropped
+  if (after == 0 && dropped_ > 0) return false;
   if (after == begin_ && dropped_ == 0) return true;
   if (!messages_.empty() && after == end()) return true;
   return std::any_of(messages_.begin(), messages_.end(),
@@ -68,7 +69,7 @@ void NamedRequest::Write(v1::GenerateResponse response) {
     messages_.pop_front();
     ++dropped_;
   }
-  // Whole as it is, it needs nobody to take it.
+  // The response is complete, so no reader needs to take more.
   if (IsLast(messages_.back())) OnTaken(made());
   Advance();
 }
@@ -88,7 +89,7 @@ void NamedRequest::Advance() {
 void NamedRequest::OnTaken(size_t count) {
   if (count <= taken_) return;
   taken_ = count;
-  // Later: it may be in the middle of writing.
+  // Post it, because the generation may be writing.
   loop_->Post([weak = generation_] {
     if (const auto generation = weak.lock()) generation->OnWritten();
   });
@@ -124,11 +125,11 @@ void NamedRequest::Reader::Cancel(absl::Status why) { End(std::move(why)); }
 
 void NamedRequest::Reader::Advance() {
   if (sink_ == nullptr) return;
-  // A failure does not wait for a client that may never take its last message.
+  // A failure does not wait until the client takes the last message.
   if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
   if (writing_) return;
   if (next_ < request_->dropped_) {
-    // Up to position 0 there may be several messages, of the prompt.
+    // Several messages about the prompt may come before position 0.
     const bool of_prompt = after_ == 0 && position_ <= 0;
     if (of_prompt || request_->kept_from() > std::max(after_, position_)) return End(FellBehind());
     next_ = request_->dropped_;
@@ -144,7 +145,7 @@ void NamedRequest::Reader::Advance() {
     if (EndOf(message) < after_) break;  // the last one
     v1::GenerateResponse response = message;
     if (had) {
-      // Its tokens are known; how it ended is not.
+      // The tokens are known, but not how the response ended.
       response.set_position(after_);
       response.clear_text();
       response.clear_token_ids();

@@ -1,4 +1,4 @@
-// PrincipalQuotas: what the limits of a principal leave for it at this front.
+// PrincipalQuotas: enforces the limits of each principal at this front.
 #ifndef TIDEPOOL_SERVICE_FRONT_PRINCIPAL_QUOTAS_H_
 #define TIDEPOOL_SERVICE_FRONT_PRINCIPAL_QUOTAS_H_
 
@@ -14,30 +14,30 @@
 
 namespace tidepool::service {
 
-// Loop only. A rate is a bucket that holds a minute's worth and fills evenly: who was silent may
-// start as many at once.
+// Loop only. The rate limit is a token bucket that holds one minute's requests and refills evenly.
+// So after a quiet minute, a principal may start all of them at once.
 class PrincipalQuotas {
  public:
-  // A generation's place among its principal's. It is given back when the last copy goes; it may
-  // outlive the quotas.
+  // A generation's slot among its principal's. The last copy releases it. It may outlive the
+  // quotas.
   using Place = std::shared_ptr<void>;
 
-  // The clock outlives it.
+  // The clock outlives this object.
   explicit PrincipalQuotas(const base::Clock* clock) : clock_(clock) {}
 
-  // RESOURCE_EXHAUSTED names the limit, and when to come back where that is known.
+  // RESOURCE_EXHAUSTED names the limit and, if known, when to retry.
   absl::StatusOr<Place> Acquire(const std::string& principal, const PrincipalLimits& limits);
 
  private:
   struct Usage {
     int64_t running = 0;
-    double left = 0;        // generations that may start now
-    absl::Duration filled;  // when `left` was right, on the monotonic clock
+    double left = 0;  // generations that may start now
+    absl::Duration filled;  // when `left` was computed, on the monotonic clock
     bool begun = false;
   };
 
   const base::Clock* clock_;
-  // As many as token files have named.
+  // Bounded: only principals of token files have an entry.
   std::map<std::string, std::shared_ptr<Usage>> usages_;
 };
 

@@ -1,4 +1,4 @@
-// Digests that tell whether two requests of one name ask for the same.
+// Digests that show whether two requests with the same name are equal.
 #ifndef TIDEPOOL_SERVICE_FRONT_REQUEST_DIGESTS_H_
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_DIGESTS_H_
 
@@ -9,15 +9,15 @@
 namespace tidepool::service {
 
 struct RequestDigests {
-  // Of all that makes the answer. Of requests with a request_id.
+  // For requests with a request_id: digest of everything that determines the response.
   std::string body;
-  // Of all in a session's turn that its answer follows from, for its log: what a client may change
-  // when it comes back is left out (logprobs, which the log does not keep), and so is the session,
-  // for a fork has its turns too. Of requests with a session.
+  // For turns of a session: digest of everything that determines the response, stored in the log.
+  // It excludes fields that a client may change when it repeats the request (logprobs, which the
+  // log does not keep). It also excludes the session, because a fork contains the same turns.
   std::string turn;
 };
 
-// Takes as long as the request is long.
+// Takes time proportional to the request's length.
 RequestDigests DigestsOf(const v1::GenerateRequest& request);
 
 }  // namespace tidepool::service

@@ -34,14 +34,14 @@ absl::string_view FinishName(v1::FinishReason finish) {
       return "stop_string";
     case v1::CANCELLED:
       return "cancelled";
-    default:  // STOP, and what a newer worker may tell
+    default:  // STOP, and unknown reasons of newer workers
       return "stop";
   }
 }
 
 }  // namespace
 
-// Collects a line's fields; what is empty is left out.
+// Collects the fields of a line. Empty fields are omitted.
 class RequestLog::Line {
  public:
   void Add(absl::string_view name, absl::string_view text) {
@@ -61,7 +61,7 @@ class RequestLog::Line {
 
   void AddEnd(const GenerationInput& input, const absl::Status& status, PromptLogging prompts) {
     Add("code", absl::StatusCodeToString(status.code()));
-    // What is wrong with a request can be told in its own words.
+    // The message of INVALID_ARGUMENT may quote the request.
     if (prompts == PromptLogging::kAlways || !absl::IsInvalidArgument(status)) {
       Add("error", status.message());
     }
@@ -76,7 +76,7 @@ class RequestLog::Line {
  private:
   absl::string_view Keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  std::deque<std::string> texts_;  // which stay where they are
+  std::deque<std::string> texts_;  // a deque, so that the texts do not move
   std::vector<LogField> fields_;
 };
 

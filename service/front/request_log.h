@@ -1,4 +1,4 @@
-// RequestLog: the line that each request's end leaves in the operator's log.
+// RequestLog: writes one log line when a request ends.
 #ifndef TIDEPOOL_SERVICE_FRONT_REQUEST_LOG_H_
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_LOG_H_
 
@@ -14,21 +14,22 @@
 
 namespace tidepool::service {
 
-// Loop only. Lines say "request ended"; docs/operations.md tells their fields. Nothing that a
-// client wrote to the model is in them unless that is asked for, not even as an error quotes it.
+// Loop only. Lines begin with "request ended"; docs/operations.md describes their fields. They
+// contain no text that a client sent to the model, not even in an error, unless prompt logging is
+// enabled.
 class RequestLog {
  public:
   explicit RequestLog(LogSink log) : log_(std::move(log)) {}
 
   void SetPrompts(PromptLogging prompts) { prompts_ = prompts; }
 
-  // Of the log as a whole: lines that could not be written.
+  // Lines of the whole log that could not be written.
   int64_t dropped_lines() const { return log_.dropped_lines(); }
 
-  // One that began; `model` as its worker names it.
+  // A request that began has ended. `model` is the worker's name of the model.
   void Ended(const Generation& generation, const std::string& model, const RequestSummary& summary,
              const absl::Status& status) const;
-  // One that never did.
+  // A request was refused before it began.
   void Refused(const GenerationInput& input, const absl::Status& status) const;
 
  private:

@@ -1,4 +1,4 @@
-// Generation's part over turns that stand in their session's log already.
+// The part of Generation that resumes turns from their session's log.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ void Generation::FindReceivedText() {
   const auto& prompt = prepared_.token_ids();
   if (!std::equal(prompt.begin(), prompt.end(), logged.prompt_ids.begin(),
                   logged.prompt_ids.end())) {
-    // Where the log has a digest the store has compared it: the request is the same.
+    // If the log has a digest, the store has compared it: the request is the same.
     if (logged.turn.body_digest.empty()) return End(AnotherRequest(input_.request.request_id()));
     TakeLoggedPrompt();
   }
@@ -47,7 +47,7 @@ void Generation::FindReceivedText() {
 void Generation::TakeLoggedPrompt() {
   const std::vector<int32_t>& prompt = turn_->logged()->prompt_ids;
   prepared_.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
-  prepared_.clear_block_hashes();  // of the other one
+  prepared_.clear_block_hashes();  // they belong to another prompt
   const int64_t room = model_.context_length() - static_cast<int64_t>(prompt.size());
   prepared_.mutable_stopping()->set_max_tokens(
       engine::LimitMaxTokens(AskedMaxTokens(input_.request.stopping()), room));

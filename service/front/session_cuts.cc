@@ -1,5 +1,5 @@
-// FrontCore's ForkSession and TruncateSession: read the log, plan the cut, ask a worker for the
-// text of an answer that is cut, write.
+// ForkSession and TruncateSession of FrontCore: they read the log, plan the cut, ask a worker for
+// the text of a response that is cut, and write.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -83,8 +83,9 @@ void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::st
     if (!log.ok()) return done(log.status());
     if (weak.expired()) return done(ShuttingDown());
     log->info.session_id = id;
-    // What it takes over was rendered with its source's time, as what comes will be (TellTime).
-    // The front that made the source may have had a clock that is ahead.
+    // A fork keeps the create_time of its source, because its prompts were rendered with that time
+    // and future ones will be (TellTime). It may be in the future if the front that created the
+    // source had a fast clock.
     log->info.update_time = std::max(clock_->Now(), log->info.create_time);
     if (log->turns.empty()) log->info.create_time = log->info.update_time;
     store_->Insert(*std::move(log),

@@ -1,5 +1,5 @@
-// SessionTurn: one turn's hold on its session: the lease, the log as the turn found it, and what
-// the turn appends to it. session_store.h says what a turn is.
+// SessionTurn: one turn of a session: its lease, the log as the turn found it, and the turn's
+// appends. session_store.h defines what a turn is.
 #ifndef TIDEPOOL_SERVICE_FRONT_SESSION_TURN_H_
 #define TIDEPOOL_SERVICE_FRONT_SESSION_TURN_H_
 
@@ -16,41 +16,41 @@
 
 namespace tidepool::service {
 
-// Loop only. It stays until the store has answered all of its calls, so that a lease that comes
-// after Close is given back.
+// Loop only. Lives until the store has answered all of its calls, so that a lease granted after
+// Close is released.
 class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
  public:
-  // Who is told of it, on the loop, until Close.
+  // Receives events on the loop until Close.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // The lease is held, and log() and logged() are there. An error: it could not be taken, or the
-    // request's turn was cut short since.
+    // The lease is held, and log() and logged() are valid. On error, the lease could not be taken,
+    // or the log has only a part of the request's turn.
     virtual void OnTurn(absl::Status status) = 0;
-    // The oldest append that was not told of yet is in the store.
+    // The oldest pending append is in the store.
     virtual void OnLogged() = 0;
-    // The lease is lost, or an append failed: nothing more of this turn is kept.
+    // The lease is lost, or an append failed: nothing more of this turn is stored.
     virtual void OnTurnLost(absl::Status status) = 0;
   };
 
-  // All outlive it; the listener until Close.
+  // All arguments outlive this object. The listener must live until Close.
   SessionTurn(Executor* loop, SessionStore* store, Listener* listener)
       : loop_(loop), store_(store), listener_(listener) {}
 
-  // Takes the lease, and keeps it until the turn's end. The lease's length is set here.
+  // Takes the lease and renews it until the turn ends. Sets the lease's length.
   void Begin(TurnRequest request);
-  // Session, epoch and expected_length are set here. Requires: OnTurn said OK; `begin` stands in
-  // the first one, and only there.
+  // Sets session, epoch and expected_length. Requires: OnTurn was called with OK. Only the first
+  // append has `begin`.
   void Append(AppendRequest append);
-  // Gives the lease back: the turn ends where its log stands, and leaves no trace without an
-  // append.
+  // Releases the lease: the turn ends at the last stored append. A turn without appends leaves no
+  // trace.
   void Close();
 
-  // As the turn found it: without the request's own turn, which is logged().
+  // The log as the turn found it, without the request's own turn, which is in logged().
   const SessionLogData& log() const { return turn_.log; }
-  // The request's turn, if the log has it already.
+  // The request's own turn, if it is already in the log.
   const std::optional<LoggedTurn>& logged() const { return logged_; }
-  // Whether its first append was sent, now or before it came again.
+  // True if its first append was sent, now or by an earlier attempt.
   bool begun() const { return begun_; }
 
  private:
@@ -61,15 +61,15 @@ class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
 
   Executor* const loop_;
   SessionStore* const store_;
-  Listener* listener_;  // null once closed
+  Listener* listener_;  // null after Close
   OpenTurn turn_;
   std::optional<LoggedTurn> logged_;
   bool lease_held_ = false;
   bool begun_ = false;
-  bool finished_ = false;      // its last append was sent
-  bool failed_ = false;        // an append did
-  int64_t sent_length_ = 0;    // of the log, with all appends that were sent
-  int64_t logged_length_ = 0;  // of the log, with those that are in the store
+  bool finished_ = false;  // the last append was sent
+  bool failed_ = false;  // an append failed
+  int64_t sent_length_ = 0;  // length of the log with all appends that were sent
+  int64_t logged_length_ = 0;  // length of the log with all appends that were stored
 };
 
 }  // namespace tidepool::service

@@ -37,7 +37,7 @@ enum class StreamState : uint8_t {
 };
 inline constexpr size_t kStreamStates = 8;
 
-// Whether a stream may go from the one to the other, which is another.
+// Returns true if a stream may go from state `from` to the different state `to`.
 constexpr bool MayFollow(StreamState from, StreamState to) {
   using enum StreamState;
   if (from == to || from == kEnded) return false;
@@ -63,7 +63,7 @@ constexpr bool MayFollow(StreamState from, StreamState to) {
   return false;
 }
 
-// How often streams went from each state to each. Plain data.
+// Counts the transitions between each pair of states. Plain data.
 class StreamTransitions {
  public:
   void Note(StreamState from, StreamState to) {

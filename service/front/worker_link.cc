@@ -6,7 +6,7 @@
 namespace tidepool::service {
 namespace {
 
-// Of a status: a payload is what a status carries beside its code and message.
+// Type URL of the status payload that stores who ended a call.
 constexpr char kEndedByPayload[] = "tidepool/ended-by";
 constexpr absl::string_view kCrash = "crash";
 constexpr absl::string_view kUnanswered = "unanswered";

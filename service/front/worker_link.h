@@ -1,4 +1,4 @@
-// WorkerLink: a front's way to one worker, without the wire's own types or threads.
+// WorkerLink: a front's interface to one worker, independent of gRPC types and threads.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
 
@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// One Run. Loop only. Destruction cancels it, and nothing is called any more.
+// One Run. Loop only. The destructor cancels it, and no callback follows.
 class RunCall {
  public:
   virtual ~RunCall() = default;
@@ -25,33 +25,34 @@ class RunCall {
 
 // Who ended a call that failed.
 enum class EndedBy : uint8_t {
-  kCrash,   // the worker had taken it, and died, or the way to it broke
-  kWorker,  // it said so, and lives
-  kDrain,   // it said so, for it takes no work any more
-  kSilent,  // it took it and says nothing any more, or that it is stuck
-  kAway,    // it never got it, or did not take it
-  // The connection broke before the worker answered anything: it may have died of the request, or
-  // before that came.
+  kCrash,  // the worker had accepted it; then the worker or the connection died
+  kWorker,  // the worker returned an error and still runs
+  kDrain,  // the worker said that it drains
+  kSilent,  // the worker accepted it, but is now silent or stuck
+  kAway,  // the worker never received or never accepted it
+  // The connection broke before the worker responded. The request may have crashed it, or may never
+  // have arrived.
   kUnanswered,
 };
 
 struct RunEvents {
   std::function<void(worker::v1::RunResponse)> on_response;
-  // The end, once. A run that ends well had a response with a finish_reason before.
+  // Called once at the end. If the run succeeded, a response with a finish_reason came before.
   std::function<void(absl::Status, EndedBy)> on_end;
 };
 
-// Of a unary call that failed with this status: kCrash, kUnanswered or kAway.
+// Returns who ended a unary call that failed with this status: kCrash, kUnanswered or kAway.
 EndedBy UnaryEndedBy(const absl::Status& status);
-// `status`, for which UnaryEndedBy returns `by`.
+// Returns `status` with `by` attached, for UnaryEndedBy.
 absl::Status WithEndedBy(absl::Status status, EndedBy by);
 
-// What an attempt to connect to a worker may take.
+// Maximum time of an attempt to connect to a worker.
 inline constexpr absl::Duration kWorkerConnectTimeout = absl::Seconds(2);
 
-// Loop only: every function is called on the front's loop, and calls back there, never before it
-// returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary calls can come
-// after the link is gone. No call ends with CANCELLED: to a client that would be its own doing.
+// Loop only. Call every function on the front's loop. Callbacks run on the loop, never before the
+// function has returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary
+// calls can run after the link was destroyed. No call ends with CANCELLED, because a client would
+// think that it had cancelled.
 class WorkerLink {
  public:
   template <typename T>
@@ -70,12 +71,12 @@ class WorkerLink {
                         Done<v1::TokenizeResponse> done) = 0;
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
-  // As Detokenize, of what the front itself needs for a request of this principal: it waits where
-  // the principal's prompts do, and behind no text of a client's.
+  // Like Detokenize, for a text that the front needs for a request of this principal. It waits in
+  // the principal's queue of prompts, not after text calls of clients.
   virtual void TextOf(v1::DetokenizeRequest request, const std::string& principal,
                       absl::Duration deadline, Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;
-  // As Admin's rpcs of these names, of this worker.
+  // The Admin RPCs of these names, for this worker.
   virtual void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                           Done<v1::SetOffloadResponse> done) = 0;
   virtual void RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
@@ -84,9 +85,9 @@ class WorkerLink {
                             Done<v1::GetPlacementResponse> done) = 0;
   virtual void Drain(v1::DrainRequest request, absl::Duration deadline,
                      Done<v1::DrainResponse> done) = 0;
-  // Begins to watch; the stream is opened again, with back-off, for as long as the link lives.
-  // `on_state` gets each state, `on_lost` each loss of the stream. OK is no loss: the worker ended
-  // a stream of states in good order, because of its age, and the next is being opened at once.
+  // Begins to watch. The stream is reopened with back-off as long as the link lives. `on_state`
+  // gets each state, `on_lost` each end of the stream. OK means that nothing is lost: the worker
+  // closed the stream because of its age, and the next one is being opened at once.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
                      std::function<void(absl::Status)> on_lost) = 0;
 };

@@ -1,5 +1,5 @@
-// WorkerRoster: which workers a front has: those that are named one by one, and those that a name
-// stands for, such as a headless Service's, which is looked up again and again.
+// WorkerRoster: maintains a front's list of workers: single addresses, and DNS names such as a
+// headless Service's, which it looks up periodically.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_ROSTER_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_ROSTER_H_
 
@@ -20,7 +20,7 @@
 
 namespace tidepool::service {
 
-// A name, each of whose addresses is a worker.
+// A DNS name. Each of its addresses is a worker.
 struct WorkerName {
   std::string host;
   int port = 0;
@@ -29,19 +29,20 @@ struct WorkerName {
 };
 
 struct WorkerSources {
-  std::vector<std::string> addresses;  // HOST:PORT, one worker each
+  std::vector<std::string> addresses;  // HOST:PORT, one per worker
   std::vector<WorkerName> names;
 };
 
 // Loop only.
 class WorkerRoster {
  public:
-  // Between two lookups of a name; a worker that fails brings the next one forward, up to this.
+  // The time between two lookups of a name. If a worker fails, the next lookup comes earlier, but
+  // not before kShortestPeriod.
   static constexpr absl::Duration kPeriod = absl::Seconds(5);
   static constexpr absl::Duration kShortestPeriod = absl::Seconds(1);
 
-  // A link to `address`; `name` is what the worker's certificate must say where that is not the
-  // address itself; empty: it is.
+  // Creates a link to `address`. The worker's certificate must be valid for `name`, or if it is
+  // empty, for the address.
   using MakeLink = std::function<std::shared_ptr<WorkerLink>(const std::string& address,
                                                              const std::string& name)>;
   struct Surroundings {
@@ -53,12 +54,12 @@ class WorkerRoster {
     LogSink log;
   };
 
-  // All outlive the roster.
+  // All of `surroundings` outlives the roster.
   explicit WorkerRoster(Surroundings surroundings);
 
-  // From now on these are the workers: new ones are watched and get work, ones that are gone get no
-  // more, and are forgotten when what runs there has ended. A name that cannot be looked up keeps
-  // the addresses that it had.
+  // Replaces the list of workers. New ones are watched and get work. Removed ones get no new work,
+  // and are forgotten when their running requests have ended. If a name cannot be resolved, its
+  // previous addresses stay.
   void Set(const WorkerSources& sources);
 
  private:
@@ -66,13 +67,13 @@ class WorkerRoster {
     std::vector<std::string> addresses;  // IP addresses
     bool asking = false;
     absl::Duration asked_at;
-    std::string complaint;  // as last logged
+    std::string complaint;  // last logged complaint
   };
 
   void LookUp(const WorkerName& name);
   void LookUpAll(absl::Duration shortest_period);
   void OnAddresses(const WorkerName& name, absl::StatusOr<std::vector<std::string>> addresses);
-  // Makes workers() what it should be.
+  // Adds and retires workers so that workers() matches the sources.
   void Reconcile();
   void Join(const std::string& address, const std::string& name);
   void Tick();
@@ -80,7 +81,7 @@ class WorkerRoster {
   const Surroundings surroundings_;
   std::vector<std::string> addresses_;
   std::map<WorkerName, Name> names_;
-  // By address: all that were added and are not forgotten.
+  // By address. All workers that were added and not forgotten.
   std::map<std::string, const WorkerLink*> links_;
   bool ticking_ = false;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();

@@ -11,16 +11,17 @@
 namespace tidepool::service {
 namespace {
 
-// Four states are missed.
+// Four missed states.
 constexpr absl::Duration kSilence = absl::Seconds(1);
-// Eight are: more than a hiccup of a machine, and a client waits for its next token.
+// Eight missed states: longer than a short delay of the machine, and a client is waiting for its
+// next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
-// What a stream that breaks can still bring of before comes sooner.
+// States of a broken stream that were already sent arrive within this time.
 constexpr absl::Duration kOnItsWay = absl::Seconds(1);
-// Of each worker; far more than its KV cache holds.
+// Per worker. Far more sessions than its KV cache holds.
 constexpr size_t kMaxSessions = 4096;
 
-// A state that is not known, of a newer worker, does not say that it takes work.
+// An unknown state of a newer worker does not mean that it accepts work.
 WorkerHealth HealthOf(worker::v1::WorkerState state) {
   if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
@@ -32,7 +33,7 @@ bool HasAlias(const v1::Model& model, absl::string_view name) {
   return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
 }
 
-// All that select one, aliases first, each once.
+// Returns all distinct names that select a model, aliases first.
 std::vector<absl::string_view> NamesOf(const std::vector<v1::Model>& models) {
   std::vector<absl::string_view> names;
   const auto add = [&names](absl::string_view name) {
@@ -188,11 +189,11 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
     if (Health(*member) != WorkerHealth::kServing) continue;
     const int64_t here = Sequences(*member);
     if (member->places == 0 || here < member->places) return absl::OkStatus();
-    // A request that was sent lately can be counted twice, and no more than its places are taken.
+    // A recently sent request may be counted twice, but the count cannot exceed the worker's slots.
     sequences += std::min(here, member->places);
     wait = std::min(wait, member->room_wait);
   }
-  if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // there is nobody to say so
+  if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // no worker reported one
   return base::WithRetryAfter(
       absl::ResourceExhaustedError(
           absl::StrCat("the queue is full: ", sequences, " requests run or wait; retry later")),
@@ -267,7 +268,7 @@ void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_i
   Member* member = Find(link);
   if (member == nullptr || !member->connected) return;
   auto& sessions = member->sessions;
-  // Any of them: what is forgotten costs a turn its best worker, no more.
+  // Forget any session: it only costs a turn its best worker.
   if (sessions.size() >= kMaxSessions && !sessions.contains(session_id)) {
     sessions.erase(sessions.begin());
   }
@@ -344,14 +345,14 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (status.ok()) {
-    // No state can come before the next stream's connection is there.
+    // The next state needs a new connection first, so allow time for it.
     member->last_state = clock_->Monotonic() + kWorkerConnectTimeout;
     return;
   }
   const bool leaves = Health(*member) == WorkerHealth::kDraining;
   if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
   if (!leaves && on_may_have_crashed_) on_may_have_crashed_(Sight(member->link.get()));
-  // Whoever comes back at this address may be a new process.
+  // A new process may be running at this address.
   member->sessions.clear();
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", member->link->address(),
                                      ") is lost: ", status.message()));
@@ -359,7 +360,7 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (on_trouble_) on_trouble_();
 }
 
-// Once for each reason: the link goes on trying.
+// Logs each reason once, because the link keeps retrying.
 void WorkerSet::TellUnreachable(Member* member, const absl::Status& status) {
   if (std::exchange(member->told, status.code()) == status.code()) return;
   const absl::string_view reason =

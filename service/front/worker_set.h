@@ -1,4 +1,4 @@
-// WorkerSet: all workers of a front, and what is known of each now.
+// WorkerSet: all workers of a front, and their last known states.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_SET_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_SET_H_
 
@@ -24,29 +24,29 @@
 
 namespace tidepool::service {
 
-// One that was picked: its name outlives its absence.
+// A picked worker. Its name stays valid if the worker disappears.
 struct PickedWorker {
   WorkerLink* link = nullptr;
   std::string name;
   std::string numerics_id;
-  std::shared_ptr<const WorkerLink> hold;  // keeps the link, also when the set has forgotten it
+  std::shared_ptr<const WorkerLink> hold;  // keeps the link alive even if the set has forgotten it
 };
 
 // Loop only.
 class WorkerSet {
  public:
-  // `clock` outlives the set. `log` gets a line when a worker comes, goes or fails, and of each
-  // run.
+  // `clock` outlives the set. `log` gets a line when a worker connects, leaves or fails, and one
+  // for each run.
   WorkerSet(const base::Clock* clock, LogSink log) : clock_(clock), log_(std::move(log)) {}
 
-  // Begins to watch.
+  // Adds a worker and begins to watch it.
   void Add(std::shared_ptr<WorkerLink> link);
-  // No work begins there any more. True: nothing ran there and it is forgotten; else it is to be
-  // retired again later. Not to be called from a callback of the link.
+  // Stops sending work to this worker. Returns true if nothing runs there and it was forgotten.
+  // Otherwise call Retire again later. Must not be called from a callback of the link.
   bool Retire(const WorkerLink* link);
-  // It was retired by mistake.
+  // Undoes Retire.
   void Rejoin(const WorkerLink* link);
-  // Called when the number of serving workers turns to or from 0.
+  // Called with true when a first worker serves, and with false when none serves any longer.
   void OnReadiness(std::function<void(bool ready)> callback) {
     on_readiness_ = std::move(callback);
   }
@@ -54,88 +54,91 @@ class WorkerSet {
   // Called when a worker is lost or fails a call.
   void OnTrouble(std::function<void()> callback) { on_trouble_ = std::move(callback); }
 
-  // Called when the stream of states of a worker breaks that does not drain: it may have crashed.
+  // Called when a worker's stream of states breaks while it is not draining: it may have crashed.
   void OnMayHaveCrashed(std::function<void(const WorkerSighting&)> callback) {
     on_may_have_crashed_ = std::move(callback);
   }
 
-  // The models of all workers that were heard of, once each, with the aliases of all its workers.
+  // The distinct models of all workers that have reported, with the aliases of all their workers.
   std::vector<v1::Model> Models() const;
-  // `name` is a model's or one of its aliases; empty: the only one. UNAVAILABLE: no worker was
-  // heard of yet; NOT_FOUND: unknown name; INVALID_ARGUMENT: no name, and several models.
+  // `name` is a model's name or alias. Empty means the only model. UNAVAILABLE if no worker has
+  // reported yet, NOT_FOUND for an unknown name, INVALID_ARGUMENT if the name is empty and there
+  // are several models.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
-  // A session's: of several models of this name the one of this ModelIdentity, if it is served.
+  // Same for a session: of several models with this name, prefers the one with this ModelIdentity.
   absl::StatusOr<v1::Model> FindModel(absl::string_view name, absl::string_view digest) const;
 
-  // Those of this name, or all there are; NOT_FOUND: none has it.
+  // Returns the workers with this name, or all workers if it is empty. NOT_FOUND if none has it.
   struct Member;
   absl::StatusOr<std::vector<const Member*>> Named(const std::optional<std::string>& name) const;
 
-  // UNAVAILABLE: no worker of this model can take work now. With `session_id`, what NoteSession
-  // said of it counts.
+  // UNAVAILABLE if no worker of this model can take work now. With `session_id`, uses what
+  // NoteSession recorded.
   absl::StatusOr<PickedWorker> Pick(const PickRequest& request,
                                     const std::string& session_id) const;
-  // RESOURCE_EXHAUSTED with a hint when to come back: as far as is known, every worker of this
-  // model that serves would refuse a new request. OK is no promise.
+  // RESOURCE_EXHAUSTED with a retry hint if, as far as is known, every serving worker of this model
+  // would refuse a new request. OK is not a guarantee.
   absl::Status CheckRoom(absl::string_view model_digest) const;
-  // A run begins at a worker. Its states are up to 250 ms old: until the next one tells of the
-  // run, and of its end, these two do. The result names the run.
+  // Records that a run begins at a worker, since the worker's last state can be 250 ms old. Returns
+  // the number of the run, for NoteEnded.
   uint64_t NoteSent(const WorkerLink* link, int64_t prompt_tokens);
   void NoteEnded(const WorkerLink* link, uint64_t run);
-  // A turn of this session left the KV of its log's first `tokens` at a worker.
+  // A turn of this session left the KV of the log's first `tokens` tokens at this worker.
   void NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens);
-  // A call failed in the worker or on the way: it is suspect until its next state.
+  // A call failed in the worker or on the way: the worker is suspect until its next state.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
-  // It told a run that it drains, before its next state does.
+  // The worker told a run that it drains, before its next state says so.
   void NoteDraining(const WorkerLink* link);
 
-  // The worker's process, now that a call to it has ended as by a crash, and what became of it. It
-  // lives on when it says its state on another stream, or for long enough on the same one: one that
-  // breaks can still bring states of before.
+  // Returns the worker's process, after a call to it ended as if by a crash, and what became of it.
+  // The process lives if it reports its state on another stream, or on the same one for long
+  // enough: a broken stream can still deliver earlier states.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
-  // How many serve this model now.
+  // Number of workers that serve this model now.
   int64_t Serving(const std::string& model_digest) const;
-  // Whether another worker serves its model now.
+  // Returns true if another worker serves the same model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 
-  // Workers that say nothing for so long, or of whose engines they say such things, that whoever
-  // waits for them is better off elsewhere, where another one serves their model.
+  // A worker that its streams should leave: it is silent or reports a stuck engine, and another
+  // worker serves its model.
   struct ToLeave {
     const WorkerLink* link = nullptr;
-    absl::string_view why;  // what it does
+    absl::string_view why;  // what the worker does, for messages
   };
   std::vector<ToLeave> BetterLeft() const;
 
-  // Calls `task` once when something changed for the better, in the order of asking.
+  // Calls `task` once when a worker becomes available or has more room. Tasks run in the order of
+  // the calls.
   void WhenChanged(std::function<void()> task) { waiting_.push_back(std::move(task)); }
 
   struct Member {
-    std::shared_ptr<WorkerLink> link;  // held by whoever runs something there, too
+    std::shared_ptr<WorkerLink> link;  // also held by each run on this worker
     bool retired = false;
     WorkerView view;
-    int64_t places = 0;        // requests that may run and wait there; 0: not known
-    absl::Duration room_wait;  // when to come back where none is free
+    int64_t places = 0;  // maximum requests, running and waiting; 0: unknown
+    absl::Duration room_wait;  // retry hint if all places are taken
     v1::Model model;
-    bool heard = false;                             // of the model at least
-    bool connected = false;                         // its stream of states is up
-    uint64_t process_id = 0;                        // as it last said; 0: not known
-    int64_t watches = 0;                            // streams of states, behind broken ones
-    absl::Duration heard_at;                        // when its latest state came
-    bool failed = false;                            // since the last state
+    bool heard = false;  // its model is known
+    bool connected = false;  // its stream of states is open
+    uint64_t process_id = 0;  // last reported; 0: unknown
+    int64_t watches = 0;  // streams of states that were opened after a broken one
+    absl::Duration heard_at;  // when the latest state arrived
+    bool failed = false;  // a call failed since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
-    absl::Duration last_state;         // in the future while its next stream is being opened
-    std::map<uint64_t, int64_t> sent;  // since the last state: runs and their prompts' tokens
-    int64_t sent_tokens = 0;           // of all of them
-    int64_t ended = 0;                 // since the last state: runs that it counts
-    std::unordered_map<std::string, int64_t> sessions;  // tokens of KV; gone with its process
+    absl::Duration last_state;  // in the future while its next stream is being opened
+    std::map<uint64_t, int64_t> sent;  // since the last state: runs, with their prompt tokens
+    int64_t sent_tokens = 0;  // prompt tokens of all runs in `sent`
+    int64_t ended = 0;  // runs of the last state that have ended since
+    // KV tokens by session; cleared with the process
+    std::unordered_map<std::string, int64_t> sessions;
   };
   const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
   WorkerHealth Health(const Member& member) const;
 
  private:
-  // Runs there now, as far as is known.
+  // Estimated number of runs on this worker now.
   static int64_t Sequences(const Member& member);
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);

@@ -1,4 +1,4 @@
-// WorkerSighting: a worker's process as a front last heard of it, and what became of it.
+// WorkerSighting: a worker's process when a front last heard from it, and what became of it.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 
@@ -11,16 +11,16 @@
 namespace tidepool::service {
 
 struct WorkerSighting {
-  const WorkerLink* link = nullptr;  // only compared: the link may be gone
+  const WorkerLink* link = nullptr;  // only compared: the link may have been destroyed
   uint64_t process_id = 0;           // 0: unknown
-  int64_t watches = 0;               // streams of states opened after broken ones
-  absl::Duration at;                 // of the front's monotonic clock
+  int64_t watches = 0;  // streams of states opened after broken ones
+  absl::Duration at;  // on the front's monotonic clock
 };
 
 // What became of a process whose calls ended as if it had crashed.
 enum class Fate : uint8_t {
-  kLives,  // it answers again: only the connection broke
-  kOpen,   // not known yet
+  kLives,  // it responds again: only the connection broke
+  kOpen,  // unknown so far
   kGone,
 };
 using LookAtFate = std::function<Fate(const WorkerSighting&)>;

@@ -1,4 +1,4 @@
-// Checks of a request that do not need its model. Thread-safe.
+// Checks of requests. Thread-safe.
 #ifndef TIDEPOOL_SERVICE_GRPC_CHECK_REQUEST_H_
 #define TIDEPOOL_SERVICE_GRPC_CHECK_REQUEST_H_
 
@@ -17,16 +17,16 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
 // Maximum number of responses of one request.
 inline constexpr int32_t kMaxChoices = 128;
 
-// PrepareResponse.understands of this release. 1: prompt_logprobs, echo, return_progress,
+// Value of PrepareResponse.understands for this release. 1: prompt_logprobs, echo, return_progress,
 // min_tokens, logit_bias_text, add_generation_prompt, continue_final_message, reasoning_content.
 inline constexpr int32_t kUnderstands = 1;
-// UNIMPLEMENTED names a field that a worker with this value would ignore.
+// UNIMPLEMENTED names a field that a worker with this `understands` value would ignore.
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands);
 
 // Checks a conversation: messages, roles, texts, JSON. INVALID_ARGUMENT names the field.
 absl::Status CheckChat(const v1::Chat& chat);
 
-// INVALID_ARGUMENT unless 1 to 128 letters, digits, '-', '_', '.' or ':'.
+// Accepts 1 to 128 letters, digits, '-', '_', '.' or ':'. Otherwise INVALID_ARGUMENT.
 absl::Status CheckSessionId(absl::string_view session_id);
 
 }  // namespace tidepool::service

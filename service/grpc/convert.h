@@ -1,5 +1,5 @@
-// The one place where wire types become the engine's and back. No proto reaches engine/, and no
-// engine type reaches a client.
+// The only conversions between wire types and the engine's types. engine/ uses no protos, and
+// clients see no engine types.
 #ifndef TIDEPOOL_SERVICE_GRPC_CONVERT_H_
 #define TIDEPOOL_SERVICE_GRPC_CONVERT_H_
 
@@ -19,18 +19,17 @@
 
 namespace tidepool::service {
 
-// The request's parameters, with `defaults` for what it leaves unset. A seed that is unset stays 0:
-// see has_seed().
+// Converts the parameters, with `defaults` for unset fields. An unset seed stays 0: see has_seed().
 engine::SamplingParams FromProto(const v1::Sampling& sampling,
                                  const engine::SamplingParams& defaults);
 engine::StoppingParams FromProto(const v1::Stopping& stopping);
-// max_tokens as the client asked for it; nullopt: no limit. See engine::LimitMaxTokens.
+// max_tokens as the client set it. nullopt: no limit. See engine::LimitMaxTokens.
 std::optional<int64_t> AskedMaxTokens(const v1::Stopping& stopping);
-// INVALID_ARGUMENT: the prompt's length does not fit its tokens. The engine checks the rest.
+// INVALID_ARGUMENT if the prompt's length does not match its tokens. The engine checks the rest.
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
                                                     absl::Duration deadline);
 
-// With every field set.
+// Sets every field.
 void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);
 void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
 void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
@@ -40,13 +39,13 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
 void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out);
 // Requires: stats.offload.
 void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out);
-// INVALID_ARGUMENT: an unknown policy. The engine checks the rest.
+// INVALID_ARGUMENT for an unknown policy. The engine checks the rest.
 absl::StatusOr<moe::OffloadChange> FromProto(const v1::SetOffloadRequest& request);
 void ToProto(const moe::OffloadSettings& settings, v1::OffloadSettings* out);
-// All but whose it is.
+// Sets everything except the worker's name.
 void ToProto(const engine::ExpertPlacement& placement, v1::WorkerPlacement* out);
 
-// What a front relays of a worker's answer: all but the attempt.
+// The part of a worker's message that a front relays: all fields except the attempt.
 v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run);
 
 }  // namespace tidepool::service

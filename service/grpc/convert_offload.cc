@@ -1,4 +1,4 @@
-// Experts under a memory budget, between the wire's types and the engine's.
+// Converts expert offloading between wire types and the engine's types.
 #include <string>
 
 #include "absl/strings/str_cat.h"

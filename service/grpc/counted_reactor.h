@@ -1,6 +1,6 @@
-// CountedReactor: a unary rpc that ActiveCalls counts until its answer is in the kernel's hands.
-// One that left them when it called Finish could be cut by a shutdown under an answer that waits
-// for its client's window.
+// CountedReactor: a unary RPC that ActiveCalls counts until its response is in the kernel. If it
+// stopped counting at Finish, a shutdown could truncate a response that still waits for the
+// client's flow control.
 #ifndef TIDEPOOL_SERVICE_GRPC_COUNTED_REACTOR_H_
 #define TIDEPOOL_SERVICE_GRPC_COUNTED_REACTOR_H_
 
@@ -11,8 +11,8 @@
 
 namespace tidepool::service {
 
-// Deletes itself when gRPC no longer uses it, which is some time after Finish. Thread-safe like its
-// base class, except for Enter.
+// Deletes itself when gRPC no longer uses it, some time after Finish. Thread-safe like its base
+// class, except for Enter.
 class CountedReactor final : public grpc::ServerUnaryReactor {
  public:
   // OK: the call is counted from now on. Otherwise returns the error of ActiveCalls::Enter, with

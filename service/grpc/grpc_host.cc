@@ -26,15 +26,15 @@ constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMaxHeaderBytes = 16 << 10;
 constexpr int kHandshakeMs = 10'000;
 constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
-// Of reflection, the only service that is not asynchronous: each of its streams holds one for as
-// long as its client likes, and needs no token. Streams beyond them are RESOURCE_EXHAUSTED.
+// Only for reflection, our only synchronous service. It needs no token, and each of its streams
+// uses a thread until the client ends it. Further streams get RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
-// What the last bytes of answers may take to their clients.
+// Maximum time for the last bytes of responses to reach the clients.
 constexpr absl::Duration kLastBytes = absl::Seconds(1);
 
 struct ListenAddress {
-  std::string host;  // without the brackets of IPv6
+  std::string host;  // without IPv6 brackets
   int port = -1;
 };
 
@@ -54,25 +54,25 @@ absl::StatusOr<ListenAddress> ParseListen(const std::string& listen) {
   return address;
 }
 
-// Settings of the whole process.
+// Sets options of the whole process.
 void ConfigureLibraries() {
   KeepCallbackQueue();
-  // Our statuses already describe messages that cannot be parsed.
+  // Our statuses already describe messages that cannot be parsed, so protobuf's log is off.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
-  // gRPC's own health service has no descriptor; linking ours in lets reflection describe it.
+  // gRPC's own health service has no descriptor. Linking ours lets reflection describe it.
   grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
-// At this age, within a tenth of it sooner or later, gRPC sends GOAWAY and accepts no new calls;
-// the client opens another connection for them. There is no grace period: it would end running
-// calls with UNAVAILABLE, but a response may take any time, and a front would count the end of a
-// run as a crash. Endless streams end themselves (StreamTerm), except for health and reflection,
-// which are public.
+// At this age, plus or minus a tenth, gRPC sends GOAWAY and accepts no new calls; the client opens
+// another connection for them. There is no grace period: it would end running calls with
+// UNAVAILABLE, but a response may take any time, and a front would count the end of a run as a
+// crash. Endless streams end themselves (StreamTerm), except for health and reflection, which are
+// public.
 void LimitConnectionAge(absl::Duration age, grpc::ServerBuilder* builder) {
   if (age == absl::InfiniteDuration()) return;
-  // gRPC takes the greatest int for no limit.
+  // gRPC treats INT_MAX as no limit.
   const absl::Duration longest = absl::Milliseconds(std::numeric_limits<int>::max() - 1);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                               static_cast<int>(absl::ToInt64Milliseconds(std::min(age, longest))));
@@ -86,12 +86,12 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
                                 .Resize(kMemoryQuotaBytes)
                                 .SetMaxThreads(kMaxReflectionThreads));
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
-  // Of clients that open a connection and say nothing, TLS or not.
+  // For clients that open a connection and send nothing, with or without TLS.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  // Clients may ping every 10 s through a long silence; the default answers with GOAWAY.
+  // Clients may ping every 10 s while a stream is idle. By default, gRPC would answer with GOAWAY.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // Of clients that vanished without a word.
+  // Detects clients that vanished without closing the connection.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   if (options.tls != nullptr) LimitConnectionAge(options.max_connection_age, builder);
@@ -177,9 +177,9 @@ void GrpcHost::StopReady() {
 void GrpcHost::Shutdown() {
   base::MutexLock lock(&shutdown_mutex_);
   if (std::exchange(down_, true)) return;
-  // From the first moment of its own shutdown on, gRPC answers calls that come with CANCELLED
-  // (https://github.com/grpc/grpc/issues/41785), and they come until clients have heard of it: as
-  // if these had cancelled. So the connections go first, with all that is on its way to here.
+  // Once its own shutdown begins, gRPC ends newly arriving calls with CANCELLED, as if the client
+  // had cancelled (https://github.com/grpc/grpc/issues/41785). Clients send calls until they
+  // notice. So shut down the connections first, with the calls still in flight.
   if (listener_ != nullptr) {
     listener_->Stop();
     ShutdownAcceptedSockets(listener_->addresses(), kLastBytes);

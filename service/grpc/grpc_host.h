@@ -1,4 +1,4 @@
-// GrpcHost: one gRPC server with what all of ours have: health, reflection, limits, keep-alive.
+// GrpcHost: one gRPC server with the common parts: health, reflection, limits, keep-alive.
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_HOST_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_HOST_H_
 
@@ -28,15 +28,15 @@ struct GrpcHostOptions {
   // files. Running calls continue.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   int64_t max_message_bytes = 0;
-  std::vector<grpc::Service*> services;  // outlive the host
-  // Further health names, besides "", readiness and liveness.
+  std::vector<grpc::Service*> services;  // must outlive the host
+  // More health names, besides "", readiness and liveness.
   std::vector<std::string> health_names;
 };
 
 // Thread-safe.
 class GrpcHost {
  public:
-  // INVALID_ARGUMENT: the address is invalid; UNAVAILABLE: it cannot be listened on.
+  // INVALID_ARGUMENT if the address is invalid, UNAVAILABLE if it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<GrpcHost>> Start(const GrpcHostOptions& options);
   ~GrpcHost();
 
@@ -48,10 +48,11 @@ class GrpcHost {
   void SetReady(bool ready);
   // Sets liveness, which is SERVING from the start.
   void SetLive(bool live);
-  // SetReady(false) permanently: a drain begins. Liveness stays until Shutdown.
+  // Calls SetReady(false) permanently, because a drain begins. Liveness does not change until
+  // Shutdown.
   void StopReady();
-  // Ends all running calls and waits for them. Their clients, and calls that come too late, get
-  // UNAVAILABLE, so finish calls with another status before. Further calls do nothing.
+  // Ends all running calls and waits for them. Their clients, and clients of later calls, get
+  // UNAVAILABLE. So finish calls that need another status before. Calling it again does nothing.
   void Shutdown();
 
  private:
@@ -72,33 +73,33 @@ class GrpcHost {
   bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };
 
-// The ports of a server beside its main one.
+// The additional ports of a server.
 struct MorePorts {
   std::string admin_listen;  // empty: none
   std::vector<grpc::Service*> admin_services;
-  std::string probe_listen;  // health alone, in plain text; empty: none
+  std::string probe_listen;  // health only, in plain text; empty: none
 };
 
-// A server's ports, whose health is one. Thread-safe.
+// Thread-safe. All ports of a server, which share one health state.
 class GrpcHosts {
  public:
-  // TLS and limits are those of `main`. Errors as of GrpcHost::Start.
+  // TLS and limits are the ones of `main`. Same errors as GrpcHost::Start.
   static absl::StatusOr<std::unique_ptr<GrpcHosts>> Start(const GrpcHostOptions& main,
                                                           const MorePorts& more);
 
   GrpcHost& main() { return *hosts_.front(); }
-  // HOST:PORT; empty: none.
+  // HOST:PORT. Empty if there is none.
   const std::string& admin_address() const { return admin_address_; }
   const std::string& probe_address() const { return probe_address_; }
 
-  // Of each, as GrpcHost's.
+  // These call the function of the same name on each GrpcHost.
   void SetReady(bool ready);
   void SetLive(bool live);
   void StopReady();
   void Shutdown();
 
  private:
-  // Starts one more; gives its address.
+  // Starts another host and returns its address.
   absl::StatusOr<std::string> Add(const GrpcHostOptions& options);
 
   std::vector<std::unique_ptr<GrpcHost>> hosts_;  // the first is the main one

@@ -1,6 +1,6 @@
-// GrpcListener: the port of a gRPC server. gRPC 1.51 could listen by itself, but its listener is
-// deaf for good after the first accept that fails, as accepts do when the process has as many files
-// as it may (on_read in its tcp_server_posix.cc: every error but EAGAIN and EINTR ends it).
+// GrpcListener: the listening port of a gRPC server. gRPC 1.51 has its own listener, but that stops
+// for good after the first failed accept, for example when the process has reached its file limit
+// (on_read in its tcp_server_posix.cc: every error except EAGAIN and EINTR ends it).
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 
@@ -25,22 +25,22 @@ class GrpcListener {
  public:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  // On every address of `host` that this machine has; "0.0.0.0" and "::" are all of both families.
-  // Port 0 takes a free one. Connections wait until Start. UNAVAILABLE: there is none that can be
-  // listened on; the message is the system's reason.
+  // Listens on every address of `host` on this machine. "0.0.0.0" and "::" both mean all addresses
+  // of both families. Port 0 takes a free port. Connections wait until Start. UNAVAILABLE if no
+  // address can be used; the message is the system's reason.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Listen(const std::string& host, int port);
-  // As Stop.
+  // Same as Stop.
   ~GrpcListener();
 
-  // One for all addresses.
+  // The same port for all addresses.
   int port() const { return port_; }
-  // Those that are listened on, with the port.
+  // The addresses that it listens on, with ports.
   const std::vector<sockaddr_storage>& addresses() const { return addresses_; }
 
-  // Gives connections to `acceptor`, whose server runs until Stop. Those that come when the
-  // process has hardly any files left are closed. Requires: called once at most.
+  // Passes connections to `acceptor`, whose server must run until Stop. Closes new connections if
+  // the process is almost out of file descriptors. Requires: called at most once.
   void Start(std::unique_ptr<Acceptor> acceptor);
-  // Closes the port. Later calls do nothing.
+  // Closes the port. Calling it again does nothing.
   void Stop();
 
  private:
@@ -50,8 +50,8 @@ class GrpcListener {
   enum class Accepted : uint8_t { kAll, kFailed };
   Accepted AcceptFrom(int socket);
 
-  std::vector<OwnedFd> sockets_;  // the thread's, once it runs
-  const OwnedFd wake_;            // readable: the thread is to end
+  std::vector<OwnedFd> sockets_;  // used by the thread once it runs
+  const OwnedFd wake_;  // readable when the thread must end
   const std::vector<sockaddr_storage> addresses_;
   const int port_;
   std::unique_ptr<Acceptor> acceptor_;

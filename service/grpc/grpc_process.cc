@@ -6,8 +6,8 @@
 namespace tidepool::service {
 
 void KeepCallbackQueue() {
-  // A server without a port, never called and never deleted. It is the callback service in it that
-  // holds the queue. Volatile: nobody reads the pointer, but leak checkers must find it.
+  // A server without a port, which is never called or deleted. Its callback service keeps the queue
+  // alive. Volatile, so that the unused pointer stays visible to leak checkers.
   static const grpc::Server* const volatile holder = [] {
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(new grpc::CallbackGenericService());

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// Several of one name are as good as one of all their values.
+// Several entries of one name mean the same as one entry with all values, separated by commas.
 std::string JoinedMetadata(const grpc::ServerContextBase& context, const char* name) {
   std::string joined;
   const auto [begin, end] = context.client_metadata().equal_range(name);

@@ -10,7 +10,8 @@
 
 namespace tidepool::service {
 
-// What its metadata traceparent and tracestate say; null: nothing, or nothing that holds.
+// Returns the trace of the traceparent and tracestate metadata, or nullopt if it is missing or
+// invalid.
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
 
 }  // namespace tidepool::service

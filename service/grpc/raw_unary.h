@@ -1,7 +1,7 @@
-// AnswerUnary: a unary rpc whose caller is looked at and whose request is parsed by us.
+// AnswerUnary: a unary RPC that checks the caller and parses the request itself.
 //
-// gRPC answers a request that protobuf cannot parse (a string that is not UTF-8, damaged bytes)
-// with an UNIMPLEMENTED without a word. So services take raw bytes and say what is wrong.
+// If protobuf cannot parse a request (invalid UTF-8, damaged bytes), gRPC returns UNIMPLEMENTED
+// without a message. So services take raw bytes and return an error that names the fault.
 #ifndef TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 #define TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 
@@ -26,10 +26,10 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT names the first field that is not UTF-8, if that is the reason.
+// INVALID_ARGUMENT names the first field with invalid UTF-8, if that is the reason.
 template <typename Message>
 absl::Status ParseBytes(const grpc::ByteBuffer& bytes, Message* message) {
-  grpc::ByteBuffer copy = bytes;  // parsing eats it
+  grpc::ByteBuffer copy = bytes;  // parsing consumes it
   if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) {
     return absl::OkStatus();
   }
@@ -52,7 +52,7 @@ grpc::ByteBuffer ToBytes(const Message& message) {
   return bytes;
 }
 
-// What gRPC's own clients obey of a hint in `status`. Before the call's Finish.
+// Adds the retry hint of `status` as metadata that gRPC's own clients obey. Call it before Finish.
 inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
   const std::optional<absl::Duration> wait = base::RetryAfterOf(status);
   if (!wait.has_value()) return;
@@ -60,14 +60,14 @@ inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase
                                absl::StrCat(absl::ToInt64Milliseconds(*wait)));
 }
 
-// Whose calls are taken, and where they are counted until their answers are on their way.
+// The access rule of a unary RPC, and the counter of its running calls.
 struct UnaryTerms {
   const Gate& gate;
   ActiveCalls* calls;  // outlives the server
 };
 
-// `handler(caller, request, done)` calls done once, from any thread, also before it returns. The
-// client's deadline is an argument of the service that has use for it.
+// Calls `handler(caller, request, done)`. The handler calls `done` once, from any thread, possibly
+// before it returns. Services that need the client's deadline pass it separately.
 template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* AnswerUnary(const UnaryTerms& terms, grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
@@ -96,8 +96,8 @@ grpc::ServerUnaryReactor* AnswerUnary(const UnaryTerms& terms, grpc::CallbackSer
   return reactor;
 }
 
-// gRPC's deadline as ours: a time of the machine's monotonic clock, which takes no notice of jumps
-// of the wall clock. InfiniteDuration: none.
+// gRPC's deadline as a time of the machine's monotonic clock, which wall-clock changes do not
+// affect. InfiniteDuration if there is none.
 inline absl::Duration DeadlineOf(const grpc::ServerContextBase& context) {
   const auto deadline = context.deadline();
   if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();

@@ -1,4 +1,4 @@
-// StatsWatchReactor: a StatsWatch on the wire.
+// StatsWatchReactor: the gRPC stream of a StatsWatch.
 #ifndef TIDEPOOL_SERVICE_GRPC_STATS_WATCH_REACTOR_H_
 #define TIDEPOOL_SERVICE_GRPC_STATS_WATCH_REACTOR_H_
 
@@ -15,13 +15,12 @@
 
 namespace tidepool::service {
 
-// Who watches is looked at before each reading: a watch has no end, and outlives many a token and
-// certificate.
-// Deletes itself on the loop, behind everything that was posted there for it.
+// Checks the caller before each reading, because a watch has no end and can outlive tokens and
+// certificates. Deletes itself on the loop, after all its posted tasks.
 class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                 public StatsWatchSink {
  public:
-  // Begins the watch, on the loop; may finish the sink at once.
+  // Begins the watch on the loop. It may finish the sink at once.
   using Begin = std::function<std::shared_ptr<StatsWatch>(const v1::WatchStatsRequest& request,
                                                           StatsWatchSink* sink)>;
 
@@ -41,7 +40,7 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   }
 
   void Write(v1::GetStatsResponse stats) override {
-    // The first reading may come before `begin` has returned, and long before a token goes.
+    // The first reading may arrive before `begin` has returned. The token is still valid then.
     if (const absl::Status term = term_.Check(); watch_ != nullptr && !term.ok()) {
       watch_->End(term);
       return watch_->OnWritten();

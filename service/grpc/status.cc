@@ -13,7 +13,8 @@
 namespace tidepool::service {
 namespace {
 
-// gRPC refuses header lists of more than 8 KiB, and a byte can take three there.
+// gRPC refuses header lists of more than 8 KiB, and a byte of the message can take three bytes
+// there.
 constexpr size_t kMaxMessageBytes = 1024;
 
 }  // namespace

@@ -16,11 +16,11 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 
-// As deep as protobuf itself parses.
+// The same depth limit as protobuf's parser.
 constexpr int kMaxDepth = 100;
 
-// The first error in a string field; OK when there is none, or the bytes end their sense before
-// one.
+// Returns the first error in a string field. OK if there is none, or if the bytes are damaged
+// before it.
 absl::Status FindBadString(absl::string_view bytes, const Descriptor& type,
                            const std::string& prefix, int depth) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),

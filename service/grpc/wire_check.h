@@ -1,4 +1,4 @@
-// What is wrong with bytes that protobuf could not parse.
+// Explains why protobuf could not parse a message.
 #ifndef TIDEPOOL_SERVICE_GRPC_WIRE_CHECK_H_
 #define TIDEPOOL_SERVICE_GRPC_WIRE_CHECK_H_
 
@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT: names the first string field that is not UTF-8, or says that the message is
+// INVALID_ARGUMENT names the first string field with invalid UTF-8, or says that the message is
 // damaged. Requires: parsing `bytes` as this type failed.
 absl::Status ExplainBadMessage(absl::string_view bytes, const google::protobuf::Descriptor& type);
 

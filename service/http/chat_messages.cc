@@ -14,7 +14,7 @@ namespace {
 
 std::string At(absl::string_view name, size_t index) { return absl::StrCat(name, "[", index, "]"); }
 
-// The text of a message's list of parts.
+// Concatenates the text parts of a message.
 std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fields) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -40,7 +40,8 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
   return text;
 }
 
-// A call that an assistant made, as templates want it: its arguments an object, not OpenAI's text.
+// Converts a tool call of an assistant message for templates: they need the arguments as an object,
+// not as OpenAI's text.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
     fields->Fail(path, "is not an object");
@@ -48,7 +49,7 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   }
   JsonFields outer = fields->Inside(call, path + ".");
   const std::string id = outer.String("id").value_or("");
-  outer.Find("index", {"integer"});  // as streams number calls, and clients send them back
+  outer.Find("index", {"integer"});  // streams number their calls, and clients send it back
   outer.Object("provider_specific_fields");
   if (outer.String("type").value_or("function") != "function") {
     outer.Fail("type", "is not \"function\"");
@@ -97,7 +98,7 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   message->set_role(std::string(TemplateRole(role.value_or(""))));
   const Json* calls = read.Array("tool_calls");
   const Json* content = read.Find("content", {"string", "array"});
-  // What an assistant refused with is what it said.
+  // A refusal is treated as the assistant's content.
   const auto refusal = read.String("refusal");
   if (content == nullptr) {
     if (calls == nullptr && !refusal.has_value()) read.Fail("content", "is missing");
@@ -112,14 +113,14 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   if (const auto name = read.String("name")) message->set_name(*name);
   if (const auto id = read.String("tool_call_id")) message->set_tool_call_id(*id);
   if (calls != nullptr) ReadToolCalls(*calls, path + ".tool_calls", fields, message);
-  // vLLM's name since 0.12; templates and other servers use reasoning_content.
+  // vLLM's name since 0.12. Templates and other servers use reasoning_content.
   if (const auto thought = read.String("reasoning")) message->set_reasoning_content(*thought);
   if (const auto thought = read.String("reasoning_content")) {
     message->set_reasoning_content(*thought);
   }
-  // What answers carry and clients send back. Templates see none of it.
+  // Responses contain these fields and clients send them back. Templates do not get them.
   read.Array("annotations");
-  read.Object("provider_specific_fields");  // LiteLLM's
+  read.Object("provider_specific_fields");  // from LiteLLM
   read.NotServed("audio");
   read.NotServed("function_call", Json(), "use tool_calls");
   fields->Fail(read.Done());
@@ -156,7 +157,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
     inner.NotServed("strict", false);
     fields->Fail(inner.Done());
   }
-  // The model does not call what it does not see.
+  // Without tools in the prompt, the model does not call any.
   if (choice != nullptr && *choice == "none") return;
   if (!parallel) fields->NotServed("parallel_tool_calls", true);
   chat->set_tools_json(DumpJson(*tools));

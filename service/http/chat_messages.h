@@ -1,4 +1,4 @@
-// ReadChat: the conversation of a chat request: messages, tools, variables for the template.
+// ReadChat: reads the conversation of a chat request: messages, tools, and template variables.
 #ifndef TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
 #define TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
 
@@ -7,7 +7,7 @@
 
 namespace tidepool::service {
 
-// Faults go to `fields`.
+// Reports faults to `fields`.
 void ReadChat(JsonFields* fields, v1::Chat* chat);
 
 }  // namespace tidepool::service

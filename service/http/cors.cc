@@ -12,22 +12,23 @@
 namespace tidepool::service {
 namespace {
 
-// What the endpoints read. "*" would leave Authorization out.
+// The headers that the endpoints read. "*" would not include Authorization.
 constexpr absl::string_view kRequestHeaders[] = {"Authorization",   "Content-Type", "X-Api-Key",
                                                  "Idempotency-Key", "X-Request-Id", "Last-Event-ID",
                                                  "Traceparent",     "Tracestate"};
 constexpr char kResponseHeaders[] = "X-Request-Id, Retry-After, WWW-Authenticate";
-// Browsers remember a preflight for two hours at most.
+// Two hours, the longest time that browsers cache a preflight.
 constexpr char kMaxAgeSeconds[] = "7200";
 
-// RFC 9110, 5.6.2.
+// The token grammar of RFC 9110, 5.6.2.
 bool IsToken(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) || absl::StrContains("!#$%&'*+-.^_`|~", absl::string_view(&c, 1));
   });
 }
 
-// Clients send headers of their own, as OpenAI's do X-Stainless-...: unknown ones do no harm here.
+// Clients send their own headers, as OpenAI's clients send X-Stainless-...: unknown ones are
+// harmless here.
 std::string AllowedHeaders(const HttpHead& head) {
   std::vector<absl::string_view> allowed(std::begin(kRequestHeaders), std::end(kRequestHeaders));
   for (absl::string_view name : absl::StrSplit(head.request_headers, ',')) {
@@ -48,7 +49,7 @@ bool IsPreflight(const HttpHead& head) {
 
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head) {
   if (origins.empty()) return {};
-  // Caches keep a response for the page that it names.
+  // Caches must not return a response to another page.
   HttpHeaders headers = {{"Vary", "Origin"}};
   if (origins.Allows(head.origin)) {
     headers.emplace_back("Access-Control-Allow-Origin", head.origin);
@@ -63,7 +64,7 @@ HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
   HttpHeaders headers = {{"Access-Control-Allow-Methods", std::string(methods)},
                          {"Access-Control-Allow-Headers", AllowedHeaders(head)},
                          {"Access-Control-Max-Age", kMaxAgeSeconds}};
-  // Chrome asks so before a page of the internet may ask a private address
+  // Chrome requires this before a public page may call a private address
   // (https://wicg.github.io/private-network-access/).
   if (head.private_network == "true") {
     headers.emplace_back("Access-Control-Allow-Private-Network", "true");

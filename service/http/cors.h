@@ -1,4 +1,4 @@
-// Headers by which browsers let a page read what another host answers it
+// CORS headers, which let pages of other origins read responses
 // (https://fetch.spec.whatwg.org/#http-cors-protocol).
 #ifndef TIDEPOOL_SERVICE_HTTP_CORS_H_
 #define TIDEPOOL_SERVICE_HTTP_CORS_H_
@@ -11,14 +11,14 @@
 
 namespace tidepool::service {
 
-// A browser asks whether its page may send a request. It has no token yet.
+// True if a browser asks whether its page may send a request. Such a request has no token.
 bool IsPreflight(const HttpHead& head);
 
-// Of every response to this request; none where no origin is allowed at all.
+// Headers of every response to this request. None if no origin is allowed at all.
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head);
 
-// Of the answer to a preflight besides, if its origin is allowed. `methods`: those of the path, as
-// in "GET, HEAD".
+// Additional headers of the response to a preflight, if its origin is allowed. `methods` are the
+// ones of the path, such as "GET, HEAD".
 HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
                              absl::string_view methods);
 

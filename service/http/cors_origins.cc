@@ -89,7 +89,7 @@ bool CorsOrigins::Allows(absl::string_view origin) const {
   if (origin.empty()) return false;
   if (any_) return true;
   Origin page;
-  // A page has no "*" in its origin, which would pass for a pattern.
+  // No page has "*" in its origin. It would be parsed as a pattern.
   if (absl::StrContains(origin, "*") || !Parse(origin, &page).ok()) return false;
   return std::any_of(patterns_.begin(), patterns_.end(), [&](const Origin& pattern) {
     return pattern.scheme == page.scheme && (pattern.host == "*" || pattern.host == page.host) &&

@@ -13,25 +13,24 @@
 
 namespace tidepool::service {
 
-// What is known of one value.
+// What is known about one value.
 struct FieldRecorder::Node {
   bool Is(absl::string_view type) const {
     return std::find(types.begin(), types.end(), type) != types.end();
   }
 
   std::vector<std::string> types;  // empty: any
-  bool not_empty = false;          // a text or a list
+  bool not_empty = false;  // a string or an array
   std::optional<std::pair<int64_t, int64_t>> range;
   std::optional<Json> only;
-  std::set<int> absent, missed;                                       // bodies
-  std::vector<std::pair<std::string, std::unique_ptr<Node>>> fields;  // in the order of reading
-  std::unique_ptr<Node> item;                                         // of a list
+  std::set<int> absent, missed;  // numbers of bodies
+  std::vector<std::pair<std::string, std::unique_ptr<Node>>> fields;  // in reading order
+  std::unique_ptr<Node> item;  // element of an array
 };
 
 namespace {
 
-// A field may be null, which is the same as leaving it out. An element of a list cannot be left
-// out.
+// A null field means the same as a missing field. An element of an array cannot be missing.
 enum class Null : uint8_t { kAllowed, kRefused };
 
 Json TypesJson(const std::vector<std::string>& types, Null null) {

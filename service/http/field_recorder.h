@@ -1,5 +1,5 @@
-// FieldRecorder: the JSON Schema of a request's body, learnt from the code that reads it, so that
-// what is documented is what is read.
+// FieldRecorder: builds the JSON Schema of a request's body by running the code that parses it, so
+// that the documentation always matches the parser.
 //
 //   Json schema = BodySchema(
 //       [](const Json& body, FieldRecorder* recorder) { ParseChatRequest(body, recorder); });
@@ -26,22 +26,24 @@ class FieldRecorder {
  public:
   FieldRecorder();
 
-  // From now on another body is parsed.
+  // Another body is parsed from now on.
   void BeginBody() { ++body_; }
   enum class Presence : uint8_t { kThere, kAbsent };
-  // A field of one of these types, or of any.
+  // A field with one of these types, or any type if there are none.
   void OnField(const std::string& path, JsonTypes types, Presence presence);
   void OnRange(const std::string& path, int64_t least, int64_t most);
-  // A text or a list that must not be empty.
+  // A string or array that must not be empty.
   void OnNotEmpty(const std::string& path);
-  // Only this value and null are taken.
+  // Only this value and null are accepted.
   void OnNotServed(const std::string& path, const Json& harmless);
-  // It is needed, and absent. One that was absent from another body without this is not needed.
+  // The field is required, and missing. A field that was missing from another body without this
+  // call is optional.
   void OnMissing(const std::string& path);
 
-  // https://json-schema.org/draft/2020-12/schema. Objects whose fields were read take no others.
+  // Returns the schema (https://json-schema.org/draft/2020-12/schema). Objects whose fields were
+  // read accept no other fields.
   Json Schema() const;
-  // A body that has each object and a list of each kind that is known so far, empty.
+  // Returns a body with an empty instance of each object and array that is known so far.
   Json Probe() const;
 
  private:
@@ -52,7 +54,7 @@ class FieldRecorder {
   int body_ = 0;
 };
 
-// Calls `parse` with bodies that lead it into each object that it reads.
+// Calls `parse` repeatedly, with bodies that make it read every object.
 Json BodySchema(const std::function<void(const Json& body, FieldRecorder* recorder)>& parse);
 
 }  // namespace tidepool::service

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Of a request that comes again the same.
+// The same for a repeated request, so that its response has the same id.
 std::string IdOf(const RequestKey& key, const Caller& caller) {
   if (key.id.empty()) return base::RandomHex();
   return absl::StrCat(absl::Hex(SeedOf({caller.principal, key.id}), absl::kZeroPad16));
@@ -79,10 +79,10 @@ void GenerationCall::Begin() {
     choices_[i].call = this;
     choices_[i].index = static_cast<int64_t>(i);
   }
-  // Choices of one request belong to one trace.
+  // All choices of a request belong to one trace.
   const std::optional<TraceContext> trace =
       trace_.has_value() || choices_.size() == 1 ? trace_ : BeginSpan(std::nullopt).context;
-  const auto keep = self_;  // a generation that is refused ends at once
+  const auto keep = self_;  // a refused generation ends at once
   for (size_t i = 0; i < choices_.size(); ++i) {
     GenerationInput input = InputOf(i);
     input.span = BeginSpan(trace);
@@ -101,7 +101,8 @@ GenerationInput GenerationCall::InputOf(size_t choice) const {
                            .checked = absl::OkStatus()};
   if (key_.id.empty()) return input;
   input.request.set_request_id(key_.ChoiceId(choice, count));
-  // What the client has had is rendered again and not sent: later events depend on it.
+  // Events that the client already has are rendered again but not sent, because later events depend
+  // on them.
   input.replay = true;
   if (key_.resume.has_value()) input.request.set_resume_after(key_.resume->tokens(choice));
   input.digests = DigestsOf(input.request);
@@ -113,7 +114,7 @@ absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
   if (!request_.tools) return v1::TOOL_SYNTAX_UNSPECIFIED;
   const absl::StatusOr<v1::Model> model =
       front_.core->workers()->FindModel(request_.choices[0].model());
-  // The generation waits for its worker, and for its errors.
+  // Without a model, the generation waits for a worker and reports its errors.
   if (!model.ok()) return v1::OTHER_TOOL_SYNTAX;
   if (model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
     return FieldError("tools",
@@ -132,7 +133,7 @@ v1::Model GenerationCall::ServedModel() const {
 }
 
 void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
-  // The worker that made the first message told of its model before.
+  // Normally known: the worker reported its model before the first message.
   absl::StatusOr<v1::ToolSyntax> syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
   v1::Model model;
   if (response.position() == 0) {
@@ -228,7 +229,7 @@ void GenerationCall::AddUsage(int64_t index, const v1::Usage& usage) {
   usage_.expert_stall_seconds += usage.expert_stall_seconds();
 }
 
-// Of an event of a stream with text.
+// Usage for an event that has text.
 std::string GenerationCall::EventUsage(int64_t index) const {
   if (!request_.include_usage) return "";
   if (!request_.continuous_usage) return "null";
@@ -314,7 +315,7 @@ HttpResponse GenerationCall::HeadOf(int status, std::string content_type) const 
 void GenerationCall::BeginStream() {
   if (std::exchange(stream_begun_, true)) return;
   HttpResponse head = HeadOf(200, "text/event-stream; charset=utf-8");
-  // Proxies that collect what they pass on would make one answer of a stream.
+  // Tells proxies not to buffer the stream.
   head.headers.insert(head.headers.end(),
                       {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
   exchange_->BeginStream(std::move(head));
@@ -347,7 +348,7 @@ void GenerationCall::WriteTail(StreamPosition::Tail tail, const std::string& eve
 void GenerationCall::Fail(const absl::Status& status, HttpResponse::FailureLog log) {
   if (std::exchange(failed_, true)) return;
   if (stream_begun_) {
-    // The status line has left: the error is an event, and no [DONE] follows.
+    // The status line was sent. So the error is an event, and no [DONE] follows.
     exchange_->Write(WithId(SseEvent(DumpJson(ErrorJson(ToHttpError(status))))), nullptr);
     exchange_->EndStream();
   } else {
@@ -362,7 +363,7 @@ void GenerationCall::Fail(const absl::Status& status, HttpResponse::FailureLog l
 }
 
 void GenerationCall::Complete() {
-  failed_ = true;  // nothing is said after this
+  failed_ = true;  // nothing is written after this
   if (request_.stream) {
     if (request_.include_usage) {
       WriteTail(StreamPosition::Tail::kUsage,

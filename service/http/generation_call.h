@@ -1,5 +1,5 @@
-// GenerationCall: one completion request of a client: its generations at the front, their messages
-// to the client, as a stream or as one answer.
+// GenerationCall: one completion request: it starts the generations at the front and sends their
+// messages to the client, as a stream or as one response.
 #ifndef TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 #define TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 
@@ -24,34 +24,34 @@
 
 namespace tidepool::service {
 
-// What calls need of the server; outlives them.
+// Parts of the server that calls use. All outlive the calls.
 struct HttpFront {
   FrontCore* core = nullptr;
   ActiveCalls* calls = nullptr;
-  // A stream of which nothing has come for this long gets a comment, so that proxies and clients
-  // know that it lives.
+  // A stream that was silent for this time gets a comment, so that proxies and clients keep the
+  // connection open.
   absl::Duration comment_every = absl::Seconds(15);
 };
 
-// Who asks, and as which part of what.
+// The caller of a request, its name for the request, and its trace.
 struct HttpAsker {
   Caller caller;
   std::optional<TraceContext> trace;
   RequestKey key = {};
 };
 
-// Lives until its client has the answer or is gone, and its generations have ended. What renders
-// belongs to the exchange's executor, what generates to the front's loop; they send each other
-// messages, of which each generation has one on its way.
+// Lives until the client has the response or has disconnected, and all generations have ended.
+// Rendering runs on the exchange's executor, generation on the front's loop. They post tasks to
+// each other; at most one message of each generation is in flight.
 class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
  public:
-  // On the exchange's executor.
+  // Call it on the exchange's executor.
   static void Start(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                     std::shared_ptr<HttpExchange> exchange);
   ~GenerationCall();
 
  private:
-  // The front's side of a choice.
+  // Receives a choice's messages from the front.
   struct Choice final : GenerationSink {
     void Write(v1::GenerateResponse response) override {
       call->OnWrite(index, std::move(response));
@@ -67,27 +67,27 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                  std::shared_ptr<HttpExchange> exchange);
 
-  // Loop.
+  // Runs on the front's loop.
   void Begin();
-  // How this model writes calls of tools; an error if it has no place for tools.
+  // Returns the model's syntax of tool calls. Fails if the model does not support tools.
   absl::StatusOr<v1::ToolSyntax> FindToolSyntax() const;
-  // The one that answers; nothing but the name that was asked for where no worker serves it now.
+  // Returns the model that responds. If no worker serves it now, only its name is set.
   v1::Model ServedModel() const;
   void OnWrite(int64_t index, v1::GenerateResponse response);
   void OnFinish(int64_t index, absl::Status status);
   void CancelAll(const absl::Status& status);
 
-  // The exchange's executor.
+  // Runs on the exchange's executor.
   void OnMessage(int64_t index, v1::GenerateResponse message);
-  // Choices of one prompt whose log-probabilities are asked for share those of the first one: they
-  // wait until it has them all.
+  // The choices of a prompt share the prompt's log-probabilities, which the first choice reports.
+  // So the others wait until all of them have arrived.
   bool WaitsForPrompt(int64_t index, const v1::GenerateResponse& message) const;
   void SharePrompt(int64_t index, const v1::GenerateResponse& message);
   void Render(int64_t index, const v1::GenerateResponse& message);
   void WriteDelta(int64_t index, const v1::GenerateResponse& message);
   std::string EventUsage(int64_t index) const;
   void AddUsage(int64_t index, const v1::Usage& usage);
-  // Writes a comment when nothing was written for a while, and again.
+  // Writes a comment whenever nothing was written for a while.
   void CommentLater();
   void CommentIfSilent(int64_t events);
   void OnEnd(int64_t index, const absl::Status& status);
@@ -100,15 +100,15 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // Counts bytes of JSON of a response without streaming. While the JSON becomes one text, up to
   // three times as many bytes are in memory.
   void GrowWhole(size_t bytes);
-  // What the front calls a choice's request, and which other requests of this name are the same.
+  // The front's request for a choice, with the name and digests that identify repeated requests.
   GenerationInput InputOf(size_t choice) const;
-  // `event` with its id, where the request has a key.
+  // Adds an id to `event` if the request has a key.
   std::string WithId(std::string event) const;
-  // Of a client that comes back: it has had the event after which the stream is at position_.
+  // True if a reconnecting client already has the event that ends at position_.
   bool Has(size_t choice) const;
-  // Sends what follows the last token, unless its client has had it.
+  // Sends the event that follows the last token, unless the client already has it.
   void WriteTail(StreamPosition::Tail tail, const std::string& event);
-  // Adds the request's id, unless its client named it: then CommonHeaders adds the name.
+  // Adds the request's id, unless the client set it: then CommonHeaders adds it.
   HttpResponse HeadOf(int status, std::string content_type) const;
 
   const HttpFront front_;
@@ -119,27 +119,27 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   const std::shared_ptr<HttpExchange> exchange_;
   bool entered_ = false;
 
-  // Loop only.
+  // Used on the front's loop only.
   std::vector<Choice> choices_;
-  std::shared_ptr<GenerationCall> self_;  // while a generation can call
+  std::shared_ptr<GenerationCall> self_;  // set while a generation may call this object
   int64_t open_ = 0;
   bool cancelled_ = false;
 
-  // The exchange's executor only.
+  // Used on the exchange's executor only.
   AnswerHead head_;
-  StreamPosition position_;  // after what was rendered
+  StreamPosition position_;  // the end of what was rendered
   std::vector<ChoiceRenderer> renderers_;
-  std::shared_ptr<WholeAnswer> whole_;  // null: it is a stream
+  std::shared_ptr<WholeAnswer> whole_;  // null if streaming
   AnswerUsage usage_;
   int64_t left_ = 0;
   struct SharedPrompt {
-    bool told = false;                       // all of its log-probabilities have come
-    std::vector<v1::GenerateResponse> held;  // of choices that wait for it
+    bool told = false;  // all log-probabilities of the prompt have arrived
+    std::vector<v1::GenerateResponse> held;  // messages of choices that wait for them
   };
   std::vector<SharedPrompt> prompts_;
-  int64_t finished_ = 0;  // choices whose last message has come
-  int64_t events_ = 0;    // that were written
-  int64_t untaken_ = 0;   // of these, not yet taken by the socket
+  int64_t finished_ = 0;  // choices that sent their last message
+  int64_t events_ = 0;  // events written
+  int64_t untaken_ = 0;  // events that the socket has not taken yet
   bool stream_begun_ = false;
   bool failed_ = false;
 };

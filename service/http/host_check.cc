@@ -12,7 +12,7 @@
 namespace tidepool::service {
 namespace {
 
-// The host of HOST[:PORT], in lower case, without brackets and without a last dot.
+// Returns the host of HOST[:PORT] in lower case, without brackets and trailing dot.
 std::string NameOf(absl::string_view host) {
   const size_t bracket = host.rfind(']');
   const size_t colon = host.find(':', bracket == absl::string_view::npos ? 0 : bracket);

@@ -1,8 +1,9 @@
-// Under which names a server on this machine's own address answers.
+// Checks the Host header of requests to a loopback address.
 //
-// A page can give its host's name the address 127.0.0.1 after a browser has loaded it ("DNS
-// rebinding"). Its requests are then of the same origin for the browser: those with GET name no
-// Origin, and the page reads the response. The header Host still has the page's name.
+// The check prevents DNS rebinding: after a browser has loaded a page, the page's owner can change
+// its host name to the address 127.0.0.1. Then the browser treats requests to this server as
+// same-origin. GET requests have no Origin header, and the page can read the response. But the Host
+// header still has the page's name.
 #ifndef TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 #define TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 
@@ -17,14 +18,15 @@ namespace tidepool::service {
 
 struct HostPolicy {
   enum class Served : uint8_t { kAll, kOfThisMachine } served = Served::kAll;
-  // Those of a proxy on this machine that passes its own name on; beside those of this machine.
+  // More host names to accept, besides local ones, such as the names that a proxy on this machine
+  // forwards.
   std::vector<std::string> names;
 };
 
-// INVALID_ARGUMENT: not the name of a host, without a port.
+// INVALID_ARGUMENT if `name` is not a host name without a port.
 absl::Status CheckHostName(absl::string_view name);
 
-// `host` is HOST or HOST:PORT, as a request names it; empty: it names none, as no browser does.
+// `host` is the request's HOST or HOST:PORT. It may be empty, which no browser sends.
 // PERMISSION_DENIED names the remedy.
 absl::Status CheckHost(absl::string_view host, const HostPolicy& policy);
 

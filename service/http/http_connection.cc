@@ -36,7 +36,7 @@ HttpResponse Complaint(int status, const std::string& message, const std::string
   return response;
 }
 
-// A header that is there more than once is as good as one of all its values (RFC 9110, 5.3).
+// Several headers with one name mean the same as one with all their values (RFC 9110, 5.3).
 std::string JoinedField(const http::fields& header, const char* name) {
   std::string joined;
   const auto [begin, end] = header.equal_range(name);
@@ -95,7 +95,7 @@ void HttpConnection::ShakeHands() {
   socket_.AsyncHandshake([self = shared_from_this()](const Error& error) {
     if (self->state_ != State::kShakingHands) return;
     if (error) return self->Close();
-    self->begun_ = self->all_->clock->Monotonic();  // with what was shown just now
+    self->begun_ = self->all_->clock->Monotonic();  // the certificate that was just used counts
     self->WaitForRequest();
   });
 }
@@ -137,7 +137,7 @@ void HttpConnection::WatchReadable() {
       [self = shared_from_this()](const Error& error) { self->OnReadable(error); });
 }
 
-// What is readable below TLS need not be the client's: only reading tells.
+// With TLS, readable bytes may be protocol messages instead of client data: only reading tells.
 void HttpConnection::WatchTls() {
   if (buffer_.size() > 0) return;  // a pipelined request; a disconnect is detected after it
   watching_ = true;
@@ -162,7 +162,7 @@ void HttpConnection::OnReadable(const Error& error) {
   if (state_ != State::kBusy) return;
   char byte = 0;
   const ssize_t got = recv(socket_.tcp().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got > 0) return;  // a pipelined request, which waits where it is
+  if (got > 0) return;  // a pipelined request, which stays in the buffer
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return WatchReadable();
   }
@@ -190,7 +190,7 @@ void HttpConnection::ReadStart() {
   };
   while (starts_with("\r\n")) buffer_.consume(2);
   const bool half_a_line = buffer_.size() == 1 && starts_with("\r");
-  // Nothing but empty lines: some clients end a request with one.
+  // Only empty lines arrived: some clients send one after a request.
   if (had_bytes && buffer_.size() == 0) return WaitForRequest();
   if (buffer_.size() == 0 || half_a_line) {
     return socket_.async_read_some(buffer_.prepare(kWatchBytes),
@@ -214,14 +214,14 @@ std::optional<HttpConnection::HeaderFault> HttpConnection::FaultOfHeader() const
   if (header.version() == 11 && header.count(http::field::host) != 1) {
     return bad("an HTTP/1.1 request must have exactly one Host header");
   }
-  // A proxy that let the request in may have looked at the other one.
+  // If these headers appear twice, a proxy may have checked a different one.
   for (const char* name : {"Authorization", "X-Api-Key", "Origin", "Idempotency-Key",
                            "X-Request-Id", "Last-Event-ID"}) {
     if (header.count(name) > 1) {
       return bad(absl::StrCat("a request may have only one ", name, " header"));
     }
   }
-  // With any other coding the body is not what it seems (RFC 9112, 6.1).
+  // With another coding, we would misread where the body ends (RFC 9112, 6.1).
   const std::string coding = JoinedField(header, "Transfer-Encoding");
   if (header.count("Transfer-Encoding") > 0 && !absl::EqualsIgnoreCase(coding, "chunked")) {
     return HeaderFault{.status = 501,
@@ -261,7 +261,7 @@ void HttpConnection::TakeHead() {
 }
 
 void HttpConnection::OnHeader(const Error& error) {
-  // Found by its Content-Length, so that the header is known.
+  // The body is too long by its Content-Length, so the header is complete.
   if (error == http::error::body_limit) TakeHead();
   if (error) return OnReadError(error);
   TakeHead();
@@ -270,7 +270,7 @@ void HttpConnection::OnHeader(const Error& error) {
                   fault->status == 501 ? "not_implemented" : "bad_request");
   }
   if (std::optional<HttpResponse> refusal = all_->handler->CheckHead(head_)) {
-    // An unread body would be taken for the next request.
+    // If the body were left unread, it would be parsed as the next request.
     return Refuse(*std::move(refusal), parser_->is_done() && parser_->get().keep_alive());
   }
   const std::string expect(parser_->get()[http::field::expect]);
@@ -370,7 +370,7 @@ void HttpConnection::Close() {
   pending_taken_.clear();
   pending_.clear();
   socket_.Close();
-  Leave();  // whoever still holds the exchange is not waited for
+  Leave();  // do not wait for other owners of the exchange
 }
 
 void HttpConnection::SetDeadline(absl::Duration time) {

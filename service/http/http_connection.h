@@ -1,5 +1,5 @@
-// HttpConnection: HTTP/1.1 over one socket (RFC 9112), by Boost.Beast's parser. Requests are served
-// one after the other, pipelined ones too.
+// HttpConnection: HTTP/1.1 on one socket (RFC 9112), with Boost.Beast's parser. Requests are served
+// one at a time, including pipelined ones.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 
@@ -31,30 +31,30 @@ struct HttpLimits {
   int64_t max_connections = 8192;
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 32 << 20;
-  int64_t max_open_body_bytes = 256 << 20;  // of all connections, while they are received
-  // A body has room up to here however many others are received: who sends long ones slowly keeps
-  // nobody out. So max_connections times this may come on top.
+  int64_t max_open_body_bytes = 256 << 20;  // memory for incoming bodies of all connections
+  // This part of each body does not count in max_open_body_bytes, so slow senders of long bodies
+  // cannot block others. So max_connections times this is needed in addition.
   int64_t small_body_bytes = 32 << 10;
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(2);
   absl::Duration idle_timeout = absl::Seconds(75);
-  absl::Duration write_timeout = kTakenWithin;  // without one byte taken
-  // An older connection takes no further requests: it ends as soon as it answers none.
+  absl::Duration write_timeout = kTakenWithin;  // time in which the client takes no byte
+  // An older connection accepts no new requests, and closes when it is idle.
   absl::Duration max_connection_age = absl::InfiniteDuration();
 };
 
 class HttpConnection;
 
-// What the connections of a server share. Thread-safe; outlives them.
+// Thread-safe. State that the connections of a server share. Outlives them.
 struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;  // null: plain text
-  const base::Clock* clock = nullptr;              // of connections' ages
+  const base::Clock* clock = nullptr;  // for the ages of connections
   std::atomic<int64_t> open_body_bytes = 0;
   std::atomic<bool> draining = false;
 
-  // For the next connection; null: plain text.
+  // For new connections. Null: plain text.
   std::shared_ptr<ssl_ctx_st> TlsContext() const {
     return tls == nullptr ? nullptr : tls->Get()->server_context;
   }
@@ -64,7 +64,7 @@ struct HttpConnections {
   std::map<HttpConnection*, std::weak_ptr<HttpConnection>> live TIDEPOOL_GUARDED_BY(mutex);
 };
 
-// All state belongs to the socket's executor, a strand.
+// All state is used on the socket's executor only, a strand.
 class HttpConnection final : public HttpExchange,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -73,9 +73,9 @@ class HttpConnection final : public HttpExchange,
 
   // Thread-safe.
   void Start();
-  // An idle connection closes now, a busy one after its answer.
+  // Closes an idle connection now, and a busy one after its response.
   void Drain();
-  // Closes now.
+  // Closes the connection now.
   void Abort();
 
   void Post(std::function<void()> task) override;
@@ -101,7 +101,7 @@ class HttpConnection final : public HttpExchange,
   void ReadStart();
   void TakeHead();
   void OnHeader(const Error& error);
-  // What is wrong with a header that parses; none: nothing.
+  // The fault of a header that could be parsed, or none.
   struct HeaderFault {
     int status = 400;
     std::string message;
@@ -112,11 +112,12 @@ class HttpConnection final : public HttpExchange,
   bool AccountBody(int64_t bytes);
   void Dispatch();
   void OnReadError(const Error& error);
-  // Without keep_alive the connection closes behind the answer, the rest of the request unread.
+  // Without keep_alive, the connection closes after the response, and the rest of the request is
+  // not read.
   void Refuse(HttpResponse response, bool keep_alive);
   void Refuse(int status, const std::string& message, const std::string& code);
 
-  // Until it takes no further requests.
+  // Time until it accepts no new requests.
   absl::Duration AgeLeft() const;
   bool IsLastAnswer() const;
   std::string HeadText(const HttpResponse& response, int64_t content_length) const;
@@ -128,23 +129,23 @@ class HttpConnection final : public HttpExchange,
   void ReadRest();
   void LeaveClient();
   void Close();
-  // Counts as closed.
+  // Stops counting as open.
   void Leave();
   void SetDeadline(absl::Duration time);
   void ClearDeadline();
   void OnDeadline();
 
   HttpConnections* const all_;
-  absl::Duration begun_;  // with a handshake that ends well; on the monotonic clock
+  absl::Duration begun_;  // after a successful handshake; on the monotonic clock
   HttpSocket socket_;
   boost::asio::steady_timer deadline_;
-  int64_t deadlines_ = 0;  // set so far: an old one that comes late is none
+  int64_t deadlines_ = 0;  // number of the current deadline; older timers are ignored
   boost::beast::flat_buffer buffer_;
   State state_ = State::kIdle;
   bool watching_ = false;
   bool timed_out_ = false;
 
-  // The request that is read or answered.
+  // The request that is being read or served.
   std::optional<Parser> parser_;
   HttpHead head_;
   HttpHeaders common_headers_;
@@ -155,7 +156,7 @@ class HttpConnection final : public HttpExchange,
   bool http_1_0_ = false;
   std::function<void()> on_gone_;
 
-  // Bytes that are being written, and bytes that follow.
+  // Bytes that are being written, and the bytes after them.
   std::string writing_, pending_;
   std::vector<std::function<void()>> writing_taken_, pending_taken_;
   bool write_running_ = false;

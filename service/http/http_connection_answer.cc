@@ -132,8 +132,8 @@ void HttpConnection::EndExchange() {
   Linger();
 }
 
-// A socket that closes with bytes unread resets the connection, and the client may never see its
-// answer: what it still sends is read for a moment.
+// If a socket is closed with unread bytes, the kernel resets the connection, and the client may
+// lose the response. So read what the client still sends, for a short time.
 void HttpConnection::Linger() {
   state_ = State::kLingering;
   lingered_bytes_ = 0;

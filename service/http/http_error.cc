@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kParam[] = "tidepool/http-param";
 
-// Codes and types that OpenAI's own server answers with, where it has one.
+// Codes and types are the ones of OpenAI's server, if it has any.
 struct Mapping {
   int status;
   const char* type;
@@ -32,7 +32,7 @@ Mapping MappingOf(absl::StatusCode code) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kFailedPrecondition:
       return {400, "invalid_request_error", "", 0};
-    // What is known and not done is the request's fault here: clients repeat what gets a 501.
+    // An unsupported feature is a 400, because clients retry a 501.
     case absl::StatusCode::kUnimplemented:
       return {400, "invalid_request_error", "unsupported_parameter", 0};
     case absl::StatusCode::kUnauthenticated:
@@ -57,14 +57,14 @@ Mapping MappingOf(absl::StatusCode code) {
   }
 }
 
-// "chat.a and chat.b are ..." names two fields of gRPC.
+// If the message is "chat.a and chat.b are ...", it names two gRPC fields.
 absl::string_view SecondField(absl::string_view message, absl::string_view first) {
   absl::string_view rest = message.substr(first.size());
   if (!absl::StrContains(first, '.') || !absl::ConsumePrefix(&rest, " and ")) return "";
   return rest.substr(0, rest.find(' '));
 }
 
-// "temperature is 200; ..." is about temperature: the engine's messages begin with the field.
+// The engine's messages begin with the field, for example "temperature is 200; ...".
 absl::string_view FieldInFront(absl::string_view message) {
   size_t end = 0;
   while (end < message.size() &&
@@ -79,7 +79,7 @@ absl::string_view FieldInFront(absl::string_view message) {
   return SecondField(message, field).empty() ? "" : field;
 }
 
-// The names of gRPC's fields where HTTP has others.
+// gRPC field names that differ over HTTP.
 constexpr std::pair<absl::string_view, absl::string_view> kNames[] = {
     {"tools_json", "tools"},           {"template_kwargs_json", "chat_template_kwargs"},
     {"tool_calls_json", "tool_calls"}, {"logit_bias_text", "logit_bias"},
@@ -140,11 +140,11 @@ HttpError ToHttpError(const absl::Status& status) {
     if (!second.empty()) rest.remove_prefix(absl::string_view(" and ").size() + second.size());
     error.message =
         absl::StrCat(error.param, second.empty() ? "" : " and ", HttpField(second), rest);
-    // Of several prompts in a request, which one it is the worker does not know.
+    // With several prompts, the worker does not know the index of its prompt.
     if (absl::StartsWith(error.param, "prompt[")) error.param = "prompt";
   }
-  // Statuses cross the wire as code and message alone.
-  // "the context of" is what workers of the release before say.
+  // A worker's status has only a code and a message, so parse the message. Workers of the previous
+  // release say "the context of".
   if (absl::IsInvalidArgument(status) && absl::StartsWith(status.message(), "the prompt ") &&
       (absl::StrContains(status.message(), "maximum context length") ||
        absl::StrContains(status.message(), "the context of "))) {

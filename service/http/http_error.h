@@ -1,4 +1,4 @@
-// Errors as OpenAI's clients read them: an HTTP status and {"error": {message, type, param, code}}.
+// Errors in OpenAI's format: an HTTP status and {"error": {message, type, param, code}}.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
 
@@ -20,17 +20,17 @@ struct HttpError {
   std::optional<int> retry_after_s;
 };
 
-// INVALID_ARGUMENT that names a request's field: "FIELD COMPLAINT".
+// INVALID_ARGUMENT with the message "FIELD COMPLAINT".
 absl::Status FieldError(absl::string_view field, absl::string_view complaint);
 
 // Adds the request's field to an INVALID_ARGUMENT whose message does not begin with a field.
 // Returns other statuses unchanged.
 absl::Status WithParam(absl::Status status, absl::string_view field);
 
-// The one mapping from codes to HTTP. Requires: !status.ok().
+// The only mapping from status codes to HTTP. Requires: !status.ok().
 HttpError ToHttpError(const absl::Status& status);
 
-// {"error": {...}}.
+// Returns {"error": {...}}.
 Json ErrorJson(const HttpError& error);
 
 }  // namespace tidepool::service

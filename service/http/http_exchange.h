@@ -1,4 +1,4 @@
-// What lies between HTTP's wire and what answers it: a request, its exchange, the handler.
+// The interface between the HTTP connection and its handler: request, exchange, handler.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 
@@ -14,13 +14,13 @@
 
 namespace tidepool::service {
 
-// A request as far as its body.
+// A request without its body.
 struct HttpHead {
   std::string method;  // GET, POST, ...
-  std::string path;    // without the query, percent escapes undone
+  std::string path;  // without the query, percent-decoded
   std::string content_type;
-  // Headers as they came; empty: there was none. Several traceparent or tracestate are joined
-  // by commas.
+  // Header values, empty if missing. Several traceparent or tracestate headers are joined by
+  // commas.
   std::string authorization;
   std::string api_key;  // X-Api-Key
   std::string content_encoding;
@@ -28,7 +28,7 @@ struct HttpHead {
   std::string request_method;   // Access-Control-Request-Method
   std::string request_headers;  // Access-Control-Request-Headers
   std::string private_network;  // Access-Control-Request-Private-Network
-  std::string host;             // of the target where that names one, else the header Host
+  std::string host;  // the host of the request target, else the Host header
   std::string traceparent;
   std::string tracestate;
   std::string idempotency_key;  // Idempotency-Key
@@ -47,17 +47,19 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  HttpHeaders headers;  // beside type, length, connection
-  // A failed generation has a line in the log of requests, and a probe tells by itself.
+  HttpHeaders headers;  // in addition to type, length, and connection
+  // kElsewhere: do not log the failure here. The request log has failed generations, and failed
+  // probes are visible to whoever sent them.
   enum class FailureLog : uint8_t { kHere, kElsewhere } failure_log = FailureLog::kHere;
-  std::shared_ptr<const void> held = {};  // goes when the client's socket has the body, or it left
+  // released when the socket has taken the body, or the client has disconnected
+  std::shared_ptr<const void> held = {};
 };
 
-// {"error": ...} with this status's HTTP code and, where it has one, Retry-After.
+// Returns {"error": ...} with the status's HTTP code, and Retry-After if it has a retry hint.
 HttpResponse ErrorResponse(const absl::Status& status);
 
-// One request's way back to its client. Functions but Post are called on the exchange's own
-// executor, where the callbacks come too.
+// The response side of one request. All functions except Post must be called on the exchange's
+// executor, where callbacks run, too.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -65,16 +67,16 @@ class HttpExchange {
   // Thread-safe. Tasks run one at a time, in the order of posting.
   virtual void Post(std::function<void()> task) = 0;
 
-  // Either one whole answer,
+  // Sends one complete response.
   virtual void Answer(HttpResponse response) = 0;
-  // or one whose body (that of `head` is unused) is written piece by piece and then ended.
+  // Begins a streamed response (the body of `head` is ignored). Call Write and End then.
   virtual void BeginStream(HttpResponse head) = 0;
-  // `taken` is called when the client's socket has all of `bytes`, and not if the client leaves.
+  // Calls `taken` when the socket has taken all of `bytes`, but not if the client disconnects.
   virtual void Write(std::string bytes, std::function<void()> taken) = 0;
   virtual void EndStream() = 0;
 
-  // Called once if the client leaves before its answer is complete; whatever is answered or written
-  // after that goes nowhere.
+  // Calls `callback` once if the client disconnects before the response is complete. Later calls of
+  // Answer and Write do nothing.
   virtual void OnGone(std::function<void()> callback) = 0;
 };
 
@@ -83,15 +85,15 @@ class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
 
-  // Headers of every response to this request, those that the connection makes included.
+  // Headers of every response to this request, including the connection's own error responses.
   virtual HttpHeaders CommonHeaders(const HttpHead& /*head*/) { return {}; }
-  // Called of every response, when its status is known. `head` is empty where the request could not
-  // be read.
+  // Called for every response when its status is known. `head` is empty if the request could not be
+  // read.
   virtual void OnResponse(const HttpHead& /*head*/, const HttpResponse& /*response*/) {}
 
-  // A request that is refused before its body is read.
+  // Returns a response if the request must be refused before its body is read.
   virtual std::optional<HttpResponse> CheckHead(const HttpHead& head) = 0;
-  // Called on the exchange's executor. Answers now or later; exchanges may outlive the handler.
+  // Called on the exchange's executor. Responds now or later. Exchanges may outlive the handler.
   virtual void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) = 0;
 };
 

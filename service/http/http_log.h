@@ -1,4 +1,4 @@
-// HttpLog: what became of HTTP requests: a count of each status, and a line of each error.
+// HttpLog: counts HTTP responses by status, and logs errors.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_LOG_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_LOG_H_
 
@@ -16,19 +16,19 @@
 
 namespace tidepool::service {
 
-// By path, as the table of routes has it, and status.
+// By path of the routing table, and status.
 using HttpCounts = std::map<std::pair<std::string, int>, int64_t>;
 
 // Thread-safe.
 class HttpLog {
  public:
-  // `log` may be empty, and is called on any thread; the clock outlives this.
+  // `log` may be empty, and is called on any thread. The clock outlives this object.
   HttpLog(LogSink log, const base::Clock* clock) : log_(std::move(log)), clock_(clock) {}
 
-  // `route` is the request's path as the table has it; of a path that is not served, or a request
-  // that could not be read, "other". Nothing that a body says is in a line: an error's `code` and
-  // the field's name are. At most kMaxLinesPerSecond lines; the next one tells how many were left
-  // out.
+  // `route` is the path in the routing table, or "other" for an unknown path or an unreadable
+  // request. A line contains an error's `code` and the field's name, but nothing else from the
+  // body. At most kMaxLinesPerSecond lines are written. The next line has the number of omitted
+  // ones.
   void OnResponse(absl::string_view route, const HttpHead& head, const HttpResponse& response);
 
   HttpCounts counts() const;
@@ -36,15 +36,16 @@ class HttpLog {
   static constexpr int kMaxLinesPerSecond = 20;
 
  private:
-  // Whether a line may be written now, and how many were left out before it.
+  // True if a line may be written now. Sets the number of lines that were omitted before it.
   bool TakeLine(int64_t* left_out);
 
   const LogSink log_;
   const base::Clock* const clock_;
   mutable base::Mutex mutex_;
   HttpCounts counts_ TIDEPOOL_GUARDED_BY(mutex_);
-  absl::Duration second_ TIDEPOOL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();  // that runs
-  int lines_ TIDEPOOL_GUARDED_BY(mutex_) = 0;                                      // of that second
+  // the current second
+  absl::Duration second_ TIDEPOOL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
+  int lines_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // written in that second
   int64_t left_out_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Error = boost::system::error_code;
 
-// One parses a long body while the other writes tokens.
+// One thread can parse a long body while the other writes tokens.
 constexpr int kThreads = 2;
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
@@ -113,7 +113,7 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
-  // Out of file descriptors, most likely: some come back when connections end.
+  // Probably out of file descriptors. Some are freed when connections end.
   void AcceptLater() {
     pause_.expires_after(absl::ToChronoNanoseconds(kAcceptPause));
     pause_.async_wait([this](const Error& error) {
@@ -133,7 +133,7 @@ class HttpServerImpl final : public HttpServer {
     for (const auto& connection : live) function(connection.get());
   }
 
-  // False: some connections are still there after `time`.
+  // Returns false if some connections are still open after `time`.
   bool WaitEmpty(absl::Duration time) {
     const absl::Duration until = base::Clock::Real().Monotonic() + time;
     base::MutexLock lock(&all_.mutex);
@@ -145,7 +145,7 @@ class HttpServerImpl final : public HttpServer {
     return true;
   }
 
-  mutable HttpConnections all_;  // before what holds connections
+  mutable HttpConnections all_;  // outlives the members below, which hold connections
   asio::io_context io_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;

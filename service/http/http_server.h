@@ -1,4 +1,4 @@
-// HttpServer: listens, and gives each connection to a handler.
+// HttpServer: accepts connections and passes their requests to a handler.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_SERVER_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_SERVER_H_
 
@@ -17,28 +17,28 @@ namespace tidepool::service {
 struct HttpServerOptions {
   std::string listen;  // HOST:PORT; port 0 takes a free one
   HttpLimits limits;
-  // With a certificate; outlives the server. Null: plain text.
+  // Has a certificate and outlives the server. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
-  // Of connections' ages; outlives the server. Timeouts are the machine's in any case.
+  // For the ages of connections; outlives the server. Timeouts always use the machine's clock.
   const base::Clock* clock = &base::Clock::Real();
 };
 
-// Thread-safe. It outlives whatever holds an exchange.
+// Thread-safe. Outlives all holders of an exchange.
 class HttpServer {
  public:
-  // `handler` outlives the server's Shutdown. INVALID_ARGUMENT: an address that cannot be read;
-  // UNAVAILABLE: it cannot be listened on.
+  // `handler` lives until Shutdown has returned. INVALID_ARGUMENT if the address is invalid,
+  // UNAVAILABLE if it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpHandler* handler,
                                                            const HttpServerOptions& options);
   virtual ~HttpServer() = default;
 
   virtual int port() const = 0;
-  // HOST:PORT with the port that was taken.
+  // HOST:PORT with the actual port.
   virtual const std::string& address() const = 0;
   virtual int64_t connections() const = 0;
 
-  // Takes no more connections, closes the idle ones, lets answers that are on their way go out
-  // within `grace`, and returns when no thread of the server runs. Later calls do nothing.
+  // Stops accepting connections, closes idle ones, and gives running responses `grace` to finish.
+  // Returns when all threads of the server have ended. Calling it again does nothing.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

@@ -12,14 +12,14 @@ namespace {
 
 namespace asio = boost::asio;
 
-// The kernel doubles it: no more than 256 KiB lie between a stream and its client.
+// The kernel doubles this, so at most 256 KiB are buffered between a stream and its client.
 constexpr int kSendBufferBytes = 128 << 10;
 
 void Tune(HttpSocket::Tcp* socket) {
-  boost::system::error_code ignored;  // each is a matter of speed
+  boost::system::error_code ignored;  // these options only affect speed
   socket->set_option(asio::ip::tcp::no_delay(true), ignored);
   socket->set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
-  // Clients that vanished without a word.
+  // Detects clients that vanished without closing the connection.
   socket->set_option(asio::socket_base::keep_alive(true), ignored);
   const int idle_seconds = 60, interval_seconds = 15;
   setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));

@@ -1,4 +1,4 @@
-// HttpSocket: a connection's bytes, with TLS between them and the wire where that is asked for.
+// HttpSocket: the byte stream of a connection, with or without TLS.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 
@@ -12,8 +12,8 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tidepool::service {
 
-// A stream as Asio's and Beast's operations take it, for the socket's executor alone. One reading
-// and one writing operation may run at a time.
+// A stream for Asio's and Beast's operations, on the socket's executor only. One read and one write
+// may run at a time.
 class HttpSocket {
  public:
   using Tcp = boost::asio::ip::tcp::socket;
@@ -25,7 +25,7 @@ class HttpSocket {
 
   executor_type get_executor() { return tcp_.get_executor(); }
   bool is_tls() const { return tls_.has_value(); }
-  // What lies below TLS, if there is any.
+  // The TCP socket below TLS, if TLS is used.
   Tcp& tcp() { return tcp_; }
   void Close();
 
@@ -46,12 +46,12 @@ class HttpSocket {
     }
   }
 
-  // Requires of both: is_tls(). `handler(error)`.
+  // Both require is_tls() and call `handler(error)`.
   template <typename Handler>
   void AsyncHandshake(Handler handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server, std::move(handler));
   }
-  // Tells the client that nothing more comes, and waits for it to say the same.
+  // Sends TLS's close_notify and waits for the client's.
   template <typename Handler>
   void AsyncShutdown(Handler handler) {
     tls_->async_shutdown(std::move(handler));

@@ -12,10 +12,10 @@ namespace tidepool::service {
 namespace {
 
 constexpr int kMaxDepth = 64;
-// A value takes 16 bytes, however short its text.
+// Limits the memory: each value takes 16 bytes, however short its text is.
 constexpr int64_t kMaxValues = int64_t{4} << 20;
 
-// Watches a parse. Once something is wrong nothing more is kept.
+// Checks limits during a parse. After the first fault, nothing is kept.
 class Watch {
  public:
   bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -45,10 +45,11 @@ class Watch {
  private:
   absl::Status status_;
   int64_t values_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the open objects
 };
 
-// "[json.exception.parse_error.101] parse error at line 1, column 3: ..." in one clean line.
+// Converts "[json.exception.parse_error.101] parse error at line 1, column 3: ..." to one readable
+// line.
 std::string Complaint(absl::string_view what) {
   constexpr size_t kMaxBytes = 200;
   const size_t prefix = what.find("] ");

@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// A value in an error: short, on one line.
+// A value as an error quotes it: short and on one line.
 std::string Shown(const Json& value) {
   if (value.is_array() || value.is_object()) return absl::StrCat("an ", value.type_name());
   return value.is_string() ? base::Quoted(value.get<std::string>()) : DumpJson(value);
@@ -23,7 +23,7 @@ std::string Shown(const Json& value) {
 
 std::optional<int64_t> WholeNumber(const Json& value) {
   if (value.is_number_float()) {
-    constexpr double kExact = int64_t{1} << 53;  // doubles above skip integers
+    constexpr double kExact = int64_t{1} << 53;  // larger doubles cannot represent every integer
     const double number = value.get<double>();
     if (std::trunc(number) != number || std::abs(number) > kExact) return std::nullopt;
     return static_cast<int64_t>(number);
@@ -166,7 +166,7 @@ std::vector<std::string> JsonFields::Served() const {
 absl::Status JsonFields::Done() const {
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : object_.items()) {
-    // Clients dump a message with null for each field that it does not have, and send it back.
+    // Some clients send back a message with all its fields, and null for the unset ones.
     if (value.is_null()) continue;
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
     // Finding a hint compares all names, so skip implausible ones.

@@ -1,9 +1,9 @@
-// JsonFields: the fields of one JSON object of a request, read one by one. The first fault stays,
-// so that a reader reads straight on and asks once at the end.
+// JsonFields: reads the fields of one JSON object of a request. It keeps the first fault, so a
+// reader can read all fields and check once at the end.
 //
 //   JsonFields fields(object, "");
 //   if (auto value = fields.Number("temperature")) sampling->set_temperature(*value);
-//   RETURN_IF_ERROR(fields.Done());  // also names a field that nobody asked for
+//   RETURN_IF_ERROR(fields.Done());  // also refuses fields that were never read
 #ifndef TIDEPOOL_SERVICE_HTTP_JSON_FIELDS_H_
 #define TIDEPOOL_SERVICE_HTTP_JSON_FIELDS_H_
 
@@ -19,37 +19,37 @@
 
 namespace tidepool::service {
 
-// The value of an integer, or of a number without a fraction such as 5.0. Nothing: it is neither,
-// or an int64 cannot hold it.
+// Returns the value of an integer, or of a number without a fraction such as 5.0. Returns nullopt
+// for anything else, or if an int64 cannot hold it.
 std::optional<int64_t> WholeNumber(const Json& value);
 
-// Thread-compatible. A field that is null counts as missing. Functions return nothing for a field
-// that is missing or has the wrong type; the latter is a fault.
+// Thread-compatible. A null field counts as missing. Functions return nullopt or null if a field is
+// missing or has the wrong type; a wrong type is also a fault.
 class JsonFields {
  public:
-  // `object` is a JSON object that outlives this. `path` is the prefix of names in errors, such as
-  // "messages[0].".
-  // `recorder` learns of each field that is read; null: nobody does.
+  // `object` is a JSON object that outlives this object. `path` is the prefix of field names in
+  // errors, such as "messages[0].". If `recorder` is set, it records each field that is read.
   JsonFields(const Json& object, std::string path, FieldRecorder* recorder = nullptr)
       : object_(object), path_(std::move(path)), recorder_(recorder) {}
-  // The same of an object inside this one.
+  // Same for an object inside this one.
   JsonFields Inside(const Json& object, std::string path) const {
     return JsonFields(object, std::move(path), recorder_);
   }
 
-  // Of any of these types, which the caller checks; none: of any type.
+  // Returns a field of any of these types, or of any type if there are none. The caller checks the
+  // value.
   const Json* Find(absl::string_view name, JsonTypes types = {});
   const Json* Array(absl::string_view name);
   const Json* Object(absl::string_view name);
   std::optional<std::string> String(absl::string_view name);
   std::optional<bool> Bool(absl::string_view name);
   std::optional<float> Number(absl::string_view name);
-  // Inclusive limits. A number without a fraction is one, as 5.0 is.
+  // Limits are inclusive. A number without a fraction, such as 5.0, is accepted.
   std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
-  // Whether a field that must not be empty is an empty string or array. `value` is the result of
+  // True if a field that must not be empty is an empty string or array. `value` is the result of
   // Find. The caller reports the fault.
   bool IsEmpty(absl::string_view name, const Json* value);
-  // Token ids.
+  // Reads token ids.
   std::vector<int32_t> Ids(absl::string_view name);
 
   // A known field that is not supported: every value except null and `harmless` is an error.
@@ -61,14 +61,14 @@ class JsonFields {
   void Fail(absl::string_view name, absl::string_view complaint);
   void Fail(const absl::Status& status);
 
-  // As Fail, of a field that is needed: a name that is not known comes first, for it may be this
-  // one's with an error in it.
+  // Like Fail, for a missing required field. If there is an unknown field, reports that instead: it
+  // may be this one, misspelt.
   void Missing(absl::string_view name, absl::string_view complaint);
 
-  // Names that were asked for and are served.
+  // Names of supported fields that were read.
   std::vector<std::string> Served() const;
 
-  // The first fault: of a read, or a field that no function was asked for.
+  // Returns the first fault, or an error if the object has a field that was never read.
   absl::Status Done() const;
 
  private:
@@ -78,7 +78,7 @@ class JsonFields {
   const std::string path_;
   FieldRecorder* const recorder_;
   std::vector<std::string> asked_;
-  std::vector<std::string> unserved_;  // of them
+  std::vector<std::string> unserved_;  // unsupported ones among the known names
   absl::Status status_;
   absl::Status missing_;
 };

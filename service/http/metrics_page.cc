@@ -21,7 +21,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 constexpr const char* kEndNames[kRequestEnds] = {"stop", "length", "abort", "error"};
 
-// Collects families in the order in which they are first named.
+// Collects metric families in the order of their first use.
 class Page {
  public:
   void Counter(const std::string& name, const std::string& help, const Labels& labels,
@@ -216,7 +216,7 @@ void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
           disk.restores_given_up_total());
 }
 
-// Hits and misses, by layer where the worker tells; the one fast tier is its memory.
+// Hits and misses, by layer if the worker reports layers. Memory is the only fast tier.
 void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
     Labels with_layer = labels;

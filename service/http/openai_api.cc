@@ -47,7 +47,7 @@ HttpResponse TextResponse(int status, std::string text) {
   return response;
 }
 
-// Probes ask every few seconds, and say themselves what they hear.
+// Failed probes are not logged here: whoever sent the probe reports it.
 HttpResponse ProbeResponse(int status, std::string text) {
   HttpResponse response = TextResponse(status, std::move(text));
   response.failure_log = HttpResponse::FailureLog::kElsewhere;
@@ -65,8 +65,8 @@ std::string AllowOf(absl::string_view method) {
   return absl::StrCat(method, method == "GET" ? ", HEAD" : "", ", OPTIONS");
 }
 
-// Forms of web pages can post to any server, but not with this type: a page elsewhere cannot make
-// its reader's browser ask for completions.
+// A web page can post a form to any server, but only with a form's content type. So requiring JSON
+// stops other sites' pages from sending completions through a reader's browser.
 bool IsJson(const std::string& content_type) {
   const std::string type = absl::AsciiStrToLower(
       absl::StripAsciiWhitespace(content_type.substr(0, content_type.find(';'))));
@@ -77,13 +77,13 @@ bool IsEncoded(const std::string& content_encoding) {
   return !content_encoding.empty() && !absl::EqualsIgnoreCase(content_encoding, "identity");
 }
 
-// A parser as ApiPath wants it.
+// Adapts a parser to ApiPath.
 template <auto parse>
 void ReadBodyOf(const Json& body, FieldRecorder* recorder) {
   static_cast<void>(parse(body, recorder));
 }
 
-// As vLLM's: `root` is what lies behind an alias.
+// Same format as vLLM: `root` is the model behind an alias.
 Json ModelJson(const v1::Model& model, absl::string_view id, int64_t created) {
   return {{"id", std::string(id)},
           {"object", "model"},
@@ -94,7 +94,7 @@ Json ModelJson(const v1::Model& model, absl::string_view id, int64_t created) {
           {"max_model_len", model.context_length()}};
 }
 
-// Each name that is listed, once.
+// Lists each name once.
 Json ModelListJson(const v1::ListModelsResponse& response, int64_t created) {
   Json list = Json::array();
   std::set<std::string> ids;
@@ -116,7 +116,7 @@ PrincipalUsageMap UsageFor(const Caller& caller, const PrincipalUsageMap& all) {
   return own == all.end() ? PrincipalUsageMap() : PrincipalUsageMap{*own};
 }
 
-// Answers on the exchange's executor, from any thread.
+// Responds on the exchange's executor. Call it from any thread.
 void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse response) {
   exchange->Post([exchange, response = std::move(response)] { exchange->Answer(response); });
 }
@@ -156,7 +156,7 @@ absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
       {{"/v1/models/", "GET", For::kClients, "Describe one model."}, &OpenAiApi::GetModel},
       {{"/metrics", "GET", For::kClients, "Metrics in Prometheus' text format.", Answers::kText},
        &OpenAiApi::Metrics},
-      // Probes and load balancers have no tokens, and learn that the process lives.
+      // Probes and load balancers have no tokens. They only learn that the process is alive.
       {{"/health", "GET", For::kAnybody, "Whether requests are served; no body.",
         Answers::kNothing},
        &OpenAiApi::Health},
@@ -164,7 +164,7 @@ absl::Span<const OpenAiApi::Route> OpenAiApi::Routes() {
        &OpenAiApi::Healthz},
       {{"/readyz", "GET", For::kAnybody, "Whether a worker accepts requests.", Answers::kText},
        &OpenAiApi::Readyz},
-      // What the released program knows, and nothing of what it serves.
+      // Says which release this is, but nothing about what it serves.
       {{"/version", "GET", For::kAnybody, "The server's version."}, &OpenAiApi::Version},
       {{"/openapi.json", "GET", For::kAnybody, "This description."}, &OpenAiApi::OpenApi},
   };
@@ -175,7 +175,7 @@ const OpenAiApi::Route* OpenAiApi::FindRoute(const std::string& path) {
   for (const Route& route : Routes()) {
     const absl::string_view known = route.api.path;
     if (absl::EndsWith(known, "/") && absl::StartsWith(path, known)) return &route;
-    // A '/' too many is what some clients end an address with.
+    // Some clients append a '/' to the address.
     if (path == known || path == absl::StrCat(known, "/")) return &route;
   }
   return nullptr;
@@ -255,7 +255,7 @@ std::optional<HttpResponse> OpenAiApi::CheckHead(const HttpHead& head) {
 }
 
 absl::StatusOr<Caller> OpenAiApi::CallerOf(const HttpHead& head) const {
-  // A page can send a token only with its user's consent.
+  // A page can send a token only if its user gave it one.
   if (authenticator_ == nullptr && !web_.cors.Allows(head.origin)) {
     RETURN_IF_ERROR(CheckOrigin(head.origin, web_.pages));
   }
@@ -283,7 +283,7 @@ void OpenAiApi::Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 void OpenAiApi::Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
                       std::shared_ptr<HttpExchange> exchange) {
   if (!request.ok()) return exchange->Answer(ErrorResponse(request.status()));
-  // Once more: a long body may outlive its token.
+  // Check again: the token may have expired while a long body arrived.
   absl::StatusOr<Caller> caller = CallerOf(head);
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
   absl::StatusOr<RequestKey> key = RequestKeyOf(head, *request);
@@ -341,7 +341,7 @@ absl::Status OpenAiApi::Live() {
   return live_;
 }
 
-// As vLLM's: the status is all.
+// As in vLLM, only the status matters.
 void OpenAiApi::Health(HttpRequest, std::shared_ptr<HttpExchange> exchange) {
   const bool serves = ready_ && store_ok_ && !draining_ && Live().ok();
   HttpResponse response = ProbeResponse(serves ? 200 : 503, "");

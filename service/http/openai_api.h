@@ -1,4 +1,4 @@
-// OpenAiApi: what is served over HTTP: OpenAI's endpoints, health, metrics.
+// OpenAiApi: the HTTP API: OpenAI's endpoints, health, metrics.
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 
@@ -23,27 +23,27 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Outlives the threads that call it; exchanges may outlive it.
+// Thread-safe. Outlives the threads that call it. Exchanges may outlive it.
 class OpenAiApi final : public HttpHandler {
  public:
   struct Options {
-    // Outlives the server. Null: anybody may ask, from `web.pages` alone.
+    // Outlives the server. Null: anyone may call, but pages only if `web.pages` allows them.
     const Authenticator* authenticator = nullptr;
     WebAccess web;
-    LogSink log;  // any thread
+    LogSink log;  // called on any thread
   };
   OpenAiApi(const HttpFront& front, const Options& options);
 
-  // What /readyz tells.
+  // Sets the result of /readyz.
   void SetReady(bool ready) { ready_ = ready; }
-  // Not ready either while the session store cannot be written.
+  // While the session store cannot be written, /readyz is not ready.
   void SetStore(const absl::Status& store) { store_ok_ = store.ok(); }
-  // What /healthz tells: OK, or why this process is of no use.
+  // Sets the result of /healthz: OK, or why the process must be restarted.
   void SetLive(const absl::Status& live) {
     base::MutexLock lock(&mutex_);
     live_ = live;
   }
-  // /readyz is not ready from now on, whatever SetReady says.
+  // From now on /readyz is not ready, even after SetReady.
   void StopReady() { draining_ = true; }
 
   HttpHeaders CommonHeaders(const HttpHead& head) override;
@@ -55,7 +55,7 @@ class OpenAiApi final : public HttpHandler {
   struct Route;
   static absl::Span<const Route> Routes();
   static const Route* FindRoute(const std::string& path);
-  // "other" for a path that is not served.
+  // Returns "other" for an unknown path.
   static std::string LabelOf(const std::string& path);
 
   HttpResponse AnswerOptions(const Route& route, const HttpHead& head) const;
@@ -66,7 +66,7 @@ class OpenAiApi final : public HttpHandler {
 
   void Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   void Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  // Calls about text: `body` parsed, asked of the front, and answered as `render` says.
+  // Text calls: parse `body`, call the front, and render the response with `render`.
   using TokenizeRender = Json (*)(const v1::TokenizeResponse&);
   void AskTokenizer(const HttpHead& head, absl::StatusOr<v1::TokenizeRequest> request,
                     TokenizeRender render, std::shared_ptr<HttpExchange> exchange);

@@ -1,4 +1,4 @@
-// OpenAiApi's calls about text.
+// The part of OpenAiApi that handles text calls.
 #include <memory>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-// Answers on the exchange's executor, from any thread.
+// Responds on the exchange's executor. Call it from any thread.
 void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, const absl::StatusOr<Json>& json) {
   HttpResponse response;
   if (json.ok()) {

@@ -21,13 +21,13 @@ namespace tidepool::service {
 namespace {
 
 constexpr int64_t kCompletionMaxTokens = 16;
-// Each choice holds its prompt.
+// Limits the memory, because each choice has a copy of its prompt.
 constexpr size_t kMaxPromptBytes = 64 << 20;
 
 void ReadSeed(JsonFields* fields, v1::Sampling* sampling) {
   const Json* seed = fields->Find("seed", {"integer"});
   if (seed == nullptr) return;
-  // All 64 bits are taken, and negative ones are numbers like others.
+  // Seeds may use all 64 bits. Negative ones are accepted, too.
   if (seed->is_number_unsigned()) return sampling->set_seed(seed->get<uint64_t>());
   const std::optional<int64_t> number = WholeNumber(*seed);
   if (!number.has_value()) return fields->Fail("seed", "must be an integer");
@@ -117,7 +117,7 @@ void ReadPromptParts(JsonFields* fields, OpenAiRequest* out) {
   }
 }
 
-// Sets the fields of the gRPC request for these options.
+// Sets the gRPC fields for these options.
 void AskForPrompt(const OpenAiRequest& out, v1::GenerateRequest* base) {
   const PromptParts& parts = out.prompt;
   if (parts.echo || parts.token_ids || out.continuous_usage) base->set_echo(true);
@@ -155,7 +155,7 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
     fields->Fail(inner.Done());
   }
   ReadPromptParts(fields, out);
-  // vLLM's lower numbers go first, ours later.
+  // In vLLM, lower numbers go first. In Tidepool, higher numbers do.
   if (const auto priority = fields->Integer("priority", -kHighestPriority, -kLowestPriority)) {
     base->set_priority(static_cast<int32_t>(-*priority));
   }
@@ -184,7 +184,7 @@ void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
   base->set_top_logprobs(static_cast<int32_t>(top));
 }
 
-// `prompts` times n, each with a seed of its own. Consumes `prompts`.
+// Makes n copies of each prompt, each with its own seed. Consumes `prompts`.
 absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, OpenAiRequest* out) {
   const int64_t count = n * static_cast<int64_t>(prompts.size());
   if (count > OpenAiRequest::kMaxChoices) {
@@ -213,14 +213,15 @@ absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, Op
         choice.clear_prompt_logprobs();
         choice.clear_return_progress();
       }
-      // The first is what n = 1 gives; without a seed each draws its own.
+      // The first choice equals the one of a request with n = 1. Without a seed, each choice draws
+      // its own.
       if (prompt.sampling().has_seed()) choice.mutable_sampling()->set_seed(seed + i);
     }
   }
   return absl::OkStatus();
 }
 
-// `ids` as one prompt, or a fault.
+// Reads `ids` as one prompt, or reports a fault.
 void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
             std::vector<v1::GenerateRequest>* prompts) {
   v1::GenerateRequest& prompt = prompts->emplace_back();
@@ -233,7 +234,7 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
   }
 }
 
-// A text, a list of texts, token ids, or a list of lists of token ids.
+// Reads a text, a list of texts, token ids, or a list of lists of token ids.
 std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   std::vector<v1::GenerateRequest> prompts;
   const Json* prompt = fields->Find("prompt", {"string", "array"});
@@ -268,7 +269,7 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   return prompts;
 }
 
-// What the response to a chat with echo begins with, as in vLLM: the last message, if its role is
+// The beginning of a chat response with echo, as in vLLM: the last message, if its role is
 // assistant.
 std::string LastAnswer(const v1::Chat& chat) {
   if (chat.messages().empty()) return "";
@@ -289,7 +290,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body, FieldReco
   }
   std::vector<v1::GenerateRequest> prompts = ReadPrompts(&fields);
   const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
-  // n is what best_of defaults to.
+  // best_of defaults to n, so this value is harmless.
   fields.NotServed("best_of", n);
   fields.NotServed("suffix", "");
   out.prompt.echo = fields.Bool("echo").value_or(false);

@@ -11,7 +11,7 @@
 namespace tidepool::service {
 namespace {
 
-// JSON has no infinities; this is what stands for them in the field.
+// JSON has no infinities. -9999 is the usual replacement.
 double Finite(float logprob) { return std::max(static_cast<double>(logprob), -9999.0); }
 
 std::string Lossy(const std::string& bytes) {
@@ -40,7 +40,7 @@ Json ChatLogprob(const v1::TokenLogprob& token) {
           {"top_logprobs", std::move(top)}};
 }
 
-// The older shape names tokens by text alone: parts of characters must not look alike.
+// The legacy format identifies tokens by text only, so incomplete characters must remain distinct.
 std::string LegacyName(const std::string& bytes) {
   if (base::ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
   std::string name = "bytes:";
@@ -64,10 +64,10 @@ Json LegacyTop(const v1::TokenLogprob& token, int32_t most) {
   return top;
 }
 
-// The first prompt token, which nothing predicts.
+// The first prompt token has no prediction.
 bool IsFirstOfPrompt(const v1::TokenLogprob& token) { return token.rank() == 0; }
 
-// vLLM's: the token itself, and the first `most` alternatives.
+// vLLM's format: the token itself, and the first `most` alternatives.
 Json PromptLogprobJson(const v1::TokenLogprob& token, int32_t most) {
   if (IsFirstOfPrompt(token)) return {};
   const auto entry = [](float logprob, int32_t rank, const std::string& bytes) -> Json {
@@ -82,12 +82,12 @@ Json PromptLogprobJson(const v1::TokenLogprob& token, int32_t most) {
   return all;
 }
 
-// Appends `json` to the elements of a list.
+// Appends `json` to comma-separated list elements.
 void AppendElement(const Json& json, std::string* list) {
   absl::StrAppend(list, list->empty() ? "" : ",", DumpJson(json));
 }
 
-// `object` with one member more.
+// Returns `object` with one more member.
 std::string WithMember(std::string object, absl::string_view name, absl::string_view value) {
   object.pop_back();
   absl::StrAppend(&object, ",\"", name, "\":", value, "}");
@@ -140,7 +140,7 @@ Json UsageJson(const AnswerUsage& usage) {
 
 Json TimingsJson(const AnswerUsage& usage) {
   const int64_t computed = usage.prompt_tokens - usage.cached_tokens;
-  // The first token of an answer comes with its prompt.
+  // The first output token comes from prefill, not decoding.
   const int64_t decoded = std::max<int64_t>(usage.completion_tokens - 1, 0);
   const auto each = [](double seconds, int64_t count) -> Json {
     return count > 0 ? Json(1000 * seconds / static_cast<double>(count)) : Json();
@@ -315,7 +315,7 @@ Json ChoiceRenderer::FinishJson() const {
       return "length";
     case v1::CANCELLED:
       return "abort";
-    default:  // STOP, STOP_STRING, and what a newer worker may tell
+    default:  // STOP, STOP_STRING, and unknown reasons of newer workers
       return calls_taken_ > 0 ? "tool_calls" : "stop";
   }
 }

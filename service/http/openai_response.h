@@ -1,4 +1,4 @@
-// Answers in OpenAI's shapes, whole or as chunks of a stream.
+// Formats responses as OpenAI does, complete or as chunks of a stream.
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 
@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// What all chunks of an answer begin with.
+// The fields that all chunks of a response begin with.
 struct AnswerHead {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kCompletions;
   std::string id;
@@ -24,32 +24,32 @@ struct AnswerHead {
   int64_t created = 0;  // Unix seconds
 };
 
-// Tokens of an answer: each prompt counts once, however many choices it has.
+// Token counts of a response. Each prompt counts once, even with several choices.
 struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
-  // Of the passes that all choices took.
-  bool has_experts = false;  // the model has
+  // Expert statistics of all choices' forward passes.
+  bool has_experts = false;  // the model has experts
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
   int64_t expert_demand_bytes = 0;
   double expert_stall_seconds = 0;
-  // Of all prompts, and of all choices.
+  // Sums over all prompts and all choices.
   double prefill_seconds = 0;
   double decode_seconds = 0;
 };
 // The token counts so far. The number of cached tokens is known only at the end.
 Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens);
-// With all four on experts, which OpenAI's does not have, where the model has any.
+// Includes the expert statistics if the model has experts. OpenAI's usage has no such fields.
 Json UsageJson(const AnswerUsage& usage);
-// As llama.cpp's server names them: what was computed of prompts, what was found in the cache, what
-// was made, and the times.
+// Uses the names of llama.cpp's server: computed and cached prompt tokens, generated tokens, and
+// times.
 Json TimingsJson(const AnswerUsage& usage);
-// As llama.cpp's server has it in a stream with return_progress.
+// Same format as llama.cpp's server, for a stream with return_progress.
 Json ProgressJson(const v1::PromptProgress& progress);
 
-// Members of an answer or a chunk beside its choices and usage, as JSON; empty: it has none.
+// More members of a response or chunk, besides choices and usage, as JSON. Empty: none.
 struct AnswerExtras {
   std::string prompt_token_ids;
   std::string prompt_logprobs;
@@ -57,52 +57,53 @@ struct AnswerExtras {
   std::string timings;
 };
 
-// A whole answer, of choices that TakeWhole gave, which it consumes.
+// Returns a complete response. Consumes `choices`, the results of TakeWhole.
 std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
                        const AnswerUsage& usage, const AnswerExtras& extras = {});
-// Of one event of a stream; `choice` is TakeDelta's, or empty, as in the last one, which carries
-// the usage. `usage` is JSON; empty: it has none.
+// Returns one event of a stream. `choice` is the result of TakeDelta. It is empty in the last
+// event, which has the usage. `usage` is JSON, or empty.
 std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
                       const AnswerExtras& extras = {});
 
 // One event of text/event-stream (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 std::string SseEvent(absl::string_view json);
 inline constexpr char kSseDone[] = "data: [DONE]\n\n";
-// Which readers of events skip.
+// Readers of events ignore it.
 inline constexpr char kSseComment[] = ": the response is being computed\n\n";
 
-// One choice, from its messages to its JSON. What is taken of logprobs is kept as the text that it
-// becomes, an order of magnitude smaller. Thread-compatible.
+// Thread-compatible. Renders one choice from its messages to JSON. Log-probabilities are stored as
+// JSON text, which is ten times smaller than the messages.
 class ChoiceRenderer {
  public:
-  // `id` of the answer: names calls of tools.
+  // `head.id` is the prefix of the ids of tool calls.
   ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts);
 
-  // Before the first message.
+  // Call before the first message.
   void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
   void Take(const v1::GenerateResponse& message);
-  // Log-probabilities of the prompt alone, of a choice that shares it. Before its own tokens.
+  // Takes the prompt's log-probabilities from another choice's message. Call it before this
+  // choice's own tokens arrive.
   void TakePromptLogprobs(const v1::GenerateResponse& message);
 
-  int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: not told yet
+  int64_t prompt_tokens() const { return prompt_tokens_; }  // 0: unknown
   int64_t completion_tokens() const { return completion_tokens_; }  // so far
-  // The prompt's parts, as JSON, that a chat has beside its choices; each once, empty: there is
-  // none.
+  // The members about the prompt that a chat response has besides its choices, as JSON. Each is
+  // returned once. Empty: none.
   std::string GivePromptIds();
   std::string GivePromptLogprobs();
 
-  // What came since the last time as JSON, for a stream; nullopt: nothing worth an event.
+  // For a stream: what arrived since the last call, as JSON. nullopt if that is not worth an event.
   std::optional<std::string> TakeDelta();
 
-  // Everything as JSON, for a whole answer, instead of TakeDelta. Once.
+  // For a complete response, instead of TakeDelta: everything as JSON. Call it once.
   std::string TakeWhole();
-  // About as many as the JSON of what TakeDelta or TakeWhole would give now.
+  // The approximate size of the JSON that TakeDelta or TakeWhole would return now.
   size_t bytes() const;
 
  private:
-  // Elements of JSON's lists, with commas between them.
+  // Comma-separated elements of JSON lists.
   struct LogprobTexts {
-    std::string tokens;  // the only list of a chat: with all about each
+    std::string tokens;  // the only list of a chat; its elements have all details
     std::string values, tops, offsets;
     bool any_top = false;
   };
@@ -112,10 +113,10 @@ class ChoiceRenderer {
   void TakePromptLogprob(const v1::TokenLogprob& token);
   void TakePrompt(const v1::GenerateResponse& message);
   Json TakeCalls(bool numbered);
-  // As JSON, of what was taken; null: of none.
+  // Returns the log-probabilities taken so far as JSON, or null if there are none.
   std::string GiveLogprobs();
   Json FinishJson() const;
-  // `choice` with its logprobs and its finish_reason.
+  // Returns `choice` with its logprobs and its finish_reason added.
   std::string WithEnd(const Json& choice);
 
   const OpenAiEndpoint endpoint_;
@@ -124,20 +125,20 @@ class ChoiceRenderer {
   const PromptParts parts_;
   std::optional<ToolCallParser> parser_;
 
-  // Not given yet.
+  // Not returned yet.
   std::string text_;
   std::vector<ToolCall> calls_;
   LogprobTexts logprobs_;
-  // Elements of JSON's lists.
+  // Comma-separated elements of JSON lists.
   std::string prompt_ids_, prompt_logprobs_, token_ids_;
 
   int64_t prompt_tokens_ = 0;
   int64_t completion_tokens_ = 0;
-  bool prompt_token_due_;  // the first logprob is the prompt's first token's
+  bool prompt_token_due_;  // the next logprob is of the first prompt token
   bool role_sent_ = false;
   bool echo_sent_ = false;
   int64_t calls_taken_ = 0;
-  int64_t offset_ = 0;  // characters of the tokens whose logprobs were taken
+  int64_t offset_ = 0;  // in characters, of the tokens whose logprobs were taken
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;
 };
 

@@ -11,7 +11,7 @@
 namespace tidepool::service {
 namespace {
 
-// Of a path that stands for many: its last part is what clients fill in.
+// The name of the last path segment, for paths that end with '/'.
 constexpr char kParameter[] = "id";
 
 Json StringSchema() { return {{"type", "string"}}; }
@@ -47,7 +47,7 @@ Json Content(ApiPath::Answers answers) {
   return Json::object();
 }
 
-// Path and header parameters.
+// Describes path and header parameters.
 Json Parameters(const ApiPath& path) {
   Json parameters = Json::array();
   if (absl::EndsWith(path.path, "/")) {
@@ -71,7 +71,7 @@ Json Operation(const ApiPath& path) {
   if (Json content = Content(path.answers); !content.empty()) ok["content"] = std::move(content);
   Json operation = {{"summary", path.summary}, {"responses", {{"200", std::move(ok)}}}};
   if (path.who == ApiPath::For::kClients) {
-    // Either one, or none where nobody is authenticated.
+    // Either kind of token, or none if authentication is off.
     operation["security"] =
         Json::array({{{"bearer", Json::array()}}, {{"apiKey", Json::array()}}, Json::object()});
     operation["responses"]["default"] = {

@@ -1,5 +1,5 @@
-// The description of the HTTP API for programs (https://spec.openapis.org/oas/v3.1.0), made of the
-// table by which requests are routed and of what their parsers read.
+// Generates the OpenAPI description of the HTTP API (https://spec.openapis.org/oas/v3.1.0), from
+// the routing table and from the fields that the parsers read.
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAPI_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAPI_H_
 
@@ -11,19 +11,19 @@
 
 namespace tidepool::service {
 
-// One path with one method.
+// One path and method.
 struct ApiPath {
   enum class For : uint8_t { kAnybody, kClients };
   enum class Answers : uint8_t { kJson, kJsonOrEvents, kText, kNothing };
-  // Parses `body` and forgets the result.
+  // Parses `body` and discards the result.
   using ReadBody = void (*)(const Json& body, FieldRecorder* recorder);
 
-  const char* path;  // one that ends with '/' stands for all that begin with it
+  const char* path;  // if it ends with '/', it matches all paths with this prefix
   const char* method;
   For who = For::kClients;
   const char* summary = "";
   Answers answers = Answers::kJson;
-  ReadBody read_body = nullptr;  // null: requests have no body
+  ReadBody read_body = nullptr;  // null: requests without a body
 };
 
 Json OpenApiDocument(const std::vector<ApiPath>& paths);

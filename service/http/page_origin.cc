@@ -11,7 +11,7 @@
 namespace tidepool::service {
 namespace {
 
-// SCHEME://HOST[:PORT]; browsers leave out their scheme's own port.
+// Parses SCHEME://HOST[:PORT]. Browsers omit a scheme's default port.
 bool IsOfThisMachine(absl::string_view origin) {
   if (!absl::ConsumePrefix(&origin, "http://") && !absl::ConsumePrefix(&origin, "https://")) {
     return false;

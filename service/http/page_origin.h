@@ -1,9 +1,10 @@
-// Which web pages may ask where nobody is authenticated.
+// Decides which web pages may call a server without authentication.
 //
-// Whoever makes a page can give its host's name the address 127.0.0.1 once a browser has it ("DNS
-// rebinding"), and ask a server of its reader's machine as if it were the page's own. Browsers name
-// the page in the header Origin (https://fetch.spec.whatwg.org/#origin-header); other clients send
-// none.
+// It prevents DNS rebinding: after a browser has loaded a page, the page's owner can change its
+// host
+// name to the address 127.0.0.1, and call a server on the reader's machine as if it were the page's
+// own. Browsers send the page in the Origin header
+// (https://fetch.spec.whatwg.org/#origin-header). Other clients send none.
 #ifndef TIDEPOOL_SERVICE_HTTP_PAGE_ORIGIN_H_
 #define TIDEPOOL_SERVICE_HTTP_PAGE_ORIGIN_H_
 
@@ -16,8 +17,8 @@ namespace tidepool::service {
 
 enum class Pages : uint8_t { kOfThisMachine, kAny };
 
-// `origin` is the header as it came; empty: there was none. PERMISSION_DENIED: a page of another
-// host, or of one that its browser does not tell.
+// `origin` is the header's value, or empty. PERMISSION_DENIED for a page of another host, or if the
+// browser hides the origin ("null").
 absl::Status CheckOrigin(absl::string_view origin, Pages pages);
 
 }  // namespace tidepool::service

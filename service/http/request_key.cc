@@ -7,7 +7,8 @@
 namespace tidepool::service {
 
 std::string RequestKey::ChoiceId(size_t choice, size_t choices) const {
-  // The first one has the key itself, so that the same key with another number of choices is found.
+  // The first choice has the key itself. So a repeated key is found even if the number of choices
+  // differs.
   return choices == 1 || choice == 0 ? id : absl::StrCat(id, "-", choice);
 }
 

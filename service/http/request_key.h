@@ -1,5 +1,6 @@
-// RequestKey: what a client of HTTP calls its request, so that it can send it again and come back
-// to the response: gRPC's request_id and resume_after (proto/tidepool/v1/inference.proto).
+// RequestKey: the name that an HTTP client gives its request, so that it can send it again and
+// resume the response. It corresponds to gRPC's request_id and resume_after
+// (proto/tidepool/v1/inference.proto).
 #ifndef TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
 #define TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
 
@@ -17,10 +18,10 @@ namespace tidepool::service {
 struct RequestKey {
   static constexpr size_t kMaxBytes = 128;
 
-  std::string id;                        // empty: the request has none
-  std::optional<StreamPosition> resume;  // of a stream: what the client has had
+  std::string id;  // empty: none
+  std::optional<StreamPosition> resume;  // where the client resumes a stream
 
-  // The request_id of one of `choices` choices.
+  // The request_id of a choice, out of `choices`.
   std::string ChoiceId(size_t choice, size_t choices) const;
 };
 
@@ -28,8 +29,8 @@ struct RequestKey {
 // value cannot name a request.
 std::string RequestNameOf(const HttpHead& head);
 
-// Reads Idempotency-Key, or X-Request-Id without one. INVALID_ARGUMENT: it is too long or not
-// UTF-8; or Last-Event-ID is set without either, or without streaming, or is not the id of an
+// Reads Idempotency-Key, or X-Request-Id without one. INVALID_ARGUMENT if it is too long or not
+// UTF-8, or if Last-Event-ID is set without either, without streaming, or is not the id of an
 // event.
 absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request);
 

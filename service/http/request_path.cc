@@ -7,7 +7,7 @@
 namespace tidepool::service {
 namespace {
 
-// Proxies' clients name the host in front of the path.
+// Clients that use a proxy put the scheme and host in front of the path.
 absl::string_view OriginForm(absl::string_view target) {
   if (!absl::ConsumePrefix(&target, "http://")) return target;
   const size_t path = target.find('/');

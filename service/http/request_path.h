@@ -8,11 +8,11 @@
 
 namespace tidepool::service {
 
-// Without the query, and with its percent escapes undone where they are right.
+// Returns the path without the query. Decodes valid percent escapes.
 std::string PathOf(absl::string_view target);
 
-// The host of a request: that of its target where the target names one, else the header's (RFC
-// 9112, section 3.2.2). With its port, as it came.
+// Returns the host of a request with its port: from its target if that has one, else from the
+// header (RFC 9112, section 3.2.2).
 std::string HostOf(absl::string_view target, absl::string_view header);
 
 }  // namespace tidepool::service

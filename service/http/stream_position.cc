@@ -15,7 +15,7 @@ namespace {
 constexpr absl::string_view kUsageTail = "/usage";
 constexpr absl::string_view kDoneTail = "/done";
 
-// Digits alone: SimpleAtoi takes signs and spaces, too.
+// Accepts only digits. SimpleAtoi also accepts signs and spaces.
 bool ParseTokens(absl::string_view text, int64_t* tokens) {
   return !text.empty() && text.find_first_not_of("0123456789") == absl::string_view::npos &&
          absl::SimpleAtoi(text, tokens) && *tokens <= StreamPosition::kMaxTokens;

@@ -16,7 +16,7 @@ namespace {
 
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// Words of a vocabulary are bytes of a file.
+// Vocabulary entries come from a file and may be invalid UTF-8.
 Json WordJson(const std::string& bytes) {
   std::string text;
   const std::string tail = base::AppendUtf8Lossy(bytes, &text);
@@ -41,9 +41,9 @@ absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body, FieldRec
   } else {
     fields.Missing("prompt", "is missing; send prompt or messages");
   }
-  // As Hugging Face's tokenizers.
+  // Same default as Hugging Face's tokenizers.
   request.set_parse_special(true);
-  // A template writes its own.
+  // A chat template writes its own special tokens.
   request.set_add_special(fields.Bool("add_special_tokens").value_or(!chat));
   request.set_return_tokens(fields.Bool("return_token_strs").value_or(false));
   RETURN_IF_ERROR(fields.Done());
@@ -54,7 +54,7 @@ absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body, FieldRec
 Json TokenizeJson(const v1::TokenizeResponse& response) {
   Json tokens = Json::array();
   for (const int32_t id : response.token_ids()) tokens.push_back(id);
-  Json words;  // null: not asked for
+  Json words;  // null: not requested
   for (const std::string& word : response.tokens()) words.push_back(WordJson(word));
   return {{"count", response.token_ids_size()},
           {"max_model_len", response.context_length()},

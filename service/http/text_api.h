@@ -1,6 +1,6 @@
-// Calls about text over HTTP, in vLLM's shapes (https://docs.vllm.ai/en/stable/serving/
-// openai_compatible_server.html#tokenizer-api) and llama.cpp's (/apply-template): bodies as our
-// requests, and our answers as bodies. docs/http.md lists the fields for users.
+// Converts text calls over HTTP to Tidepool's requests and responses. The formats are vLLM's
+// (https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html#tokenizer-api) and
+// llama.cpp's (/apply-template). docs/http.md lists the fields for users.
 #ifndef TIDEPOOL_SERVICE_HTTP_TEXT_API_H_
 #define TIDEPOOL_SERVICE_HTTP_TEXT_API_H_
 
@@ -11,15 +11,14 @@
 
 namespace tidepool::service {
 
-// Errors are INVALID_ARGUMENT and name the field. `recorder` learns of each field that is read;
-// null: nobody does.
+// INVALID_ARGUMENT names the field. If `recorder` is set, it records each field that is read.
 
 // {"prompt"} or {"messages"} > {"tokens", "count", "max_model_len", "token_strs"}.
 absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body,
                                                       FieldRecorder* recorder = nullptr);
 Json TokenizeJson(const v1::TokenizeResponse& response);
 
-// {"tokens"} > {"prompt"}, where control tokens are their names.
+// {"tokens"} > {"prompt"}, with control tokens as their names.
 absl::StatusOr<v1::DetokenizeRequest> ParseDetokenizeBody(const Json& body,
                                                           FieldRecorder* recorder = nullptr);
 Json DetokenizeJson(const v1::DetokenizeResponse& response);

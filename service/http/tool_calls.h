@@ -1,5 +1,5 @@
-// ToolCallParser: finds the calls of tools in an answer, as its model writes them
-// (tidepool.v1.ToolSyntax), while the text still comes.
+// ToolCallParser: finds tool calls in a response while it streams, in the model's syntax
+// (tidepool.v1.ToolSyntax).
 //
 //   ToolCallParser parser(v1::TOOL_CALL_TAGS);
 //   for (...) { auto out = parser.Feed(text); ... out.content, out.calls ... }
@@ -31,23 +31,23 @@ class ToolCallParser {
 
   explicit ToolCallParser(v1::ToolSyntax syntax) : syntax_(syntax) {}
 
-  // What is certain so far.
+  // Returns the content and calls that are certain so far.
   Output Feed(absl::string_view text);
-  // The rest. Nothing may be fed afterwards.
+  // Returns the rest. Do not call Feed afterwards.
   Output Finish();
 
  private:
   void FeedTags(Output* out);
-  // Takes one tagged call off the front of held_; false: it is not complete.
+  // Removes one tagged call from the front of held_. Returns false if it is incomplete.
   bool TakeTagged(Output* out);
   void FeedWhole(Output* out);
   void EmitContent(absl::string_view text, Output* out);
 
   const v1::ToolSyntax syntax_;
-  std::string held_;     // not certain yet
-  std::string space_;    // at the end of the content so far: it goes if a call follows
-  bool called_ = false;  // a call came
-  size_t scanned_ = 0;   // of held_, for the closing tag
+  std::string held_;  // text that may belong to a call
+  std::string space_;  // space after the content so far; dropped if a call follows
+  bool called_ = false;  // a call was found
+  size_t scanned_ = 0;  // part of held_ searched for the closing tag
   bool plain_ = false;   // the whole response is content
 };
 

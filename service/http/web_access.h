@@ -1,4 +1,4 @@
-// WebAccess: what browsers and their pages may do over HTTP.
+// WebAccess: what browsers and web pages may do over HTTP.
 #ifndef TIDEPOOL_SERVICE_HTTP_WEB_ACCESS_H_
 #define TIDEPOOL_SERVICE_HTTP_WEB_ACCESS_H_
 
@@ -9,8 +9,8 @@
 namespace tidepool::service {
 
 struct WebAccess {
-  Pages pages = Pages::kOfThisMachine;  // whose requests are served where nobody is authenticated
-  CorsOrigins cors;                     // whose pages may read responses
+  Pages pages = Pages::kOfThisMachine;  // pages that may call a server without authentication
+  CorsOrigins cors;  // pages of other origins that may read responses
   HostPolicy hosts;
 };
 

@@ -1,4 +1,4 @@
-// AddBiasTexts: biases by text as biases by token.
+// AddBiasTexts: converts biases of texts to biases of tokens.
 #ifndef TIDEPOOL_SERVICE_WORKER_BIAS_TEXTS_H_
 #define TIDEPOOL_SERVICE_WORKER_BIAS_TEXTS_H_
 
@@ -9,9 +9,9 @@
 
 namespace tidepool::service {
 
-// Adds each text's bias to that of each of its tokens, as llama.cpp's server does; sums stay from
-// -100 to 100. Special tokens that a text names are meant. Thread-safe. INVALID_ARGUMENT: a text
-// without tokens.
+// Adds each text's bias to each of its tokens, as llama.cpp's server does. Sums are limited to
+// -100..100. A text may name special tokens. Thread-safe. INVALID_ARGUMENT for a text without
+// tokens.
 absl::Status AddBiasTexts(const v1::Sampling& sampling, const engine::Tokenizer& tokenizer,
                           engine::SamplingParams* params);
 

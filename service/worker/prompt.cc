@@ -27,12 +27,12 @@ using engine::TextPiece;
 
 struct Prompt {
   std::vector<int32_t> token_ids;
-  int64_t kept = 0;  // of the session's log
+  int64_t kept = 0;  // tokens of the session's log that are kept
 };
 
-// Whether the template renders the stored messages to the text of the log: the same text up to the
-// last response, and the same response except for space around it. Only the log has a stop string
-// after the response.
+// Returns true if the template renders the stored messages to the text of the log. The text up to
+// the last response must be equal, and the response too, except for space around it. Only the log
+// has a stop string after the response.
 bool SameHistory(absl::string_view log_text, absl::string_view rendered, const Seam& seam) {
   if (!absl::StartsWith(log_text, rendered.substr(0, seam.content_begin))) return false;
   const absl::string_view logged = absl::StripAsciiWhitespace(log_text.substr(seam.content_begin));
@@ -51,7 +51,7 @@ absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& m
   return absl::OkStatus();
 }
 
-// The log is the front's, not the client's.
+// A fault in the log is the front's, not the client's.
 absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<const int32_t> log,
                       const WorkerModel& model) {
   const absl::Status status = CheckVocabulary(log, model);
@@ -61,15 +61,15 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
       status.message(), "; restore a backup of the store, or delete the session"));
 }
 
-// How text begins behind a session's log.
+// Whether text that follows a session's log begins with a BOS token.
 AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
   const int32_t last = log.back();
   return tokenizer.IsValid(last) && tokenizer.IsSpecial(last) ? AddBos::kNo : AddBos::kContinue;
 }
 
-// FAILED_PRECONDITION: the template would have written something else when the request was rendered
-// first, which nobody knows any more.
+// FAILED_PRECONDITION if the template now renders differently than for the first attempt, whose
+// rendering is lost.
 absl::Status CheckSameSince(const worker::v1::PrepareRequest& request,
                             const PrepareContext& context, const RenderedChat& rendered) {
   if (!request.has_since_us()) return absl::OkStatus();
@@ -112,7 +112,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
                        tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
       Prompt prompt = {.token_ids = log_ids, .kept = static_cast<int64_t>(log_ids.size())};
-      // The model ended its turn with the token that the template would write next.
+      // The model ended its turn with the same token that the template writes next.
       const bool repeats = ended && !suffix.empty() && suffix.front() == log_ids.back();
       prompt.token_ids.insert(prompt.token_ids.end(), suffix.begin() + repeats, suffix.end());
       return prompt;
@@ -141,7 +141,7 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                    tokenizer.Encode(request.request().text(), SpecialTokens::kParse,
                                     BehindLog(tokenizer, prompt.token_ids)));
-  // A model that is trained with an EOS behind its texts would take the prompt for finished.
+  // If the tokenizer appends EOS to texts, the model would treat the prompt as finished.
   if (log.empty() && tokenizer.adds_eos() && !ids.empty() && ids.back() == tokenizer.eos_id()) {
     ids.pop_back();
   }
@@ -177,7 +177,7 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
 }  // namespace
 
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
-  // Most texts are short, and this is as long as common tokens get.
+  // Common tokens are not longer than this, and most texts are short.
   constexpr size_t kCommonTokenBytes = 4;
   const size_t context = static_cast<size_t>(model.context_length);
   if (bytes <= context * kCommonTokenBytes) return absl::OkStatus();

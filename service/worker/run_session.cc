@@ -58,7 +58,7 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
   if (!stream.ok()) return Finish(stream.status());
   stream_ = *std::move(stream);
-  // The step thread only leaves word: it never waits for a stream of ours.
+  // The step thread only posts a task: it never waits for a stream.
   stream_->OnReady([loop = loop_, weak = weak_from_this()] {
     loop->Post([weak] {
       if (const auto session = weak.lock()) session->Pump();
@@ -75,7 +75,7 @@ void RunSession::OnWritten() {
 }
 
 void RunSession::OfferMove(absl::Duration end) {
-  worker_end_ = end;  // for a start that comes yet
+  worker_end_ = end;  // for a start that arrives later
   if (stream_ == nullptr || EndsBefore(end)) return;
   move_due_ = true;
   Pump();
@@ -153,7 +153,7 @@ void RunSession::LogEnd(const absl::Status& status) const {
                                {"decode_seconds", absl::ToDoubleSeconds(usage_.decode_time)}});
   const std::string code = absl::StatusCodeToString(status.code());
   add("code", code);
-  // The message of INVALID_ARGUMENT may quote the request.
+  // Other messages are safe to log, but that of INVALID_ARGUMENT may quote the request.
   if (!absl::IsInvalidArgument(status)) add("error", status.message());
   add("trace_id", span_.context.trace_id);
   add("span_id", span_.context.span_id);

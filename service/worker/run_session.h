@@ -1,5 +1,5 @@
-// RunSession: one Worker.Run between its stream of messages and the engine, without either's
-// threads.
+// RunSession: the logic of one Worker.Run between its message stream and the engine, without the
+// threads of either.
 #ifndef TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 #define TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 
@@ -24,39 +24,38 @@ namespace tidepool::service {
 class RunTransport {
  public:
   virtual ~RunTransport() = default;
-  // One at a time: the next comes after RunSession::OnWritten.
+  // One write at a time: the next comes after RunSession::OnWritten.
   virtual void Write(worker::v1::RunResponse response) = 0;
-  // Once, with no write outstanding unless the session was cancelled. Nothing is called after it.
+  // Called once. No write is pending then, unless the session was cancelled. Nothing is called
+  // after it.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Loop only: every function runs on the executor that it was made with. While a write is
-// outstanding the engine's chunks collect in its stream, as one, so what waits here is bounded by
-// the credit.
+// Loop only: every function runs on the executor passed to the constructor. While a write is
+// pending, the engine's chunks merge in its stream, so the credit limits what waits here.
 class RunSession : public std::enable_shared_from_this<RunSession> {
  public:
-  // All outlive the session, save that the transport may go once Finish was called or after
-  // Abandon.
+  // All arguments must outlive the session. The transport may be destroyed after Finish or Abandon.
   RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
              const base::Clock* clock, RunTransport* transport)
       : model_(model), engine_(engine), loop_(loop), clock_(clock), transport_(transport) {}
 
-  // The log, which outlives the session, gets a line when the run ends, and nothing of what it is
-  // about. Before the first request.
+  // Logs one line when the run ends, without text of the request. `log` outlives the session. Call
+  // it before the first request.
   void LogTo(const LogSink* log) { log_ = log; }
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
-  // The peer sends nothing more; without a start there is nothing to run.
+  // The peer sends no more messages. If it sent no start, the session ends.
   void OnRequestsEnd();
   void OnWritten();
-  // The worker ends at `end` (monotonic time). Asks the peer to continue elsewhere, unless the
-  // response will end before that at its current pace.
+  // The worker ends at `end` (monotonic time). Asks the front to continue the response on another
+  // worker, unless it will finish before `end` at its current speed.
   void OfferMove(absl::Duration end);
-  // The worker ends now: the stream ends with UNAVAILABLE.
+  // The worker ends now: ends the stream with UNAVAILABLE.
   void GiveUp();
-  // The peer is gone or asked for the end: the sequence stops, and the stream ends with CANCELLED.
+  // The peer disconnected or cancelled: stops the sequence and ends the stream with CANCELLED.
   void Cancel();
-  // The transport is gone.
+  // The transport was destroyed.
   void Abandon();
 
  private:
@@ -72,24 +71,24 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   Executor* loop_;
   const base::Clock* clock_;
   const LogSink* log_ = nullptr;
-  RunTransport* transport_;  // null once finished
+  RunTransport* transport_;  // null after Finish
   std::unique_ptr<engine::Stream> stream_;
   int32_t attempt_ = 0;
   absl::Duration started_at_;
   int64_t first_position_ = 0;
-  int64_t position_ = 0;    // of the next token to write
-  int64_t max_tokens_ = 0;  // of the whole answer
+  int64_t position_ = 0;  // position of the next token to write
+  int64_t max_tokens_ = 0;  // for the whole response
   std::optional<absl::Duration> worker_end_;
-  bool move_due_ = false;   // to be written
-  bool giving_up_ = false;  // once the write in flight is over
-  // For the log.
+  bool move_due_ = false;  // a move request must still be written
+  bool giving_up_ = false;  // give up after the pending write
+  // Used for the log.
   bool started_ = false;
   std::string request_id_;
   std::string principal_;
   TraceSpan span_;
   engine::Usage usage_;  // as of the last chunk
   bool writing_ = false;
-  bool last_written_ = false;  // the write in flight has the finish
+  bool last_written_ = false;  // the pending write has the finish
 };
 
 }  // namespace tidepool::service

@@ -1,6 +1,6 @@
-// StallDetector: whether an engine gets on. It is stuck when work is pending and its progress
-// counter has not moved for a while: a read or a computation that does not return. An engine that
-// waits for work is not, however long, nor is one that is slow: the counter moves within a step.
+// StallDetector: detects a stuck engine. An engine is stuck if work is pending and its progress
+// counter has not changed for the timeout, for example because a read does not return. An idle
+// engine is not stuck, and neither is a slow one: the counter changes within a step.
 #ifndef TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 #define TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 
@@ -11,7 +11,7 @@
 
 namespace tidepool::service {
 
-// Thread-compatible; reads no clock.
+// Thread-compatible. Does not read a clock.
 class StallDetector {
  public:
   // `timeout`: the maximum time without progress.
@@ -22,12 +22,12 @@ class StallDetector {
     bool work_pending = false;
     uint64_t progress = 0;
   };
-  // UNAVAILABLE while the engine is stuck; the message has the timeout.
+  // UNAVAILABLE while the engine is stuck. The message contains the timeout.
   absl::Status Look(const Reading& reading);
 
  private:
   const absl::Duration timeout_;
-  // The first reading with the current counter and work pending.
+  // The first reading with the current counter while work is pending.
   Reading last_;
 };
 

@@ -1,4 +1,4 @@
-// Tokenize and Detokenize of a worker, without the wire.
+// The logic of a worker's Tokenize and Detokenize, without gRPC.
 #ifndef TIDEPOOL_SERVICE_WORKER_TEXT_CALLS_H_
 #define TIDEPOOL_SERVICE_WORKER_TEXT_CALLS_H_
 
@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// Implement the rpcs Tokenize and Detokenize. Thread-safe. `now` is the time for the chat template.
+// Implement the RPCs Tokenize and Detokenize. Thread-safe. `now` is the time for the chat template.
 absl::StatusOr<v1::TokenizeResponse> TokenizeFor(const WorkerModel& model,
                                                  const v1::TokenizeRequest& request,
                                                  absl::Time now);

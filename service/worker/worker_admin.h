@@ -1,4 +1,4 @@
-// WorkerAdmin: what operators ask of a worker, without the wire.
+// WorkerAdmin: the logic of a worker's Admin calls, without gRPC.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 
@@ -15,26 +15,26 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Answers come once: on the engine's step thread, which they must not hold up, or
-// before the call returned.
+// Thread-safe. `done` is called once: before the call returns, or on the engine's step thread,
+// which it must not block.
 class WorkerAdmin {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // What is asked of the process; each may be empty.
+  // Functions that the process provides. Each may be empty.
   struct Process {
-    // Bytes of memory that the process may still allocate, without the reserve; none: unknown.
+    // Bytes that the process can still allocate, without the reserve. nullopt if unknown.
     std::function<std::optional<int64_t>()> available_memory;
-    // Has it drain and end. Must not block.
+    // Begins to drain and end the process. Must not block.
     std::function<void()> drain;
   };
 
-  // `engine` outlives it.
+  // `engine` outlives this object.
   WorkerAdmin(std::string name, engine::Engine* engine, Process process)
       : name_(std::move(name)), engine_(engine), process_(std::move(process)) {}
 
-  // As Admin's rpcs of these names, of this worker alone. Errors name the worker.
+  // Implement the Admin RPCs of these names for this worker. Errors name the worker.
   void SetOffload(const v1::SetOffloadRequest& request, Done<v1::SetOffloadResponse> done);
   void RefreshExperts(const v1::RefreshExpertsRequest& request,
                       Done<v1::RefreshExpertsResponse> done);
@@ -42,7 +42,7 @@ class WorkerAdmin {
 
   void Drain(const v1::DrainRequest& request, Done<v1::DrainResponse> done);
 
-  // NOT_FOUND where the request is for another worker.
+  // NOT_FOUND if the request names another worker.
   template <typename Request>
   absl::Status CheckWorkerId(const Request& request) const {
     if (!request.has_worker_id() || request.worker_id() == name_) return absl::OkStatus();

@@ -25,14 +25,14 @@ namespace {
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
-// Texts wait for each other, and no prompt waits for them.
+// One thread for text calls: they queue among themselves, and no prompt waits for them.
 constexpr int kTextThreads = 1;
-// Queues of the pools that belong to no principal. Names of principals have no spaces.
+// Queues for work of no principal. Principals' names contain no spaces, so there are no clashes.
 constexpr char kTextLine[] =
-    "calls about text";  // of all clients together; their principals are unknown
+    "calls about text";  // shared by all clients, since their principals are unknown here
 constexpr char kAdminLine[] = "calls of Admin";
 
-// Whether no request has to fail for weights that are lost.
+// Returns false if some requests must fail because weights are lost.
 bool CanServeAll(const engine::EngineStats& stats) {
   return !stats.offload.has_value() || stats.offload->lost_records == 0;
 }
@@ -42,7 +42,7 @@ uint64_t DrawSeed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Of this process; 0 where /proc does not tell.
+// Resident memory of this process. 0 if /proc does not report it.
 int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   int64_t total = 0, resident = 0;
@@ -50,12 +50,12 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// A Run on the wire. Deletes itself on the loop, behind everything that was posted there for it.
+// The gRPC stream of a Run. Deletes itself on the loop, after all its posted tasks.
 class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {
  public:
-  // `admitted`: whether this caller may run anything.
+  // `admitted` is OK if this caller may start runs.
   RunReactor(WorkerCore* core, grpc::CallbackServerContext* context, const absl::Status& admitted)
       : core_(core),
         context_(context),
@@ -131,9 +131,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
     core_->loop()->Post([this] { core_->AddWatcher(this); });
   }
 
-  // A slow reader gets the newest state when it reads again. If the caller is no longer an accepted
-  // front, the stream ends with an error. At the maximum age of the connection it ends too, so that
-  // the front must authenticate again.
+  // A slow reader gets the newest state when it reads again. If the caller is no longer an
+  // authorised front, the stream ends with an error. At the maximum connection age the stream also
+  // ends, so that the front must authenticate again.
   void Send(const worker::v1::WatchResponse& state) override {
     if (writing_ || finished_) return;
     if (term_.IsOver()) return End(grpc::Status::OK);
@@ -171,15 +171,15 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
   bool finished_ = false;
 };
 
-// Where a unary call's work runs, and in which line it waits.
+// The pool and the queue that run a unary call's work.
 struct WorkPlace {
   WorkerCore* core;
   TaskPool* pool;
   std::string line;
 };
 
-// Runs `work` there, if this caller may ask for it and still waits by then; gRPC keeps request and
-// response until the reactor finishes.
+// Runs `work` in the pool if the caller is authorised and still waits by then. gRPC keeps the
+// request and the response until the reactor finishes.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
                                  grpc::CallbackServerContext* context, Response* response,
@@ -190,7 +190,8 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
     return reactor;
   }
   reactor->StartSendInitialMetadata();
-  reactor->Enter(place.core->unary_calls()).IgnoreError();  // that door is never closed
+  // cannot fail: these calls are never closed
+  reactor->Enter(place.core->unary_calls()).IgnoreError();
   place.pool->Post(place.line, [context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
         context->IsCancelled() ? absl::CancelledError("the caller no longer waits for it") : work();
@@ -200,7 +201,7 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
   return reactor;
 }
 
-// `done` on the pool: what is called here may be the engine's step thread.
+// Runs `done` on the pool, because the engine's step thread may call the returned function.
 template <typename Response>
 std::function<void(absl::StatusOr<Response>)> OnPool(
     WorkerCore* core, std::function<void(absl::StatusOr<Response>)> done) {

@@ -1,4 +1,4 @@
-// The worker's half of the wire: tidepool.worker.v1.Worker and Admin over one engine.
+// The gRPC services of a worker: tidepool.worker.v1.Worker and Admin for one engine.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 
@@ -29,7 +29,7 @@
 
 namespace tidepool::service {
 
-// What the worker's services share. Thread-safe; outlives the gRPC server that they are in.
+// Thread-safe. State that the worker's services share. Outlives the gRPC server.
 class WorkerCore {
  public:
   // `model` and `engine` outlive the core; `log` is called on the loop.
@@ -50,11 +50,11 @@ class WorkerCore {
 
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;  // loop only
-  // Calls `on_liveness` with an error if the engine made no progress for `timeout` with work
-  // pending, and with OK when it makes progress again. Fronts see it in the worker's state. Runs on
-  // the loop until StopWatching. Loop only.
+  // Calls `on_liveness` with an error if the engine makes no progress for `timeout` while work is
+  // pending, and with OK when it makes progress again. Fronts see this in the worker's state. Runs
+  // on the loop until StopWatching. Loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
-  // `on_readiness` is called when an expert's record is lost, and when no record is lost any
+  // Called with false when an expert's record is lost, and with true when no record is lost any
   // longer.
   using OnReadiness = std::function<void(bool ready)>;
   void WatchEngine(absl::Duration timeout, OnLiveness on_liveness, OnReadiness on_readiness);
@@ -65,10 +65,10 @@ class WorkerCore {
   bool draining() const { return draining_; }
   // Offers runs to other workers, except those that will end within `drain`.
   void HandOver(absl::Duration drain);
-  // Those that run end with UNAVAILABLE.
+  // Ends running runs with UNAVAILABLE.
   void GiveUpRuns();
 
-  // Streams that get Watch() every 250 ms, the first time at once. Loop only.
+  // Loop only. A stream that gets Watch() at once and then every 250 ms.
   class Watcher {
    public:
     virtual ~Watcher() = default;
@@ -76,7 +76,7 @@ class WorkerCore {
   };
   void AddWatcher(Watcher* watcher);
   void RemoveWatcher(Watcher* watcher) { watchers_.erase(watcher); }
-  // Registers runs for a drain. Loop only.
+  // Registers a run, so that a drain can hand it over. Loop only.
   void AddRun(RunSession* run);
   void RemoveRun(RunSession* run) { sessions_.erase(run); }
 
@@ -91,17 +91,17 @@ class WorkerCore {
   WorkerAdmin admin_;
   const LogSink log_;
   const absl::Duration started_;
-  const uint64_t process_id_;  // WatchResponse's
+  const uint64_t process_id_;  // value in WatchResponse
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
   ActiveCalls unary_calls_;            // never closed
   std::set<Watcher*> watchers_;        // loop only
   std::set<RunSession*> sessions_;     // loop only
-  std::optional<absl::Duration> end_;  // of the process, on the monotonic clock; loop only
-  // Loop only.
+  std::optional<absl::Duration> end_;  // when the process ends, on the monotonic clock; loop only
+  // Used on the loop only.
   struct EngineWatch {
     StallDetector detector;
-    absl::Duration period;  // between two looks
+    absl::Duration period;  // time between two checks
     OnLiveness on_liveness;
     OnReadiness on_readiness;
     bool stuck = false;
@@ -109,9 +109,9 @@ class WorkerCore {
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;  // loop only
-  TaskPool pool_;         // prompts, and texts that fronts need for requests
-  TaskPool text_pool_;    // clients' calls about text, which no limit of a principal's counts
-  EventLoop loop_;        // ends first
+  TaskPool pool_;  // prompts, and texts that fronts need for requests
+  TaskPool text_pool_;  // clients' text calls, which no principal's limit counts
+  EventLoop loop_;  // last, so destroyed first
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
@@ -138,7 +138,7 @@ class WorkerService final : public worker::v1::Worker::CallbackService {
   const Gate gate_;
 };
 
-// Admin of a worker that is asked directly, or by a front for its own admins.
+// Admin of a worker, called directly or by a front for its admins.
 class WorkerAdminService final
     : public v1::Admin::WithRawCallbackMethod_GetStats<
           v1::Admin::WithRawCallbackMethod_WatchStats<v1::Admin::WithRawCallbackMethod_SetOffload<
