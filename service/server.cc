@@ -234,7 +234,7 @@ class FrontServer final : public Server {
   void Change(const LiveOptions& options) override {
     RunOn(&loop_, [&] {
       core_->SetLimits(options.front_limits);
-      core_->request_log()->SetPrompts(options.log_prompts);
+      core_->requests()->log()->SetPrompts(options.log_prompts);
       if (roster_ != nullptr) roster_->Set(options.workers);
     });
   }
@@ -255,7 +255,7 @@ class FrontServer final : public Server {
     calls_.Close();
     const absl::Status leaving = absl::UnavailableError("the server is shutting down");
     loop_.Post([this, leaving] {
-      if (core_ != nullptr) core_->CloseWatches(leaving);
+      if (core_ != nullptr) core_->stats()->CloseWatches(leaving);
     });
     calls_.Drain(times.drain);
     base::MutexLock lock(&shutdown_mutex_);

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/front/worker_set.h"
@@ -20,7 +21,14 @@ namespace tidepool::service {
 template <typename Request>
 absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerSet& workers,
                                                                    const Request& request) {
-  return workers.Named(request.has_worker_id() ? std::optional(request.worker_id()) : std::nullopt);
+  std::vector<const WorkerSet::Member*> asked;
+  for (const auto& member : workers.members()) {
+    if (!request.has_worker_id() || request.worker_id() == member->view.name) {
+      asked.push_back(member.get());
+    }
+  }
+  if (!asked.empty() || !request.has_worker_id()) return asked;
+  return absl::NotFoundError(absl::StrCat("no worker has the id '", request.worker_id(), "'"));
 }
 
 // Fills `worker`, a message with a worker's id, address and status, from its response, if there is

@@ -179,7 +179,7 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::optional<WholeAnswer> whole_;  // loop only, until the response is sent
+  std::optional<WholeAnswer> whole_;          // loop only, until the response is sent
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 
@@ -221,8 +221,8 @@ class InferenceService final : public InferenceBase {
     return OnLoop<v1::TokenizeRequest, v1::TokenizeResponse>(
         deps_, context, request, response,
         [](FrontCore* core, const Asker& asker, v1::TokenizeRequest asked, auto done) {
-          core->Tokenize(std::move(asked), {asker.caller.principal, asker.deadline},
-                         std::move(done));
+          core->texts()->Tokenize(std::move(asked), {asker.caller.principal, asker.deadline},
+                                  std::move(done));
         });
   }
   ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* request,
@@ -230,8 +230,8 @@ class InferenceService final : public InferenceBase {
     return OnLoop<v1::DetokenizeRequest, v1::DetokenizeResponse>(
         deps_, context, request, response,
         [](FrontCore* core, const Asker& asker, v1::DetokenizeRequest asked, auto done) {
-          core->Detokenize(std::move(asked), {asker.caller.principal, asker.deadline},
-                           std::move(done));
+          core->texts()->Detokenize(std::move(asked), {asker.caller.principal, asker.deadline},
+                                    std::move(done));
         });
   }
   ServerUnaryReactor* ListModels(CallbackServerContext* context, const ByteBuffer* request,
@@ -267,27 +267,27 @@ class SessionsService final : public SessionsBase {
 
   ServerUnaryReactor* CreateSession(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::CreateSession);
+    return ForCaller(context, request, response, &SessionCalls::Create);
   }
   ServerUnaryReactor* GetSession(CallbackServerContext* context, const ByteBuffer* request,
                                  ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::GetSession);
+    return ForCaller(context, request, response, &SessionCalls::Get);
   }
   ServerUnaryReactor* ListSessions(CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::ListSessions);
+    return ForCaller(context, request, response, &SessionCalls::List);
   }
   ServerUnaryReactor* DeleteSession(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::DeleteSession);
+    return ForCaller(context, request, response, &SessionCalls::Delete);
   }
   ServerUnaryReactor* ForkSession(CallbackServerContext* context, const ByteBuffer* request,
                                   ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::ForkSession);
+    return ForCaller(context, request, response, &SessionCalls::Fork);
   }
   ServerUnaryReactor* TruncateSession(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
-    return ForCaller(context, request, response, &FrontCore::TruncateSession);
+    return ForCaller(context, request, response, &SessionCalls::Truncate);
   }
 
  private:
@@ -295,12 +295,12 @@ class SessionsService final : public SessionsBase {
   template <typename Request, typename Response>
   ServerUnaryReactor* ForCaller(CallbackServerContext* context, const ByteBuffer* request,
                                 ByteBuffer* response,
-                                void (FrontCore::*method)(const Request&, const std::string&,
-                                                          FrontCore::Done<Response>)) {
+                                void (SessionCalls::*method)(const Request&, const std::string&,
+                                                             SessionCalls::Done<Response>)) {
     return OnLoop<Request, Response>(
         deps_, context, request, response,
         [method](FrontCore* core, const Asker& asker, const Request& asked, auto done) {
-          (core->*method)(asked, asker.caller.principal, std::move(done));
+          (core->sessions()->*method)(asked, asker.caller.principal, std::move(done));
         });
   }
 
@@ -322,7 +322,7 @@ class AdminService final : public AdminBase {
     return OnLoop<v1::GetStatsRequest, v1::GetStatsResponse>(
         deps_, context, request, response,
         [](FrontCore* core, const Asker&, const v1::GetStatsRequest& asked, auto done) {
-          core->GetStats(asked, std::move(done));
+          core->stats()->Get(asked, std::move(done));
         });
   }
   grpc::ServerWriteReactor<ByteBuffer>* WatchStats(CallbackServerContext* context,
@@ -330,7 +330,7 @@ class AdminService final : public AdminBase {
     return new StatsWatchReactor(
         deps_.core->loop(), deps_.gate, context, *request,
         [core = deps_.core](const v1::WatchStatsRequest& asked, StatsWatchSink* sink) {
-          return core->WatchStats(asked, sink);
+          return core->stats()->Watch(asked, sink);
         });
   }
   ServerUnaryReactor* SetOffload(CallbackServerContext* context, const ByteBuffer* request,

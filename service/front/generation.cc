@@ -8,6 +8,7 @@
 #include "kernels/base/retry_after.h"
 #include "service/base/model_identity.h"
 #include "service/front/convert_sessions.h"
+#include "service/front/served_models.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
 
@@ -114,7 +115,7 @@ absl::Status Generation::CheckSessionModel() const {
   if (!has_session() || !input_.request.has_model()) return absl::OkStatus();
   const SessionInfo& info = turn_->log().info;
   if (asked == info.model) return absl::OkStatus();
-  const absl::StatusOr<v1::Model> model = context_.workers->FindModel(asked);
+  const absl::StatusOr<v1::Model> model = service::FindModel(*context_.workers, asked);
   if (model.ok() && SameModel(ModelIdentity(*model), ModelIdentity(model_))) {
     return absl::OkStatus();
   }
@@ -126,9 +127,9 @@ void Generation::FindModel() {
   const SessionLogData none;
   const SessionLogData& log = has_session() ? turn_->log() : none;
   const SessionInfo& info = log.info;
-  absl::StatusOr<v1::Model> model = has_session()
-                                        ? context_.workers->FindModel(info.model, info.model_digest)
-                                        : context_.workers->FindModel(input_.request.model());
+  absl::StatusOr<v1::Model> model =
+      has_session() ? service::FindModel(*context_.workers, info.model, info.model_digest)
+                    : service::FindModel(*context_.workers, input_.request.model());
   if (absl::IsUnavailable(model.status())) {
     return placement_.WaitForWorkers(StreamStep::kFindModel, model.status());
   }

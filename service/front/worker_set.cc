@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "kernels/base/retry_after.h"
 #include "service/base/model_identity.h"
 
@@ -13,9 +12,6 @@ namespace {
 
 // Four missed states.
 constexpr absl::Duration kSilence = absl::Seconds(1);
-// Eight missed states: longer than a short delay of the machine, and a client is waiting for its
-// next token.
-constexpr absl::Duration kLongSilence = absl::Seconds(2);
 // States of a broken stream that were already sent arrive within this time.
 constexpr absl::Duration kOnItsWay = absl::Seconds(1);
 // Per worker. Far more sessions than its KV cache holds.
@@ -28,22 +24,13 @@ WorkerHealth HealthOf(worker::v1::WorkerState state) {
   return serves ? WorkerHealth::kServing : WorkerHealth::kDraining;
 }
 
-bool HasAlias(const v1::Model& model, absl::string_view name) {
-  const auto& aliases = model.aliases();
-  return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-}
-
-// Returns all distinct names that select a model, aliases first.
-std::vector<absl::string_view> NamesOf(const std::vector<v1::Model>& models) {
-  std::vector<absl::string_view> names;
-  const auto add = [&names](absl::string_view name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  };
-  for (const v1::Model& model : models) {
-    for (const std::string& alias : model.aliases()) add(alias);
-    add(model.name());
-  }
-  return names;
+// Logs each reason once, because the link keeps retrying.
+void TellUnreachable(const LogSink& log, WorkerSet::Member* member, const absl::Status& status) {
+  if (std::exchange(member->told, status.code()) == status.code()) return;
+  const absl::string_view reason =
+      absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
+  log(LogLevel::kWarn,
+      absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
 }
 
 }  // namespace
@@ -76,7 +63,7 @@ void WorkerSet::Rejoin(const WorkerLink* link) {
   Member* member = Find(link);
   if (member == nullptr || !std::exchange(member->retired, false)) return;
   TellReadiness();
-  WakeWaiting();
+  waiting_.RunAll();
 }
 
 WorkerHealth WorkerSet::Health(const Member& member) const {
@@ -88,69 +75,6 @@ WorkerHealth WorkerSet::Health(const Member& member) const {
     return WorkerHealth::kSuspect;
   }
   return member.view.health;
-}
-
-std::vector<v1::Model> WorkerSet::Models() const {
-  std::vector<v1::Model> models;
-  for (const auto& member : members_) {
-    if (!member->heard || member->retired) continue;
-    const auto known = std::find_if(models.begin(), models.end(), [&](const v1::Model& model) {
-      return model.name() == member->model.name() &&
-             SameModel(ModelIdentity(model), ModelIdentity(member->model));
-    });
-    if (known == models.end()) {
-      models.push_back(member->model);
-      continue;
-    }
-    if (known->content_digest().empty()) {
-      known->set_content_digest(member->model.content_digest());
-    }
-    for (const std::string& alias : member->model.aliases()) {
-      if (!HasAlias(*known, alias)) known->add_aliases(alias);
-    }
-  }
-  return models;
-}
-
-absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name) const {
-  std::vector<v1::Model> models = Models();
-  if (models.empty()) {
-    return absl::UnavailableError("no worker has answered yet; start one, or retry later");
-  }
-  const bool one_name = std::all_of(models.begin(), models.end(), [&](const v1::Model& model) {
-    return model.name() == models[0].name();
-  });
-  if (name.empty() && one_name) return std::move(models[0]);
-  for (v1::Model& model : models) {
-    if (model.name() == name) return std::move(model);
-  }
-  for (v1::Model& model : models) {
-    if (HasAlias(model, name)) return std::move(model);
-  }
-  const std::string served = absl::StrJoin(NamesOf(models), ", ");
-  if (name.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model is unset and several are served; set it to one of: ", served));
-  }
-  return absl::NotFoundError(absl::StrCat("model '", name, "' is not served; served: ", served));
-}
-
-absl::StatusOr<v1::Model> WorkerSet::FindModel(absl::string_view name,
-                                               absl::string_view digest) const {
-  for (v1::Model& model : Models()) {
-    if (model.name() == name && SameModel(ModelIdentity(model), digest)) return std::move(model);
-  }
-  return FindModel(name);
-}
-
-absl::StatusOr<std::vector<const WorkerSet::Member*>> WorkerSet::Named(
-    const std::optional<std::string>& name) const {
-  std::vector<const Member*> named;
-  for (const auto& member : members_) {
-    if (!name.has_value() || *name == member->view.name) named.push_back(member.get());
-  }
-  if (!named.empty() || !name.has_value()) return named;
-  return absl::NotFoundError(absl::StrCat("no worker has the id '", *name, "'"));
 }
 
 absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
@@ -200,20 +124,6 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
       wait);
 }
 
-std::vector<WorkerSet::ToLeave> WorkerSet::BetterLeft() const {
-  std::vector<ToLeave> left;
-  for (const auto& member : members_) {
-    if (!member->connected) continue;
-    const bool silent = clock_->Monotonic() - member->last_state >= kLongSilence;
-    const bool stuck = member->view.health == WorkerHealth::kSuspect;
-    if ((!silent && !stuck) || !HasSubstitute(*member)) continue;
-    left.push_back(
-        {.link = member->link.get(),
-         .why = silent ? "says nothing any more" : "says that it cannot serve all requests"});
-  }
-  return left;
-}
-
 int64_t WorkerSet::Serving(const std::string& model_digest) const {
   return std::count_if(members_.begin(), members_.end(), [&](const auto& member) {
     return SameModel(member->view.model_digest, model_digest) &&
@@ -223,13 +133,10 @@ int64_t WorkerSet::Serving(const std::string& model_digest) const {
 
 bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
   const Member* member = Find(link);
-  return member != nullptr && HasSubstitute(*member);
-}
-
-bool WorkerSet::HasSubstitute(const Member& member) const {
+  if (member == nullptr) return false;
   return std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
-    return other.get() != &member &&
-           SameModel(other->view.model_digest, member.view.model_digest) &&
+    return other.get() != member &&
+           SameModel(other->view.model_digest, member->view.model_digest) &&
            Health(*other) == WorkerHealth::kServing;
   });
 }
@@ -340,7 +247,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->sent_tokens = 0;
   member->ended = 0;
   TellReadiness();
-  if (better && Health(*member) == WorkerHealth::kServing) WakeWaiting();
+  if (better && Health(*member) == WorkerHealth::kServing) waiting_.RunAll();
 }
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
@@ -350,7 +257,7 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
     return;
   }
   const bool leaves = Health(*member) == WorkerHealth::kDraining;
-  if (!std::exchange(member->connected, false)) return TellUnreachable(member, status);
+  if (!std::exchange(member->connected, false)) return TellUnreachable(log_, member, status);
   if (!leaves && on_may_have_crashed_) on_may_have_crashed_(Sight(member->link.get()));
   // A new process may be running at this address.
   member->sessions.clear();
@@ -360,15 +267,6 @@ void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (on_trouble_) on_trouble_();
 }
 
-// Logs each reason once, because the link keeps retrying.
-void WorkerSet::TellUnreachable(Member* member, const absl::Status& status) {
-  if (std::exchange(member->told, status.code()) == status.code()) return;
-  const absl::string_view reason =
-      absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
-  log_(LogLevel::kWarn,
-       absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
-}
-
 void WorkerSet::TellReadiness() {
   const bool ready = std::any_of(members_.begin(), members_.end(), [](const auto& member) {
     return member->connected && !member->retired && member->view.health == WorkerHealth::kServing;
@@ -376,12 +274,6 @@ void WorkerSet::TellReadiness() {
   if (ready == ready_) return;
   ready_ = ready;
   if (on_readiness_) on_readiness_(ready);
-}
-
-void WorkerSet::WakeWaiting() {
-  std::list<std::function<void()>> tasks;
-  tasks.swap(waiting_);
-  for (const auto& task : tasks) task();
 }
 
 }  // namespace tidepool::service

@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +29,19 @@ struct PickedWorker {
   std::string name;
   std::string numerics_id;
   std::shared_ptr<const WorkerLink> hold;  // keeps the link alive even if the set has forgotten it
+};
+
+// Tasks that wait for the same event. Not thread-safe.
+class OneTimeTasks {
+ public:
+  void Add(std::function<void()> task) { tasks_.push_back(std::move(task)); }
+  // Runs and forgets the tasks that were added before this call, in their order.
+  void RunAll() {
+    for (const auto& task : std::exchange(tasks_, {})) task();
+  }
+
+ private:
+  std::vector<std::function<void()>> tasks_;
 };
 
 // Loop only.
@@ -58,19 +70,6 @@ class WorkerSet {
   void OnMayHaveCrashed(std::function<void(const WorkerSighting&)> callback) {
     on_may_have_crashed_ = std::move(callback);
   }
-
-  // The distinct models of all workers that have reported, with the aliases of all their workers.
-  std::vector<v1::Model> Models() const;
-  // `name` is a model's name or alias. Empty means the only model. UNAVAILABLE if no worker has
-  // reported yet, NOT_FOUND for an unknown name, INVALID_ARGUMENT if the name is empty and there
-  // are several models.
-  absl::StatusOr<v1::Model> FindModel(absl::string_view name) const;
-  // Same for a session: of several models with this name, prefers the one with this ModelIdentity.
-  absl::StatusOr<v1::Model> FindModel(absl::string_view name, absl::string_view digest) const;
-
-  // Returns the workers with this name, or all workers if it is empty. NOT_FOUND if none has it.
-  struct Member;
-  absl::StatusOr<std::vector<const Member*>> Named(const std::optional<std::string>& name) const;
 
   // UNAVAILABLE if no worker of this model can take work now. With `session_id`, uses what
   // NoteSession recorded.
@@ -101,36 +100,28 @@ class WorkerSet {
   // Returns true if another worker serves the same model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 
-  // A worker that its streams should leave: it is silent or reports a stuck engine, and another
-  // worker serves its model.
-  struct ToLeave {
-    const WorkerLink* link = nullptr;
-    absl::string_view why;  // what the worker does, for messages
-  };
-  std::vector<ToLeave> BetterLeft() const;
-
   // Calls `task` once when a worker becomes available or has more room. Tasks run in the order of
   // the calls.
-  void WhenChanged(std::function<void()> task) { waiting_.push_back(std::move(task)); }
+  void WhenChanged(std::function<void()> task) { waiting_.Add(std::move(task)); }
 
   struct Member {
     std::shared_ptr<WorkerLink> link;  // also held by each run on this worker
     bool retired = false;
     WorkerView view;
-    int64_t places = 0;  // maximum requests, running and waiting; 0: unknown
+    int64_t places = 0;        // maximum requests, running and waiting; 0: unknown
     absl::Duration room_wait;  // retry hint if all places are taken
     v1::Model model;
-    bool heard = false;  // its model is known
-    bool connected = false;  // its stream of states is open
+    bool heard = false;       // its model is known
+    bool connected = false;   // its stream of states is open
     uint64_t process_id = 0;  // last reported; 0: unknown
-    int64_t watches = 0;  // streams of states that were opened after a broken one
+    int64_t watches = 0;      // streams of states that were opened after a broken one
     absl::Duration heard_at;  // when the latest state arrived
-    bool failed = false;  // a call failed since the last state
+    bool failed = false;      // a call failed since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
-    absl::Duration last_state;  // in the future while its next stream is being opened
+    absl::Duration last_state;         // in the future while its next stream is being opened
     std::map<uint64_t, int64_t> sent;  // since the last state: runs, with their prompt tokens
-    int64_t sent_tokens = 0;  // prompt tokens of all runs in `sent`
-    int64_t ended = 0;  // runs of the last state that have ended since
+    int64_t sent_tokens = 0;           // prompt tokens of all runs in `sent`
+    int64_t ended = 0;                 // runs of the last state that have ended since
     // KV tokens by session; cleared with the process
     std::unordered_map<std::string, int64_t> sessions;
   };
@@ -143,10 +134,7 @@ class WorkerSet {
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);
   Member* Find(const WorkerLink* link) const;
-  bool HasSubstitute(const Member& member) const;
-  void TellUnreachable(Member* member, const absl::Status& status);
   void TellReadiness();
-  void WakeWaiting();
 
   const base::Clock* clock_;
   LogSink log_;
@@ -156,7 +144,7 @@ class WorkerSet {
   std::function<void(const WorkerSighting&)> on_may_have_crashed_;
   bool ready_ = false;
   uint64_t runs_ = 0;
-  std::list<std::function<void()>> waiting_;
+  OneTimeTasks waiting_;
 };
 
 }  // namespace tidepool::service

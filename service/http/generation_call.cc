@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/base/random_hex.h"
+#include "service/front/served_models.h"
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
@@ -113,7 +114,7 @@ GenerationInput GenerationCall::InputOf(size_t choice) const {
 absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
   if (!request_.tools) return v1::TOOL_SYNTAX_UNSPECIFIED;
   const absl::StatusOr<v1::Model> model =
-      front_.core->workers()->FindModel(request_.choices[0].model());
+      FindModel(*front_.core->workers(), request_.choices[0].model());
   // Without a model, the generation waits for a worker and reports its errors.
   if (!model.ok()) return v1::OTHER_TOOL_SYNTAX;
   if (model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
@@ -125,7 +126,7 @@ absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
 }
 
 v1::Model GenerationCall::ServedModel() const {
-  absl::StatusOr<v1::Model> model = front_.core->workers()->FindModel(request_.choices[0].model());
+  absl::StatusOr<v1::Model> model = FindModel(*front_.core->workers(), request_.choices[0].model());
   if (model.ok()) return *std::move(model);
   v1::Model unknown;
   unknown.set_name(request_.choices[0].model());

@@ -324,8 +324,8 @@ void OpenAiApi::Metrics(HttpRequest request, std::shared_ptr<HttpExchange> excha
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
   front_.core->loop()->Post([core = front_.core, caller = *caller, http = log_.counts(),
                              exchange]() mutable {
-    core->GetStats({}, [requests = core->request_metrics(),
-                        principals = UsageFor(caller, core->principal_usage()),
+    core->stats()->Get({}, [requests = *core->requests()->metrics(),
+                        principals = UsageFor(caller, core->requests()->principal_usage()),
                         http = std::move(http),
                         exchange](const absl::StatusOr<v1::GetStatsResponse>& stats) {
       if (!stats.ok()) return AnswerLater(exchange, ErrorResponse(stats.status()));

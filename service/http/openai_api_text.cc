@@ -29,11 +29,12 @@ void OpenAiApi::AskTokenizer(const HttpHead& head, absl::StatusOr<v1::TokenizeRe
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
   front_.core->loop()->Post([core = front_.core, principal = caller->principal, render, exchange,
                              asked = *std::move(request)]() mutable {
-    core->Tokenize(std::move(asked), {.principal = principal},
-                   [render, exchange](const absl::StatusOr<v1::TokenizeResponse>& response) {
-                     if (!response.ok()) return AnswerLater(exchange, response.status());
-                     AnswerLater(exchange, render(*response));
-                   });
+    core->texts()->Tokenize(
+        std::move(asked), {.principal = principal},
+        [render, exchange](const absl::StatusOr<v1::TokenizeResponse>& response) {
+          if (!response.ok()) return AnswerLater(exchange, response.status());
+          AnswerLater(exchange, render(*response));
+        });
   });
 }
 
@@ -63,13 +64,14 @@ void OpenAiApi::Detokenize(HttpRequest request, std::shared_ptr<HttpExchange> ex
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
   front_.core->loop()->Post([core = front_.core, principal = caller->principal, exchange,
                              asked = *std::move(asked)]() mutable {
-    core->Detokenize(std::move(asked), {.principal = principal},
-                     [exchange](const absl::StatusOr<v1::DetokenizeResponse>& response) {
-                       if (!response.ok()) {
-                         return AnswerLater(exchange, WithParam(response.status(), "tokens"));
-                       }
-                       AnswerLater(exchange, DetokenizeJson(*response));
-                     });
+    core->texts()->Detokenize(std::move(asked), {.principal = principal},
+                              [exchange](const absl::StatusOr<v1::DetokenizeResponse>& response) {
+                                if (!response.ok()) {
+                                  return AnswerLater(exchange,
+                                                     WithParam(response.status(), "tokens"));
+                                }
+                                AnswerLater(exchange, DetokenizeJson(*response));
+                              });
   });
 }
 

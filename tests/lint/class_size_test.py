@@ -19,8 +19,6 @@ NOT_OURS = ("third_party/", "tests/")
 
 # Classes still to be split, by file. Only ever shrinks: an entry that is no longer needed fails too.
 STILL_TOO_LARGE = {
-    "service/front/front_core.h": ["FrontCore"],
-    "service/front/worker_set.h": ["WorkerSet"],
     "service/http/generation_call.h": ["GenerationCall"],
     "service/http/http_connection.h": ["HttpConnection"],
     "service/http/openai_api.h": ["OpenAiApi"],

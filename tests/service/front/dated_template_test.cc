@@ -122,7 +122,7 @@ TEST_F(DatedTemplateTest, AForkGoesOnAsItsSourceDoes) {
     request.set_new_session_id(id);
     if (position.has_value()) request.set_position(*position);
     std::optional<absl::StatusOr<v1::Session>> made;
-    core_->ForkSession(request, "", [&](absl::StatusOr<v1::Session> session) {
+    core_->sessions()->Fork(request, "", [&](absl::StatusOr<v1::Session> session) {
       loop_.Post([&made, session] { made = session; });
     });
     loop_.RunUntil([&] { return made.has_value(); });

@@ -90,10 +90,10 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   PuppetLink* worker = AddWorker("a");
   std::vector<absl::Status> ends;
   const auto ask = [&](const std::string& principal) {
-    core_->Tokenize(v1::TokenizeRequest(), {.principal = principal},
-                    [&ends](const absl::StatusOr<v1::TokenizeResponse>& response) {
-                      ends.push_back(response.status());
-                    });
+    core_->texts()->Tokenize(v1::TokenizeRequest(), {.principal = principal},
+                             [&ends](const absl::StatusOr<v1::TokenizeResponse>& response) {
+                               ends.push_back(response.status());
+                             });
   };
   while (ends.empty() && worker->texts.size() < 1000) ask("greedy");
   ASSERT_EQ(ends.size(), 1);
@@ -238,8 +238,8 @@ TEST_F(WorkerLimitsTest, ARequestThatIsRefusedAtOnceCountsAsAnErrorOfItsModel) {
   Begin(&first, wrong);
   Begin(&second, elsewhere);
   ASSERT_TRUE(first.status.has_value() && second.status.has_value());
-  ASSERT_EQ(core_->request_metrics().size(), 1);
-  const RequestMetrics& metrics = core_->request_metrics().begin()->second;
+  ASSERT_EQ(core_->requests()->metrics()->size(), 1);
+  const RequestMetrics& metrics = core_->requests()->metrics()->begin()->second;
   EXPECT_EQ(metrics.ends[static_cast<int>(RequestEnd::kError)], 1);
   EXPECT_EQ(metrics.e2e_latency.count(), 0);
 }

@@ -194,7 +194,7 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   const auto changes = [this] {
     std::optional<int64_t> count;
-    core_->GetStats({}, [&count](absl::StatusOr<v1::GetStatsResponse> stats) {
+    core_->stats()->Get({}, [&count](absl::StatusOr<v1::GetStatsResponse> stats) {
       count = stats->front().numerics_changed_total();
     });
     loop_.RunUntil([&] { return count.has_value(); });
@@ -294,7 +294,7 @@ TEST_F(LoggedTurnTest, ACutAnswersTextIsAskedForAsItsPrincipals) {
   cut.set_session_id("s");
   cut.set_position(3);
   std::optional<absl::StatusOr<v1::Session>> done;
-  core_->TruncateSession(cut, "", [&](absl::StatusOr<v1::Session> session) {
+  core_->sessions()->Truncate(cut, "", [&](absl::StatusOr<v1::Session> session) {
     loop_.Post([&done, session] { done = session; });
   });
   loop_.RunUntil([&] { return done.has_value(); });

@@ -168,7 +168,7 @@ TEST_F(RequestLogTest, HoldsNothingOfThePromptUnlessAsked) {
   for (const auto& [name, value] : silent.fields) {
     EXPECT_EQ(value.find("secret"), std::string::npos) << name;
   }
-  core_->request_log()->SetPrompts(PromptLogging::kAlways);
+  core_->requests()->log()->SetPrompts(PromptLogging::kAlways);
   const Line open = ask("r2", text);
   EXPECT_EQ(open.fields.at("prompt"), "a secret");
   EXPECT_EQ(open.fields.at("error"), "what is 'secret'?");

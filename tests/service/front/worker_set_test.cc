@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "service/front/served_models.h"
 #include "tests/service/front/front_fixture.h"
 
 namespace tidepool::service {
@@ -72,13 +73,13 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
   c->SayState();
   const WorkerSet& workers = *core_->workers();
   for (const char* name : {"", "m", "fast", "m-q4", "second"}) {
-    EXPECT_EQ(workers.FindModel(name)->digest(), "d") << name;
+    EXPECT_EQ(FindModel(workers, name)->digest(), "d") << name;
   }
-  EXPECT_EQ(workers.FindModel("m-q8")->digest(), "e");
-  EXPECT_EQ(workers.FindModel("m", "e")->digest(), "e");
-  EXPECT_EQ(workers.FindModel("m", "gone")->digest(), "d");
-  EXPECT_EQ(workers.Models().size(), 2);
-  EXPECT_EQ(workers.FindModel("x").status().message(),
+  EXPECT_EQ(FindModel(workers, "m-q8")->digest(), "e");
+  EXPECT_EQ(FindModel(workers, "m", "e")->digest(), "e");
+  EXPECT_EQ(FindModel(workers, "m", "gone")->digest(), "d");
+  EXPECT_EQ(ServedModels(workers).size(), 2);
+  EXPECT_EQ(FindModel(workers, "x").status().message(),
             "model 'x' is not served; served: fast, m-q4, second, m, m-q8");
 }
 

@@ -1,5 +1,5 @@
-// ForkSession and TruncateSession of FrontCore: they read the log, plan the cut, ask a worker for
-// the text of a response that is cut, and write.
+#include "service/front/session_calls.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/random_hex.h"
 #include "kernels/base/status_macros.h"
+#include "service/base/model_identity.h"
 #include "service/front/convert_sessions.h"
-#include "service/front/front_core.h"
+#include "service/front/served_models.h"
 #include "service/grpc/check_request.h"
 #include "service/store/session_cut.h"
 #include "service/store/store_errors.h"
@@ -17,13 +18,19 @@
 namespace tidepool::service {
 namespace {
 
+constexpr int kDefaultPage = 100;
+constexpr int kLargestPage = 1000;
+// The shortest time between two searches for expired sessions, and how many one search deletes.
+constexpr absl::Duration kShortestSweep = absl::Milliseconds(100);
+constexpr absl::Duration kLongestSweep = absl::Minutes(1);
+constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kTextTimeout = absl::Seconds(10);
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError("the server is shutting down; retry at another");
 }
 
-void AnswerWith(const FrontCore::Done<v1::Session>& done, absl::StatusOr<SessionInfo> info) {
+void AnswerWith(const SessionCalls::Done<v1::Session>& done, absl::StatusOr<SessionInfo> info) {
   if (!info.ok()) return done(info.status());
   v1::Session session;
   ToProto(*info, &session);
@@ -32,7 +39,89 @@ void AnswerWith(const FrontCore::Done<v1::Session>& done, absl::StatusOr<Session
 
 }  // namespace
 
-void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done) {
+SessionCalls::SessionCalls(Executor* loop, const base::Clock* clock, SessionStore* store,
+                           const WorkerSet* workers, absl::Duration ttl)
+    : loop_(loop), clock_(clock), store_(store), workers_(workers), ttl_(ttl) {
+  Expire();
+}
+
+void SessionCalls::SetTtl(absl::Duration ttl) {
+  ttl_ = ttl;
+  if (!expiring_) Expire();
+}
+
+void SessionCalls::Expire() {
+  expiring_ = ttl_ < absl::InfiniteDuration();
+  if (!expiring_) return;
+  // If more sessions have expired, the next search deletes them.
+  store_->Expire(ttl_, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
+  const absl::Duration wait = std::clamp(ttl_ / 2, kShortestSweep, kLongestSweep);
+  loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
+    if (!weak.expired()) Expire();
+  });
+}
+
+void SessionCalls::Create(const v1::CreateSessionRequest& request, const std::string& principal,
+                          Done<v1::Session> done) {
+  if (request.has_session_id()) {
+    if (absl::Status status = CheckSessionId(request.session_id()); !status.ok()) {
+      return done(std::move(status));
+    }
+  }
+  const absl::StatusOr<v1::Model> model = FindModel(*workers_, request.model());
+  if (!model.ok()) return done(model.status());
+  store_->Create({.session_id = request.has_session_id() ? request.session_id()
+                                                         : absl::StrCat("s-", base::RandomHex()),
+                  .principal = principal,
+                  .model = model->name(),
+                  .model_digest = ModelIdentity(*model)},
+                 [done = std::move(done)](absl::StatusOr<SessionInfo> info) {
+                   if (!info.ok()) return done(info.status());
+                   v1::Session session;
+                   ToProto(*info, &session);
+                   done(std::move(session));
+                 });
+}
+
+void SessionCalls::Get(const v1::GetSessionRequest& request, const std::string& principal,
+                       Done<v1::Session> done) {
+  store_->Get(principal, request.session_id(),
+              [done = std::move(done)](absl::StatusOr<SessionLogData> log) {
+                if (!log.ok()) return done(log.status());
+                v1::Session session;
+                ToProto(*log, &session);
+                done(std::move(session));
+              });
+}
+
+void SessionCalls::List(const v1::ListSessionsRequest& request, const std::string& principal,
+                        Done<v1::ListSessionsResponse> done) {
+  const int size = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  if (size < 0 || size > kLargestPage) {
+    return done(absl::InvalidArgumentError(absl::StrCat(
+        "page_size is ", size, "; accepted: 1 to ", kLargestPage, ", or 0 for ", kDefaultPage)));
+  }
+  store_->List(principal, size, request.page_token(),
+               [done = std::move(done)](absl::StatusOr<SessionPage> page) {
+                 if (!page.ok()) return done(page.status());
+                 v1::ListSessionsResponse response;
+                 for (const SessionInfo& info : page->sessions) {
+                   ToProto(info, response.add_sessions());
+                 }
+                 response.set_next_page_token(page->next_page_token);
+                 done(std::move(response));
+               });
+}
+
+void SessionCalls::Delete(const v1::DeleteSessionRequest& request, const std::string& principal,
+                          Done<v1::DeleteSessionResponse> done) {
+  store_->Delete(principal, request.session_id(), [done = std::move(done)](absl::Status status) {
+    if (!status.ok()) return done(std::move(status));
+    done(v1::DeleteSessionResponse());
+  });
+}
+
+void SessionCalls::CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done) {
   const absl::StatusOr<SessionCut> cut = PlanCut(log, position);
   if (!cut.ok()) return done(cut.status());
   const std::string answer = cut->last_cut ? log.turns[cut->turns - 1].answer : "";
@@ -41,7 +130,7 @@ void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData
     CutSession(*cut, whole ? answer : "", &log);
     return done(std::move(log));
   }
-  const absl::StatusOr<PickedWorker> worker = AnyWorker(log.info.model);
+  const absl::StatusOr<PickedWorker> worker = PickAnyWorker(*workers_, log.info.model);
   if (!worker.ok()) return done(worker.status());
   v1::DetokenizeRequest request;
   request.set_model(log.info.model);
@@ -58,8 +147,8 @@ void FrontCore::CutLog(SessionLogData log, int64_t position, Done<SessionLogData
                        });
 }
 
-void FrontCore::ReadLog(const std::string& session_id, const std::string& principal,
-                        Done<SessionLogData> done) {
+void SessionCalls::ReadLog(const std::string& session_id, const std::string& principal,
+                           Done<SessionLogData> done) {
   store_->Get(principal, session_id,
               [loop = loop_, weak = std::weak_ptr<int>(alive_),
                done = std::move(done)](absl::StatusOr<SessionLogData> log) {
@@ -69,8 +158,8 @@ void FrontCore::ReadLog(const std::string& session_id, const std::string& princi
               });
 }
 
-void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::string& principal,
-                            Done<v1::Session> done) {
+void SessionCalls::Fork(const v1::ForkSessionRequest& request, const std::string& principal,
+                        Done<v1::Session> done) {
   if (request.has_new_session_id()) {
     if (absl::Status status = CheckSessionId(request.new_session_id()); !status.ok()) {
       return done(std::move(status));
@@ -100,8 +189,8 @@ void FrontCore::ForkSession(const v1::ForkSessionRequest& request, const std::st
           });
 }
 
-void FrontCore::TruncateSession(const v1::TruncateSessionRequest& request,
-                                const std::string& principal, Done<v1::Session> done) {
+void SessionCalls::Truncate(const v1::TruncateSessionRequest& request, const std::string& principal,
+                            Done<v1::Session> done) {
   if (!request.has_position()) {
     return done(absl::InvalidArgumentError(
         "position is unset; accepted: 0 to the session's token_count, 0 empties the session"));

@@ -1,0 +1,83 @@
+#include "service/front/answer_collector.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::service {
+namespace {
+
+// About the memory that this adds to a response.
+int64_t KeptBytes(const v1::GenerateResponse& response) {
+  size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
+  for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
+  bytes += response.prompt_text().size() + response.prompt_token_ids_size() * sizeof(int32_t);
+  for (const v1::TokenLogprob& logprob : response.prompt_logprobs()) {
+    bytes += logprob.SpaceUsedLong();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+AnswerCollector::AnswerCollector(Executor* loop, WholeAnswer* whole, Done done)
+    : loop_(loop), whole_(whole), done_(std::move(done)) {
+  answer_.add_completions();
+}
+
+void AnswerCollector::SetCompletions(int32_t count) {
+  for (int32_t i = 1; i < count; ++i) answer_.add_completions()->set_index(i);
+}
+
+void AnswerCollector::Write(v1::GenerateResponse response) {
+  if (absl::Status room = Grow(KeptBytes(response)); !room.ok()) return Stop(std::move(room));
+  v1::Completion* completion = answer_.mutable_completions(response.index());
+  answer_.set_request_id(response.request_id());
+  completion->mutable_text()->append(response.text());
+  completion->mutable_token_ids()->MergeFrom(response.token_ids());
+  completion->mutable_logprobs()->MergeFrom(response.logprobs());
+  completion->set_finish_reason(response.finish_reason());
+  if (response.has_usage()) *answer_.mutable_usage() = response.usage();
+  TakePrompt(&response);
+  loop_->Post([weak = stream_] {
+    if (const auto stream = weak.lock()) stream->OnWritten();
+  });
+}
+
+void AnswerCollector::Finish(absl::Status status) {
+  if (status.ok()) {
+    done_(std::move(answer_));
+  } else {
+    done_(std::move(status));
+  }
+  delete this;
+}
+
+void AnswerCollector::TakePrompt(v1::GenerateResponse* response) {
+  if (response->prompt_token_ids_size() > 0) {
+    answer_.mutable_prompt_token_ids()->Swap(response->mutable_prompt_token_ids());
+    answer_.set_prompt_text(response->prompt_text());
+  }
+  answer_.mutable_prompt_logprobs()->MergeFrom(response->prompt_logprobs());
+}
+
+absl::Status AnswerCollector::Grow(int64_t bytes) {
+  absl::Status room = whole_->Grow(bytes);
+  if (!whole_->IsTooLong()) return room;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the answer is past ", WholeAnswer::kMaxBytes >> 20,
+                   " MiB, the most that is sent as one; ask with Generate, which streams, or for "
+                   "fewer tokens or logprobs"));
+}
+
+void AnswerCollector::Stop(absl::Status status) {
+  v1::CompleteResponse().Swap(&answer_);
+  whole_->Clear();
+  // Post it, because the stream may be calling us.
+  loop_->Post([weak = stream_, status = std::move(status)] {
+    if (const auto stream = weak.lock()) stream->Cancel(status);
+  });
+}
+
+}  // namespace tidepool::service

@@ -1,0 +1,48 @@
+// AnswerCollector: collects a generation into one response.
+#ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
+#define TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/base/event_loop.h"
+#include "service/base/response_budget.h"
+#include "service/front/generation.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+// Loop only. Deletes itself at the end.
+class AnswerCollector final : public GenerationSink {
+ public:
+  using Done = std::function<void(absl::StatusOr<v1::CompleteResponse>)>;
+
+  // `loop` and `whole`, which counts the memory of the response, outlive the call of `done`.
+  AnswerCollector(Executor* loop, WholeAnswer* whole, Done done);
+
+  // Call before the first message. Requires: count >= 1.
+  void SetCompletions(int32_t count);
+  void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
+
+  void Write(v1::GenerateResponse response) override;
+  void Finish(absl::Status status) override;
+
+ private:
+  void TakePrompt(v1::GenerateResponse* response);
+  absl::Status Grow(int64_t bytes);
+  // Ends the response with this status.
+  void Stop(absl::Status status);
+
+  Executor* loop_;
+  WholeAnswer* whole_;
+  Done done_;
+  std::weak_ptr<AnswerStream> stream_;
+  v1::CompleteResponse answer_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
