@@ -59,7 +59,8 @@ struct Target {
   std::vector<Target> items;  // of a tuple, whose name is empty
 };
 
-// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has null.
+// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has a null
+// default.
 struct MacroNode {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;
