@@ -12,12 +12,12 @@
 namespace tidepool::engine {
 
 struct EngineOptions {
-  int64_t context_length = 0;  // tokens of one sequence, prompt and output
+  int64_t context_length = 0;        // tokens of one sequence, prompt and output
   size_t kv_memory_bytes = 1 << 30;  // size of the KV arena
   int64_t max_sequences = 64;        // in one step
-  int64_t max_queued = 1024;  // waiting sequences in addition to max_sequences
-  BatchLimits limits;  // rows per step
-  int64_t prefill_chunk = 512;  // maximum prompt rows of one sequence per step
+  int64_t max_queued = 1024;         // waiting sequences in addition to max_sequences
+  BatchLimits limits;                // rows per step
+  int64_t prefill_chunk = 512;       // maximum prompt rows of one sequence per step
   // The depth in a prompt, in tokens, at which a row's attention costs as much as the rest of the
   // row (AttentionDepth). Chunks shrink with the depth, so that steps take about equally long. 0:
   // equal chunks.

@@ -19,18 +19,18 @@ namespace tidepool::engine {
 struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;
-  int64_t places = 0;  // maximum number of running and waiting requests
+  int64_t places = 0;        // maximum number of running and waiting requests
   absl::Duration room_wait;  // retry hint if no place is free
   int64_t kv_blocks_total = 0;
-  int64_t kv_blocks_free = 0;  // unused, or holding only reusable cache
+  int64_t kv_blocks_free = 0;    // unused, or holding only reusable cache
   int64_t kv_blocks_cached = 0;  // reusable by a later request with the same prefix
   int64_t kv_block_tokens = kernels::kKvBlockTokens;
   std::optional<KvDiskStats> kv_disk;  // set if there is a KV disk
   KvRestoreStats kv_restores;
-  int64_t queued_prompt_tokens = 0;  // prompt tokens waiting or being computed
+  int64_t queued_prompt_tokens = 0;      // prompt tokens waiting or being computed
   double prefill_tokens_per_second = 0;  // of the latest prefills; 0: none yet
-  double admissions_per_second = 0;  // sequences admitted while others wait; 0: unknown
-  int64_t prompt_tokens = 0;  // these are totals since the start
+  double admissions_per_second = 0;      // sequences admitted while others wait; 0: unknown
+  int64_t prompt_tokens = 0;             // these are totals since the start
   int64_t cached_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t requests_finished = 0;
@@ -46,9 +46,9 @@ struct EngineStats {
   moe::OffloadStats offload_recent;
   absl::Duration offload_window;
   absl::Duration offload_read_at;  // on the engine's monotonic clock
-  bool computing = false;  // a forward pass runs; expert counts include its layers so far
-  bool work_pending = false;  // the step thread is working or has work
-  uint64_t progress = 0;  // increases with any progress, also within a forward pass
+  bool computing = false;          // a forward pass runs; expert counts include its layers so far
+  bool work_pending = false;       // the step thread is working or has work
+  uint64_t progress = 0;           // increases with any progress, also within a forward pass
   size_t workspace_high_water_bytes = 0;
   // Bytes of KV and workspace that are reserved, but not yet allocated by the system.
   int64_t untouched_bytes = 0;

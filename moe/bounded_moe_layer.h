@@ -32,7 +32,7 @@ class BoundedMoeLayer {
     const ExpertPlan* plan = nullptr;
     kernels::Activation x;     // [tokens, hidden]
     kernels::MatrixView kept;  // [rows, hidden]: room for outputs that wait
-    int64_t call_bytes = 0;  // scratch limit of one GroupedFfn call
+    int64_t call_bytes = 0;    // scratch limit of one GroupedFfn call
     kernels::Arena* arena = nullptr;
     std::atomic<uint64_t>* heartbeat = nullptr;  // incremented when experts arrive
   };
@@ -77,11 +77,11 @@ class BoundedMoeLayer {
 
   const Parts parts_;
   const ExpertPlan& plan_;
-  std::vector<Expert> experts_;  // in the plan's order
-  std::vector<int32_t> row_of_;  // [pairs]: row in `kept` of a computed pair that is not summed
+  std::vector<Expert> experts_;     // in the plan's order
+  std::vector<int32_t> row_of_;     // [pairs]: row in `kept` of a computed pair that is not summed
   std::vector<int32_t> free_rows_;  // of `kept`
-  int64_t call_rows_ = 0;  // rows of one GroupedFfn call; computed with the first expert
-  size_t next_ = 0;  // the first expert that is not summed
+  int64_t call_rows_ = 0;           // rows of one GroupedFfn call; computed with the first expert
+  size_t next_ = 0;                 // the first expert that is not summed
   int64_t hits_ = 0;
   int64_t misses_ = 0;
 };

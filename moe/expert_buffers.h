@@ -25,8 +25,8 @@ namespace tidepool::moe {
 // Reasons to keep an expert, as bits of a set.
 enum class Holder : uint8_t {
   kPlacement = 1,  // it is resident
-  kRequest = 2,  // the current layer requested it and has not released it
-  kPrefetch = 4,  // it was read ahead, and no layer has requested it yet
+  kRequest = 2,    // the current layer requested it and has not released it
+  kPrefetch = 4,   // it was read ahead, and no layer has requested it yet
 };
 
 // Engine thread only.
@@ -66,7 +66,7 @@ class ExpertBuffers {
   enum class State : uint8_t {
     kAbsent,   // no buffer
     kReading,  // a read writes into its buffer
-    kReady,  // the buffer contains the record
+    kReady,    // the buffer contains the record
   };
   struct Entry {
     int32_t buffer = -1;

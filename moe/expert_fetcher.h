@@ -55,7 +55,7 @@ struct FetchCounters {
   int64_t demand_bytes = 0;
   int64_t failed_reads = 0;
   absl::Duration stall_time;  // time that NextReady waited
-  absl::Duration busy_time;  // time with a read in flight
+  absl::Duration busy_time;   // time with a read in flight
   PrefetchCounters prefetch;
   RepairStats repairs;
 };

@@ -12,11 +12,11 @@ namespace tidepool::moe {
 
 // All spans belong to the arena of MakeExpertPlan. The pairs of one expert are sorted by token.
 struct ExpertPlan {
-  absl::Span<const int32_t> experts;     // distinct, ascending
-  absl::Span<const int32_t> ends;  // experts[i] has the pairs [ends[i - 1], ends[i])
-  absl::Span<const int32_t> tokens;      // of each pair
-  absl::Span<const float> weights;       // of each pair
-  absl::Span<const int32_t> rows;  // 0, 1, 2, ...: one per pair
+  absl::Span<const int32_t> experts;  // distinct, ascending
+  absl::Span<const int32_t> ends;     // experts[i] has the pairs [ends[i - 1], ends[i])
+  absl::Span<const int32_t> tokens;   // of each pair
+  absl::Span<const float> weights;    // of each pair
+  absl::Span<const int32_t> rows;     // 0, 1, 2, ...: one per pair
   // [tokens, top_k]: each token's pairs in ascending order of experts
   absl::Span<const int32_t> slot_rows;
   absl::Span<const float> slot_weights;  // [tokens, top_k]: in the order of slot_rows

@@ -48,8 +48,8 @@ class ExpertPool {
   int64_t buffer_bytes_;
   int32_t limit_ = 0;
   int32_t in_use_ = 0;
-  std::vector<int32_t> touched_;  // free, with memory; the most recently used is last
-  std::vector<int32_t> fresh_;  // free, without memory
+  std::vector<int32_t> touched_;   // free, with memory; the most recently used is last
+  std::vector<int32_t> fresh_;     // free, without memory
   std::vector<int32_t> reserved_;  // only address space
 };
 

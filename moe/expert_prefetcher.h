@@ -60,8 +60,8 @@ class RecentWaste {
 
 // Totals since the start.
 struct PrefetchCounters {
-  int64_t bytes = 0;  // read ahead, without withdrawn reads
-  int64_t used_bytes = 0;  // part of `bytes` that a layer requested
+  int64_t bytes = 0;         // read ahead, without withdrawn reads
+  int64_t used_bytes = 0;    // part of `bytes` that a layer requested
   int64_t wasted_bytes = 0;  // part of `bytes` that was dropped unused
 };
 

@@ -19,7 +19,7 @@ namespace tidepool::moe {
 // Where an expert was when its layer requested it.
 enum class Found : uint8_t {
   kResident,  // in memory: a hit
-  kFetched,  // had to be read: a miss
+  kFetched,   // had to be read: a miss
 };
 
 struct ReadyExpert {
@@ -30,7 +30,7 @@ struct ReadyExpert {
 };
 
 enum class Patience : uint8_t {
-  kNone,  // return what is ready now
+  kNone,      // return what is ready now
   kUntilOne,  // wait until an expert is ready
 };
 

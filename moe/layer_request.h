@@ -81,7 +81,7 @@ class LayerRequest {
   std::vector<Entry> entries_;  // [experts_per_layer]
   std::vector<int64_t> experts_;
   std::vector<int64_t> waiting_;  // descending, so the next one is last
-  std::vector<int64_t> ready_;  // not given out yet
+  std::vector<int64_t> ready_;    // not given out yet
   absl::Status error_;
 };
 

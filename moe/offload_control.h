@@ -43,9 +43,9 @@ struct OffloadSettings {
 // Which experts are in memory, and how often each was needed.
 struct ExpertMap {
   std::vector<int> layer_numbers;  // the model's layer number of each MoE layer
-  int experts = 0;  // per layer
-  std::vector<bool> resident;  // [layers, experts]
-  std::vector<int64_t> uses;  // [layers, experts]: number of forward passes that needed it
+  int experts = 0;                 // per layer
+  std::vector<bool> resident;      // [layers, experts]
+  std::vector<int64_t> uses;       // [layers, experts]: number of forward passes that needed it
 };
 
 // Engine thread only, between two layers. Change and RefreshSoon only between two forward passes.

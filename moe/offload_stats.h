@@ -27,25 +27,25 @@ struct OffloadStats {
   int64_t experts = 0;  // in all layers
   int64_t resident_bytes = 0;
   int64_t capacity_bytes = 0;  // slots and staging: --expert-memory
-  int64_t record_bytes = 0;  // bytes of a slot
+  int64_t record_bytes = 0;    // bytes of a slot
   std::string policy;
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
   int64_t lost_records = 0;  // current number of damaged records that cannot be rebuilt
 
-  PlacementCounters placement;  // sum of all layers
+  PlacementCounters placement;        // sum of all layers
   std::vector<LayerCounters> layers;  // the MoE layers, in order
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t prefetch_bytes = 0;
-  int64_t prefetch_used_bytes = 0;  // later requested by a layer
+  int64_t prefetch_used_bytes = 0;    // later requested by a layer
   int64_t prefetch_wasted_bytes = 0;  // dropped unused
   int64_t failed_reads = 0;
-  int64_t rebuilt_records = 0;  // damaged records that were rebuilt
+  int64_t rebuilt_records = 0;       // damaged records that were rebuilt
   int64_t failed_record_writes = 0;  // rebuilt records that could not be written to the file
-  absl::Duration stall_time;  // time that the engine waited for records
-  absl::Duration hidden_time;  // time with reads in flight while the engine computed
+  absl::Duration stall_time;         // time that the engine waited for records
+  absl::Duration hidden_time;        // time with reads in flight while the engine computed
 };
 
 // Returns the change between two readings of one source. Sizes are the ones of `now`.

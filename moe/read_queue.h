@@ -43,7 +43,7 @@ class ReadQueue {
   };
   enum class Wait : uint8_t {
     kArrived,   // reads have ended
-    kNothing,  // all reads in flight are late, or there are none
+    kNothing,   // all reads in flight are late, or there are none
     kTimedOut,  // no read ended within patience(), so all reads in flight are late now
   };
 
@@ -79,8 +79,8 @@ class ReadQueue {
 
   const ReadQueueOptions options_;
   absl::flat_hash_set<int64_t> reading_;  // tickets, until their arrivals are taken
-  absl::flat_hash_set<int64_t> late_;  // subset of reading_
-  bool silent_ = false;  // the last wait timed out, and no read has ended since
+  absl::flat_hash_set<int64_t> late_;     // subset of reading_
+  bool silent_ = false;                   // the last wait timed out, and no read has ended since
 
   mutable base::Mutex mutex_;
   base::CondVar arrived_;

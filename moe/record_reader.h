@@ -54,8 +54,8 @@ class RecordReader {
 };
 
 enum class ReaderKind : uint8_t {
-  kAuto,  // io_uring, or threads if the kernel or the container refuses it
-  kUring,  // FAILED_PRECONDITION if it is refused
+  kAuto,     // io_uring, or threads if the kernel or the container refuses it
+  kUring,    // FAILED_PRECONDITION if it is refused
   kThreads,  // blocking reads on several threads
 };
 

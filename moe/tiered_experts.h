@@ -105,7 +105,7 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   TieredOptions options_;  // `policy` is the current one
   std::unique_ptr<Placement> placement_;
   std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included it
-  std::string reader_;  // description of the reader
+  std::string reader_;         // description of the reader
   ExpertFetcher fetcher_;
 };
 

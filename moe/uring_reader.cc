@@ -128,7 +128,7 @@ class UringReader final : public RecordReader {
   struct Active {
     RecordRead read;
     int64_t begun = 0;  // bytes for which pieces were created
-    int pieces = 0;  // pieces in flight
+    int pieces = 0;     // pieces in flight
     absl::Status status;
   };
   // Part of a record.
@@ -341,9 +341,9 @@ class UringReader final : public RecordReader {
   } in_flight_;
   uint64_t wakes_ = 0;
   std::deque<uint64_t> queued_;  // tags of entries that the kernel has not accepted yet, in order
-  int refusals_ = 0;  // consecutive refusals
-  bool given_up_ = false;  // the ring was given up
-  std::deque<int> blocking_;  // pieces that this thread reads itself
+  int refusals_ = 0;             // consecutive refusals
+  bool given_up_ = false;        // the ring was given up
+  std::deque<int> blocking_;     // pieces that this thread reads itself
   std::thread thread_;
 };
 

@@ -40,7 +40,7 @@ struct ChatInputs {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  nlohmann::ordered_json tools;  // array, or null if there are none
+  nlohmann::ordered_json tools;            // array, or null if there are none
   nlohmann::ordered_json template_kwargs;  // object with more variables, or null
   // The time that strftime_now returns, in UTC. Unset: strftime_now is undefined.
   std::optional<absl::Time> now;
@@ -51,7 +51,7 @@ struct ChatInputs {
 struct ChatTemplateLimits {
   int64_t output_bytes = 32 << 20;  // also of one macro's or block's output
   int64_t steps = 2'000'000;        // nodes evaluated, items visited
-  int64_t made_bytes = 128 << 20;  // bytes of all values created and searched
+  int64_t made_bytes = 128 << 20;   // bytes of all values created and searched
   int64_t text_bytes = 32 << 20;    // of one string
 };
 

@@ -64,7 +64,7 @@ struct GgufTensor {
   GgmlType type = GgmlType::kF32;
   int dim_count = 0;  // number of stored dims, 0 to 4
   std::array<int64_t, 4> dims = {1, 1, 1, 1};
-  int part = 0;  // index of the split file with its data
+  int part = 0;              // index of the split file with its data
   uint64_t file_offset = 0;  // offset of its first byte in that file
   size_t bytes = 0;
   const std::byte* data = nullptr;
@@ -83,7 +83,7 @@ struct FileIdentity {
   uint64_t size = 0;  // bytes
   uint64_t inode = 0;
   int64_t modified_ns = 0;  // since 1970; changed_ns too
-  int64_t changed_ns = 0;  // inode change time, which also changes if modified_ns is set back
+  int64_t changed_ns = 0;   // inode change time, which also changes if modified_ns is set back
 
   bool operator==(const FileIdentity&) const = default;
 };
@@ -94,7 +94,7 @@ FileIdentity IdentityOf(const struct stat& info);
 struct GgufPart {
   absl::string_view path;
   absl::Span<const std::byte> bytes;  // the whole file
-  FileIdentity identity;  // as of when it was opened
+  FileIdentity identity;              // as of when it was opened
 };
 
 // Immutable after Open, and then thread-safe. Move-only, and views stay valid after a move. Large

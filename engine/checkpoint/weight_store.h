@@ -35,9 +35,9 @@ struct MatrixRef {
   absl::string_view name;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t first_row = 0;  // first row in its slab, for fused tensors such as attn_qkv
+  int64_t first_row = 0;    // first row in its slab, for fused tensors such as attn_qkv
   int64_t tensor_rows = 0;  // rows of a whole slab; 0: equal to `rows`
-  int64_t slab = 0;  // index of the expert in a stacked tensor
+  int64_t slab = 0;         // index of the expert in a stacked tensor
   int64_t slabs = 1;        // experts in the tensor
 };
 

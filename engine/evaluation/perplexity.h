@@ -21,7 +21,7 @@ namespace tidepool::engine {
 
 struct PerplexityOptions {
   int64_t context = 512;  // tokens per chunk; at least 4
-  int64_t chunks = 0;  // maximum number; 0: all
+  int64_t chunks = 0;     // maximum number; 0: all
   // Replaces the first token of every chunk. Set it to BOS for a model that was trained with BOS.
   std::optional<int32_t> first_token;
   // Called after each chunk. May be empty.

@@ -34,9 +34,9 @@ struct ThroughputTest {
 
 // Bytes of weights in memory that one forward pass reads.
 struct ReadCost {
-  int64_t dense = 0;  // in every pass
+  int64_t dense = 0;       // in every pass
   int64_t per_expert = 0;  // for each (layer, expert) that the pass computes
-  int64_t per_row = 0;  // for each row: its embedding
+  int64_t per_row = 0;     // for each row: its embedding
 };
 
 // KV bytes of a running test.
@@ -52,7 +52,7 @@ struct ThroughputOptions {
 };
 
 struct Throughput {
-  int64_t tokens = 0;  // of one repetition, over all sequences
+  int64_t tokens = 0;           // of one repetition, over all sequences
   std::vector<double> seconds;  // one per repetition
   // The minimum bytes that one repetition reads: the weights by options.cost, and each sequence's
   // KV, once per pass.

@@ -80,7 +80,7 @@ class BlockPool {
     std::vector<int32_t> tokens;  // tokens of an indexed block
   };
 
-  void Link(int32_t block);  // append as the newest cached block
+  void Link(int32_t block);    // append as the newest cached block
   void Unlink(int32_t block);  // remove from the list
 
   std::vector<Block> blocks_;

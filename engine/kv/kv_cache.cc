@@ -33,7 +33,7 @@ size_t AlignUp(size_t bytes) {
 
 struct Layout {
   std::vector<KvSpec> specs;  // by group
-  KvView view;  // without the arena's address
+  KvView view;                // without the arena's address
   size_t block_bytes = 0;
 };
 

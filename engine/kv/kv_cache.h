@@ -56,12 +56,12 @@ class KvReservation {
 // A prefix whose KV is in memory or on the disk.
 struct KvPrefix {
   int64_t memory_tokens = 0;  // what AttachPrefix would return now
-  int64_t tokens = 0;  // what it would return with `on_disk` in memory, too
+  int64_t tokens = 0;         // what it would return with `on_disk` in memory, too
   struct Block {
     BlockKey key;
     int64_t index = 0;  // index in the sequence
   };
-  std::vector<Block> on_disk;  // ascending; empty if they do not make the prefix longer
+  std::vector<Block> on_disk;      // ascending; empty if they do not make the prefix longer
   std::vector<int32_t> in_memory;  // the other blocks of the prefix
 };
 
@@ -128,7 +128,7 @@ class KvLease {
   KvCache* cache_ = nullptr;
   BlockHash root_;
   int64_t slots_ = 0;
-  std::vector<BlockHash> hashes_;  // of the first full blocks; computed when needed
+  std::vector<BlockHash> hashes_;             // of the first full blocks; computed when needed
   std::vector<std::vector<int32_t>> tables_;  // by group; all have the same length
 };
 

@@ -39,7 +39,7 @@ int StagingBuffers(int64_t slot_bytes) {
 struct SlotWrite {
   int32_t slot = 0;
   KvDiskEntry entry;
-  bool replaces = false;  // the file already has an entry for the slot
+  bool replaces = false;              // the file already has an entry for the slot
   absl::Span<const std::byte> bytes;  // contents of the slot
 };
 

@@ -177,7 +177,7 @@ class KvDisk {
   std::function<void()> on_read_;
 
   mutable base::Mutex mutex_;
-  base::CondVar work_;  // wakes the thread
+  base::CondVar work_;     // wakes the thread
   base::CondVar written_;  // wakes Write and Flush
   KvDiskIndex index_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Duration write_stamps_at_ TIDEPOOL_GUARDED_BY(mutex_);  // used if index_.has_stale()

@@ -53,7 +53,7 @@ absl::StatusOr<KvDiskLayout> PlanKvDisk(int64_t limit_bytes, int64_t block_bytes
 struct KvDiskEntry {
   BlockKey key;
   std::array<int32_t, kernels::kKvBlockTokens> tokens = {};
-  uint64_t stamp = 0;  // increases with use: higher ones are kept longer
+  uint64_t stamp = 0;     // increases with use: higher ones are kept longer
   uint64_t checksum = 0;  // KvDiskChecksum of the block
 };
 

@@ -86,10 +86,10 @@ class KvDiskIndex {
   uint64_t NextStamp(int64_t newer);
 
   std::vector<Slot> slots_;
-  absl::flat_hash_map<BlockKey, int32_t> index_;        // stored or being written
-  std::list<int32_t> recent_;  // stored slots, the most recently used first
-  std::vector<int32_t> free_;                           // a stack
-  std::vector<int32_t> stale_;                          // slots
+  absl::flat_hash_map<BlockKey, int32_t> index_;  // stored or being written
+  std::list<int32_t> recent_;                     // stored slots, the most recently used first
+  std::vector<int32_t> free_;                     // a stack
+  std::vector<int32_t> stale_;                    // slots
   std::vector<std::pair<uint64_t, int32_t>> restored_;  // stamps and slots; used until EndRestore
   uint64_t stamp_ = 0;
 };

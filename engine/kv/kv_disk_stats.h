@@ -9,7 +9,7 @@ namespace tidepool::engine {
 struct KvDiskStats {
   int64_t limit_bytes = 0;
   int64_t blocks = 0;  // blocks stored
-  int64_t bytes = 0;  // bytes of stored blocks
+  int64_t bytes = 0;   // bytes of stored blocks
   // Totals since start.
   int64_t written_blocks = 0;
   int64_t read_blocks = 0;
@@ -22,7 +22,7 @@ struct KvDiskStats {
 
 struct KvRestoreStats {
   int64_t restores = 0;  // restores begun
-  int64_t tokens = 0;  // tokens whose KV was read instead of computed
+  int64_t tokens = 0;    // tokens whose KV was read instead of computed
   // Interrupted: the disk was slower than computing, a block was damaged, the request ended, or
   // there was no KV memory.
   int64_t given_up = 0;

@@ -10,7 +10,7 @@
 namespace tidepool::engine {
 
 enum class ExpertMemoryKind : uint8_t {
-  kAuto,  // all if they fit into free memory, else as many as fit
+  kAuto,   // all if they fit into free memory, else as many as fit
   kBytes,  // bytes of slots and staging records together
   kShare,  // the same as a share of all experts' bytes; 1 gives every expert a slot
 };
@@ -18,7 +18,7 @@ enum class ExpertMemoryKind : uint8_t {
 struct ExpertMemory {
   ExpertMemoryKind kind = ExpertMemoryKind::kAuto;
   int64_t bytes = 0;  // for kBytes
-  double share = 0;  // for kShare
+  double share = 0;   // for kShare
 };
 
 // Memory of the rest of the process, used by kAuto.
@@ -28,7 +28,7 @@ struct MemoryLimits {
   // Bytes to leave free. -1: 1.5 GiB, or a quarter of the available bytes if that is less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
-  int64_t kv_tokens = 0;  // tokens whose KV counts too, if kv_bytes is unset
+  int64_t kv_tokens = 0;      // tokens whose KV counts too, if kv_bytes is unset
   int64_t kv_disk_bytes = 0;  // size of --kv-disk, whose memory counts too
 };
 
@@ -40,10 +40,10 @@ int64_t ReserveBytes(const MemoryLimits& limits);
 int64_t DefaultKvBytes(std::optional<int64_t> available_bytes);
 
 struct ExpertSizes {
-  int64_t experts = 0;  // in all layers
+  int64_t experts = 0;       // in all layers
   int64_t record_bytes = 0;  // bytes of the largest expert
-  int64_t total_bytes = 0;  // bytes of all experts
-  int64_t dense_bytes = 0;  // bytes of all other weights
+  int64_t total_bytes = 0;   // bytes of all experts
+  int64_t dense_bytes = 0;   // bytes of all other weights
   int top_k = 0;
   int staging = 0;  // more records, for experts that are used once and dropped
 };

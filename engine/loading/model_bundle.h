@@ -42,8 +42,8 @@ struct LoadOptions {
 // Immutable after LoadModel, except for the model's own state (see Model).
 struct ModelBundle {
   ModelConfig config;
-  std::string name;  // general.name, or the file's name
-  std::string digest;  // GgufFile::SampledDigest, which identifies the checkpoint
+  std::string name;            // general.name, or the file's name
+  std::string digest;          // GgufFile::SampledDigest, which identifies the checkpoint
   std::string content_digest;  // digest of every byte (content_digest.h)
   // OK, or why content_digest could not be recorded. Then the next load computes it again.
   absl::Status digest_recorded;

@@ -30,7 +30,7 @@ enum class ExistingPack : uint8_t { kUse, kReplace };
 
 struct PackRequest {
   WeightStore* store = nullptr;  // the checkpoint's store
-  std::string digest;  // of every byte (content_digest.h)
+  std::string digest;            // of every byte (content_digest.h)
   std::string path;
   ExistingPack existing = ExistingPack::kUse;
   StageProgress progress;

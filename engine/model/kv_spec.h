@@ -10,7 +10,7 @@
 namespace tidepool::engine {
 
 enum class KvKind : uint8_t {
-  kFull,  // keys and values of every token
+  kFull,    // keys and values of every token
   kWindow,  // of the last `window` tokens
 };
 

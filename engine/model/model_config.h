@@ -18,7 +18,7 @@ struct LayerConfig {
   int heads = 0;
   int kv_heads = 0;
   FfnKind ffn = FfnKind::kDense;
-  int ffn_width = 0;  // neurons of a dense layer's FFN
+  int ffn_width = 0;           // neurons of a dense layer's FFN
   int64_t sliding_window = 0;  // 0: full attention
 };
 
@@ -50,7 +50,7 @@ struct ModelConfig {
   static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
 
   std::string architecture;
-  std::string name;  // general.name, or the file's name; one line of UTF-8
+  std::string name;    // general.name, or the file's name; one line of UTF-8
   int vocab_size = 0;  // rows of the embedding; the tokenizer may have fewer tokens
   int hidden_size = 0;
   int head_dim = 0;

@@ -119,7 +119,7 @@ class TransformerModel final : public Model {
     kernels::MatrixView x;    // [rows, hidden], the residual stream
     kernels::MatrixView cos;  // [rows, rope.dims / 2]
     kernels::MatrixView sin;
-    kernels::KvSpan* spans;  // [batch.spans.size()], of the current layer
+    kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
     absl::Span<const moe::Phase> phases;  // [rows]
     absl::Span<const int64_t> requests;   // [rows]
   };
@@ -149,9 +149,9 @@ class TransformerModel final : public Model {
   const TransformerWeights weights_;
   std::vector<double> inv_freq_;  // config_.rope's frequencies divided by rope_divisors
   const float attention_scale_;
-  std::vector<int> moe_layer_;  // by layer: its index among the MoE layers
-  std::vector<KvSpec> kv_specs_;                            // by layer
-  std::unique_ptr<moe::ExpertSource> expert_source_;        // null without experts
+  std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers
+  std::vector<KvSpec> kv_specs_;                      // by layer
+  std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   int64_t forwards_ = 0;
   std::atomic<uint64_t> layers_done_ = 0;  // by all forwards

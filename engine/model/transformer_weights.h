@@ -53,7 +53,7 @@ struct TransformerWeights {
 
 // How routed experts are loaded.
 enum class ExpertLoading : uint8_t {
-  kPacked,  // packed into memory, like everything else
+  kPacked,      // packed into memory, like everything else
   kShapesOnly,  // checked by name, shape and type; MoeWeights::experts have no data
 };
 

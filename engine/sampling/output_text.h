@@ -33,7 +33,7 @@ class OutputText {
 
   StoppingParams stopping_;
   const Tokenizer* tokenizer_;
-  int64_t left_;  // output tokens until kLength
+  int64_t left_;       // output tokens until kLength
   int64_t held_open_;  // output tokens that must not end the generation
   StreamDecoder decoder_;
   StopMatcher matcher_;

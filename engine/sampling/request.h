@@ -68,7 +68,7 @@ struct GenerationRequest {
   // The first prompt token to report. An earlier attempt reported the ones before it.
   int64_t prompt_logprobs_from = 0;
   bool progress = false;                               // report how far the prompt is computed
-  int32_t priority = 0;  // higher goes first
+  int32_t priority = 0;                                // higher goes first
   absl::Duration deadline = absl::InfiniteDuration();  // on the engine's monotonic clock
   // Tokens that may be generated before the caller grants more, counted from the first new token.
   int64_t credit = 256;
@@ -93,9 +93,9 @@ struct TokenLogprob {
 };
 
 enum class FinishReason : uint8_t {
-  kStop,  // an end-of-generation token or a stop token
+  kStop,        // an end-of-generation token or a stop token
   kStopString,  // a stop string
-  kLength,  // max_tokens was reached, or the context is full
+  kLength,      // max_tokens was reached, or the context is full
   kCancelled,
 };
 
@@ -103,7 +103,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // prompt tokens whose KV was in the cache
   int64_t completion_tokens = 0;
-  absl::Duration queue_time;  // until its first step was planned
+  absl::Duration queue_time;    // until its first step was planned
   absl::Duration prefill_time;  // until the first token
   absl::Duration decode_time;   // until the last
   // This request's share of the cost of its forward passes, in proportion to its rows. The sums
@@ -117,8 +117,8 @@ struct Usage {
 // How much of a prompt was computed.
 struct PromptProgress {
   int64_t total = 0;           // prompt tokens
-  int64_t cached = 0;  // prompt tokens found in a cache
-  int64_t processed = 0;  // prompt tokens computed or found
+  int64_t cached = 0;          // prompt tokens found in a cache
+  int64_t processed = 0;       // prompt tokens computed or found
   absl::Duration since_start;  // since its first step was planned
 };
 
@@ -132,8 +132,8 @@ struct StreamChunk {
   int64_t prompt_position = 0;
   std::vector<TokenLogprob> prompt_logprobs;
   std::optional<PromptProgress> progress;  // the latest
-  std::optional<FinishReason> finish;  // only set in the last chunk
-  Usage usage;  // only complete in the last chunk
+  std::optional<FinishReason> finish;      // only set in the last chunk
+  Usage usage;                             // only complete in the last chunk
 };
 
 }  // namespace tidepool::engine

@@ -39,7 +39,7 @@ struct SampleInput {
   const SamplingParams* params = nullptr;
   const TokenCounts* counts = nullptr;  // may stay empty without penalties
   int32_t choice = 0;
-  int64_t position = 0;  // position of the next token among the output tokens
+  int64_t position = 0;                 // position of the next token among the output tokens
   absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
   std::optional<int32_t>
       top_logprobs;  // set: report the token's log-probability, and this many alternatives

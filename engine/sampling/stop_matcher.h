@@ -24,7 +24,7 @@ class StopMatcher {
   StopMatcher(std::vector<std::string> stops, StopText stop_text);
 
   struct Result {
-    std::string text;  // text that is decided now
+    std::string text;      // text that is decided now
     bool stopped = false;  // text ends before the stop string, or after it if it is kept
   };
   // Requires: not stopped, and `text` consists of whole UTF-8 characters. So does the result.

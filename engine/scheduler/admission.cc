@@ -136,7 +136,7 @@ Admission::Outcome Admission::AdmitInPlaceOfStalled(Sequence* sequence, Admissio
   return outcome;
 }
 
-// For a sequence that has no room in its turn.
+// Preempts sequences of other principals for one that has no room in its turn.
 Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, AdmissionRoom* room) {
   const std::vector<Sequence*> victims =
       FairVictims(parts_.running->sequences(), room->restoring(), *sequence);

@@ -2,8 +2,8 @@
 // preempted for them.
 //
 // - Sequences are admitted in the order of AdmissionQueue while places, rows and KV blocks last.
-//   The first one without a place or blocks blocks the ones after it. One that would get no rows yet
-//   lets shorter prompts pass. One whose prefix a running sequence is computing waits for that
+//   The first one without a place or blocks blocks the ones after it. One that would get no rows
+//   yet lets shorter prompts pass. One whose prefix a running sequence is computing waits for that
 //   prefix.
 // - A higher priority takes places and blocks from running sequences of lower priority. A principal
 //   takes them from principals that hold more places than it does (FairVictims).
@@ -55,10 +55,10 @@ class Admission {
 
  private:
   enum class Outcome : uint8_t {
-    kNoRoom,  // no place, or not enough blocks
-    kNoRows,  // all rows of this step are used
+    kNoRoom,         // no place, or not enough blocks
+    kNoRows,         // all rows of this step are used
     kNoPrefillSlot,  // too many prompts are partly computed
-    kRestoring,  // it waits for its KV, and room is reserved for it
+    kRestoring,      // it waits for its KV, and room is reserved for it
     kAdmitted,
   };
 

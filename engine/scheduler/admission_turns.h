@@ -43,7 +43,7 @@ class AdmissionTurns {
   // The sequences of one principal with one priority.
   struct Line {
     std::vector<Sequence*> sequences;  // by arrival
-    size_t at = 0;  // the current one; the ones before had their turn
+    size_t at = 0;                     // the current one; the ones before had their turn
     int passed_over = 0;
   };
   // The sort key of a line. The smallest goes next.

@@ -32,7 +32,7 @@ class DeadlineJudge {
   absl::Status Judge(Sequence* sequence, absl::Duration left, int64_t ahead) const;
 
   int64_t refusals() const { return refusals_; }  // total
-  int64_t looks() const { return looks_; }  // total number of sequences examined
+  int64_t looks() const { return looks_; }        // total number of sequences examined
 
  private:
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;

@@ -71,7 +71,7 @@ class Holders {
   }
 
   absl::flat_hash_map<absl::string_view, int64_t> held_;  // places by principal
-  int64_t own_ = 0;  // of the waiting principal
+  int64_t own_ = 0;                                       // of the waiting principal
   int64_t total_ = 0;
   std::vector<Sequence*> eligible_;
 };

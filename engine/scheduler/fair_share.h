@@ -53,7 +53,7 @@ class FairShare {
   std::map<std::string, Account, std::less<>> accounts_;
   // Each account is in one of these two.
   Order waiting_;
-  Order idle_;  // without waiting requests
+  Order idle_;                    // without waiting requests
   int64_t last_left_served_ = 0;  // cost of the last principal that stopped waiting
 };
 

@@ -25,7 +25,7 @@ class InFlightPrefixes {
   bool Hold(Sequence* sequence) const;
 
  private:
-  std::vector<int64_t> depths_;  // distinct indices of the next blocks
+  std::vector<int64_t> depths_;            // distinct indices of the next blocks
   absl::flat_hash_set<BlockHash> blocks_;  // the next blocks
 };
 

@@ -64,9 +64,9 @@ class KvRestores {
  private:
   struct Restore {
     uint64_t ticket = 0;
-    Sequence* owner = nullptr;  // began the restore, and waits
-    int32_t priority = 0;  // highest priority of the sequences that wait for it
-    KvPrefix prefix;  // blocks [arrived, size) of on_disk are still to come, in order
+    Sequence* owner = nullptr;    // began the restore, and waits
+    int32_t priority = 0;         // highest priority of the sequences that wait for it
+    KvPrefix prefix;              // blocks [arrived, size) of on_disk are still to come, in order
     std::vector<int32_t> tokens;  // of the prefix
     std::vector<int32_t> held;
     size_t arrived = 0;

@@ -30,14 +30,14 @@ struct PromptInPrefill {
   uint64_t arrival = 0;  // increases with time; identifies the prompt
   int32_t priority = 0;
   absl::string_view principal;  // outlives the step's plan
-  int64_t left = 0;  // rows to compute before its first token; at least 1
-  int64_t depth = 0;  // tokens before these rows
+  int64_t left = 0;             // rows to compute before its first token; at least 1
+  int64_t depth = 0;            // tokens before these rows
 };
 
 PromptInPrefill PromptOf(const Sequence& sequence, int64_t left);
 
 struct PromptRowLimits {
-  int64_t step = 0;  // maximum rows of all prompts in the step
+  int64_t step = 0;    // maximum rows of all prompts in the step
   int64_t prompt = 0;  // maximum rows of one prompt in the step, at its beginning
   // The depth, in tokens, at which a row's attention costs as much as the rest of the row. There a
   // prompt gets half of `prompt`, so that its last steps take no longer than its first one. 0: all

@@ -37,7 +37,7 @@ struct StepLimits {
   // also limits all prompt rows of a step together, except for one row per sequence.
   int64_t prefill_chunk = 0;
   int64_t attention_depth = 0;  // see PromptRowLimits; 0: equal chunks to a prompt's end
-  int64_t mixed_rows = 0;  // maximum prompt rows of a step that also has decodes
+  int64_t mixed_rows = 0;       // maximum prompt rows of a step that also has decodes
 };
 
 // Engine thread only.

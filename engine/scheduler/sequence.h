@@ -29,10 +29,10 @@ class StreamSink;
 
 // The scheduler's state of a sequence. Plain data.
 struct AdmissionState {
-  bool judged = false;  // its deadline was checked, which happens once
-  bool charged = false;  // its prompt was charged to its principal
+  bool judged = false;         // its deadline was checked, which happens once
+  bool charged = false;        // its prompt was charged to its principal
   bool restore_tried = false;  // KV was restored from disk; not again while it stays in the queue
-  bool owed_place = false;  // others were preempted for it, and it waits for its KV from a disk
+  bool owed_place = false;     // others were preempted for it, and it waits for its KV from a disk
   std::optional<int64_t> cached_tokens;  // set at the first admission
   // At the latest admission: outputs generated before it, and tokens still to compute.
   int64_t outputs_before = 0;
@@ -74,15 +74,15 @@ struct Sequence {
 
   const uint64_t arrival;  // increases over the engine's life; gives order and identity
   GenerationRequest request;
-  std::vector<int32_t> tokens;  // managed by the scheduler; empty while waiting
-  KvLease lease;                // the scheduler's; empty while it waits
+  std::vector<int32_t> tokens;  // prompt and output; the last one has no KV yet
+  KvLease lease;                // managed by the scheduler; empty while waiting
   bool admitted = false;        // running
-  bool has_credit = false;  // as of the beginning of the current plan
+  bool has_credit = false;      // as of the beginning of the current plan
   AdmissionState admission;
   // prompt tokens whose log-probabilities were reported; all if none are requested
   int64_t prompt_told = 0;
   std::vector<int32_t> end_tokens;  // forbidden while must_go_on(); only set with min_tokens
-  TokenCounts counts;  // only used with penalties
+  TokenCounts counts;               // only used with penalties
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // on the engine's monotonic clock

@@ -30,7 +30,7 @@ class FadingRatio {
 // A worker's measured speed. 0: not measured yet.
 struct MeasuredRates {
   double prompt_rows_per_second = 0;  // from steps with many prompt rows
-  double admissions_per_second = 0;  // while others waited
+  double admissions_per_second = 0;   // while others waited
 };
 
 // Engine thread only.
@@ -42,7 +42,7 @@ class StepCostModel {
     absl::Duration time;  // duration of the forward pass
     // Bytes of experts that were not in memory.
     int64_t read_bytes = 0;
-    absl::Duration read_time;  // time with reads in flight
+    absl::Duration read_time;   // time with reads in flight
     absl::Duration stall_time;  // part of read_time in which nothing was computed
   };
   void AddStep(const Step& step);
@@ -82,8 +82,8 @@ class StepCostModel {
   FadingRatio prefill_;        // rows per second
   FadingRatio large_prefill_;  // same, from steps of at least kManyRows
   FadingRatio decode_step_;    // seconds per step without prompt rows
-  FadingRatio prompt_row_;  // seconds per prompt row, without decodes
-  FadingRatio computed_row_;  // seconds per row of steps that mostly prefill, without stalls
+  FadingRatio prompt_row_;     // seconds per prompt row, without decodes
+  FadingRatio computed_row_;   // seconds per row of steps that mostly prefill, without stalls
   FadingRatio reads_;          // bytes per second
   FadingRatio admissions_;     // per second
   int64_t admissions_seen_ = 0;

@@ -28,7 +28,7 @@ class PieceMerger {
   // How to encode text that no piece covers.
   struct Fallback {
     std::array<int32_t, 256> byte_ids;  // the token of each byte; all -1: none
-    int32_t unknown_id = -1;  // without byte tokens: once per run of such characters
+    int32_t unknown_id = -1;            // without byte tokens: once per run of such characters
   };
 
   // `pieces` by id, "" for tokens that take no part in merges. They outlive the merger and are

@@ -19,7 +19,7 @@ struct PreTokenizerRules {
   // of the previous one. Both the matches and the gaps between them become pieces.
   std::vector<std::string> passes;
   bool ignore_merges = false;  // a piece that is a token is not merged
-  bool add_bos = false;  // default if the file does not say
+  bool add_bos = false;        // default if the file does not say
 };
 
 // "" gives the rules for files without a name. UNIMPLEMENTED lists the known names.

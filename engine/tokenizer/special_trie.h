@@ -18,7 +18,7 @@ class SpecialTrie {
  public:
   enum class Kind : uint8_t {
     kAnywhere,  // matches in any text
-    kGuarded,  // matches only where the caller allows it
+    kGuarded,   // matches only where the caller allows it
   };
 
   struct Match {

@@ -11,7 +11,7 @@ namespace tidepool::engine {
 // message cannot end its own turn and begin another one.
 enum class TextOrigin : uint8_t {
   kTemplate,  // the model's chat template, and its BOS and EOS texts
-  kUser,  // everything from a request
+  kUser,      // everything from a request
 };
 
 struct TextPiece {

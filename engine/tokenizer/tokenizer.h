@@ -39,13 +39,13 @@ namespace tidepool::engine {
 // "<tool_call>", which are not control tokens) are recognised in both cases.
 enum class SpecialTokens : uint8_t {
   kAsText,  // as ten characters
-  kParse,  // as the control token
+  kParse,   // as the control token
 };
 
 enum class AddBos : uint8_t {
   kNo,
   kModelDefault,  // add BOS (and EOS at the end) if the model was trained with it
-  kContinue,  // no: the text continues ordinary tokens, so no space prefix is added
+  kContinue,      // no: the text continues ordinary tokens, so no space prefix is added
 };
 
 // How control tokens appear in decoded text.
@@ -152,7 +152,7 @@ class Tokenizer {
       absl::FunctionRef<MergeFault(absl::string_view, absl::string_view)> add) const;
 
   TokenizerSpec spec_;
-  std::vector<TokenType> types_;  // by id; corrected if a file is known to be wrong
+  std::vector<TokenType> types_;          // by id; corrected if a file is known to be wrong
   std::vector<std::string> token_bytes_;  // by id
   std::vector<bool> is_stop_;             // by id
   std::vector<int32_t> stop_ids_;

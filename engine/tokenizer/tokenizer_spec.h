@@ -26,8 +26,8 @@ enum class TokenType : uint8_t {
 
 struct TokenizerSpec {
   std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
-  std::string pre;  // name of the pre-tokenizer; empty: not given
-  std::vector<std::string> tokens;  // by id, as the vocabulary writes them (" the" is "Ġthe")
+  std::string pre;                     // name of the pre-tokenizer; empty: not given
+  std::vector<std::string> tokens;     // by id, as the vocabulary writes them (" the" is "Ġthe")
   std::vector<TokenType> token_types;  // by id; empty: all are normal
   std::vector<std::string> merges;     // "LEFT RIGHT", best first
   std::vector<float> scores;           // by id; SentencePiece only

@@ -68,9 +68,9 @@ class BeladyPolicy final : public PlacementPolicy {
 
   // [layers, experts]: indices of the entries that need the expert
   std::vector<std::vector<int64_t>> uses_;
-  std::vector<size_t> next_;  // [layers, experts]: index of the next use in uses_
+  std::vector<size_t> next_;    // [layers, experts]: index of the next use in uses_
   std::vector<int64_t> worth_;  // [layers, experts]: the negative index of the next use
-  int64_t now_ = 0;  // index of the next entry
+  int64_t now_ = 0;             // index of the next entry
   std::vector<Ranked<int64_t>> missing_;
 };
 

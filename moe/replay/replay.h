@@ -24,7 +24,7 @@
 namespace tidepool::moe {
 
 struct CostModel {
-  double read_bytes_per_s = 1.5e9;  // bandwidth of the tier that experts are read from
+  double read_bytes_per_s = 1.5e9;   // bandwidth of the tier that experts are read from
   double memory_bytes_per_s = 10e9;  // bandwidth of the memory that they run from
 };
 

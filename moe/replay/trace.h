@@ -40,7 +40,7 @@ struct TraceEntry {
   int layer = 0;
   std::vector<int32_t> ids;       // [tokens, top_k]
   std::vector<float> weights;     // [tokens, top_k] or empty
-  std::vector<Phase> phases;  // [tokens], or one for all tokens
+  std::vector<Phase> phases;      // [tokens], or one for all tokens
   std::vector<int64_t> requests;  // as phases; numbered in order of appearance
 
   int64_t tokens(int top_k) const { return static_cast<int64_t>(ids.size()) / top_k; }

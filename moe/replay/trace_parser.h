@@ -38,10 +38,10 @@ class TraceParser {
   Trace trace_;
   std::string rest_;  // beginning of an incomplete line
   int64_t line_ = 0;  // number of the current line
-  int64_t ids_ = 0;  // ids in trace_ so far
+  int64_t ids_ = 0;   // ids in trace_ so far
   std::unordered_map<std::string, int64_t> requests_;
   std::vector<int64_t> seen_;  // [experts]: the last token that used the expert
-  int64_t token_ = 0;  // number of the current token in the file
+  int64_t token_ = 0;          // number of the current token in the file
 };
 
 }  // namespace tidepool::moe

@@ -16,7 +16,7 @@ namespace tidepool::service {
 // The credentials of a call.
 struct Credentials {
   absl::string_view authorization;  // the Authorization header; empty: none
-  absl::string_view api_key;  // HTTP's X-Api-Key header, a bare token; empty: none
+  absl::string_view api_key;        // HTTP's X-Api-Key header, a bare token; empty: none
   // Subject alternative names (DNS, URI) of a client certificate that a CA of --tls-client-ca
   // signed.
   std::vector<std::string> certificate_names;

@@ -12,7 +12,7 @@
 namespace tidepool::service {
 
 enum class Role : uint8_t {
-  kUser,  // generates and owns sessions
+  kUser,   // generates and owns sessions
   kAdmin,  // a user who may also monitor and control the server
   kFront,  // a front, which calls workers for its users
 };
@@ -31,7 +31,7 @@ inline constexpr int32_t kUsualMaxPriority = 0;
 // choice of an HTTP request.
 struct PrincipalLimits {
   int64_t per_minute = 0;  // 0: no limit
-  int64_t at_once = 0;  // 0: no limit
+  int64_t at_once = 0;     // 0: no limit
   // Higher priorities in requests are reduced to this.
   int32_t max_priority = kHighestPriority;
 

@@ -63,8 +63,8 @@ class ServerSecurity final : public Authenticator {
   mutable int64_t refused_untold_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
   mutable absl::Duration next_refused_line_ TIDEPOOL_GUARDED_BY(refused_mutex_) =
       -absl::InfiniteDuration();  // on the monotonic clock
-  std::string told_of_expiry_;  // the last warning; after Open only used by the watch's thread
-  FileWatch watch_;  // last, so destroyed first
+  std::string told_of_expiry_;    // the last warning; after Open only used by the watch's thread
+  FileWatch watch_;               // last, so destroyed first
 };
 
 }  // namespace tidepool::service

@@ -80,7 +80,7 @@ class WatchedFiles {
   const size_t most_bytes_;
   const Make make_;
   std::vector<std::string> contents_;  // as last read
-  absl::Status read_fault_;  // of the last read
+  absl::Status read_fault_;            // of the last read
   mutable base::Mutex mutex_;
   std::shared_ptr<const Value> value_ TIDEPOOL_GUARDED_BY(mutex_);
 };

@@ -59,9 +59,9 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   StatsWatchSink* sink_;  // null after Finish
   Source source_;
   absl::Duration interval_;
-  int64_t left_ = 0;  // readings still to write; below 0: no limit
-  bool due_ = false;  // the interval passed during a request or write
-  bool asking_ = false;  // a reading is requested
+  int64_t left_ = 0;      // readings still to write; below 0: no limit
+  bool due_ = false;      // the interval passed during a request or write
+  bool asking_ = false;   // a reading is requested
   bool writing_ = false;  // a write is pending
   std::optional<absl::Status> end_;
 };

@@ -14,7 +14,7 @@ namespace tidepool::service {
 // The caller's span in a trace. Plain data.
 struct TraceContext {
   std::string trace_id;  // 32 digits of lower-case hex, not all 0
-  std::string span_id;  // 16 digits; the caller's span
+  std::string span_id;   // 16 digits; the caller's span
   bool sampled = false;
   std::string state;  // tracestate, at most kMaxTraceStateBytes; empty: none
 };
@@ -30,7 +30,7 @@ std::optional<TraceContext> ParseTraceContext(absl::string_view traceparent,
 
 // One server's span in a trace. Plain data.
 struct TraceSpan {
-  TraceContext context;  // what this server sends to its callees; no trace_id: not traced
+  TraceContext context;     // what this server sends to its callees; no trace_id: not traced
   std::string parent_span;  // the caller's span; empty: this is the root span
 };
 

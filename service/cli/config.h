@@ -55,10 +55,10 @@ enum class OutputFormat : uint8_t { kText, kJson };
 struct ModelFlags {
   std::string path;
   std::vector<std::string> aliases;
-  int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
-  int64_t context = 0;  // 0: the training context, or less if the KV memory is smaller
-  size_t kv_memory_bytes = 0;             // 0: engine::DefaultKvBytes
-  int64_t kv_disk_bytes = 0;  // 0: no KV cache on disk
+  int threads = 0;             // 0: from the CPU affinity and the cgroup's cpu.max
+  int64_t context = 0;         // 0: the training context, or less if the KV memory is smaller
+  size_t kv_memory_bytes = 0;  // 0: engine::DefaultKvBytes
+  int64_t kv_disk_bytes = 0;   // 0: no KV cache on disk
   std::string kv_disk_folder;  // directory of the KV file; set if kv_disk_bytes is
   std::optional<kernels::DType> kv_type;  // unset: f16, or f32 with kExact
   kernels::Precision precision = kernels::Precision::kFast;
@@ -70,9 +70,9 @@ struct ModelFlags {
 struct ListenFlags {
   std::string grpc = "127.0.0.1:50051";
   std::string http = "127.0.0.1:8080";  // empty: no HTTP
-  bool http_named = false;  // set by the user: fail if the port is in use
+  bool http_named = false;              // set by the user: fail if the port is in use
   std::string admin;                    // empty: Admin is served at `grpc`
-  std::string probe;  // empty: only `grpc` serves health
+  std::string probe;                    // empty: only `grpc` serves health
 };
 
 // How a server or a worker runs requests, and how it stops.
@@ -89,10 +89,10 @@ struct ServingFlags {
 
 // A front's workers, and how long it keeps responses for clients that reconnect.
 struct FrontFlags {
-  std::vector<std::string> workers;  // one HOST:PORT per worker
-  std::vector<std::string> worker_names;  // NAME:PORT: all addresses of the DNS name
+  std::vector<std::string> workers;                // one HOST:PORT per worker
+  std::vector<std::string> worker_names;           // NAME:PORT: all addresses of the DNS name
   absl::Duration request_ttl = absl::Minutes(10);  // how long responses with a request_id are kept
-  absl::Duration orphan_ttl = absl::Seconds(30);  // how long a response runs without a client
+  absl::Duration orphan_ttl = absl::Seconds(30);   // how long a response runs without a client
 };
 
 // The session store and its limits.
@@ -127,9 +127,9 @@ struct ClientFlags {
 struct OutputFlags {
   OutputFormat format = OutputFormat::kText;
   std::string file;      // --out
-  bool force = false;  // replace an existing file
+  bool force = false;    // replace an existing file
   bool tensors = false;  // inspect: list the tensors
-  bool once = false;  // stats: print one reading and exit
+  bool once = false;     // stats: print one reading and exit
 };
 
 struct LogitsFlags {
@@ -177,7 +177,7 @@ struct BenchFlags {
 // The load that bench sends to a server: either `rate` or `concurrency` is set, the other is 0.
 struct TrafficFlags {
   double rate = 0;                              // requests a second
-  int64_t concurrency = 0;  // callers that each send one request at a time
+  int64_t concurrency = 0;                      // callers that each send one request at a time
   absl::Duration duration = absl::Seconds(30);  // measured time, after the warm-up
   absl::Duration warm_up = absl::Seconds(5);
   int64_t shared_prompt_tokens = 0;
@@ -234,8 +234,8 @@ struct SecurityFlags {
   CorsOrigins cors_origins;  // origins of web pages that may call the HTTP API
   // Host names to accept on loopback in addition to local ones
   std::vector<std::string> http_hosts;
-  std::string worker_token_file;  // token that a front sends to workers; empty: none
-  std::string token_file;  // token that a client sends; empty: none
+  std::string worker_token_file;    // token that a front sends to workers; empty: none
+  std::string token_file;           // token that a client sends; empty: none
   std::string store_password_file;  // Redis password; empty: use the one in the URL
 };
 

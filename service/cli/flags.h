@@ -27,8 +27,8 @@ struct CommandSpec {
 };
 
 enum class FlagKind : uint8_t {
-  kSwitch,  // takes no value, or true or false
-  kValue,  // may be given once
+  kSwitch,   // takes no value, or true or false
+  kValue,    // may be given once
   kRepeats,  // may be given any number of times
 };
 

@@ -11,9 +11,9 @@ namespace tidepool::service {
 
 // One layer of the map.
 struct HeatLayer {
-  int number = 0;  // layer number in the model
-  int64_t hits = 0;  // for the hit rate at the end of the row;
-  int64_t misses = 0;  // if there are no lookups, none is shown
+  int number = 0;              // layer number in the model
+  int64_t hits = 0;            // for the hit rate at the end of the row;
+  int64_t misses = 0;          // if there are no lookups, none is shown
   std::vector<bool> resident;  // [experts]
   std::vector<int64_t> uses;   // [experts]
 };

@@ -38,7 +38,7 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;  // in memory, once loaded
+  int64_t expert_bytes = 0;                        // in memory, once loaded
   std::map<std::string, int64_t> expert_bytes_of;  // the same by layer ("blk.0")
   struct OfType {
     int64_t tensors = 0;

@@ -56,7 +56,7 @@ struct LineWriter::State {
 
   const int fd;
   const Options options;
-  const int wake;  // readable once the destructor has begun
+  const int wake;     // readable once the destructor has begun
   bool torn = false;  // a line was written in part; used by the thread only
 
   base::Mutex mutex;

@@ -20,7 +20,7 @@ namespace tidepool::service {
 
 // Which parts run, and whether they listen on a port.
 enum class LocalRole : uint8_t {
-  kServe,  // front and worker on config.listen.grpc
+  kServe,    // front and worker on config.listen.grpc
   kWorker,   // worker on config.listen.grpc
   kPrivate,  // front and worker, no port, sessions in memory
 };

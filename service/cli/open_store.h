@@ -38,7 +38,7 @@ class NewStoreFile {
   void Keep() { path_.clear(); }
 
  private:
-  std::string path_;  // empty: nothing to delete
+  std::string path_;          // empty: nothing to delete
   bool had_witness_ = false;  // STORE-commits existed before
 };
 

@@ -18,7 +18,7 @@ namespace tidepool::service {
 
 struct TrafficAnswer {
   std::vector<TokenArrival> arrivals;  // on the monotonic clock
-  absl::Status status;  // with the server's retry delay, if it sent one
+  absl::Status status;                 // with the server's retry delay, if it sent one
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
 };

@@ -20,8 +20,8 @@ struct TrafficShape {
   std::vector<int64_t> prompt_tokens;
   std::vector<int64_t> output_tokens;
   int64_t shared_prompt_tokens = 0;  // length of the prefix that all prompts share
-  std::vector<int32_t> priorities;  // drawn like lengths; empty: no priority is set
-  int32_t vocab_size = 0;  // above 0: prompts are random ids below this
+  std::vector<int32_t> priorities;   // drawn like lengths; empty: no priority is set
+  int32_t vocab_size = 0;            // above 0: prompts are random ids below this
   uint64_t seed = 0;
 };
 

@@ -23,7 +23,7 @@ struct TokenArrival {
 // One request from planned start to end. Times are relative to the start of the run.
 struct RequestOutcome {
   absl::Duration planned;  // due time; latency counts from here even if it is sent late
-  absl::Duration sent;  // first attempt
+  absl::Duration sent;     // first attempt
   absl::Duration ended;
   std::optional<int32_t> priority;
   std::vector<TokenArrival> arrivals;

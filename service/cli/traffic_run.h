@@ -20,9 +20,9 @@ struct TrafficRunOptions {
   // and after a refusal for the retry delay. 0: requests are sent at the plan's times, independent
   // of earlier ones.
   int64_t callers = 0;
-  absl::Duration sending;  // since the start; nothing is sent later
+  absl::Duration sending;   // since the start; nothing is sent later
   absl::Duration patience;  // wait for running requests; the rest is cancelled
-  int64_t retries = 0;  // how often a refused request is sent again, after the retry delay
+  int64_t retries = 0;      // how often a refused request is sent again, after the retry delay
 };
 
 // Objects that a run uses. They outlive the run, and the client outlives the loop.

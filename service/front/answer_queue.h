@@ -40,8 +40,8 @@ class AnswerQueue {
   const int64_t resume_after_;
   std::deque<Message> waiting_;
   bool under_way_ = false;  // the client has not taken the current message yet
-  int64_t tokens_ = 0;  // tokens of the current message
-  bool last_ = false;  // the current message has a finish_reason
+  int64_t tokens_ = 0;      // tokens of the current message
+  bool last_ = false;       // the current message has a finish_reason
 };
 
 }  // namespace tidepool::service

@@ -61,13 +61,13 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
 
   Executor* const loop_;
   const std::string name_;  // the client's request_id
-  GenerationSink* sink_;  // null after Finish
+  GenerationSink* sink_;    // null after Finish
   std::vector<Choice> choices_;
   std::deque<v1::GenerateResponse> queue_;
   int32_t writing_ = -1;  // index of the choice whose message the client is taking; -1: none
-  int32_t unfinished_;  // choices without a last message yet
-  int32_t open_;  // choices that may still call this object
-  v1::Usage usage_;  // sum over the choices that sent their last message
+  int32_t unfinished_;    // choices without a last message yet
+  int32_t open_;          // choices that may still call this object
+  v1::Usage usage_;       // sum over the choices that sent their last message
   std::shared_ptr<Choices> self_;  // set while a choice may call this object
 };
 

@@ -37,9 +37,9 @@ class CreditWindow {
   }
 
  private:
-  int64_t untaken_ = 0;  // received, but not yet taken by the client
+  int64_t untaken_ = 0;      // received, but not yet taken by the client
   int64_t token_bytes_ = 0;  // bytes per token of the message with the longest tokens
-  bool measured_ = false;  // token_bytes_ comes from a message
+  bool measured_ = false;    // token_bytes_ comes from a message
 };
 
 }  // namespace tidepool::service

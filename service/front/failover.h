@@ -41,8 +41,8 @@ struct Failover {
   FailoverQueue resubmissions;
   StreamTransitions transitions;  // of all streams
   std::minstd_rand random{std::random_device{}()};
-  int64_t moved_total = 0;  // streams that moved to another worker after a failure
-  int64_t migrated_total = 0;  // streams that moved because their worker drains
+  int64_t moved_total = 0;             // streams that moved to another worker after a failure
+  int64_t migrated_total = 0;          // streams that moved because their worker drains
   int64_t numerics_changed_total = 0;  // streams that moved to a worker with another numerics_id
 };
 

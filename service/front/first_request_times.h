@@ -38,7 +38,7 @@ class FirstRequestTimes {
     std::string body;
     absl::Time asked;
     absl::Duration until;  // expiry, on the monotonic clock
-    int64_t number = 0;  // distinguishes it from a later entry of the same name
+    int64_t number = 0;    // distinguishes it from a later entry of the same name
   };
 
   void DropOld();

@@ -123,7 +123,7 @@ class FrontCore {
   // The slots that a generation holds while it runs.
   struct Place {
     engine::AdmissionSlots::Place here;  // one of all slots of this front
-    PrincipalQuotas::Place among_own;  // one of the principal's slots
+    PrincipalQuotas::Place among_own;    // one of the principal's slots
   };
   // RESOURCE_EXHAUSTED if the front is full, or if the principal's limits are reached.
   absl::StatusOr<Place> FindPlace(const GenerationInput& input);

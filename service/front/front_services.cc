@@ -179,7 +179,7 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::optional<WholeAnswer> whole_;  // loop only, until the response is sent
+  std::optional<WholeAnswer> whole_;          // loop only, until the response is sent
   std::shared_ptr<AnswerStream> generation_;  // loop only
 };
 

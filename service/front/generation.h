@@ -60,7 +60,7 @@ struct GenerationInput {
   std::string own_id = {};
   std::string principal;
   std::optional<Role> role = {};  // role of its principal; nullopt without authentication
-  PrincipalLimits limits = {};  // limits of its principal
+  PrincipalLimits limits = {};    // limits of its principal
   TraceSpan span = {};
   absl::Duration deadline = absl::InfiniteDuration();  // on the monotonic clock
   // Result of CheckGenerateRequest. The check takes time proportional to the request's length, so

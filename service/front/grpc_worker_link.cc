@@ -384,7 +384,7 @@ class GrpcWorkerLink final : public WorkerLink {
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
   bool watch_told_ = false;  // a state arrived on the current stream
-  int watch_failures_ = 0;  // consecutive failures
+  int watch_failures_ = 0;   // consecutive failures
   std::minstd_rand random_{std::random_device{}()};
 };
 

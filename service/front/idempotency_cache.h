@@ -61,7 +61,7 @@ class IdempotencyCache {
   struct Entry {
     std::string body;  // digest
     std::shared_ptr<NamedRequest> request;
-    int64_t number = 0;  // distinguishes it from a later entry of the same name
+    int64_t number = 0;   // distinguishes it from a later entry of the same name
     bool logged = false;  // a turn of a session, which the log keeps
     size_t kept_bytes = 0;
   };

@@ -76,8 +76,8 @@ class NamedRequest final : public GenerationSink,
 
     const std::shared_ptr<NamedRequest> request_;
     const int64_t after_;
-    GenerationSink* sink_;  // null after Finish
-    size_t next_ = 0;  // index of the next message, counted from the first that was generated
+    GenerationSink* sink_;   // null after Finish
+    size_t next_ = 0;        // index of the next message, counted from the first that was generated
     int64_t position_ = -1;  // of the next output token; -1: nothing was written
     bool writing_ = false;
   };

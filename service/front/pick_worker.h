@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 enum class WorkerHealth : uint8_t {
-  kDown,  // no stream of states, or no state since an error
-  kSuspect,  // states stopped arriving, a call failed, or its engine is stuck
+  kDown,      // no stream of states, or no state since an error
+  kSuspect,   // states stopped arriving, a call failed, or its engine is stuck
   kDraining,  // accepts no new requests
   kServing,
 };
@@ -27,7 +27,8 @@ struct WorkerView {
   std::string model;
   std::string model_digest;  // a ModelIdentity, as in PickRequest
   std::string numerics_id;
-  int64_t sequences = 0;  // reported by the worker, plus what was sent since
+  int64_t sequences = 0;  // running and waiting
+  // Reported by the worker, plus what was sent since.
   int64_t queued_prompt_tokens = 0;
   double prefill_tokens_per_second = 0;  // 0: unknown
   // The last blocks of cached prefixes. Shared, because views are copied.
@@ -39,11 +40,11 @@ struct PickRequest {
   std::string model_digest;
   int64_t prompt_tokens = 0;
   int64_t block_tokens = 32;
-  std::vector<uint64_t> block_hashes;  // of the prompt's full blocks
-  std::string affinity;  // session or prefix; empty: none
-  std::string preferred_numerics_id;  // of an earlier attempt; empty: none
-  std::vector<std::string> avoid;  // names of workers that failed this request
-  std::vector<std::string> spare;  // names of workers that another request may crash
+  std::vector<uint64_t> block_hashes;    // of the prompt's full blocks
+  std::string affinity;                  // session or prefix; empty: none
+  std::string preferred_numerics_id;     // of an earlier attempt; empty: none
+  std::vector<std::string> avoid;        // names of workers that failed this request
+  std::vector<std::string> spare;        // names of workers that another request may crash
   std::vector<std::string> prefer = {};  // names of preferred workers; empty: any
   bool fewest = false;  // choose the worker with the fewest sequences instead of the least time
 };

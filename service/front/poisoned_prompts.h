@@ -51,7 +51,7 @@ class PoisonedPrompts {
 
   const base::Clock* clock_;
   absl::flat_hash_map<uint64_t, absl::Duration> until_;  // on the monotonic clock
-  std::deque<uint64_t> order_;  // in the order of expiry
+  std::deque<uint64_t> order_;                           // in the order of expiry
   int64_t refused_total_ = 0;
 };
 

@@ -31,7 +31,7 @@ class PrincipalQuotas {
  private:
   struct Usage {
     int64_t running = 0;
-    double left = 0;  // generations that may start now
+    double left = 0;        // generations that may start now
     absl::Duration filled;  // when `left` was computed, on the monotonic clock
     bool begun = false;
   };

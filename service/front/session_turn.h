@@ -66,9 +66,9 @@ class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
   std::optional<LoggedTurn> logged_;
   bool lease_held_ = false;
   bool begun_ = false;
-  bool finished_ = false;  // the last append was sent
-  bool failed_ = false;  // an append failed
-  int64_t sent_length_ = 0;  // length of the log with all appends that were sent
+  bool finished_ = false;      // the last append was sent
+  bool failed_ = false;        // an append failed
+  int64_t sent_length_ = 0;    // length of the log with all appends that were sent
   int64_t logged_length_ = 0;  // length of the log with all appends that were stored
 };
 

@@ -25,11 +25,11 @@ class RunCall {
 
 // Who ended a call that failed.
 enum class EndedBy : uint8_t {
-  kCrash,  // the worker had accepted it; then the worker or the connection died
+  kCrash,   // the worker had accepted it; then the worker or the connection died
   kWorker,  // the worker returned an error and still runs
-  kDrain,  // the worker said that it drains
+  kDrain,   // the worker said that it drains
   kSilent,  // the worker accepted it, but is now silent or stuck
-  kAway,  // the worker never received or never accepted it
+  kAway,    // the worker never received or never accepted it
   // The connection broke before the worker responded. The request may have crashed it, or may never
   // have arrived.
   kUnanswered,

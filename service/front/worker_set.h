@@ -117,20 +117,20 @@ class WorkerSet {
     std::shared_ptr<WorkerLink> link;  // also held by each run on this worker
     bool retired = false;
     WorkerView view;
-    int64_t places = 0;  // maximum requests, running and waiting; 0: unknown
+    int64_t places = 0;        // maximum requests, running and waiting; 0: unknown
     absl::Duration room_wait;  // retry hint if all places are taken
     v1::Model model;
-    bool heard = false;  // its model is known
-    bool connected = false;  // its stream of states is open
+    bool heard = false;       // its model is known
+    bool connected = false;   // its stream of states is open
     uint64_t process_id = 0;  // last reported; 0: unknown
-    int64_t watches = 0;  // streams of states that were opened after a broken one
+    int64_t watches = 0;      // streams of states that were opened after a broken one
     absl::Duration heard_at;  // when the latest state arrived
-    bool failed = false;  // a call failed since the last state
+    bool failed = false;      // a call failed since the last state
     absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
-    absl::Duration last_state;  // in the future while its next stream is being opened
+    absl::Duration last_state;         // in the future while its next stream is being opened
     std::map<uint64_t, int64_t> sent;  // since the last state: runs, with their prompt tokens
-    int64_t sent_tokens = 0;  // prompt tokens of all runs in `sent`
-    int64_t ended = 0;  // runs of the last state that have ended since
+    int64_t sent_tokens = 0;           // prompt tokens of all runs in `sent`
+    int64_t ended = 0;                 // runs of the last state that have ended since
     // KV tokens by session; cleared with the process
     std::unordered_map<std::string, int64_t> sessions;
   };

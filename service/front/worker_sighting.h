@@ -13,14 +13,14 @@ namespace tidepool::service {
 struct WorkerSighting {
   const WorkerLink* link = nullptr;  // only compared: the link may have been destroyed
   uint64_t process_id = 0;           // 0: unknown
-  int64_t watches = 0;  // streams of states opened after broken ones
-  absl::Duration at;  // on the front's monotonic clock
+  int64_t watches = 0;               // streams of states opened after broken ones
+  absl::Duration at;                 // on the front's monotonic clock
 };
 
 // What became of a process whose calls ended as if it had crashed.
 enum class Fate : uint8_t {
   kLives,  // it responds again: only the connection broke
-  kOpen,  // unknown so far
+  kOpen,   // unknown so far
   kGone,
 };
 using LookAtFate = std::function<Fate(const WorkerSighting&)>;

@@ -51,7 +51,7 @@ class GrpcListener {
   Accepted AcceptFrom(int socket);
 
   std::vector<OwnedFd> sockets_;  // used by the thread once it runs
-  const OwnedFd wake_;  // readable when the thread must end
+  const OwnedFd wake_;            // readable when the thread must end
   const std::vector<sockaddr_storage> addresses_;
   const int port_;
   std::unique_ptr<Acceptor> acceptor_;

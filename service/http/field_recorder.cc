@@ -20,12 +20,12 @@ struct FieldRecorder::Node {
   }
 
   std::vector<std::string> types;  // empty: any
-  bool not_empty = false;  // a string or an array
+  bool not_empty = false;          // a string or an array
   std::optional<std::pair<int64_t, int64_t>> range;
   std::optional<Json> only;
-  std::set<int> absent, missed;  // numbers of bodies
+  std::set<int> absent, missed;                                       // numbers of bodies
   std::vector<std::pair<std::string, std::unique_ptr<Node>>> fields;  // in reading order
-  std::unique_ptr<Node> item;  // element of an array
+  std::unique_ptr<Node> item;                                         // element of an array
 };
 
 namespace {

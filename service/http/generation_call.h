@@ -133,13 +133,13 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   AnswerUsage usage_;
   int64_t left_ = 0;
   struct SharedPrompt {
-    bool told = false;  // all log-probabilities of the prompt have arrived
+    bool told = false;                       // all log-probabilities of the prompt have arrived
     std::vector<v1::GenerateResponse> held;  // messages of choices that wait for them
   };
   std::vector<SharedPrompt> prompts_;
   int64_t finished_ = 0;  // choices that sent their last message
-  int64_t events_ = 0;  // events written
-  int64_t untaken_ = 0;  // events that the socket has not taken yet
+  int64_t events_ = 0;    // events written
+  int64_t untaken_ = 0;   // events that the socket has not taken yet
   bool stream_begun_ = false;
   bool failed_ = false;
 };

@@ -50,7 +50,7 @@ struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;  // null: plain text
-  const base::Clock* clock = nullptr;  // for the ages of connections
+  const base::Clock* clock = nullptr;              // for the ages of connections
   std::atomic<int64_t> open_body_bytes = 0;
   std::atomic<bool> draining = false;
 

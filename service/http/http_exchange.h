@@ -17,7 +17,7 @@ namespace tidepool::service {
 // A request without its body.
 struct HttpHead {
   std::string method;  // GET, POST, ...
-  std::string path;  // without the query, percent-decoded
+  std::string path;    // without the query, percent-decoded
   std::string content_type;
   // Header values, empty if missing. Several traceparent or tracestate headers are joined by
   // commas.
@@ -28,7 +28,7 @@ struct HttpHead {
   std::string request_method;   // Access-Control-Request-Method
   std::string request_headers;  // Access-Control-Request-Headers
   std::string private_network;  // Access-Control-Request-Private-Network
-  std::string host;  // the host of the request target, else the Host header
+  std::string host;             // the host of the request target, else the Host header
   std::string traceparent;
   std::string tracestate;
   std::string idempotency_key;  // Idempotency-Key

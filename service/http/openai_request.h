@@ -43,9 +43,9 @@ struct OpenAiRequest {
   PromptParts prompt;
   int64_t n = 1;  // choices of one prompt
   bool stream = false;
-  bool include_usage = false;  // for a stream
+  bool include_usage = false;     // for a stream
   bool continuous_usage = false;  // usage in each event of a stream
-  bool return_progress = false;  // for a stream
+  bool return_progress = false;   // for a stream
   // Look for tool calls in the response.
   bool tools = false;
 };

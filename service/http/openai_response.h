@@ -85,7 +85,7 @@ class ChoiceRenderer {
   // choice's own tokens arrive.
   void TakePromptLogprobs(const v1::GenerateResponse& message);
 
-  int64_t prompt_tokens() const { return prompt_tokens_; }  // 0: unknown
+  int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: unknown
   int64_t completion_tokens() const { return completion_tokens_; }  // so far
   // The members about the prompt that a chat response has besides its choices, as JSON. Each is
   // returned once. Empty: none.

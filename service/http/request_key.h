@@ -18,7 +18,7 @@ namespace tidepool::service {
 struct RequestKey {
   static constexpr size_t kMaxBytes = 128;
 
-  std::string id;  // empty: none
+  std::string id;                        // empty: none
   std::optional<StreamPosition> resume;  // where the client resumes a stream
 
   // The request_id of a choice, out of `choices`.

@@ -44,10 +44,10 @@ class ToolCallParser {
   void EmitContent(absl::string_view text, Output* out);
 
   const v1::ToolSyntax syntax_;
-  std::string held_;  // text that may belong to a call
-  std::string space_;  // space after the content so far; dropped if a call follows
+  std::string held_;     // text that may belong to a call
+  std::string space_;    // space after the content so far; dropped if a call follows
   bool called_ = false;  // a call was found
-  size_t scanned_ = 0;  // part of held_ searched for the closing tag
+  size_t scanned_ = 0;   // part of held_ searched for the closing tag
   bool plain_ = false;   // the whole response is content
 };
 

@@ -10,7 +10,7 @@ namespace tidepool::service {
 
 struct WebAccess {
   Pages pages = Pages::kOfThisMachine;  // pages that may call a server without authentication
-  CorsOrigins cors;  // pages of other origins that may read responses
+  CorsOrigins cors;                     // pages of other origins that may read responses
   HostPolicy hosts;
 };
 

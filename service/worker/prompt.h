@@ -15,9 +15,9 @@ namespace tidepool::service {
 
 struct PrepareContext {
   const WorkerModel* model = nullptr;
-  absl::Time now;  // value of strftime_now if the request sets none
+  absl::Time now;           // value of strftime_now if the request sets none
   uint64_t drawn_seed = 0;  // seed for a request that sets none
-  absl::string_view salt;  // for block hashes
+  absl::string_view salt;   // for block hashes
 };
 
 // Thread-safe.

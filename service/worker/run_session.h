@@ -76,10 +76,10 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   int32_t attempt_ = 0;
   absl::Duration started_at_;
   int64_t first_position_ = 0;
-  int64_t position_ = 0;  // position of the next token to write
+  int64_t position_ = 0;    // position of the next token to write
   int64_t max_tokens_ = 0;  // for the whole response
   std::optional<absl::Duration> worker_end_;
-  bool move_due_ = false;  // a move request must still be written
+  bool move_due_ = false;   // a move request must still be written
   bool giving_up_ = false;  // give up after the pending write
   // Used for the log.
   bool started_ = false;

@@ -17,13 +17,13 @@ namespace tidepool::service {
 
 // Immutable while a server uses it. The tokenizer outlives it.
 struct WorkerModel {
-  std::string name;  // compared with GenerateRequest.model
+  std::string name;                  // compared with GenerateRequest.model
   std::vector<std::string> aliases;  // Model.aliases
   std::string architecture;          // such as llama
-  std::string digest;  // digest of samples of the checkpoint
-  std::string content_digest;  // digest of every byte; empty: unknown
-  std::string numerics_id;  // identifies everything that can change the last bits of a response
-  std::string backend;  // human-readable, such as "cpu avx2, 2 threads"
+  std::string digest;                // digest of samples of the checkpoint
+  std::string content_digest;        // digest of every byte; empty: unknown
+  std::string numerics_id;     // identifies everything that can change the last bits of a response
+  std::string backend;         // human-readable, such as "cpu avx2, 2 threads"
   int64_t context_length = 0;  // maximum positions of one sequence
   int layers = 0;
   int hidden_size = 0;

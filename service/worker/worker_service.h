@@ -109,9 +109,9 @@ class WorkerCore {
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;  // loop only
-  TaskPool pool_;  // prompts, and texts that fronts need for requests
-  TaskPool text_pool_;  // clients' text calls, which no principal's limit counts
-  EventLoop loop_;  // last, so destroyed first
+  TaskPool pool_;         // prompts, and texts that fronts need for requests
+  TaskPool text_pool_;    // clients' text calls, which no principal's limit counts
+  EventLoop loop_;        // last, so destroyed first
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {

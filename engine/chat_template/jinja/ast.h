@@ -46,7 +46,7 @@ struct Expression {
 };
 
 // Names that no template can contain. Blocks use them to pass values to expressions.
-inline constexpr char kBlockText[] = " text";  // output of a filter block's body
+inline constexpr char kBlockText[] = " text";      // output of a filter block's body
 inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block defines
 
 struct Statement;
@@ -80,9 +80,9 @@ struct Statement {
     kSet,       // target = expression
     kSetBlock,  // target = output of body, through filter
     kWith,      // assignments, body
-    kFilter,  // output of body, through filter
+    kFilter,    // output of body, through filter
     kMacro,     // macro
-    kCall,  // expression, which gets `macro` as its caller
+    kCall,      // expression, which gets `macro` as its caller
     kDo,        // expression, not printed
     kGroup,     // body, in a scope of its own
     kBreak,

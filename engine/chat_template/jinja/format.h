@@ -21,7 +21,7 @@ struct FormatSpec {
   char grouping = 0;  // ',', '_'; 0: none
   int64_t width = 0;
   std::optional<int64_t> precision;  // at most kMaxPrecision
-  char type = 0;  // 0: default of the value
+  char type = 0;                     // 0: default of the value
 };
 inline constexpr int64_t kMaxPrecision = 1000;
 

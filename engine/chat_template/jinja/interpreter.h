@@ -29,8 +29,8 @@ struct InterpreterOptions {
   std::optional<absl::Time> now;  // result of strftime_now; unset: it is undefined
 };
 
-inline constexpr int kMaxCallDepth = 1000;  // nesting of blocks, expressions and macros
-inline constexpr int kMaxValueDepth = 200;  // nesting of lists and dicts
+inline constexpr int kMaxCallDepth = 1000;     // nesting of blocks, expressions and macros
+inline constexpr int kMaxValueDepth = 200;     // nesting of lists and dicts
 inline constexpr int64_t kMaxRange = 100'000;  // items of one range, as in Jinja's sandbox
 
 // The variables of one scope, and a pointer to the enclosing scope. Most scopes have few variables,
@@ -127,10 +127,10 @@ class Interpreter {
 
   const InterpreterOptions options_;
   Budget budget_;
-  std::shared_ptr<Frame> frame_;  // the innermost scope
+  std::shared_ptr<Frame> frame_;                  // the innermost scope
   std::vector<std::shared_ptr<Frame>> captured_;  // frames that macros and recursive loops use
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // all namespaces that were created
-  int depth_ = 0;  // current recursion depth
+  int depth_ = 0;                                       // current recursion depth
 };
 
 // Built-in functions.

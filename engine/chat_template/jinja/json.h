@@ -21,7 +21,7 @@ absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, absl::string_
 
 struct JsonStyle {
   std::optional<std::string> indent;  // one level; unset: all on one line
-  bool ascii = false;  // escape characters outside ASCII
+  bool ascii = false;                 // escape characters outside ASCII
   bool sort_keys = false;
   std::optional<std::string> item_separator;  // unset: Python's default
   std::optional<std::string> key_separator;

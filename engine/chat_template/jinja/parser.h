@@ -23,7 +23,7 @@ namespace tidepool::engine::jinja {
 absl::StatusOr<Block> ParseTemplate(absl::string_view source);
 
 inline constexpr size_t kMaxTemplateBytes = 1 << 20;
-inline constexpr int kMaxNesting = 100;  // of tags, and of brackets
+inline constexpr int kMaxNesting = 100;          // of tags, and of brackets
 inline constexpr int kMaxExpressionDepth = 300;  // of operators, including a + b + c ...
 
 // Thread-compatible. The parser's position in the tokens.

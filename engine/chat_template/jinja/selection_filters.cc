@@ -50,7 +50,7 @@ const Value* FindAttribute(const Call& call, size_t place) {
 // The sort key of items. By default, strings are compared without case.
 struct Order {
   const Value* attribute = nullptr;  // null: use the item itself
-  const Value* fallback = nullptr;  // used if the attribute is undefined; null: none
+  const Value* fallback = nullptr;   // used if the attribute is undefined; null: none
   bool case_sensitive = false;
 };
 Result OrderKey(const Value& item, const Order& order, Budget* budget) {

@@ -37,7 +37,7 @@ struct None {};
 // The size of a value, computed when it is created, so that code can check it before visiting the
 // whole value. Namespaces and functions count as one item, as they are compared by identity.
 struct Extent {
-  int depth = 1;  // nesting of containers; 1: not a container
+  int depth = 1;       // nesting of containers; 1: not a container
   int64_t weight = 1;  // items, keys and string bytes, including nested ones; saturates
   void Add(const Extent& part);
 };
@@ -102,7 +102,7 @@ struct List {
     kTuple,
     kGroup,  // a tuple (grouper, list) whose items also have these names
     kRange,  // prints as `range_text`
-    kKeys,  // dict.keys(), dict.values(), dict.items(): they have no indices
+    kKeys,   // dict.keys(), dict.values(), dict.items(): they have no indices
     kValues,
     kItems,
     kGenerator,  // can be iterated once; true even if empty
@@ -137,7 +137,7 @@ class Dict {
              Value value);
 
   std::vector<std::pair<Value, Value>> entries_;
-  absl::flat_hash_map<std::string, size_t> index_;  // keys that are strings
+  absl::flat_hash_map<std::string, size_t> index_;   // keys that are strings
   absl::flat_hash_map<std::string, size_t> others_;  // other keys, by HashText
   Extent extent_ = {2, 1};
 };
@@ -181,11 +181,11 @@ struct Callable {
     kJoiner,
     kRaise,
     kStrftime,
-    kMacro,  // uses `macro` and `frame`
+    kMacro,   // uses `macro` and `frame`
     kMethod,  // uses `name` and `self`
   };
   Kind kind = Kind::kRange;
-  const MacroNode* macro = nullptr;  // lives as long as the template
+  const MacroNode* macro = nullptr;        // lives as long as the template
   std::shared_ptr<Frame> frame = nullptr;  // scope of the macro's definition
   Value self = {};
   std::string name = {};
