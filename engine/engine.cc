@@ -29,7 +29,7 @@ namespace {
 
 using DrawnTokens = absl::StatusOr<SpanOutput>;
 
-// What a client is told of a pass that failed.
+// The status that a client gets for a failed forward pass.
 absl::Status ForwardError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
   return absl::InternalError(status.message());
@@ -49,7 +49,7 @@ absl::Status CheckFits(const GenerationRequest& request, int64_t chunk, const Kv
                    need * cache.block_bytes(), "; raise --kv-memory or shorten the prompt"));
 }
 
-// Of the sequences whose first step this is.
+// Counts the sequences whose first step this is.
 void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
   for (const PlanItem& item : plan.items) {
     Sequence& sequence = *item.sequence;
@@ -92,18 +92,18 @@ class EngineImpl final : public Engine {
   }
 
  private:
-  // What a step has for one stream.
+  // The results of a step for one stream.
   struct Delivery {
     std::shared_ptr<StreamSink> sink;
     StreamChunk chunk;
-    absl::Status end;  // an error: instead of the chunk
+    absl::Status end;  // if not OK, an error that replaces the chunk
   };
 
-  // Callers' threads.
+  // Called on callers' threads.
   template <typename T>
   void Operate(std::function<absl::StatusOr<T>()> work, Done<T> done);
 
-  // The step thread.
+  // Runs the step thread.
   void Run();
   bool Step();
   absl::StatusOr<StepOutput> Forward(const StepPlan& plan);
@@ -136,10 +136,10 @@ class EngineImpl final : public Engine {
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
-  int64_t retired_ = 0;  // in this step
+  int64_t retired_ = 0;  // in the current step
   SingleFlight<ExpertPlacement> placement_;
   std::atomic<uint64_t> next_arrival_{0};
-  std::thread step_thread_;  // last: everything else is there when it starts
+  std::thread step_thread_;  // last member: it uses all others
 };
 
 EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
@@ -199,7 +199,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   return stream;
 }
 
-// Has the step thread do `work`, publish what it changed, and tell `done`.
+// Makes the step thread run `work`, publish the changed stats, and then call `done`.
 template <typename T>
 void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) {
   const absl::Status taken =
@@ -213,8 +213,8 @@ void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) 
   if (!taken.ok()) done(taken);
 }
 
-// While nothing is computed nothing is published either, and the window grows old. In a pass it
-// does not between two layers, one of which can take seconds.
+// Without a running pass, nothing is published and the window would get old, so age it here. During
+// a pass it is published between two layers. A layer can take seconds.
 EngineStats EngineImpl::Stats() const {
   EngineStats stats = shared_->Stats();
   stats.progress += model_->heartbeat();
@@ -225,7 +225,7 @@ EngineStats EngineImpl::Stats() const {
 void EngineImpl::Run() {
   EngineInbox::Work work;
   bool worked = false;
-  // How long nothing can happen unless somebody wakes the thread.
+  // The time until something can happen without a wake-up.
   const auto patience = [this] { return scheduler_.NextDeadline() - clock_->Monotonic(); };
   while (shared_->TakeWork(worked ? absl::ZeroDuration() : patience(), &work)) {
     for (auto& sequence : work.sequences) scheduler_.Add(std::move(sequence));
@@ -242,8 +242,8 @@ void EngineImpl::Run() {
   kv_disk_->SpillAll();
 }
 
-// Tells the scheduler what steps may cost, by what earlier ones did and by what is resident now,
-// which operators may change between two steps.
+// Sets the scheduler's limits for steps, from the measured costs and from the experts that are
+// resident now. Operators may change these between two steps.
 void EngineImpl::PaceScheduler() {
   pace_.AddQueueLook({.at = clock_->Monotonic(),
                       .waiting = scheduler_.waiting(),
@@ -256,7 +256,7 @@ bool EngineImpl::Step() {
   PaceScheduler();
   StepPlan plan = scheduler_.Plan(clock_->Monotonic());
   const absl::StatusOr<StepOutput> output = Forward(plan);
-  // Not all may need the expert that is not to be had.
+  // Some of the sequences may not need the expert that cannot be read.
   const bool apart = !output.ok() && plan.items.size() > 1;
   std::vector<DrawnTokens> drawn = apart ? ForwardApart(plan) : Sample(plan, output);
   return Commit(std::move(plan), std::move(drawn));
@@ -265,7 +265,7 @@ bool EngineImpl::Step() {
 absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   if (plan.items.empty()) return StepOutput();
   NoteStarted(plan, clock_->Monotonic(), &stats_);
-  // A pass can take seconds: what it works on shows while it runs.
+  // A pass can take seconds, so publish its sequences before it runs.
   RefreshStats();
   stats_.computing = true;
   shared_->PublishStats(stats_);
@@ -275,7 +275,7 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   return output;
 }
 
-// The pass, with what it cost told to the pace and shared among the items that its spans are of.
+// Runs the pass, records its cost in the model of step costs, and distributes it among the items.
 absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
                                                 absl::Span<const PlanItem> items) {
   const std::optional<moe::OffloadStats> before = model_->offload_stats();
@@ -295,7 +295,7 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
     step.read_time = pass.stall_time + pass.hidden_time;
     step.stall_time = pass.stall_time;
   }
-  // One that failed computed less than that, and may have waited for what did not come.
+  // A failed pass has computed only a part, and may have waited for reads that did not succeed.
   if (output.ok()) pace_.AddStep(step);
   const int64_t rows = batch.rows();
   int64_t row = 0;
@@ -309,7 +309,7 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
   return output;
 }
 
-// One entry per item of the plan.
+// Returns one entry per item of the plan.
 std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
                                             const absl::StatusOr<StepOutput>& output) {
   std::vector<DrawnTokens> drawn;
@@ -325,7 +325,8 @@ std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
   return drawn;
 }
 
-// Each item in a pass of its own, which writes the same KV again. One entry per item.
+// Computes each item in a separate pass, which writes the same KV again. Returns one entry per
+// item.
 std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
   std::vector<DrawnTokens> drawn;
   for (size_t i = 0; i < plan.items.size(); ++i) {
@@ -348,7 +349,7 @@ bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
     if (drawn[i].ok()) {
       CommitItem(&item, plan.batch.spans[i], *std::move(drawn[i]));
     } else {
-      item.reservation.Keep();  // it goes with the whole lease
+      item.reservation.Keep();  // it is released with the whole lease
       Fail(scheduler_.Remove(item.sequence), drawn[i].status());
     }
   }
@@ -376,7 +377,7 @@ void EngineImpl::CommitItem(PlanItem* item, const RowSpan& span, SpanOutput outp
 
 void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chunk) {
   if (!sequence->first_token_at.has_value()) sequence->first_token_at = clock_->Monotonic();
-  if (sequence->request.stopping.max_tokens == 0) {  // the prompt was all
+  if (sequence->request.stopping.max_tokens == 0) {  // only the prompt was requested
     chunk->finish = FinishReason::kLength;
     return;
   }
@@ -427,7 +428,7 @@ void EngineImpl::RefreshStats() {
   offload_.Read(&stats_);
 }
 
-// A pass over a long prompt can take a minute: what its layers have cost shows while it runs.
+// A pass over a long prompt can take a minute, so publish the costs of its layers while it runs.
 void EngineImpl::PublishWithinPass() {
   constexpr absl::Duration kApart = absl::Milliseconds(200);
   if (!stats_.offload.has_value()) return;
@@ -440,7 +441,7 @@ void EngineImpl::PublishWithinPass() {
   shared_->PublishStats(so_far);
 }
 
-// Publishes first: whoever sees a stream's end sees its KV given back, too.
+// Publish first, so that the stats show freed KV by the time a client sees the end of its stream.
 void EngineImpl::PublishAndDeliver() {
   RefreshStats();
   if (retired_ > 0) shared_->PublishPrefixes(cache_->RecentPrefixes(KvCache::kRecentPrefixes));

@@ -1,5 +1,5 @@
-// Engine: sequences in, tokens out. Owns the KV cache, the scheduler and the only thread that runs
-// the model.
+// Engine: generates tokens for sequences. Owns the KV cache, the scheduler and the only thread that
+// runs the model.
 //
 //   ASSIGN_OR_RETURN(auto engine, Engine::Create(model, tokenizer, &base::Clock::Real(), options));
 //   ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, engine->Submit(request));
@@ -32,43 +32,44 @@ namespace tidepool::engine {
 // Thread-safe. The model runs on the engine's own step thread only.
 class Engine {
  public:
-  // `model`, `tokenizer` and `clock` outlive the engine. INVALID_ARGUMENT: an option, or KV memory
-  // or a KV disk that holds not one block, or a file for that which cannot be made;
-  // FAILED_PRECONDITION: another process has it.
+  // `model`, `tokenizer` and `clock` outlive the engine. INVALID_ARGUMENT for an invalid option,
+  // for KV memory or a KV disk smaller than one block, or if the KV file cannot be created.
+  // FAILED_PRECONDITION if another process uses the KV file.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Model* model, const Tokenizer* tokenizer,
                                                         const base::Clock* clock,
                                                         const EngineOptions& options);
-  // Ends what still runs with UNAVAILABLE, after the forward pass in progress. Then cached KV goes
-  // to the disk, where there is one.
+  // Waits for the current forward pass, and ends all sequences with UNAVAILABLE. Then writes cached
+  // KV to the KV disk, if there is one.
   virtual ~Engine() = default;
 
-  // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt past the context),
-  // RESOURCE_EXHAUSTED (the queue is full, with a base::RetryAfterOf hint; or the prompt can never
-  // fit --kv-memory), UNAVAILABLE (draining).
+  // INVALID_ARGUMENT for a wrong field, an id outside the vocabulary, or a prompt longer than the
+  // context. RESOURCE_EXHAUSTED if the queue is full (with a base::RetryAfterOf hint), or if the
+  // prompt can never fit into --kv-memory. UNAVAILABLE while draining.
   virtual absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) = 0;
 
-  // As of the last step; never waits for one.
+  // The stats of the last step. Does not wait for a step.
   virtual EngineStats Stats() const = 0;
-  // What operators ask of experts under a memory budget. The step thread does it between two steps,
-  // also when nothing runs, and calls `done` once; it must not block. Generations that run go on
-  // with the same tokens. Errors: FAILED_PRECONDITION (no experts are offloaded), UNAVAILABLE (the
-  // engine stops), RESOURCE_EXHAUSTED (too many of these wait; `done` may then be called here), and
-  // those of moe::OffloadControl. The stats tell of the change by the time `done` is called.
+  // Change the settings of offloaded experts. The step thread does this between two steps, even if
+  // nothing runs, and calls `done` once, which must not block. Running generations continue with
+  // the same tokens. Errors: FAILED_PRECONDITION (no experts are offloaded), UNAVAILABLE (the
+  // engine stops), RESOURCE_EXHAUSTED (too many changes are waiting; `done` may be called before
+  // this returns), and those of moe::OffloadControl. When `done` is called, Stats() already shows
+  // the change.
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
-  // The settings in force afterwards.
+  // `done` receives the resulting settings.
   virtual void SetOffload(const moe::OffloadChange& change, Done<moe::OffloadSettings> done) = 0;
   virtual void RefreshExperts(Done<moe::OffloadSettings> done) = 0;
   virtual void GetPlacement(Done<ExpertPlacement> done) = 0;
 
-  // Of the most recently released prefixes that are cached, the latest first, at most 256: the
-  // digest of their last block, as BlockDigests (block_hash.h) gives it.
+  // The digests of at most 256 cached prefixes, the most recently released first. Each is the
+  // digest of the prefix's last block, as in BlockDigests (block_hash.h).
   virtual std::vector<uint64_t> PrefixDigests() const = 0;
-  // As EngineOptions.max_queued, for what comes from now on. Requires: not negative.
+  // Sets EngineOptions.max_queued for new requests. Requires: not negative.
   virtual void SetMaxQueued(int64_t max_queued) = 0;
-  // Refuses new work; running work goes on.
+  // Refuses new work. Running work continues.
   virtual void StopAccepting() = 0;
-  // Returns when nothing runs or waits any more, or false when `timeout` passed first.
+  // Waits until nothing runs or waits. Returns false if `timeout` passes first.
   virtual bool WaitIdle(absl::Duration timeout) = 0;
 };
 

@@ -11,11 +11,11 @@
 namespace tidepool::engine {
 namespace {
 
-// That wait for a step to end.
+// Maximum number of tasks that wait for the end of a step.
 constexpr size_t kMaxTasks = 64;
 
-// Until a good part of a full queue has gone, if it goes on as it did: whoever comes back then
-// finds room, and those who were refused meanwhile do, too.
+// The time until a large part of a full queue has been served, at the current rate. Then there is
+// room for the clients that come back, and for those that were refused in between.
 absl::Duration RetryWait(const EngineStats& stats, int64_t capacity) {
   constexpr double kPart = 1.0 / 8;
   if (stats.admissions_per_second <= 0) return base::kUsualRetryAfter;

@@ -1,5 +1,5 @@
-// EngineInbox: what the step thread shares with callers. Streams hold it too, so that one that
-// outlives its engine finds solid ground.
+// EngineInbox: state that the step thread shares with callers. Streams share its ownership, so they
+// may outlive the engine.
 #ifndef TIDEPOOL_ENGINE_ENGINE_INBOX_H_
 #define TIDEPOOL_ENGINE_ENGINE_INBOX_H_
 
@@ -20,42 +20,43 @@ namespace tidepool::engine {
 // Thread-safe.
 class EngineInbox {
  public:
-  // `capacity`: sequences that may run and wait.
+  // `capacity`: maximum number of sequences that run or wait.
   explicit EngineInbox(int64_t capacity) : places_("the queue", capacity), capacity_(capacity) {}
 
   void SetCapacity(int64_t capacity);
 
-  // Callers. Submit takes the sequence or says why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
+  // For callers. Submit takes the sequence or returns why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
   absl::Status Submit(std::unique_ptr<Sequence> sequence);
-  // What Submit would say now to one of this principal.
+  // What Submit would return now for this principal.
   absl::Status CheckOpen(const std::string& principal) const;
-  // Makes the step thread plan again.
+  // Wakes the step thread, so that it plans again.
   void Wake();
-  // For the step thread to call between two steps, with OK, or with why it cannot be done any more:
-  // UNAVAILABLE. RESOURCE_EXHAUSTED, UNAVAILABLE: `task` was not taken.
+  // The step thread calls the task between two steps, with OK, or with UNAVAILABLE if the engine
+  // stops. Post returns RESOURCE_EXHAUSTED or UNAVAILABLE if it does not accept `task`.
   using Task = std::function<void(const absl::Status& status)>;
   absl::Status Post(Task task);
   void StopAccepting();
   bool WaitIdle(absl::Duration timeout);
-  // No more work: the step thread ends.
+  // Stops the step thread. No more work is accepted.
   void Stop();
   EngineStats Stats() const;
   std::vector<uint64_t> PrefixDigests() const;
 
-  // What callers left for the step thread.
+  // Work that callers left for the step thread.
   struct Work {
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<Task> tasks;
   };
 
-  // The step thread. Swaps new work into `work`, which is empty; waits up to `patience` when there
-  // is none and nobody woke it. False: stop; nothing is posted any more.
+  // For the step thread. Swaps new work into `work`, which must be empty. Without new work or a
+  // wake-up, waits up to `patience`. Returns false if the engine stops; then no more tasks are
+  // accepted.
   bool TakeWork(absl::Duration patience, Work* work);
   void PublishStats(const EngineStats& stats);
   void PublishPrefixes(std::vector<uint64_t> digests);
-  // After a step: `count` sequences are gone, though not yet told so.
+  // After a step: `count` sequences have ended, but their callers do not know yet.
   void Retire(int64_t count);
-  // All are told.
+  // All results were delivered to callers.
   void Delivered();
 
  private:
@@ -70,7 +71,7 @@ class EngineInbox {
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool accepting_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   bool delivering_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  bool resting_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the step thread waits in TakeWork
+  bool resting_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the step thread is waiting in TakeWork
   int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;      // submitted and not retired
   Work incoming_ TIDEPOOL_GUARDED_BY(mutex_);
   EngineStats stats_ TIDEPOOL_GUARDED_BY(mutex_);

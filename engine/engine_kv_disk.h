@@ -1,4 +1,4 @@
-// EngineKvDisk: the engine's end of --kv-disk, from opening the file to what is written at the end.
+// EngineKvDisk: the engine's use of --kv-disk, from opening the file to the final writes.
 #ifndef TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 #define TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 
@@ -18,8 +18,8 @@ namespace tidepool::engine {
 // Engine thread only.
 class EngineKvDisk {
  public:
-  // Of options without a path: nothing, and the other calls do nothing. The cache and clock outlive
-  // it. Errors: KvDiskFile::Open's and KvDisk::Open's.
+  // If options have no path, the other calls do nothing. The cache and the clock outlive this
+  // object. Errors are the same as of KvDiskFile::Open and KvDisk::Open.
   static absl::StatusOr<std::unique_ptr<EngineKvDisk>> Open(const EngineOptions& options,
                                                             KvCache* cache,
                                                             const base::Clock* clock);
@@ -27,13 +27,14 @@ class EngineKvDisk {
   EngineKvDisk(const EngineKvDisk&) = delete;
   EngineKvDisk& operator=(const EngineKvDisk&) = delete;
 
-  // For the scheduler; null without a disk.
+  // For the scheduler. Null without a disk.
   KvRestores* restores() { return restores_.get(); }
-  // Called from another thread when there is something to plan. Set once, before the first plan.
+  // The callback runs on another thread when there is something to plan. Set it once, before the
+  // first plan.
   void OnRead(std::function<void()> callback);
-  // Writes `stats`' fields about the disk.
+  // Sets the fields of `stats` about the disk.
   void Read(EngineStats* stats);
-  // Before the end: all that is cached goes to the disk, as far as a few seconds do for it.
+  // Before the end: writes all cached KV to the disk, or as much as is possible in a few seconds.
   // Requires: no lease holds a block.
   void SpillAll();
 
@@ -43,10 +44,10 @@ class EngineKvDisk {
   KvCache* const cache_;
   std::unique_ptr<KvDisk> disk_;
   std::unique_ptr<KvRestores> restores_;
-  int64_t blocks_seen_ = 0;  // read and written, as of the latest Read
+  int64_t blocks_seen_ = 0;  // blocks read and written, at the latest Read
 };
 
-// KV in memory, and on the disk beneath it.
+// KV in memory, and the disk that extends it.
 struct EngineKv {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineKvDisk> disk;

@@ -1,5 +1,4 @@
-// EngineOffload: the engine's end of a model whose experts do not all lie in memory: its readings,
-// and what operators change of it.
+// EngineOffload: the engine's part of expert offloading: its stats, and changes by operators.
 #ifndef TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 #define TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 
@@ -20,13 +19,13 @@ namespace tidepool::engine {
 // Engine thread only.
 class EngineOffload {
  public:
-  // Both outlive it.
+  // Both outlive this object.
   EngineOffload(Model* model, const base::Clock* clock) : model_(model), clock_(clock) {}
 
-  // Writes `stats`' fields about offloading.
+  // Sets the fields of `stats` about offloading.
   void Read(EngineStats* stats);
 
-  // As Engine's functions of these names. FAILED_PRECONDITION: nothing is offloaded.
+  // Same as Engine's functions of these names. FAILED_PRECONDITION if no experts are offloaded.
   absl::StatusOr<moe::OffloadSettings> Change(const moe::OffloadChange& change);
   absl::StatusOr<moe::OffloadSettings> RefreshSoon();
   absl::StatusOr<ExpertPlacement> Placement();
@@ -40,12 +39,12 @@ class EngineOffload {
   moe::UseWindow uses_;
 };
 
-// Of stats that were read at a time after which nothing was computed: their window as it looks
-// `idle` later.
+// Adjusts stats that were read `idle` ago, if nothing was computed since: their window then begins
+// and ends later.
 void AgeWindow(absl::Duration idle, EngineStats* stats);
 
-// What a forward pass cost, and the part of it that falls to one of its requests: costs are shared
-// by rows. Each sum over the parts is exact: what rounding leaves over goes to later parts.
+// The cost of a forward pass. It is distributed among the pass's requests in proportion to their
+// rows. The parts add up exactly: rounding remainders go to later parts.
 struct PassCosts {
   int64_t hits = 0;
   int64_t misses = 0;
@@ -53,10 +52,10 @@ struct PassCosts {
   absl::Duration stall_time;
 };
 struct RowRange {
-  int64_t begin = 0;  // rows of the batch, [begin, end)
+  int64_t begin = 0;  // rows [begin, end) of the batch
   int64_t end = 0;
 };
-// Adds the part of `range` to `usage`. Requires: 0 <= begin <= end <= rows, rows > 0.
+// Adds the cost of `range` to `usage`. Requires: 0 <= begin <= end <= rows, rows > 0.
 void AddShare(const PassCosts& costs, const RowRange& range, int64_t rows, Usage* usage);
 
 }  // namespace tidepool::engine

@@ -1,4 +1,5 @@
-// SingleFlight: one question on its way at a time, whose answer all get who asked meanwhile.
+// SingleFlight: merges equal requests: one is in flight at a time, and all callers that joined get
+// its result.
 #ifndef TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
 #define TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
 
@@ -20,11 +21,12 @@ class SingleFlight {
  public:
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // More of them do not wait: the one that has waited longest has most likely left.
+  // Maximum number of waiting callers. When there are more, the oldest fails, because it has
+  // probably left.
   static constexpr size_t kMaxWaiting = 64;
 
-  // True: the caller is the one to ask, and to call Answer once. RESOURCE_EXHAUSTED goes to the
-  // oldest of those that are too many.
+  // Returns true if the caller must make the request, and call Answer once. If too many wait, the
+  // oldest gets RESOURCE_EXHAUSTED.
   bool Join(Done done) {
     Done oldest;
     bool first = false;

@@ -1,5 +1,5 @@
-// What a step tells of a sequence beside its tokens: the prompt's log-probabilities and progress,
-// and the usage at the end.
+// What a step reports about a sequence besides its tokens: the prompt's log-probabilities and
+// progress, and the usage at the end.
 #ifndef TIDEPOOL_ENGINE_SPAN_NEWS_H_
 #define TIDEPOOL_ENGINE_SPAN_NEWS_H_
 
@@ -14,20 +14,21 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. `scored` comes next of the sequence's prompt, and takes one credit each; with
-// the progress, where the sequence asks for that and its last span was of the prompt. Times are of
-// the engine's clock.
+// Engine thread only. Reports `scored`, the next log-probabilities of the prompt, each of which
+// uses one credit. Also reports the progress, if the sequence requested it and its last span was in
+// the prompt. `now` is on the engine's clock.
 void TellPrompt(std::vector<TokenLogprob> scored, absl::Duration now, Sequence* sequence,
                 StreamChunk* chunk);
 
-// Whether the chunk is worth sending.
+// True if the chunk contains anything.
 bool HasNews(const StreamChunk& chunk);
 
-// Of a sequence that ends now. Requires: it made a token, or has all of its prompt computed.
+// The usage of a sequence that ends now. Requires: it has generated a token, or all of its prompt
+// is computed.
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
-// Has the sequence know the tokens that its min_tokens forbid. INVALID_ARGUMENT: these are all of
-// the vocabulary.
+// Sets the tokens that the sequence's min_tokens forbid. INVALID_ARGUMENT if that is the whole
+// vocabulary.
 absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence);
 
 }  // namespace tidepool::engine

@@ -11,8 +11,8 @@ StepLimits PickStepLimits(const EngineOptions& options,
             .attention_depth = options.attention_depth,
             .mixed_rows = cost.MixedRows(most)};
   }
-  // A step that reads most experts anyway is not made short by fewer rows, and prompts would take
-  // many such steps.
+  // If a step reads most experts anyway, fewer rows do not make it shorter, but prompts need more
+  // steps.
   const int64_t missing_bytes = (offload->experts - offload->slots) * offload->record_bytes;
   return {.prefill_chunk = options.offload_prefill_chunk > 0 ? options.offload_prefill_chunk
                                                              : options.prefill_chunk,

@@ -1,4 +1,4 @@
-// How many rows steps may have, by what is resident and by what steps cost.
+// Limits on the rows of steps, derived from the resident experts and the measured cost of steps.
 #ifndef TIDEPOOL_ENGINE_STEP_LIMITS_H_
 #define TIDEPOOL_ENGINE_STEP_LIMITS_H_
 
@@ -11,8 +11,8 @@
 
 namespace tidepool::engine {
 
-// Pure. While experts are missing from memory, prompts get the chunk of offload_prefill_chunk, as
-// long at every depth, and a step with decodes may read as long as it computes.
+// Pure. While some experts are not in memory, prompts get offload_prefill_chunk at every depth, and
+// a step with decodes may take as long to compute as its reads.
 StepLimits PickStepLimits(const EngineOptions& options,
                           const std::optional<moe::OffloadStats>& offload,
                           const StepCostModel& cost);

@@ -1,5 +1,5 @@
-// StreamSink: where a sequence's tokens wait for its caller; the engine's and the caller's halves
-// meet here and nowhere else.
+// StreamSink: passes a sequence's tokens from the step thread to its caller. It is the only place
+// where both meet.
 #ifndef TIDEPOOL_ENGINE_STREAM_SINK_H_
 #define TIDEPOOL_ENGINE_STREAM_SINK_H_
 
@@ -17,19 +17,19 @@
 
 namespace tidepool::engine {
 
-// Thread-safe. What was not taken yet is one chunk, so its size is bounded by the sequence's
-// credit.
+// Thread-safe. Everything not taken yet is merged into one chunk, so the sequence's credit limits
+// its size.
 class StreamSink {
  public:
-  // The engine's half. Nothing is pushed after a chunk with a finish, or after End.
+  // For the engine. Nothing is pushed after a chunk with a finish, or after End.
   void Push(StreamChunk chunk);
   void End(absl::Status status);
 
-  // The caller's half: Stream says what these mean.
+  // For the caller. Stream documents these functions.
   std::optional<absl::StatusOr<StreamChunk>> TryNext();
   absl::StatusOr<StreamChunk> Next();
   void OnReady(std::function<void()> callback);
-  // Returns when no callback runs any more; none will.
+  // Returns when no callback is running. None is called later.
   void DropCallback();
 
  private:
@@ -40,15 +40,16 @@ class StreamSink {
   base::CondVar changed_;
   std::optional<StreamChunk> chunk_ TIDEPOOL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ TIDEPOOL_GUARDED_BY(mutex_);
-  bool finished_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the last chunk was taken
+  bool finished_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the caller has taken the last chunk
 
-  // Held while the callback runs, and never together with mutex_ taken first: the callback may call
-  // TryNext, and whoever drops it waits for it.
+  // Held while the callback runs. Never take it while holding mutex_: the callback may call
+  // TryNext, and DropCallback waits for it.
   base::Mutex callback_mutex_;
   std::function<void()> callback_ TIDEPOOL_GUARDED_BY(callback_mutex_);
 };
 
-// The caller's end of a sequence whose step thread has `shared` and whose tokens come to `sink`.
+// Creates the caller's handle of a sequence whose tokens go to `sink`. `shared` belongs to its step
+// thread.
 std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineInbox> shared,
                                    std::shared_ptr<SequenceControl> control,
                                    std::shared_ptr<StreamSink> sink);

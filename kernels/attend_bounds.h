@@ -1,5 +1,5 @@
-// What bounds the arena bytes of Attend: the sizes that its work is cut by. AttendBytes (ops.h)
-// adds them up, for whoever sizes an arena; kernels/cpu/attention.cc lives within them.
+// Sizes by which Attend divides its work. They limit its arena bytes: AttendBytes (ops.h) adds them
+// up, and kernels/cpu/attention.cc stays within them.
 #ifndef TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 #define TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 
@@ -7,27 +7,27 @@
 
 namespace tidepool::kernels {
 
-// Query vectors (a row's heads that share a KV head, row by row) that are folded together: each
-// block of keys and values is converted to float32 once for all of them.
+// Maximum number of query vectors in one fold (a row's heads that share a KV head, row by row).
+// Each block of keys and values is converted to float32 once for all of them.
 inline constexpr int kFoldVectors = 24;
 
-// What folds and parts of them are rounded up to, in floats: the widest vector of any form.
+// Folds and their parts are rounded up to this number of floats: the widest vector of any ISA.
 inline constexpr int kFoldUnit = 16;
 
-// Parts of folds that are kept at most, per thread, before they are merged.
+// Maximum number of parts of folds per thread that are kept before they are merged.
 inline constexpr int64_t kAttendPartsPerThread = 512;
 
-// Tasks per thread that long jobs are cut for. A job is long where it costs more than two tasks,
-// and a task's cost is rounded down to a whole number: at worst, jobs of 3 are long where tasks
-// cost 2 - epsilon and count as 1.
+// Tasks per thread when long jobs are split. A job is long if it costs more than two tasks. A
+// task's cost is rounded down to an integer. In the worst case, tasks cost 2 - epsilon and count as
+// 1, and then jobs of cost 3 are long.
 inline constexpr int64_t kAttendTasksPerThread = 4;
 inline constexpr int64_t kAttendLongFoldsPerThread = kFoldVectors * kAttendTasksPerThread * 2 / 3;
 
-// A job and its first task, in bytes.
+// Bytes of a job and its first task.
 inline constexpr int64_t kAttendJobBytes = 88;
 
-// Of a thread, in multiples of the alignment: its further tasks, its long jobs, and what some 20
-// allocations are rounded up by.
+// Memory per thread, in multiples of the alignment, for its other tasks, its long jobs, and the
+// rounding of about 20 allocations.
 inline constexpr int64_t kAttendSmallParts = 48;
 
 }  // namespace tidepool::kernels

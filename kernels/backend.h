@@ -1,10 +1,10 @@
-// KernelBackend: the dozen coarse operations that a transformer's forward pass is made of, cut
-// where fusion happens. reference/ holds plain loops, the truth of each op; cpu/ the fast ones.
+// KernelBackend: the dozen operations of a transformer's forward pass. Each is as large as fusion
+// requires. reference/ has plain loops, which define each op; cpu/ has the fast implementations.
 //
-// Bits. A row's result depends on that row's own inputs alone: never on the other rows of the
-// batch, on the number of threads, or on the ISA. Therefore each output is one chain of fused
-// multiply-adds over ascending K (for quantised weights: the chain of ops.h over blocks of 32),
-// sums over a row have the fixed shape that ops.h states, and exp and silu are our own polynomials
+// Bits. A row's result depends only on that row's inputs: never on the other rows of the batch, on
+// the number of threads, or on the ISA. To ensure this, each output is one chain of fused
+// multiply-adds over ascending K (for quantised weights: the chain of ops.h over blocks of 32).
+// Sums over a row have the fixed order that ops.h defines, and exp and silu are our own polynomials
 // (math.h).
 #ifndef TIDEPOOL_KERNELS_BACKEND_H_
 #define TIDEPOOL_KERNELS_BACKEND_H_
@@ -19,12 +19,13 @@
 
 namespace tidepool::kernels {
 
-// kFast: activations that meet quantised weights are int8 in blocks of 32. kExact: all float32.
+// kFast: activations that are multiplied with quantised weights are int8 in blocks of 32. kExact:
+// everything is float32.
 enum class Precision : uint8_t { kFast, kExact };
 
-// The left operand of MatMul: float rows and, where the backend's precision is kFast and cols is a
-// multiple of 32, the same rows as int8 blocks, made once for all weights that read them.
-// Lives in the Arena that made it.
+// The left operand of MatMul: float rows. If the backend's precision is kFast and cols is a
+// multiple of 32, it also has the same rows as int8 blocks, computed once for all weights that use
+// them. Lives in the Arena that created it.
 struct Activation {
   ConstMatrixView values;              // [rows, cols]
   const int8_t* quants = nullptr;      // [rows, cols]; null without the int8 form
@@ -33,7 +34,7 @@ struct Activation {
   const int16_t* half_sums = nullptr;  // [rows, cols / 16]: sums of quants over halves of blocks
 };
 
-// What MatMul does with a product: replaces `out`, or adds to it (a residual stream).
+// What MatMul does with a product: replace `out`, or add to it (a residual stream).
 enum class Store : uint8_t { kReplace, kAdd };
 
 struct MatMulTarget {
@@ -43,17 +44,18 @@ struct MatMulTarget {
   Store store = Store::kReplace;
 };
 
-// What a greedy choice needs of one row of a product: the largest output and, of equal ones, the
-// lowest index. NaN is larger than nothing.
+// The data that greedy sampling needs from one row of a product: the largest output, with the
+// lowest index among equal ones. A NaN never counts as the largest.
 struct ArgMax {
   int32_t index = -1;  // -1: all are -infinity or NaN
   float value = 0;
-  int32_t unsound = -1;  // the first output that is NaN or +infinity, and which; -1: none
+  int32_t unsound = -1;  // index of the first output that is NaN or +infinity; -1: none
   float unsound_value = 0;
 };
 
-// A product whose rows are wanted whole or only for their best: those of `out` first, then those of
-// `best`. Row r of it is the sum of the products of x's rows r, r + rows, ... (`terms` of them).
+// A product with rows that are needed completely (in `out`), followed by rows of which only the
+// argmax is needed (in `best`). Row r is the sum of the products of x's rows r, r + rows, ...
+// (`terms` of them).
 struct HeadTarget {
   PackedMatrix weight;
   absl::Span<const float> bias;  // [weight.rows], or empty; added after the sum
@@ -72,14 +74,14 @@ enum class RopeStyle : uint8_t { kInterleaved, kHalves };
 inline constexpr int kKvBlockTokens = 32;
 inline constexpr int kKvSegmentTokens = 128;
 
-// One layer's share of a paged KV arena. Block b of the arena begins at arena + b * block_bytes.
-// In it, at k_offset, keys [kv_heads][k_dim][kKvBlockTokens] (lanes hold tokens), and at v_offset,
+// One layer's part of a paged KV arena. Block b of the arena begins at arena + b * block_bytes. In
+// it, at k_offset, are keys [kv_heads][k_dim][kKvBlockTokens] (lanes hold tokens), and at v_offset,
 // values [kv_heads][kKvBlockTokens][v_dim].
 //
-// kQ8_0 keeps, instead of each head's elements, scales in float16 and then the elements as int8 in
-// the same order; an element is scale * quant. 32 dimensions of a token share a scale, so that a
-// token's quants depend on that token alone: keys have scales [k_dim / 32][kKvBlockTokens], values
-// [kKvBlockTokens][v_dim / 32]. Quants are those of ops.h, their scale rounded to float16.
+// With kQ8_0, each head has float16 scales, followed by the elements as int8 in the same order. An
+// element is scale * quant. 32 dimensions of a token share a scale, so that a token's quants only
+// depend on that token: keys have scales [k_dim / 32][kKvBlockTokens], values
+// [kKvBlockTokens][v_dim / 32]. Quants are defined in ops.h, with the scale rounded to float16.
 struct KvLayer {
   DType dtype = DType::kF16;  // see IsKvType
   int kv_heads = 0;
@@ -91,8 +93,7 @@ struct KvLayer {
   size_t v_offset = 0;
 };
 
-// Whether KV can be kept in this type: kF32, kF16, kBF16, and kQ8_0 where dimensions are multiples
-// of 32.
+// True if KV can have this type: kF32, kF16, kBF16, and kQ8_0 if head_dim is a multiple of 32.
 inline bool IsKvType(DType dtype, int head_dim) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
          (dtype == DType::kQ8_0 && head_dim % BlockElements(dtype) == 0);
@@ -103,10 +104,10 @@ inline size_t KvHeadBytes(DType dtype, int head_dim) {
   return BlockCount(dtype, int64_t{kKvBlockTokens} * head_dim) * BlockBytes(dtype);
 }
 
-// Which keys a query row sees: those up to itself, or all up to the end of its own span.
+// The keys that a query row sees: up to itself, or up to the end of its span.
 enum class Mask : uint8_t { kCausal, kBidirectional };
 
-// Rows [first_row, first_row + rows) of the batch hold KV slots [first_slot, first_slot + rows) of
+// Rows [first_row, first_row + rows) of the batch have KV slots [first_slot, first_slot + rows) of
 // one sequence. Slot s is in block blocks[s / kKvBlockTokens].
 struct KvSpan {
   int64_t first_row = 0;
@@ -117,7 +118,7 @@ struct KvSpan {
   int64_t window = 0;  // a row at slot p sees slots > p - window; 0: all
 };
 
-// What KernelBackend::Attend attends: the queries of a batch over one layer's KV.
+// The input of KernelBackend::Attend: the queries of a batch, and one layer's KV.
 struct AttendCall {
   ConstMatrixView q;  // [rows, heads * k_dim]
   int heads = 0;
@@ -127,7 +128,7 @@ struct AttendCall {
 };
 
 // How router logits become expert weights: softmax over all experts, top_k by value (ties to the
-// lower id), and, if normalize, division by the sum of the chosen.
+// lower id), and if normalize is set, division by the sum of the chosen weights.
 struct GateSpec {
   int experts = 0;
   int top_k = 0;
@@ -148,7 +149,7 @@ struct ExpertGroup {
   absl::Span<const int32_t> out_rows;
 };
 
-// Products of one expert on their way to their tokens' sums: row rows[i] of its output, times
+// Outputs of one expert that are added to its tokens' sums: row rows[i] of its output, times
 // weights[i], to token tokens[i]. The tokens are distinct.
 struct ExpertTerms {
   absl::Span<const int32_t> rows;
@@ -156,35 +157,36 @@ struct ExpertTerms {
   absl::Span<const float> weights;
 };
 
-// Thread-compatible: one thread calls; an implementation uses its own pool inside a call.
+// Thread-compatible: one thread calls. An implementation may use its own thread pool inside a call.
 // All scratch comes from the caller's Arena.
 class KernelBackend {
  public:
   virtual ~KernelBackend() = default;
 
-  // For people and metrics, such as "cpu avx2, 2 threads".
+  // Human-readable, such as "cpu avx2, 2 threads".
   virtual std::string Description() const = 0;
   virtual Precision precision() const = 0;
-  // Threads that work on one op, the calling one included; they size the scratch in ops.h.
+  // Number of threads that work on one op, including the caller. They determine the scratch sizes
+  // of ops.h.
   virtual int threads() const { return 1; }
 
   // out[i] = row ids[i] of table, dequantised. Requires: ids in [0, table.rows).
   virtual void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) = 0;
 
-  // x as an Activation; its values are x itself, not a copy.
+  // Converts x to an Activation. Its values are x itself, not a copy.
   virtual Activation Quantize(ConstMatrixView x, Arena* arena) = 0;
 
   // RMS norm of each row, times weight: x * rsqrt(mean(x^2) + eps) * weight.
   virtual Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,
                           Arena* arena) = 0;
 
-  // The same within each head, in place. x: [rows, heads * weight.size()].
+  // Same within each head, in place. x: [rows, heads * weight.size()].
   virtual void HeadNorm(MatrixView x, absl::Span<const float> weight, float eps) = 0;
 
-  // One product per target, all with the same x.
+  // Computes one product per target, all with the same x.
   virtual void MatMul(const Activation& x, absl::Span<const MatMulTarget> targets) = 0;
 
-  // The last product of a model. Requires: x.rows = target.terms * target.rows().
+  // The product with the model's head. Requires: x.rows = target.terms * target.rows().
   virtual void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) = 0;
 
   // silu(x gate^T) * (x up^T): [x.rows, gate.rows].
@@ -204,9 +206,9 @@ class KernelBackend {
   virtual void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                        absl::Span<const KvSpan> spans) = 0;
 
-  // Softmax attention with grouped queries over the stored KV; StoreKv of the same spans comes
-  // first. Result: [rows, heads * v_dim]. Each row takes its KV in segments of kKvSegmentTokens at
-  // absolute slots: a softmax and a chain over each segment, merged in ascending order.
+  // Softmax attention with grouped queries over the stored KV. Call StoreKv for the same spans
+  // first. Result: [rows, heads * v_dim]. Each row processes its KV in segments of kKvSegmentTokens
+  // at absolute slots: a softmax and a chain over each segment, merged in ascending order.
   virtual Activation Attend(const AttendCall& call, Arena* arena) = 0;
 
   // logits [rows, experts] > ids and weights, each [rows, top_k], in descending order of weight.
@@ -216,14 +218,14 @@ class KernelBackend {
   virtual void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
                           Arena* arena) = 0;
 
-  // out[t] += sum over slots in the order given of weights[t][s] * expert_out[rows[t][s]], each sum
-  // one chain from zero. rows and weights: [out.rows, slots].
+  // out[t] += sum over slots, in the given order, of weights[t][s] * expert_out[rows[t][s]]. Each
+  // sum is one chain from zero. rows and weights: [out.rows, slots].
   virtual void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
                               const float* weights, MatrixView out) = 0;
 
-  // One step of the chains of CombineExperts, for an expert whose tokens' earlier ones have had
-  // theirs: sum[tokens[i]] += weights[i] * expert_out[rows[i]]. From zeros on, and followed by Add,
-  // this gives its bits.
+  // One step of CombineExperts' chains, for one expert, after the steps of the tokens' earlier
+  // experts: sum[tokens[i]] += weights[i] * expert_out[rows[i]]. Starting from zeros, and followed
+  // by Add, this gives the same bits as CombineExperts.
   virtual void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
                                 MatrixView sum) = 0;
 

@@ -1,4 +1,4 @@
-// What the four-bit codes of non-linear types stand for.
+// The values of the codes of non-linear four-bit types.
 #ifndef TIDEPOOL_KERNELS_CODE_TABLES_H_
 #define TIDEPOOL_KERNELS_CODE_TABLES_H_
 
@@ -6,10 +6,10 @@
 
 namespace tidepool::kernels {
 
-// IQ4_NL and IQ4_XS.
+// For IQ4_NL and IQ4_XS.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
-// E2M1, the four-bit float of MXFP4 and NVFP4, times two; scales are halved in turn.
+// E2M1, the four-bit float of MXFP4 and NVFP4. Values are doubled, so the scales are halved.
 inline constexpr int8_t kE2M1Doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                             0, -1, -2, -3, -4, -6, -8, -12};
 

@@ -39,7 +39,7 @@ static inline float F16ToF32(uint16_t half) {
   return FloatFromBits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-// To nearest even; past the range to infinity; a NaN stays a (quiet) NaN.
+// Rounds to nearest even. Larger numbers become infinity, and NaN becomes a quiet NaN.
 static inline uint16_t F32ToF16(float value) {
   const uint32_t bits = FloatBits(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -47,11 +47,13 @@ static inline uint16_t F32ToF16(float value) {
   if (magnitude > 0x7f800000) return sign | 0x7e00 | ((magnitude >> 13) & 0x3ff);
   if (magnitude >= 0x47800000) return sign | 0x7c00;  // 65536 and above
   if (magnitude < 0x38800000) {                       // below the smallest normal, 2^-14
-    // Adding 0.5 leaves the value's multiple of 2^-24, rounded to nearest even, in the low bits.
+    // After adding 0.5, the low bits contain the value as a multiple of 2^-24, rounded to nearest
+    // even.
     const float shifted = FloatFromBits(magnitude) + 0.5f;
     return sign | (FloatBits(shifted) - 0x3f000000);
   }
-  // Rounds in place; a carry out of the mantissa moves the exponent up, to infinity past 65519.
+  // Rounds in place. A carry out of the mantissa increments the exponent, which gives infinity
+  // above 65519.
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
   return sign | ((rounded - 0x38000000) >> 13);
 }
@@ -60,20 +62,21 @@ static inline float BF16ToF32(uint16_t half) {
   return FloatFromBits(static_cast<uint32_t>(half) << 16);
 }
 
-// To nearest even; a NaN stays a (quiet) NaN.
+// Rounds to nearest even. NaN becomes a quiet NaN.
 static inline uint16_t F32ToBF16(float value) {
   const uint32_t bits = FloatBits(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16) | 0x40;
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
-// 2^(e - 128), half of what the exponent e of an MXFP4 block says; the two smallest are subnormal.
+// Returns 2^(e - 128), half of the scale that exponent e of an MXFP4 block means. The two smallest
+// are subnormal.
 static inline float HalfOfE8M0(uint8_t e) {
   return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
-// Adding this to |x| < 2^22 leaves x, rounded to the nearest even integer, in the low mantissa
-// bits.
+// Added to x with |x| < 2^22, this puts x, rounded to the nearest even integer, into the low
+// mantissa bits.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 
 static inline float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
@@ -90,10 +93,10 @@ inline constexpr float kExpC2 = 1.0f / 24;
 inline constexpr float kExpC3 = 1.0f / 120;
 inline constexpr float kExpC4 = 1.0f / 720;
 inline constexpr float kExpC5 = 1.0f / 5040;
-inline constexpr float kExpMin = -87.0f;     // below: exactly 0 (the true value is under 2^-125)
-inline constexpr float kExpMax = 88.72283f;  // above: infinity
+inline constexpr float kExpMin = -87.0f;  // below this: exactly 0 (the true value is under 2^-125)
+inline constexpr float kExpMax = 88.72283f;  // above this: infinity
 
-// e^x within 2 ulp, and exactly 1 at 0. Infinity, 0 and NaN as one expects.
+// Returns e^x to within 2 ulp, and exactly 1 at 0. Infinities and NaN give the usual results.
 static inline float Exp(float x) {
   if (x < kExpMin) return 0.0f;
   if (x > kExpMax) return __builtin_inff();
@@ -106,7 +109,7 @@ static inline float Exp(float x) {
   p = __builtin_fmaf(p, r, kExpC1);
   p = __builtin_fmaf(p, r, kExpC0);
   p = __builtin_fmaf(p, r * r, r) + 1.0f;
-  // 2^n in two steps: n reaches 128, whose exponent field alone would be infinity's.
+  // Multiply by 2^n in two steps, because n can be 128, whose exponent field would mean infinity.
   const int32_t exponent = static_cast<int32_t>(n);
   const int32_t half = exponent >> 1;
   const float first = FloatFromBits(static_cast<uint32_t>(half + 127) << 23);
@@ -123,7 +126,8 @@ struct SinCosResult {
   double cos;
 };
 
-// sin and cos of `angle` radians within 1e-15, for |angle| < 2^30. Above, and for NaN: NaN.
+// Returns sin and cos of `angle` radians to within 1e-15, for |angle| < 2^30. NaN for larger angles
+// and for NaN.
 SinCosResult SinCos(double angle);
 
 }  // namespace tidepool::kernels

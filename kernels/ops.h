@@ -1,23 +1,25 @@
-// What every backend shares: how int8 activations and fixed-shape sums are defined, the memory that
-// results take in an Arena, and the checks of arguments.
+// Shared by all backends: the definitions of int8 activations and of sums, the arena memory of
+// results,
+// and the checks of arguments.
 //
-// Int8 activations, per block of 32 columns of a row. amax is the block's largest |x|;
+// Int8 activations, per block of 32 columns of a row. amax is the block's largest |x|:
 //   d = amax / 127, q = x * (127 / amax) rounded to nearest even, sum = d * (sum of q).
-// amax below kTinyBlock: d, q and sum are 0 (127 / amax would overflow). A block that holds an
-// infinity or a NaN: q is 0, d and sum are NaN, so that whatever reads the block shows it.
+// If amax is below kTinyBlock, d, q and sum are 0 (127 / amax would overflow). If a block contains
+// an infinity or a NaN, q is 0, and d and sum are NaN, so that all results of the block are NaN.
 //
 // Products of int8 activations with quantised weights: one chain over the blocks of 32 in ascending
-// order, from zero. x, dx and sum are the activation's q, d and sum in the block, the other names
-// panel.h's; w is a weight's code less its zero point, or what the code stands for.
+// order, from zero. x, dx and sum are the activation's q, d and sum in the block, and the other
+// names are panel.h's. w is a weight's code minus its zero point, or the code's table value.
 //   most types       acc = fma(s * dx, dot, acc), with dot = sum of w x, and s = d, d sc, 2^(e-128)
 //     with minimum   acc = fma(m, sum, acc), with m as it is, or -(dmin mn)
 //   Q2_K Q3_K Q6_K   acc = fma(d * dx, I, acc), with I = sc[0] dot[0] + sc[1] dot[1] over halves
 //     Q2_K           acc = fma(-(dmin * dx), M, acc), with M = mn[0] sum x[0] + mn[1] sum x[1]
-// dot, I and M are exact integers below 2^24; d sc and dmin mn are exact; what has a * rounds once.
+// dot, I and M are exact integers below 2^24. d sc and dmin mn are exact. Each product with a * is
+// rounded once.
 //
-// Sums over a row (RMS norm's squares, softmax's denominators) have one shape on every ISA: lane j
-// of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero; then, with l the lanes,
-//   s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
+// Sums over a row (RMS norm's squares, softmax's denominators) have the same order on every ISA:
+// lane j of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero. Then, with lanes
+// l, s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
 // The reference sums in float64 instead.
 #ifndef TIDEPOOL_KERNELS_OPS_H_
 #define TIDEPOOL_KERNELS_OPS_H_
@@ -32,13 +34,13 @@ namespace tidepool::kernels {
 
 inline constexpr float kTinyBlock = 0x1p-119f;
 
-// Whether weights of this type are blocks, which kFast multiplies in integers.
+// True if weights of this type are stored in blocks, which kFast multiplies as integers.
 bool IsQuantised(DType dtype);
 
-// Whether activations of `cols` columns have the int8 form under `precision`.
+// True if activations of `cols` columns have the int8 form with `precision`.
 bool HasInt8Form(Precision precision, int64_t cols);
 
-// An Activation under construction: the same memory, writable.
+// A writable view of an Activation's memory, while it is computed.
 struct ActivationBuffer {
   MatrixView values;
   int8_t* quants = nullptr;
@@ -49,19 +51,19 @@ struct ActivationBuffer {
   Activation View() const { return {values, quants, scales, sums, half_sums}; }
 };
 
-// Which parts of an Activation are allocated: the int8 form alone (beside rows that exist), or all.
+// The parts of an Activation to allocate: only the int8 form (the float rows exist), or all.
 enum class ActivationParts : uint8_t { kInt8Only, kAll };
 
 ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precision,
                                     ActivationParts parts, Arena* arena);
 
-// An upper bound of the arena bytes that one Activation takes, alignment included.
+// An upper bound of the arena bytes of one Activation, including alignment.
 size_t ActivationBytes(int64_t rows, int64_t cols);
 
-// An upper bound of the arena bytes that MatMulHead takes for `best` rows whose best is wanted.
+// An upper bound of the arena bytes of MatMulHead for `best` argmax rows.
 size_t HeadBytes(int64_t best, int threads);
 
-// Takes output `index` of a row into account. In ascending order of the index.
+// Adds output `index` of a row to its argmax. Call it in ascending order of index.
 inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
   if (!(value < __builtin_inff()) && best->unsound < 0) {
     best->unsound = index;
@@ -73,14 +75,14 @@ inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
   }
 }
 
-// Joins what two sets of outputs of one row gave.
+// Merges the argmax of two sets of outputs of one row.
 void MergeArgMax(const ArgMax& other, ArgMax* best);
 
-// An upper bound of the arena bytes that GroupedFfn takes for `rows` rows in all its `groups`.
+// An upper bound of the arena bytes of GroupedFfn for `rows` rows in all `groups`.
 size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);
 
-// An upper bound of the arena bytes that Attend takes for a batch of `rows` rows in `spans` spans,
-// its result included. `threads` is the backend's.
+// An upper bound of the arena bytes of Attend, including its result, for a batch of `rows` rows in
+// `spans` spans. `threads` is the backend's.
 size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads);
 
 // KV slots [begin, end) that one query row sees. Never empty.
@@ -90,7 +92,7 @@ struct SlotRange {
 };
 SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 
-// Each ends the process when the arguments of the op of that name contradict each other.
+// Each ends the process if the arguments of the op contradict each other.
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);

@@ -1,7 +1,7 @@
-// One block of one row from GGUF's layout into its places in a panel's record (panel.h states both
-// sides). Implementation detail of Pack.
+// Packs one block of one row from GGUF's layout into a panel's record (panel.h defines both
+// layouts). Implementation detail of Pack.
 //
-// Codes move as 32-bit words, four columns of one row at a time; scales as what they are.
+// Codes are moved as 32-bit words, four columns of one row at a time. Scales are moved unchanged.
 #ifndef TIDEPOOL_KERNELS_PACK_BLOCK_H_
 #define TIDEPOOL_KERNELS_PACK_BLOCK_H_
 
@@ -27,28 +27,28 @@ static inline uint64_t LongAt(const std::byte* data, int index) {
   return word;
 }
 
-// One row's lane of a record under construction.
+// One row's lane of a record that is being packed.
 template <DType kType>
 class RecordLane {
  public:
   RecordLane(std::byte* record, int row) : record_(record), row_(row) {}
 
-  // The f16 at `source` as number `index` (0: d, 1: dmin or m) of the head, or of a record without
-  // one.
+  // Copies the f16 at `source` to position `index` (0: d, 1: dmin or m) of the head, or of a record
+  // without a head.
   void SetF16(int index, const std::byte* source) {
     __builtin_memcpy(record_ + 2 * (index * kPanelRows + row_), source, 2);
   }
-  // Byte `index` of a block's one-byte scales: each takes eight bytes.
+  // Sets byte `index` of a block's one-byte scales, each of which has eight bytes.
   void SetByte(int block, int index, int value) {
     Block(block)[index * kPanelRows + row_] = static_cast<std::byte>(value);
   }
-  // The two bytes of a block that has one scale for each half.
+  // Sets the two bytes of a block with one scale per half.
   void SetHalves(int block, int first, int second) {
     Block(block)[2 * row_] = static_cast<std::byte>(first);
     Block(block)[2 * row_ + 1] = static_cast<std::byte>(second);
   }
-  // Word of vector `index` of a block's codes, or of its extra bits; the 64-bit forms set two
-  // vectors in turn, low half first.
+  // Sets the word of vector `index` of a block's codes, or of its extra bits. The 64-bit versions
+  // set two consecutive vectors, the low half first.
   void SetCodes(int block, int index, uint32_t word) {
     SetWord(Block(block) + kFormat.codes() + index * kVectorBytes, word);
   }
@@ -76,13 +76,15 @@ class RecordLane {
   const int row_;
 };
 
-// 16 bytes whose low nibbles are columns 0 to 15 and high nibbles columns 16 to 31: as panels have.
+// Converts 16 bytes whose low nibbles are columns 0 to 15 and whose high nibbles are columns 16 to
+// 31, as in panels.
 template <typename Lane>
 static inline void PackNibbles(const std::byte* codes, int block, Lane* lane) {
   for (int g = 0; g < 4; ++g) lane->SetCodes(block, g, WordAt(codes, g));
 }
 
-// 32 bytes with one nibble of each column of a block at bit `shift`. A 64-bit word is two groups.
+// Converts 32 bytes that have one nibble of each column of a block at bit `shift`. A 64-bit word is
+// two groups.
 template <typename Lane>
 static inline void PackNibblePlane(const std::byte* plane, int shift, int block, Lane* lane) {
   constexpr uint64_t kMask = 0x0f0f0f0f0f0f0f0f;
@@ -93,35 +95,36 @@ static inline void PackNibblePlane(const std::byte* plane, int shift, int block,
   }
 }
 
-// 32 bytes with two bits of each column at bit `shift`, as panels have pairs: even groups in the
-// low half, odd ones in the high half.
+// Collects two bits of each column, at bit `shift` of 32 bytes, in the order of panels' pairs: even
+// groups in the low half, odd ones in the high half.
 static inline uint64_t GatherPairs(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0303030303030303;
   return (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
          (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
 }
 
-// 32 bytes with one bit of each column at bit `shift`, as panels have one bit.
+// Collects one bit of each column, at bit `shift` of 32 bytes, in the order of panels' bits.
 static inline uint32_t GatherBits(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0101010101010101;
   const uint64_t words =
       (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
       (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
-  return static_cast<uint32_t>(words | words >> 31);  // odd groups between the even ones
+  // interleave the odd groups with the even ones
+  return static_cast<uint32_t>(words | words >> 31);
 }
 
-// The bits of columns 0 to 31 in one word, as panels have them.
+// Reorders the bits of columns 0 to 31 into the order of panels.
 static inline uint32_t SpreadBits(uint32_t bits) {
-  // Byte j of the result takes bits j, j + 4, j + 8 ...: a transposition of 4 columns by 8 groups.
+  // Byte j of the result gets bits j, j + 4, j + 8 ...: this transposes 4 columns by 8 groups.
   uint32_t word = 0;
   for (int g = 0; g < 8; ++g) {
     const uint32_t four = bits >> (4 * g) & 15;
-    word |= (four * 0x00204081 & 0x01010101) << g;  // bit j of the four to bit 8j
+    word |= (four * 0x00204081 & 0x01010101) << g;  // moves bit j of the four to bit 8j
   }
   return word;
 }
 
-// Six-bit scale and minimum of sub-block b of Q4_K and Q5_K.
+// The six-bit scale and minimum of sub-block b of Q4_K and Q5_K.
 template <typename Lane>
 static inline void PackKScales(const std::byte* scales, Lane* lane) {
   for (int b = 0; b < 8; ++b) {
@@ -145,7 +148,7 @@ static inline void PackQ2_K(const std::byte* in, Lane* lane) {
   }
 }
 
-// Scale k of Q3_K: low four bits in the first 8 bytes, high two in the last 4.
+// Scale k of Q3_K: the low four bits are in the first 8 bytes, the high two in the last 4.
 static inline int Q3Scale(const std::byte* scales, int k) {
   const int low = k < 8 ? U8At(scales, k) & 15 : U8At(scales, k - 8) >> 4;
   const int high = U8At(scales, 8 + k % 4) >> (2 * (k / 4)) & 3;
@@ -206,7 +209,7 @@ static inline void PackIQ4_XS(const std::byte* in, Lane* lane) {
   }
 }
 
-// A block of 32 columns: its f16 scales, the bits beyond nibbles, the codes.
+// Packs a block of 32 columns: its f16 scales, the bits above the nibbles, and the codes.
 template <DType kType>
 static inline void PackFlat(const std::byte* in, RecordLane<kType>* lane) {
   constexpr QuantFormat kFormat = FormatOf(kType);

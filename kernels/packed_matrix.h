@@ -1,8 +1,9 @@
-// A weight matrix as kernels read it: panels of 8 output rows, the same bytes on every CPU.
+// PackedMatrix: a weight matrix in the kernels' layout: panels of 8 output rows, with the same
+// bytes on every CPU.
 //
-// Row r of panel p is output row 8p + r. Vector lanes hold the rows of a panel, never pieces of the
+// Row r of panel p is output row 8p + r. Vector lanes hold the rows of a panel, never parts of the
 // inner dimension, so each output is one chain of additions over ascending K on every ISA. Rows
-// past the last are zero. panel.h states the bytes of each type.
+// after the last are zero. panel.h defines the bytes of each type.
 #ifndef TIDEPOOL_KERNELS_PACKED_MATRIX_H_
 #define TIDEPOOL_KERNELS_PACKED_MATRIX_H_
 
@@ -27,11 +28,10 @@ struct PackedMatrix {
 // Bytes of the packed form. Requires: cols is a multiple of BlockElements(dtype).
 size_t PackedBytes(DType dtype, int64_t rows, int64_t cols);
 
-// Re-lays `source`, row-major GGUF blocks [rows, cols], into `out`, PackedBytes long. Loses
-// nothing.
+// Packs `source`, row-major GGUF blocks [rows, cols], into `out` of PackedBytes. Lossless.
 void Pack(DType dtype, int64_t rows, int64_t cols, const std::byte* source, std::byte* out);
 
-// One row as float32: exactly the values of GGUF's dequantisation. Requires: out.size() == cols.
+// Returns one row as float32, exactly as GGUF defines dequantisation. Requires: out.size() == cols.
 void UnpackRow(const PackedMatrix& matrix, int64_t row, absl::Span<float> out);
 
 }  // namespace tidepool::kernels

@@ -54,23 +54,23 @@
 
 namespace tidepool::kernels {
 
-// Columns of one quantised block, of weights and of activations alike.
+// Columns of one quantised block, for weights and activations.
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kHalfBlock = kQuantBlock / 2;
 
-// Bytes of 32-byte vectors in a record.
+// The size of the vectors that a record consists of: four bytes per row.
 inline constexpr int kVectorBytes = 4 * kPanelRows;
 
-// Where a quantised type's record has what. Offsets and sizes are bytes.
+// The layout of a quantised type's record. Offsets and sizes are in bytes.
 struct QuantFormat {
-  int blocks = 1;        // of 32 columns in a record
-  int head = 0;          // ahead of the record's blocks: f16 d[8], and dmin[8] with has_min
+  int blocks = 1;        // number of 32-column blocks in a record
+  int head = 0;          // size before the blocks: f16 d[8], and dmin[8] with has_min
   int scales = 0;        // at the start of each block
   int code_bits = 4;     // 8: bytes, 4: nibbles, 2: pairs
-  int extra_bits = 0;    // 1 or 2, after the scales, ahead of the codes
-  int zero = 0;          // what is taken from an unsigned code
-  bool has_min = false;  // a second scale, whose term no code multiplies
-  bool halves = false;   // one scale for each half of a block, integers both
+  int extra_bits = 0;    // 1 or 2; stored between scales and codes
+  int zero = 0;          // subtracted from an unsigned code
+  bool has_min = false;  // a second scale, added without a code
+  bool halves = false;   // each half of a block has its own integer scale
 
   constexpr int extra() const { return scales; }
   constexpr int codes() const { return scales + extra_bits * kVectorBytes; }
@@ -80,8 +80,8 @@ struct QuantFormat {
 
 // Requires: a quantised type.
 static constexpr QuantFormat FormatOf(DType dtype) {
-  constexpr int kByte = kPanelRows;      // one byte for each row
-  constexpr int kHalf = 2 * kPanelRows;  // one f16, or two bytes
+  constexpr int kByte = kPanelRows;      // one byte per row
+  constexpr int kHalf = 2 * kPanelRows;  // one f16, or two bytes, per row
   switch (dtype) {
     case DType::kQ8_0:
       return {.scales = kHalf, .code_bits = 8};
@@ -130,7 +130,7 @@ static constexpr QuantFormat FormatOf(DType dtype) {
   return {};
 }
 
-// Whether codes stand for the values of a table instead of numbers.
+// True if codes are indices into a table instead of numbers.
 static constexpr bool HasCodeTable(DType dtype) {
   return dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS || dtype == DType::kMXFP4;
 }
@@ -138,7 +138,7 @@ static constexpr bool HasCodeTable(DType dtype) {
 template <DType kType>
 using TypeConstant = std::integral_constant<DType, kType>;
 
-// visit(TypeConstant<dtype>()): how code that is compiled for each quantised type is found at run
+// Calls visit(TypeConstant<dtype>()), which selects the code compiled for a quantised type at run
 // time. Requires: a quantised type.
 template <typename Visit>
 static inline auto VisitQuantType(DType dtype, Visit visit) {
@@ -177,7 +177,7 @@ static inline auto VisitQuantType(DType dtype, Visit visit) {
   __builtin_unreachable();
 }
 
-// Panels that cover `rows` rows.
+// Number of panels for `rows` rows.
 static inline int64_t PanelCount(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
 static inline int PanelRecordBytes(DType dtype) {
@@ -192,7 +192,7 @@ static inline int PanelRecordBytes(DType dtype) {
   }
 }
 
-// Bytes from one panel to the next.
+// Bytes between the beginnings of two panels.
 int64_t PanelBytes(DType dtype, int64_t cols);
 
 }  // namespace tidepool::kernels

@@ -1,5 +1,5 @@
-// Quantised panels read one number at a time: what panel.h's bytes mean, in code. For the parts
-// that need no speed; the vector forms of cpu/ must agree with it.
+// Reads single numbers of quantised panels, by the definitions in panel.h. For code that need not
+// be fast. The vector code in cpu/ must agree with it.
 #ifndef TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 #define TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 
@@ -26,8 +26,8 @@ struct PanelBlock {
   }
 };
 
-// The scales of one row in a block. With q its integers and h = k / 16, column k of the block is
-// (step * scale[h]) * q[k], and with a minimum + min_step * min[h].
+// The scales of one row in a block. With integers q and h = k / 16, column k of the block is (step
+// * scale[h]) * q[k]; with a minimum, + min_step * min[h].
 struct BlockScales {
   float step = 0;
   int scale[2] = {1, 1};
@@ -45,7 +45,7 @@ static inline float F16At(const std::byte* data, int index) {
   return F16ToF32(half);
 }
 
-// Products of a d with an integer scale are exact: 11 bits and at most 8.
+// Products of d with an integer scale are exact: they have 11 and at most 8 bits.
 template <DType kType>
 static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -73,7 +73,7 @@ static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   return s;
 }
 
-// Integer of column k < 32 of a row: its code less the zero point, or what the code stands for.
+// The integer of column k < 32 of a row: its code minus the zero point, or the code's table value.
 template <DType kType>
 static inline int QuantAt(const PanelBlock& at, int row, int k) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -99,13 +99,13 @@ static inline int QuantAt(const PanelBlock& at, int row, int k) {
   return code - kFormat.zero;
 }
 
-// Column k of the block as GGUF dequantises it, bit for bit.
+// Column k of the block, dequantised exactly as GGUF defines.
 template <DType kType>
 static inline float ValueAt(const PanelBlock& at, const BlockScales& scales, int row, int k) {
   const int half = k / kHalfBlock;
   const float scaled = scales.step * static_cast<float>(scales.scale[half]) *
                        static_cast<float>(QuantAt<kType>(at, row, k));
-  if constexpr (!FormatOf(kType).has_min) return scaled;  // -0 + 0 would lose its sign
+  if constexpr (!FormatOf(kType).has_min) return scaled;  // adding 0 would turn -0 into +0
   return scaled + scales.min_step * static_cast<float>(scales.min[half]);
 }
 

@@ -1,4 +1,4 @@
-// The memory that kernels work on: element types, borrowed matrices, owned buffers, a step's arena.
+// The memory of kernels: element types, borrowed matrices, owned buffers, and the arena of a step.
 #ifndef TIDEPOOL_KERNELS_TENSOR_H_
 #define TIDEPOOL_KERNELS_TENSOR_H_
 
@@ -11,7 +11,7 @@
 
 namespace tidepool::kernels {
 
-// Element types that kernels compute with. Quantised types are blocks of GGUF's own definition.
+// Element types of kernels. Quantised types have GGUF's blocks.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -31,12 +31,13 @@ enum class DType : uint8_t {
   kMXFP4,
 };
 
-// What every op asks of a type, some of them hundreds of times a step: a table, and shifts in place
-// of divisions. Static, so that files compiled for one instruction set keep their copies.
+// Properties of a type that every op needs, some hundreds of times per step. So they are in a
+// table, with shifts in place of divisions. Static, so that files compiled for one instruction set
+// have their own copies.
 struct DTypeInfo {
   DType dtype;
   const char* name;
-  int block_shift;  // log2 of the elements that share a block
+  int block_shift;  // log2 of the elements per block
   int block_bytes;  // in a GGUF row
 };
 static constexpr DTypeInfo kDTypes[] = {
@@ -58,15 +59,15 @@ static_assert([] {
 }());
 
 static constexpr absl::string_view DTypeName(DType dtype) { return InfoOf(dtype).name; }
-// Elements that share one block (1 for float types), and the bytes of that block in a GGUF row.
+// Number of elements in a block (1 for float types), and bytes of that block in a GGUF row.
 static constexpr int BlockElements(DType dtype) { return 1 << InfoOf(dtype).block_shift; }
 static constexpr int BlockBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
-// Blocks of `elements`, a multiple of BlockElements(dtype).
+// Number of blocks of `elements` elements. Requires: a multiple of BlockElements(dtype).
 static constexpr int64_t BlockCount(DType dtype, int64_t elements) {
   return elements >> InfoOf(dtype).block_shift;
 }
 
-// Borrowed row-major matrix of T; rows are `stride` elements apart. Never frees.
+// A borrowed row-major matrix of T. Rows are `stride` elements apart. Never frees memory.
 template <typename T>
 struct BasicMatrixView {
   T* data = nullptr;
@@ -108,13 +109,13 @@ class Buffer {
   size_t size_ = 0;
 };
 
-// Memory of one forward pass: allocations live until Reset. Thread-compatible.
+// The memory of one forward pass. Allocations live until Reset. Thread-compatible.
 class Arena {
  public:
   explicit Arena(size_t bytes) : buffer_(bytes) {}
 
-  // `count` elements of T, aligned to kAlignment, not initialised. Requires that they fit: the
-  // owner sizes the arena from its limits.
+  // Returns `count` elements of T, aligned to kAlignment, not initialised. Requires: they fit. The
+  // owner computes the arena's size from its limits.
   template <typename T>
   T* Allocate(int64_t count) {
     return reinterpret_cast<T*>(AllocateBytes(count * sizeof(T)));
@@ -123,7 +124,7 @@ class Arena {
     return MatrixView(Allocate<float>(rows * cols), rows, cols);
   }
   void Reset() { used_ = 0; }
-  // Frees everything allocated since used() was `mark`.
+  // Frees everything that was allocated since used() was `mark`.
   void ResetTo(size_t mark) { used_ = mark; }
 
   size_t used() const { return used_; }
@@ -131,7 +132,7 @@ class Arena {
   size_t high_water() const { return high_water_; }
 
  private:
-  // Short, to be inlined: a step allocates some hundreds of times.
+  // Inlined, because a step allocates some hundreds of times.
   std::byte* AllocateBytes(size_t bytes) {
     const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
     if (begin > capacity() || bytes > capacity() - begin) DieFull(bytes);

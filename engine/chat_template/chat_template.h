@@ -35,43 +35,43 @@ namespace tidepool::engine {
 
 // ordered_json, because templates print objects with their keys in the order they came in.
 struct ChatInputs {
-  // Array of objects {"role", "content", ...}; a template sees whatever else stands in them.
+  // Array of objects {"role", "content", ...}. The template also sees any other fields.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  nlohmann::ordered_json tools;            // array, or null: none
-  nlohmann::ordered_json template_kwargs;  // object of further variables, or null: none
-  // What strftime_now tells, in UTC. Unset: the template finds strftime_now undefined.
+  nlohmann::ordered_json tools;            // array, or null if there are none
+  nlohmann::ordered_json template_kwargs;  // object with more variables, or null
+  // The time that strftime_now returns, in UTC. Unset: strftime_now is undefined.
   std::optional<absl::Time> now;
 };
 
-// What one rendering may cost. The defaults end an endless loop in under a second of processor
-// time, and one over megabytes in under two.
+// Limits of one rendering. With the defaults, an endless loop ends after less than a second of CPU
+// time, and one over megabytes after less than two.
 struct ChatTemplateLimits {
-  int64_t output_bytes = 32 << 20;  // also of one macro's or block's
+  int64_t output_bytes = 32 << 20;  // also of one macro's or block's output
   int64_t steps = 2'000'000;        // nodes evaluated, items visited
-  int64_t made_bytes = 128 << 20;   // of all values made and searched on the way
+  int64_t made_bytes = 128 << 20;   // bytes of all values created and searched
   int64_t text_bytes = 32 << 20;    // of one string
 };
 
 // Thread-safe: immutable after Parse. Copies share the parsed template.
 class ChatTemplate {
  public:
-  // INVALID_ARGUMENT: not a template; UNIMPLEMENTED: a construct that is not known. Both say
-  // "chat template, line N: ...".
+  // INVALID_ARGUMENT if the source is not a valid template, UNIMPLEMENTED for an unknown construct.
+  // Both messages begin with "chat template, line N: ".
   static absl::StatusOr<ChatTemplate> Parse(absl::string_view source);
 
-  // The prompt in pieces, adjacent pieces of different origin: text that the template's author
-  // wrote (with bos_token and eos_token), and text that came with messages, tools or
-  // template_kwargs, cut, trimmed or joined as it may be. Text of mixed origin that a filter
-  // rewrites counts as the user's. Errors: INVALID_ARGUMENT where the template raises an exception
-  // or the inputs do not fit it (an undefined variable's field, a wrong type, messages that are no
-  // array); UNIMPLEMENTED for an unknown filter, test or method; RESOURCE_EXHAUSTED past a limit.
+  // Returns the prompt in pieces. Adjacent pieces have different origins: text of the template's
+  // author (with bos_token and eos_token), or text from messages, tools or template_kwargs, even
+  // after cutting, trimming or joining. If a filter rewrites text of both origins, the result
+  // counts as the user's. INVALID_ARGUMENT if the template raises an exception or does not accept
+  // the inputs (a field of an undefined variable, a wrong type, messages that are not an array).
+  // UNIMPLEMENTED for an unknown filter, test or method. RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<std::vector<TextPiece>> Render(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 
-  // The same as one text.
+  // Same as Render, but returns one string.
   absl::StatusOr<std::string> RenderText(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 

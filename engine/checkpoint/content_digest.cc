@@ -25,14 +25,14 @@
 namespace tidepool::engine {
 namespace {
 
-// A chunk is what a thread hashes at a time, and belongs to the digest's definition.
+// The unit of hashing for one thread. Part of the digest's definition.
 constexpr size_t kChunkBytes = 4 << 20;
-// Between two calls of the progress callback, for each thread.
+// Chunks per thread between two calls of the progress callback.
 constexpr int64_t kChunksPerThread = 16;
 constexpr size_t kDigits = 32;
 constexpr absl::string_view kVersionLine = "tidepool content digest 1\n";
 constexpr absl::string_view kDigestKey = "digest ";
-// Of a record with the most parts that a checkpoint has.
+// Enough for a record with the maximum number of parts.
 constexpr size_t kMaxRecordBytes = 1 << 20;
 
 struct Chunk {
@@ -61,7 +61,7 @@ bool IsDigest(absl::string_view text) {
          });
 }
 
-// The hash over the chunks' hashes.
+// Returns the hash of all chunks' hashes.
 std::string Combine(const std::vector<GgufPart>& parts, const std::vector<Chunk>& chunks,
                     const std::vector<XXH128_hash_t>& hashes) {
   std::string text(kVersionLine);
@@ -115,7 +115,7 @@ std::string Identity(const FileIdentity& identity) {
                       identity.changed_ns);
 }
 
-// Nothing where there is none.
+// Returns an empty string if there is no record.
 std::string ReadRecord(const std::string& path) {
   std::string text;
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -141,7 +141,7 @@ absl::Status WriteRecord(const std::string& path, const std::string& text) {
   return file->Finish();
 }
 
-// Whether the parts under their names are still those that were opened, and were not written to.
+// True if the files still have the same names and contents as when they were opened.
 bool IsUnchanged(const GgufFile& file) {
   for (const GgufPart& part : file.parts()) {
     struct stat info;
@@ -151,7 +151,7 @@ bool IsUnchanged(const GgufFile& file) {
   return true;
 }
 
-// The folders in which the record may lie, the preferred one first; empty: beside the checkpoint.
+// Directories that may contain the record, in order of preference. "" is the checkpoint's own.
 std::vector<std::string> Folders(const ContentDigestOptions& options) {
   std::vector<std::string> folders = {""};
   if (!options.cache_dir.empty()) folders.push_back(options.cache_dir);
@@ -205,7 +205,7 @@ std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_
   if (!absl::ConsumePrefix(&rest, kVersionLine)) return std::nullopt;
   if (!absl::ConsumePrefix(&rest, kDigestKey)) return std::nullopt;
   const std::string hex(rest.substr(0, kDigits));
-  // All but the digest is known, and the checksum is of the digest too.
+  // Everything except the digest is known in advance, and the checksum covers the digest too.
   if (!IsDigest(hex) || record != FormatDigestRecord(file, hex)) return std::nullopt;
   return hex;
 }

@@ -1,15 +1,15 @@
-// The digest of every byte of a checkpoint, computed once and remembered beside it.
+// The digest of every byte of a checkpoint, computed once and recorded next to it.
 //
 //   ASSIGN_OR_RETURN(ContentDigest digest, DigestContent(file, {.threads = 8}));
 //
-// Each part is cut into chunks of 4 MiB, and each chunk hashed with XXH3-128; the digest is the
-// XXH3-128 of a version line, the number of parts, and of each part its size and its chunks'
+// Each part is cut into chunks of 4 MiB, and each chunk is hashed with XXH3-128. The digest is the
+// XXH3-128 of a version line, the number of parts, and for each part its size and its chunks'
 // hashes. So it does not depend on the number of threads.
 //
-// The record of it is a text file: MODEL.gguf.tidedigest beside the first part, or
-// SAMPLED-DIGEST.tidedigest in a folder for caches. It has the digest, what the file system says of
-// each part (FileIdentity), the checkpoint's sampled digest, and a checksum of all that. A record
-// that differs in any of these is not used.
+// The record is a text file: MODEL.gguf.tidedigest next to the first part, or
+// SAMPLED-DIGEST.tidedigest in a cache directory. It contains the digest, the file attributes of
+// each part (FileIdentity), the checkpoint's sampled digest, and a checksum of all this. If any of
+// these differs, the record is not used.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_CONTENT_DIGEST_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_CONTENT_DIGEST_H_
 
@@ -27,11 +27,11 @@ namespace tidepool::engine {
 
 struct ContentDigestOptions {
   int threads = 1;
-  // Where the record goes if the checkpoint's folder takes no file; empty: nowhere else.
+  // Directory for the record if the checkpoint's directory is not writable. Empty: none.
   std::string cache_dir;
-  // A smaller checkpoint is hashed each time, which takes milliseconds, and gets no record.
+  // A smaller checkpoint gets no record and is hashed each time, which takes milliseconds.
   uint64_t min_recorded_bytes = 256 << 20;
-  // Called with rising fractions up to 1 while bytes are hashed, on the calling thread.
+  // Called on the calling thread with increasing fractions up to 1.
   std::function<void(double fraction)> progress;
 };
 
@@ -40,24 +40,25 @@ enum class DigestOrigin : uint8_t { kComputed, kRemembered };
 struct ContentDigest {
   std::string hex;  // 32 hex digits
   DigestOrigin origin = DigestOrigin::kComputed;
-  // Why a computed digest could not be recorded, with the record's path: the next start computes it
-  // again.
+  // OK, or why the digest could not be recorded, with the record's path. Then the next start
+  // computes it again.
   absl::Status recorded;
 };
 
-// DATA_LOSS names the file and the range that the disk cannot read. Requires: threads >= 1.
+// DATA_LOSS names the file and the range that cannot be read. Requires: threads >= 1.
 absl::StatusOr<ContentDigest> DigestContent(const GgufFile& file,
                                             const ContentDigestOptions& options);
 
-// The digest, if that costs next to nothing: it is recorded, or the checkpoint is too small for a
-// record. nullopt also if the disk cannot read the checkpoint.
+// Returns the digest if this is cheap: it is recorded, or the checkpoint is too small for a record.
+// Otherwise, and if the checkpoint cannot be read, returns nullopt.
 std::optional<std::string> KnownContentDigest(const GgufFile& file,
                                               const ContentDigestOptions& options);
 
-// Where the record of a checkpoint lies; `cache_dir` empty: beside it.
+// Path of a checkpoint's record. If `cache_dir` is empty, it is next to the checkpoint.
 std::string DigestRecordPath(const GgufFile& file, absl::string_view cache_dir);
 
-// A record's text, and the digest in it; nullopt: it is damaged, or not of this checkpoint.
+// Formats a record, and parses the digest of one. nullopt if the record is damaged or belongs to
+// another checkpoint.
 std::string FormatDigestRecord(const GgufFile& file, absl::string_view hex);
 std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_view record);
 

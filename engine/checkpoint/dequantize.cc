@@ -15,7 +15,7 @@ using kernels::FloatFromBits;
 using kernels::kE2M1Doubled;
 using kernels::kIq4Values;
 
-// A block is read as bytes; fields are little-endian and start anywhere.
+// Blocks are read as bytes, because their little-endian fields are not aligned.
 using Bytes = const uint8_t*;
 
 template <typename T>
@@ -27,7 +27,7 @@ T Load(Bytes at) {
 
 float Half(Bytes at) { return F16ToF32(Load<uint16_t>(at)); }
 
-// Element j of 16 bytes of nibbles: low halves first, then high halves.
+// Element j of 16 bytes with two nibbles each: the low halves are first, then the high halves.
 int Nibble(Bytes quants, int j) { return j < 16 ? quants[j] & 15 : quants[j - 16] >> 4; }
 
 void DequantizeF32(Bytes block, float* out) { *out = Load<float>(block); }
@@ -188,7 +188,8 @@ void DequantizeMXFP4(Bytes block, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(kE2M1Doubled[Nibble(block + 1, j)]);
 }
 
-// Half of an unsigned E4M3 float: exponent bias 7, no infinity; the pattern of NaN counts as 0.
+// Returns half of an unsigned E4M3 float: exponent bias 7, no infinity; the NaN pattern counts as
+// 0.
 float HalfOfUE4M3(int s) {
   if (s == 0 || s == 0x7f) return 0.0f;
   const int exponent = s >> 3 & 15;
@@ -208,7 +209,7 @@ void DequantizeNVFP4(Bytes block, float* out) {
 
 using BlockFunction = void (*)(Bytes block, float* out);
 
-// Null for types that have no dequantisation here.
+// Returns null if the type cannot be dequantised here.
 BlockFunction FunctionFor(GgmlType type) {
   switch (type) {
     case GgmlType::kF32:

@@ -53,22 +53,22 @@ enum class GgmlType : uint32_t {
 
 struct GgmlTypeInfo {
   GgmlType type;
-  absl::string_view name;  // as people write it: "Q4_K"
+  absl::string_view name;  // usual spelling: "Q4_K"
   int block_elements;
   int block_bytes;
 };
 
-// The type with this id in a file, or null for ids that are unknown or were removed.
+// Returns the type with this id in a file. Null for unknown or removed ids.
 const GgmlTypeInfo* FindGgmlType(uint32_t id);
-// "Q4_2, which was removed from the format" or "unknown type 77", for an id that FindGgmlType
-// lacks.
+// Returns "Q4_2, which was removed from the format" or "unknown type 77", for an id that
+// FindGgmlType does not know.
 std::string DescribeBadGgmlType(uint32_t id);
 
 // Requires: an enumerator.
 const GgmlTypeInfo& TypeInfo(GgmlType type);
 inline absl::string_view GgmlTypeName(GgmlType type) { return TypeInfo(type).name; }
 
-// The type that kernels read the same blocks as; nullopt for types that must be dequantised.
+// The kernels' type with the same block format. nullopt if the type must be dequantised.
 std::optional<kernels::DType> NativeDType(GgmlType type);
 
 }  // namespace tidepool::engine

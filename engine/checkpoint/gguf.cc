@@ -21,9 +21,9 @@
 namespace tidepool::engine {
 namespace {
 
-constexpr int64_t kMaxParts = 99999;  // what five digits in a file's name can say
+constexpr int64_t kMaxParts = 99999;  // the largest number with the five digits in a file's name
 
-// How the names of a split checkpoint end: "-00001-of-00003.gguf".
+// Length of the end of a split file's name: "-00001-of-00003.gguf".
 constexpr size_t kSplitSuffixBytes = 20;
 
 // Closes a file descriptor.
@@ -65,7 +65,7 @@ bool IsFloat(GgufValueType type) {
   return type == GgufValueType::kFloat32 || type == GgufValueType::kFloat64;
 }
 
-// Element `index` of an integer entry; false when a u64 does not fit.
+// Reads element `index` of an integer entry. Returns false if a u64 does not fit.
 bool LoadInt(const GgufEntry& entry, uint64_t index, int64_t* value) {
   const std::byte* at = entry.data + index * ScalarBytes(entry.type);
   switch (entry.type) {
@@ -105,7 +105,7 @@ double LoadFloat(const GgufEntry& entry, uint64_t index) {
   return entry.type == GgufValueType::kFloat32 ? LoadScalar<float>(at) : LoadScalar<double>(at);
 }
 
-// The string at `*at`, and moves past it.
+// Reads the string at `*at` and advances `*at`.
 absl::string_view LoadString(const std::byte** at) {
   const uint64_t length = LoadScalar<uint64_t>(*at);
   const absl::string_view text(reinterpret_cast<const char*>(*at) + sizeof(length), length);
@@ -123,7 +123,7 @@ std::string FormatElement(const GgufEntry& entry, uint64_t index) {
   return absl::StrCat(static_cast<uint64_t>(value));
 }
 
-// What a split file's name says, where it says anything.
+// Parses the name of a split file. Returns false for any other name.
 bool ParseSplitName(absl::string_view path, absl::string_view* prefix) {
   if (path.size() <= kSplitSuffixBytes || !absl::EndsWith(path, ".gguf")) return false;
   const absl::string_view suffix = path.substr(path.size() - kSplitSuffixBytes);
@@ -215,7 +215,7 @@ absl::StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
 
 GgufFile::~GgufFile() = default;
 
-// Metadata comes from the first part alone; tensors from all.
+// Takes metadata from the first part only, and tensors from all parts.
 absl::Status GgufFile::AddPart(Part part) {
   ASSIGN_OR_RETURN(GgufContents contents, ParseGguf(part.path, {part.data, part.size}));
   part.data_start = contents.data_start;
@@ -237,7 +237,7 @@ absl::Status GgufFile::AddPart(Part part) {
   return absl::OkStatus();
 }
 
-// Starts again from the first part, which need not be the one that was named.
+// Starts again from the first part, because the user may have named another one.
 absl::Status GgufFile::OpenOtherParts(int64_t count) {
   const std::string named = path();
   absl::string_view prefix;
@@ -449,11 +449,11 @@ absl::Status GgufFile::MapInHeaders() const {
 }
 
 void GgufFile::DropPages(const std::byte* data, size_t bytes) const {
-  // Pages that the range shares with its neighbours stay.
+  // Keep pages that the range shares with its neighbours.
   const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  // A hint: without it the kernel takes the pages when it needs them.
+  // Only a hint: the kernel can also reclaim these pages when it needs memory.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

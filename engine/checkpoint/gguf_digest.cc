@@ -1,4 +1,4 @@
-// GgufFile::SampledDigest.
+// Implements GgufFile::SampledDigest.
 #include <algorithm>
 #include <vector>
 
@@ -33,7 +33,7 @@ std::string GgufFile::SampledDigest() const {
       XXH3_128bits_update(state.get(), part.data + part.data_start, part.size - part.data_start);
     }
   } else {
-    // The middle of tensors that are spread evenly over the file.
+    // Sample the middle of tensors that are spread evenly over the file.
     const size_t samples = std::min(tensors_.size(), kMaxSamples);
     for (size_t i = 0; i < samples; ++i) {
       const GgufTensor& tensor = tensors_[i * tensors_.size() / samples];

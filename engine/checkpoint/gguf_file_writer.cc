@@ -30,7 +30,7 @@ std::string ArrayTag(GgufValueType type, uint64_t count) {
   return absl::StrCat(TypeTag(GgufValueType::kArray), TypeTag(type), Scalar(count));
 }
 
-// Bytes that the values of an entry take in its file.
+// Size of an entry's value in its file.
 size_t ValueBytes(const GgufEntry& entry) {
   if (entry.type != GgufValueType::kString) return entry.count * ScalarBytes(entry.type);
   size_t bytes = 0;

@@ -1,4 +1,4 @@
-// GgufFileWriter: writes a GGUF v3 file, whose tensors' data may be larger than memory.
+// GgufFileWriter: writes a GGUF v3 file. The tensors' data may be larger than memory.
 //
 //   GgufMetadata metadata;
 //   metadata.SetString("general.architecture", "llama").SetU32("llama.block_count", 2);
@@ -7,7 +7,7 @@
 //   RETURN_IF_ERROR(writer->Append(bytes));  // the tensors' data, in order, in pieces of any size
 //   RETURN_IF_ERROR(writer->Finish());
 //
-// The file appears under its name when it is complete, and not at all otherwise.
+// The file appears under its name only when it is complete.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
 
@@ -29,7 +29,7 @@
 
 namespace tidepool::engine {
 
-// Keys and values in the order in which they were first set; setting a key again replaces its
+// Keys and values in the order in which the keys were first set. Setting a key again replaces its
 // value. Thread-compatible.
 class GgufMetadata {
  public:
@@ -39,13 +39,13 @@ class GgufMetadata {
   GgufMetadata& SetString(absl::string_view key, absl::string_view value);
   GgufMetadata& SetStrings(absl::string_view key, absl::Span<const std::string> values);
   GgufMetadata& SetI32s(absl::string_view key, absl::Span<const int32_t> values);
-  // The entry of another file, of whatever type.
+  // Copies an entry of another file, of any type.
   GgufMetadata& Copy(const GgufEntry& entry);
 
   size_t size() const { return entries_.size(); }
-  // What general.alignment says, or the format's default.
+  // The value of general.alignment, or the format's default.
   uint32_t alignment() const { return alignment_; }
-  // All entries as the file has them.
+  // All entries in the file format.
   std::string Bytes() const;
 
  private:
@@ -73,11 +73,12 @@ struct GgufTensorPlan {
   uint64_t bytes() const { return rows() * row_bytes(); }
 };
 
-// Thread-compatible. Destroyed before Finish, it leaves nothing behind.
+// Thread-compatible. If it is destroyed before Finish, it leaves no file.
 class GgufFileWriter {
  public:
-  // Writes the header, and takes the space of the whole file where the file system can. Errors are
-  // base::AtomicFile's. Requires: rows of whole blocks, names of at most 63 bytes.
+  // Writes the header, and allocates the space of the whole file if the file system supports this.
+  // Errors are the same as of base::AtomicFile. Requires: rows of whole blocks, names of at most 63
+  // bytes.
   static absl::StatusOr<std::unique_ptr<GgufFileWriter>> Create(const std::string& path,
                                                                 const GgufMetadata& metadata,
                                                                 std::vector<GgufTensorPlan> tensors,
@@ -85,11 +86,11 @@ class GgufFileWriter {
   GgufFileWriter(const GgufFileWriter&) = delete;
   GgufFileWriter& operator=(const GgufFileWriter&) = delete;
 
-  // The next bytes of the tensors' data, without the padding between them. Requires that they
-  // belong to tensors that were announced.
+  // Appends bytes of the tensors' data, without the padding between tensors. Requires: they belong
+  // to announced tensors.
   absl::Status Append(absl::Span<const std::byte> bytes);
 
-  // Requires that all data was appended. Nothing may be called afterwards.
+  // Requires: all data was appended. Do not call anything afterwards.
   absl::Status Finish();
 
   uint64_t file_bytes() const { return file_bytes_; }
@@ -99,15 +100,15 @@ class GgufFileWriter {
       : alignment_(alignment), tensors_(std::move(tensors)) {}
 
   std::string Header(const GgufMetadata& metadata) const;
-  // Fills up to the next multiple of the alignment.
+  // Pads to the next multiple of the alignment.
   absl::Status Pad();
 
   const uint64_t alignment_;
   const std::vector<GgufTensorPlan> tensors_;
   std::unique_ptr<base::AtomicFile> file_;
   uint64_t file_bytes_ = 0;
-  size_t tensor_ = 0;  // whose data comes next
-  uint64_t left_ = 0;  // of that tensor's bytes
+  size_t tensor_ = 0;  // the tensor that is being written
+  uint64_t left_ = 0;  // bytes of that tensor still to come
 };
 
 }  // namespace tidepool::engine

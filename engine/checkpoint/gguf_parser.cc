@@ -14,8 +14,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF is read in place");
 
-// Limits on what a file may claim, far above real checkpoints. Memory is bounded by the file's own
-// size in any case, because every counted thing takes bytes in it.
+// Limits on the numbers in a file, far above real checkpoints. Memory is in any case limited by the
+// file's size, because every counted item takes bytes in it.
 constexpr uint64_t kMaxKeys = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 20;
 constexpr uint64_t kMaxKeyBytes = (1 << 16) - 1;
@@ -26,20 +26,20 @@ constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 constexpr uint32_t kMaxDims = 4;
 
-// The fewest bytes that an entry (key length, one byte of key, type, value) and a tensor info (name
-// length, one byte of name, dim count, type, offset) can take.
+// Minimum sizes of an entry (key length, one byte of key, type, value) and of a tensor info (name
+// length, one byte of name, dim count, type, offset).
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinInfoBytes = 8 + 1 + 4 + 4 + 8;
 
 constexpr uint64_t kDefaultAlignment = 32;
 
-// Padding that may follow the last tensor, beside what the alignment explains.
+// Maximum padding after the last tensor, in addition to the alignment's.
 constexpr uint64_t kMaxPadding = 4096;
 
-// How much of a key or a tensor name a message shows.
+// Maximum bytes of a key or tensor name in a message.
 constexpr size_t kMaxSubjectBytes = 120;
 
-// A cursor over the mapped bytes; a read past the end fails and moves nothing.
+// A cursor over the mapped bytes. A read past the end fails and does not move it.
 class Cursor {
  public:
   explicit Cursor(absl::Span<const std::byte> bytes) : bytes_(bytes) {}
@@ -114,7 +114,7 @@ class Parser {
   uint64_t tensor_count_ = 0;
   uint64_t entry_count_ = 0;
   uint64_t alignment_ = kDefaultAlignment;
-  absl::flat_hash_set<absl::string_view> names_;  // of entries, then of tensors
+  absl::flat_hash_set<absl::string_view> names_;  // of entries, later of tensors
   GgufContents contents_;
 };
 
@@ -200,7 +200,7 @@ absl::Status Parser::ReadEntry(uint64_t index) {
   return absl::OkStatus();
 }
 
-// Moves past the entry's value and checks all of it, so that later reads need no checks.
+// Skips the entry's value and checks all of it, so that later reads need no checks.
 absl::Status Parser::SkipValue(const GgufEntry& entry) {
   if (entry.type == GgufValueType::kString) {
     for (uint64_t i = 0; i < entry.count; ++i) {
@@ -340,8 +340,8 @@ absl::Status Parser::CheckOverlap() {
   return absl::OkStatus();
 }
 
-// More data than the tensors take means that a tensor's description was lost, and where the data
-// begins with it.
+// If there is more data than the tensors need, a tensor info was probably lost. Then the start of
+// the data is wrong, too.
 absl::Status Parser::CheckEnd() const {
   uint64_t end = contents_.data_start;
   absl::string_view last = "header";

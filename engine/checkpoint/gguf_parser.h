@@ -1,4 +1,4 @@
-// Fills a GgufFile from its mapped parts. Implementation detail of GgufFile::Open.
+// Parses the mapped parts of a GgufFile. Implementation detail of GgufFile::Open.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_PARSER_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_PARSER_H_
 
@@ -14,7 +14,7 @@
 
 namespace tidepool::engine {
 
-// What one file of a checkpoint says, in file order.
+// The contents of one file of a checkpoint, in file order.
 struct GgufContents {
   int version = 0;
   uint64_t data_start = 0;
@@ -22,10 +22,10 @@ struct GgufContents {
   std::vector<GgufTensor> tensors;  // `part` is left 0
 };
 
-// Reads and checks one mapped file. Thread-safe; `path` is for messages.
+// Parses and checks one mapped file. Thread-safe. `path` is only used in messages.
 absl::StatusOr<GgufContents> ParseGguf(const std::string& path, absl::Span<const std::byte> bytes);
 
-// Bytes of a scalar of this type; 0 for strings and arrays.
+// Size of a scalar of this type. 0 for strings and arrays.
 size_t ScalarBytes(GgufValueType type);
 // "u32", "string" and so on, for messages.
 absl::string_view ValueTypeName(GgufValueType type);
@@ -38,11 +38,11 @@ T LoadScalar(const std::byte* data) {
   return value;
 }
 
-// `text` with quotes around it, escaped to one printable line and cut to at most `limit` bytes.
+// `text` in quotes, escaped to one printable line and truncated to `limit` bytes.
 std::string Quote(absl::string_view text, size_t limit = 80);
 
-// INVALID_ARGUMENT "path: subject: message", with the subject (a key, a tensor) escaped to one
-// line; an empty subject is left out.
+// Returns INVALID_ARGUMENT "path: subject: message". The subject (a key or tensor) is escaped to
+// one line, and omitted if empty.
 absl::Status GgufError(absl::string_view path, absl::string_view subject,
                        absl::string_view message);
 

@@ -29,7 +29,7 @@ absl::string_view TextAt(const std::byte* at, size_t bytes) {
   return absl::string_view(reinterpret_cast<const char*>(at), bytes);
 }
 
-// Reads up to buffer.size() bytes from the start; fewer where the file ends.
+// Reads up to buffer.size() bytes from the start. Returns fewer at the end of the file.
 absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   size_t done = 0;
   while (done < buffer.size()) {
@@ -43,7 +43,7 @@ absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   return done;
 }
 
-// Archives keep whole seconds alone.
+// Archives store times in whole seconds only.
 bool SameTime(int64_t recorded_ns, int64_t found_ns) {
   constexpr int64_t kSecond = 1000000000;
   if (found_ns % kSecond == 0) return recorded_ns / kSecond == found_ns / kSecond;

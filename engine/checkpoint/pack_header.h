@@ -1,5 +1,5 @@
-// The fixed parts of a pack file's header, as pack_file.h describes them. Of pack_file.cc and
-// pack_writer.cc alone.
+// The fixed parts of a pack file's header, as described in pack_file.h. Only for pack_file.cc and
+// pack_writer.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_PACK_HEADER_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_PACK_HEADER_H_
 
@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 
 inline constexpr absl::string_view kPackMagic = "TIDEPACK";
-// Raised whenever the header, the layout of records or the panels of any type change.
+// Increment this if the header, the layout of records, or the panels of any type change.
 inline constexpr uint32_t kPackVersion = 2;
 
 struct PackPreamble {

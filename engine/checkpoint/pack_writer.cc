@@ -1,4 +1,4 @@
-// WritePack.
+// Implements WritePack.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -15,7 +15,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Fills records in turn into two buffers; while one is filled, the other is written.
+// Fills two buffers alternately: while one is filled, a thread writes the other.
 class RecordStream {
  public:
   RecordStream(base::AtomicFile* file, moe::MappedMemory memory)
@@ -24,7 +24,7 @@ class RecordStream {
     if (writing_.joinable()) writing_.join();
   }
 
-  // Zeros.
+  // Returns a zeroed buffer.
   std::byte* Next(int64_t bytes) {
     std::byte* buffer = memory_.data() + (odd_ ? memory_.size() / 2 : 0);
     odd_ = !odd_;
@@ -32,7 +32,7 @@ class RecordStream {
     return buffer;
   }
 
-  // Takes the buffer that Next gave last.
+  // Writes the buffer that Next returned last.
   absl::Status Write(const std::byte* buffer, int64_t bytes, int64_t offset) {
     RETURN_IF_ERROR(Wait());
     writing_ = std::thread(
@@ -50,7 +50,7 @@ class RecordStream {
   moe::MappedMemory memory_;
   bool odd_ = false;
   std::thread writing_;
-  absl::Status written_;  // of the thread, read when it is joined
+  absl::Status written_;  // result of the thread; read after it was joined
 };
 
 absl::Status WriteHeader(const PackContents& contents, const std::vector<PackEntry>& entries,
@@ -85,7 +85,7 @@ absl::Status WritePack(const std::string& path, const PackContents& contents, Fi
     for (const moe::ExpertLayout& layout : layer) largest = std::max(largest, layout.bytes());
     count += static_cast<int64_t>(layer.size());
   }
-  // Past the page cache: what that holds is worth more than this.
+  // Bypasses the page cache, which has more useful contents.
   ASSIGN_OR_RETURN(const std::unique_ptr<base::AtomicFile> file,
                    base::AtomicFile::Create(path, {.existing = base::ExistingFile::kReplace,
                                                    .bytes = contents.file_bytes(),

@@ -36,21 +36,22 @@ void QuantizeF32(const float* x, uint8_t* block) { Store(*x, block); }
 void QuantizeF16(const float* x, uint8_t* block) { Store(F32ToF16(*x), block); }
 void QuantizeBF16(const float* x, uint8_t* block) { Store(F32ToBF16(*x), block); }
 
-// Codes 0 to 15: elements 0 to 15 in the low halves of 16 bytes, 16 to 31 in the high ones.
+// Stores codes 0 to 15. Elements 0 to 15 are in the low halves of 16 bytes, 16 to 31 in the high
+// halves.
 void StoreNibbles(const int8_t* codes, uint8_t* out) {
   for (int j = 0; j < 16; ++j) {
     out[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + 16] & 15) << 4);
   }
 }
 
-// Bit 4 of each code.
+// Stores bit 4 of each code.
 void StoreFifthBits(const int8_t* codes, uint8_t* out) {
   uint32_t bits = 0;
   for (int j = 0; j < kBlock; ++j) bits |= static_cast<uint32_t>(codes[j] >> 4 & 1) << j;
   Store(bits, out);
 }
 
-// A searched scale, stored, and the codes for it as stored, `offset` added.
+// Finds a scale, stores it, and computes the codes for the stored scale, plus `offset`.
 void SymmetricCodes(const float* x, CodeRange range, int offset, uint8_t* block, int8_t* codes) {
   const uint16_t d = F32ToF16(quantize::FitScale(x, kBlock, range));
   Store(d, block);
@@ -61,7 +62,7 @@ void SymmetricCodes(const float* x, CodeRange range, int offset, uint8_t* block,
 void AffineCodes(const float* x, float high, uint8_t* block, int8_t* codes) {
   const AffineFit fit = quantize::FitAffine(x, kBlock, high, quantize::Minimum::kAny);
   const uint16_t d = F32ToF16(fit.step);
-  // The fit weighs all elements, and may put its minimum beyond the least of them.
+  // The fit weighs all elements, so its minimum may be below the smallest element.
   const uint16_t m = F32ToF16(std::clamp(fit.minimum, -kLargestF16, kLargestF16));
   Store(d, block);
   Store(m, block + 2);
@@ -107,8 +108,8 @@ void QuantizeQ8_0(const float* x, uint8_t* block) {
                        reinterpret_cast<int8_t*>(block + 2));
 }
 
-// The code of the nearest of IQ4_NL's values, by half units from -128: those values are whole
-// numbers, so that the nearest changes at multiples of a half only.
+// Code of the nearest IQ4_NL value, for steps of 0.5 from -128. The values are integers, so the
+// nearest one changes only at multiples of 0.5.
 constexpr std::array<int8_t, 512> NearestIq4Codes() {
   std::array<int8_t, 512> codes = {};
   int code = 0;
@@ -125,7 +126,7 @@ int NearestIq4(float x) {
   return kNearestIq4[static_cast<int>(std::clamp(2 * x + 256, 0.0f, 511.0f))];
 }
 
-// Codes for one scale, and the sums that tell how good they are (see FitScale).
+// The codes for one scale, and the sums that measure their error (see FitScale).
 struct Iq4Codes {
   std::array<int8_t, kBlock> codes = {};
   float xq = 0;
@@ -148,7 +149,7 @@ void QuantizeIQ4_NL(const float* x, uint8_t* block) {
   const float largest = LargestMagnitude(x);
   Iq4Codes best;
   if (largest > 0x1p-60f) {
-    // The largest magnitude near the table's ends, 113 and 127, on either side.
+    // Tries to map the largest magnitude near the table's ends, 113 and 127.
     for (float target = 92; target <= 148; target += 4) {
       for (const float sign : {-1.0f, 1.0f}) {
         const Iq4Codes found = Iq4CodesAt(x, sign * target / largest);
@@ -168,7 +169,7 @@ void QuantizeIQ4_NL(const float* x, uint8_t* block) {
   StoreNibbles(stored.codes.data(), block + 2);
 }
 
-// The code whose magnitude, doubled, is nearest to x doubled.
+// Code whose doubled magnitude is nearest to `doubled`.
 int NearestE2M1(float doubled) {
   const float magnitude = std::abs(doubled);
   int best = 0;
@@ -181,8 +182,8 @@ int NearestE2M1(float doubled) {
 }
 
 void QuantizeMXFP4(const float* x, uint8_t* block) {
-  // The exponent that puts the largest element between 4 and 8 times the scale, and those beside
-  // it: the codes end at 6.
+  // The exponent for which the largest element is between 4 and 8 times the scale, and its
+  // neighbours. The largest code is 6.
   const float largest = LargestMagnitude(x);
   int exponent = 0;
   std::frexp(largest, &exponent);
@@ -194,7 +195,7 @@ void QuantizeMXFP4(const float* x, uint8_t* block) {
     float error = 0;
     for (int j = 0; j < kBlock; ++j) {
       const int code = NearestE2M1(x[j] / scale);
-      // By the largest: the square of the error itself might not be a float32.
+      // Relative to the largest element, since the square of the error might exceed float32.
       const float left = largest > 0 ? x[j] / largest - scale / largest * kE2M1Doubled[code] : 0;
       error += left * left;
       codes[j] = static_cast<int8_t>(code);
@@ -208,7 +209,7 @@ void QuantizeMXFP4(const float* x, uint8_t* block) {
 
 using BlockFunction = void (*)(const float* x, uint8_t* block);
 
-// Null for types that have no quantisation here.
+// Returns null if the type cannot be quantised here.
 BlockFunction FunctionFor(GgmlType type) {
   switch (type) {
     case GgmlType::kF32:

@@ -37,8 +37,8 @@ struct AffineBlock {
   std::array<int8_t, kElements> codes = {};
 };
 
-// The pair of small integers around the fitted ones whose codes have the least error: what a scale
-// loses to rounding, a neighbouring minimum may make good.
+// Chooses the pair of small integers near the fitted ones whose codes have the least error: a
+// neighbouring minimum can compensate the rounding of a scale.
 void ChooseScales(const float* x, AffineFit wanted, CodeRange range, int b, AffineBlock* block) {
   const float d = F16ToF32(block->d);
   const float dmin = F16ToF32(block->dmin);
@@ -81,8 +81,8 @@ AffineBlock SearchAffine(const float* x, float high) {
   return block;
 }
 
-// d, dmin and the eight pairs in 12 bytes: pairs 0 to 3 in six bits each, the upper two bits of
-// pairs 4 to 7 above them.
+// Stores d, dmin and the eight pairs in 12 bytes: pairs 0 to 3 with six bits each, and the upper
+// two bits of pairs 4 to 7 above them.
 void StoreScales(const AffineBlock& block, uint8_t* out) {
   StoreHalf(block.d, out);
   StoreHalf(block.dmin, out + 2);
@@ -135,7 +135,7 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     wanted[b] = FitScale(x + b * kSubElements, kSubElements, kRange);
     if (std::abs(wanted[b]) > std::abs(extreme)) extreme = wanted[b];
   }
-  // The extreme becomes -128: one step more than the other end has.
+  // The extreme becomes -128, because the negative end has one more step.
   const uint16_t half = F32ToF16(extreme / -128);
   const float d = F16ToF32(half);
   int8_t codes[kElements];
@@ -156,7 +156,8 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     RoundCodes(sub, kSubElements, {d * static_cast<float>(best), 0}, kRange,
                codes + b * kSubElements);
   }
-  // Elements 32 apart share bytes: nibbles of 64 apart, upper two bits of all four.
+  // Elements at a distance of 32 share bytes: nibbles at a distance of 64, and the upper two bits
+  // of all four.
   for (int n = 0; n < 2; ++n) {
     for (int l = 0; l < 32; ++l) {
       int q[4];

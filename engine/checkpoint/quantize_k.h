@@ -1,4 +1,4 @@
-// The super-blocks of 256: Q4_K, Q5_K and Q6_K. Implementation detail of Quantize.
+// Quantises super-blocks of 256 elements: Q4_K, Q5_K and Q6_K. Implementation detail of Quantize.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_K_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_K_H_
 
@@ -6,7 +6,7 @@
 
 namespace tidepool::engine::quantize {
 
-// Each takes 256 elements and writes one block.
+// Each reads 256 elements and writes one block.
 void QuantizeQ4_K(const float* x, uint8_t* block);
 void QuantizeQ5_K(const float* x, uint8_t* block);
 void QuantizeQ6_K(const float* x, uint8_t* block);

@@ -6,23 +6,23 @@
 namespace tidepool::engine::quantize {
 namespace {
 
-// Rounds and fits again this often from the best candidate: the error never rises, and further
-// rounds change next to nothing.
+// Number of rounds of rounding and fitting after the search. The error never increases, and more
+// rounds change almost nothing.
 constexpr int kRefinements = 3;
 
-// Candidates let the codes reach this far short of, or beyond, the end of their range: beyond means
-// that the block's extremes are cut off in favour of the rest.
+// How far candidate codes may stop short of, or go beyond, the end of their range. Beyond means
+// that the block's extremes are clamped in favour of the other elements.
 constexpr float kReach = 1.0f;
 constexpr float kReachStep = 0.1f;
 
-// At or below this, inverses and squares leave the range of float32; no float16 scale is so small.
+// At or below this, inverses and squares overflow float32. Float16 scales are never this small.
 constexpr float kTiny = 0x1p-60f;
 
 // Sums over a block for the codes q of one candidate.
 struct ScaleSums {
   float xq = 0;
   float qq = 0;
-  // What the best scale for these codes takes off the sum of squares of x.
+  // The reduction of the sum of squares of x by the best scale for these codes.
   float gain() const { return qq > 0 ? xq * xq / qq : 0; }
   float scale() const { return qq > 0 ? xq / qq : 0; }
 };
@@ -46,7 +46,7 @@ struct AffineSums {
   float qq = 0;
 };
 
-// Codes of (x - fit.minimum) * inverse.
+// Sums for the codes (x - fit.minimum) * inverse.
 AffineSums SumsAt(const float* x, int count, float minimum, float inverse, float high) {
   Lanes sum_x = {};
   Lanes sum_q = {};
@@ -65,11 +65,11 @@ AffineSums SumsAt(const float* x, int count, float minimum, float inverse, float
 
 struct Candidate {
   AffineFit fit;
-  float gain = 0;  // taken off the sum of squares of x
+  float gain = 0;  // reduction of the sum of squares of x
   bool valid = false;
 };
 
-// The least-squares fit to given codes.
+// The least-squares fit for given codes.
 Candidate Solve(const AffineSums& sums, int count, Minimum rule) {
   const float n = static_cast<float>(count);
   const float determinant = n * sums.qq - sums.q * sums.q;
@@ -94,7 +94,7 @@ float FitScale(const float* x, int count, CodeRange range) {
   }
   if (!(std::abs(extreme) > kTiny)) return 0;
   ScaleSums best;
-  // The extreme at one end of the codes or at the other.
+  // Maps the extreme to one end of the codes or to the other.
   for (const float end : {range.low, range.high}) {
     for (float reach = -kReach; reach < kReach + kReachStep / 2; reach += kReachStep) {
       const float target = end < 0 ? end - reach : end + reach;
@@ -149,7 +149,7 @@ float ErrorOf(const float* x, int count, AffineFit fit, CodeRange range) {
   Lanes error = {};
   for (int i = 0; i < count; i += kLanes) {
     const Lanes value = Load(x + i);
-    // Clamped first: a step far too small would take the product past what Round can do.
+    // Clamp first: with a much too small step, the product would be too large for Round.
     const Lanes code = Round(Clamp((value - fit.minimum) * inverse, range.low, range.high));
     const Lanes left = value - (code * fit.step + fit.minimum);
     error += left * left;

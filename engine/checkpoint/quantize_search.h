@@ -1,5 +1,4 @@
-// The searches for scales that quantize.cc and quantize_k.cc share. Implementation detail of
-// Quantize.
+// Searches for the scales of quantize.cc and quantize_k.cc. Implementation detail of Quantize.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 
@@ -9,7 +8,7 @@
 
 namespace tidepool::engine::quantize {
 
-// Four elements at a time, in the same order on every machine.
+// Processes four elements at a time, in the same order on every machine.
 using Lanes = float __attribute__((vector_size(16)));
 inline constexpr int kLanes = 4;
 
@@ -20,7 +19,7 @@ inline Lanes Load(const float* x) {
 }
 inline Lanes All(float value) { return Lanes{value, value, value, value}; }
 inline float Sum(Lanes l) { return (l[0] + l[2]) + (l[1] + l[3]); }
-// To the nearest even integer. Requires: |x| < 2^22.
+// Rounds to the nearest even integer. Requires: |x| < 2^22.
 inline Lanes Round(Lanes x) { return (x + kernels::kRoundingShift) - kernels::kRoundingShift; }
 inline Lanes Clamp(Lanes x, float low, float high) {
   x = x < low ? All(low) : x;
@@ -41,18 +40,18 @@ struct AffineFit {
 
 enum class Minimum : uint8_t { kAny, kNotPositive };
 
-// The scale of the best fit of x[0..count) by scale * code; its sign is free. 0: all x are 0.
-// Requires: count is a multiple of kLanes.
+// Returns the scale of the best fit of x[0..count) by scale * code. It may be negative, and is 0 if
+// all x are 0. Requires: count is a multiple of kLanes.
 float FitScale(const float* x, int count, CodeRange range);
 
-// The best fit by codes 0 to `high`; step is 0 or above.
+// Returns the best fit for codes 0 to `high`. Its step is at least 0.
 AffineFit FitAffine(const float* x, int count, float high, Minimum minimum);
 
-// codes[i] = the code nearest to (x[i] - fit.minimum) / fit.step; returns the squared error of all.
-// A step of 0 gives codes nearest to 0.
+// Sets codes[i] to the code nearest to (x[i] - fit.minimum) / fit.step, and returns the total
+// squared error. With a step of 0, the codes are nearest to 0.
 float RoundCodes(const float* x, int count, AffineFit fit, CodeRange range, int8_t* codes);
 
-// The same error without writing codes.
+// Returns the same error without writing codes.
 float ErrorOf(const float* x, int count, AffineFit fit, CodeRange range);
 
 }  // namespace tidepool::engine::quantize

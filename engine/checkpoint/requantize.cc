@@ -17,7 +17,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Float32 bytes of the rows that are on their way at a time.
+// Float32 bytes of the rows that are converted at a time.
 constexpr int64_t kChunkBytes = 16 << 20;
 constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
 
@@ -25,11 +25,11 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
-// Whether the tensor is one that changes its type.
+// True if the tensor's type should change.
 bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
   if (!absl::EndsWith(tensor.name, ".weight")) return false;
-  // Small, and decisive: a router's rounding changes which experts are chosen.
+  // These tensors are small and sensitive: rounding a router changes which experts are chosen.
   for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
     if (absl::StrContains(tensor.name, part)) return false;
   }
@@ -55,7 +55,7 @@ GgufMetadata MetadataFor(const GgufFile& file, GgmlType type) {
   return metadata;
 }
 
-// Checks and converts rows of one tensor, some at a time. Thread-safe.
+// Thread-safe. Checks and converts rows of one tensor.
 class RowConverter {
  public:
   RowConverter(const GgufTensor& tensor, GgmlType to)
@@ -68,13 +68,13 @@ class RowConverter {
         data_(tensor.data) {}
 
   int64_t out_row_bytes() const { return out_row_bytes_; }
-  // The first row that cannot be written, or kNoBadRow.
+  // The first row that cannot be represented, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
   void Convert(int64_t row, std::byte* out) {
     std::vector<float> values(columns_);
     Dequantize(from_, data_ + row * row_bytes_, absl::MakeSpan(values));
-    // A NaN is not at most anything.
+    // This comparison is also false for a NaN.
     const bool fits = std::all_of(values.begin(), values.end(),
                                   [&](float value) { return std::abs(value) <= largest_; });
     if (!fits) {
@@ -117,7 +117,7 @@ struct Conversion {
   GgufFileWriter* writer;
 };
 
-// Writes one tensor; `progress` gets the bytes of it read so far.
+// Writes one tensor. `progress` receives the bytes of it read so far.
 absl::Status WriteTensor(const Conversion& conversion, const GgufTensor& tensor, GgmlType to,
                          const std::function<absl::Status(uint64_t tensor_bytes)>& progress) {
   const auto& [file, pool, writer] = conversion;

@@ -1,4 +1,4 @@
-// Requantize: a checkpoint as a GGUF file of other weight types.
+// Requantize: converts a checkpoint to a GGUF file with other weight types.
 //
 //   ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open("model.gguf"));
 //   ASSIGN_OR_RETURN(const RequantizeReport report,
@@ -23,19 +23,19 @@ namespace tidepool::engine {
 
 struct RequantizeOptions {
   GgmlType type = GgmlType::kQ8_0;
-  // Of the output head, or of the embedding where it is the head too; unset: DefaultHeadType(type).
+  // Type of the output head, or of a tied embedding. Unset: DefaultHeadType(type).
   std::optional<GgmlType> head_type;
   int threads = 1;
   base::ExistingFile existing = base::ExistingFile::kRefuse;
-  // Called with the tensor at hand and the rising fraction of bytes read; an error ends the work.
-  // May be empty.
+  // Called with the current tensor and the increasing fraction of bytes read. An error stops the
+  // work. May be empty.
   std::function<absl::Status(absl::string_view tensor, double fraction)> progress;
 };
 
 enum class TensorFate : uint8_t {
-  kKept,  // as it was: not a matrix, a norm, a router, or of the type wanted already
+  kKept,  // unchanged: a norm, a router, not a matrix, or already of the requested type
   kConverted,
-  kFallback,  // the type wanted has blocks that do not divide its rows: converted to another
+  kFallback,  // converted to another type: rows are not a multiple of the requested type's block
 };
 
 struct TensorChoice {
@@ -51,24 +51,26 @@ struct RequantizeReport {
   uint64_t bytes_out = 0;
 };
 
-// Q6_K for types of fewer bits, since errors of the head reach the logits undamped; else `type`.
+// Q6_K for types with fewer bits, since errors of the head directly change the logits. Otherwise
+// `type`.
 GgmlType DefaultHeadType(GgmlType type);
 
-// general.file_type of a file whose matrices are mostly of a type that CanQuantize accepts:
-// llama.cpp's numbers.
+// The value of general.file_type for a file whose matrices are mostly of `type`, with llama.cpp's
+// numbers. Requires: CanQuantize(type).
 uint32_t FileTypeNumber(GgmlType type);
 
-// What becomes of each tensor: matrices named "...weight" take the type wanted; norms, routers,
-// biases and everything else of one dimension stay. Where rows are no multiple of 256, Q4_K becomes
-// Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0; where they are no multiple of 32, F16.
+// Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms,
+// routers, biases and other one-dimensional tensors stay unchanged. If rows are not a multiple of
+// 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If they are not a multiple of
+// 32, they become F16.
 std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options);
 
-// Writes `file` to `path`, metadata kept but for general.file_type, general.quantization_version
-// and split.*. Takes some MiB of memory for each thread, whatever the size of the model. Equal
-// input gives equal bytes, whatever the threads. Errors: INVALID_ARGUMENT (CanQuantize denies a
-// type; a tensor's type cannot be read, or it holds a NaN, an infinity, or a number past the range
-// of its new type: the message names tensor and row), GgufFileWriter::Create's, and those of
-// `progress`.
+// Writes `file` to `path` with the same metadata, except for general.file_type,
+// general.quantization_version and split.*. Uses a few MiB of memory per thread, whatever the size
+// of the model. Equal input gives equal bytes with any number of threads. Errors: INVALID_ARGUMENT,
+// which names tensor and row if possible (CanQuantize is false for a type; a tensor's type cannot
+// be read; it has a NaN, an infinity, or a number outside the range of its new type); those of
+// GgufFileWriter::Create and of `progress`.
 absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::string& path,
                                             const RequantizeOptions& options);
 

@@ -21,11 +21,11 @@ using kernels::kPanelRows;
 using kernels::PackedBytes;
 using kernels::PackedMatrix;
 
-// Packed bytes that one thread takes at a time: large beside the cost of handing out, small enough
-// that the float32 scratch of a dequantised type stays in a cache.
+// Packed bytes of one work item: large enough that distributing items costs little, and small
+// enough that the float32 scratch of a dequantised type stays in a cache.
 constexpr int64_t kChunkBytes = 256 << 10;
 
-// Bytes of a tensor that are in memory twice, in the file's pages and packed, at any time.
+// Limits the bytes of a tensor that are in memory twice: in the file's pages and packed.
 constexpr int64_t kPieceBytes = 16 << 20;
 
 constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
@@ -49,7 +49,7 @@ constexpr uint32_t kF32Exponent = 0x7f800000;
 constexpr uint16_t kF16Exponent = 0x7c00;
 constexpr uint16_t kBF16Exponent = 0x7f80;
 
-// f16 numbers side by side in a block of a GGUF type: the scales of quantised types.
+// The positions of f16 numbers in a block of a GGUF type, such as the scales of quantised types.
 struct HalfPlaces {
   int count = 1;
   int offset = 0;
@@ -73,7 +73,7 @@ HalfPlaces ScalesOf(DType dtype) {
   }
 }
 
-// Whether an MXFP4 row has no exponent of a NaN (255), nor one with which the code 6 is infinite.
+// True if an MXFP4 row has neither a NaN exponent (255) nor one for which code 6 is infinite.
 bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   constexpr uint8_t kLargest = 252;
   bool bad = false;
@@ -81,7 +81,8 @@ bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   return !bad;
 }
 
-// Whether a row's numbers are finite: the weights themselves, or the scales of quantised blocks.
+// True if all numbers of a row are finite: the weights themselves, or the scales of quantised
+// blocks.
 bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
   const int64_t blocks = kernels::BlockCount(dtype, cols);
   const int block_bytes = kernels::BlockBytes(dtype);
@@ -109,7 +110,7 @@ bool IsFloatType(GgmlType type) {
          type == GgmlType::kF64;
 }
 
-// Checks and re-lays a range of rows of a tensor, some panels at a time. Thread-safe.
+// Thread-safe. Checks and packs a range of rows of a tensor, some panels at a time.
 class RowPacker {
  public:
   RowPacker(const GgufTensor& tensor, int64_t first_row, int64_t rows, std::byte* out)
@@ -125,7 +126,7 @@ class RowPacker {
 
   int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
   int64_t grain() const { return std::max<int64_t>(1, kChunkBytes / panel_bytes_); }
-  // The first row of the range that holds something not finite, or kNoBadRow.
+  // The first row of the range with a number that is not finite, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
   void Pack(int64_t begin_panel, int64_t end_panel) {
@@ -175,7 +176,7 @@ absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
     return absl::InvalidArgumentError(absl::StrCat("WeightStoreOptions.threads: ", options.threads,
                                                    ", expected 0 to ", kMaxThreads));
   }
-  // The machine may not say how many it has: 0.
+  // hardware_concurrency may return 0 if it is unknown.
   const int threads = options.threads > 0
                           ? options.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -266,7 +267,7 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
     pool_->ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
       packer.Pack(first + begin, first + end);
     });
-    // Up to here, so that the page that two pieces share goes with the second.
+    // Drop pages only up to here: the page that two pieces share is dropped with the second.
     file_.DropPages(tensor.data + first_row * tensor.row_bytes(),
                     std::min((first + count) * kPanelRows, rows) * tensor.row_bytes());
   }

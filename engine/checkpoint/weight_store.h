@@ -1,14 +1,14 @@
-// WeightStore: a checkpoint's weights in the form that kernels read, checked against the name and
-// shape that the model expects.
+// WeightStore: a checkpoint's weights in the kernels' layout, checked against the name and shape
+// that
+// the model expects.
 //
 //   ASSIGN_OR_RETURN(auto store, WeightStore::Create(std::move(file), {}));
 //   ASSIGN_OR_RETURN(PackedMatrix q, store->Matrix({.name = "blk.0.attn_q.weight",
 //                                                   .rows = 576, .cols = 576}));
 //
-// F32, F16, BF16 and every quantised type but NVFP4 keep their type (kernels/tensor.h lists them);
-// the others are dequantised, exactly, to F32. The re-laid copy replaces the mapped one: a
-// tensor's file pages are dropped as it is packed, and never are more than 16 MiB of it there
-// twice.
+// F32, F16, BF16 and every quantised type except NVFP4 keep their type (kernels/tensor.h lists
+// them). The others are dequantised exactly to F32. The packed copy replaces the mapped one: a
+// tensor's file pages are dropped as it is packed, so at most 16 MiB of it are in memory twice.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -35,69 +35,69 @@ struct MatrixRef {
   absl::string_view name;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t first_row = 0;  // where the matrix begins in its slab, for fused tensors such as attn_qkv
-  int64_t tensor_rows = 0;  // rows of a whole slab; 0: the same as `rows`
-  int64_t slab = 0;         // which expert of a stacked tensor
+  int64_t first_row = 0;    // first row in its slab, for fused tensors such as attn_qkv
+  int64_t tensor_rows = 0;  // rows of a whole slab; 0: equal to `rows`
+  int64_t slab = 0;         // index of the expert in a stacked tensor
   int64_t slabs = 1;        // experts in the tensor
 };
 
 enum class WeightContents : uint8_t {
   kPacked,
-  kShapesOnly,  // matrices are checked by name, shape and type, and come without data
+  kShapesOnly,  // matrices are checked by name, shape and type, but not loaded
 };
 
 struct WeightStoreOptions {
-  int threads = 0;  // that check and pack; 0: as many as the machine has
+  int threads = 0;  // threads for checking and packing; 0: one per CPU
   WeightContents contents = WeightContents::kPacked;
 };
 
-// Thread-compatible. Weights handed out live as long as the store and never move.
+// Thread-compatible. Weights live as long as the store and never move.
 class WeightStore {
  public:
   static absl::StatusOr<std::unique_ptr<WeightStore>> Create(GgufFile file,
                                                              WeightStoreOptions options);
 
   // Packs on first use, and returns the same weights for the same ref later. INVALID_ARGUMENT names
-  // the tensor when it is missing, has another shape, is of a type that cannot be read, or holds a
-  // NaN or an infinity (in quantised blocks: in a scale).
+  // the tensor if it is missing, has another shape or an unsupported type, or contains a NaN or an
+  // infinity (in quantised blocks: in a scale).
   absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
 
-  // The type and shape that Matrix would give, without data; the same errors but for those of
-  // values. Counts as use.
+  // Returns the type and shape of the matrix without data. Same errors as Matrix, except that
+  // values are not checked. Counts as use.
   absl::StatusOr<kernels::PackedMatrix> Shape(const MatrixRef& ref);
 
-  // Packs into `out`, PackedBytes of Shape's long, instead of memory of the store's own. Errors as
-  // Matrix.
+  // Packs into `out`, which has PackedBytes(Shape(ref)) bytes, instead of the store's own memory.
+  // Same errors as Matrix.
   absl::Status PackInto(const MatrixRef& ref, std::byte* out);
 
-  // Whether PackInto can read the matrix from the file: DATA_LOSS as GgufFile::MapIn, and errors as
-  // Matrix.
+  // Checks that PackInto can read the matrix from the file. DATA_LOSS as in GgufFile::MapIn, and
+  // the errors of Matrix.
   absl::Status CheckReadable(const MatrixRef& ref);
 
-  // A tensor of `size` elements in one dimension, of any float type, as float32.
+  // Returns a one-dimensional tensor of `size` elements, of any float type, as float32.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const GgufFile& file() const { return file_; }
 
-  // Ends the threads that pack; what is packed later starts them again.
+  // Ends the packing threads. Later packing starts them again.
   void EndThreads() { pool_.reset(); }
 
-  // Resident bytes of all matrices and vectors handed out so far.
+  // Resident bytes of all matrices and vectors returned so far.
   size_t weight_bytes() const { return weight_bytes_; }
 
-  // Tensors of which nothing was ever asked for, in file order. A loader that is done rejects what
-  // it would otherwise ignore in silence.
+  // Names of unused tensors, in file order. At the end, a loader rejects the file if there are any,
+  // instead of ignoring them silently.
   std::vector<absl::string_view> Unused() const;
 
  private:
-  // Tensor index, first row counted over all slabs, rows.
+  // Tensor index, first row counted over all slabs, number of rows.
   using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
 
   WeightStore(GgufFile file, int threads, WeightContents contents);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
-  // Where a matrix lies in the file.
+  // The position of a matrix in the file.
   struct Place {
     const GgufTensor* tensor = nullptr;
     int64_t first_row = 0;        // counted over all slabs
@@ -109,7 +109,7 @@ class WeightStore {
   GgufFile file_;
   const WeightContents contents_;
   const int threads_;
-  std::unique_ptr<base::ThreadPool> pool_;  // while there is something to pack
+  std::unique_ptr<base::ThreadPool> pool_;  // exists while there is something to pack
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
   absl::flat_hash_map<size_t, std::vector<float>> vectors_;
   std::vector<kernels::Buffer> buffers_;

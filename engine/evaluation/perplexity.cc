@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMinContext = 4;
 
-// -log softmax(logits)[token].
+// Returns -log softmax(logits)[token].
 double NegativeLogLikelihood(absl::Span<const float> logits, int32_t token) {
   const float largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
@@ -51,7 +51,7 @@ absl::StatusOr<Perplexity> ComputePerplexity(TransformerModel* model, absl::Span
     const absl::Span<const int32_t> text = ids.subspan(chunk * options.context, options.context);
     std::vector<int32_t> tokens(text.begin(), text.end());
     if (options.first_token.has_value()) tokens.front() = *options.first_token;
-    // The logits behind a position score the token of the next.
+    // The logits after a position score the token at the next position.
     const auto score = [&](int64_t position, absl::Span<const float> logits) {
       RETURN_IF_ERROR(CheckFinite(chunk * options.context + position, logits));
       const double loss = NegativeLogLikelihood(logits, text[position + 1]);

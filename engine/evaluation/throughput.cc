@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kWarmUpPasses = 8;
 
-// A well mixed function of `x`. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators", OOPSLA 2014 (SplitMix64).
+// A hash of `x`. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+// OOPSLA 2014 (SplitMix64).
 uint64_t Mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -25,7 +25,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Thread-compatible. One test's KV and workspace, and what its passes read.
+// Thread-compatible. One test's KV and workspace, and the bytes that its passes read.
 class Runner {
  public:
   Runner(Model* model, const ThroughputTest& test, const ThroughputOptions& options)
@@ -44,7 +44,7 @@ class Runner {
     return Run(0, test_.phase == moe::Phase::kPrefill ? rows_ : kWarmUpPasses);
   }
 
-  // Computes the first `tokens` of every sequence of run number `run`.
+  // Computes the first `tokens` tokens of every sequence in repetition `run`.
   absl::Status Run(int run, int64_t tokens) {
     tokens = std::min(tokens, test_.tokens);
     run_ = run;
@@ -56,7 +56,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Of the last Run.
+  // Bytes read by the last Run.
   double bytes() const { return bytes_; }
   ExpertCounts experts() const { return experts_; }
 
@@ -84,8 +84,8 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Any of the vocabulary, another for each run, sequence and position: tokens that come again
-  // would choose the same experts again.
+  // A pseudo-random token, different for each run, sequence and position: repeated tokens would
+  // choose the same experts.
   int32_t TokenAt(int sequence, int64_t position) const {
     const uint64_t place = uint64_t{static_cast<uint32_t>(run_)} << 48 |
                            uint64_t{static_cast<uint32_t>(sequence)} << 32 |

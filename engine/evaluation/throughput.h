@@ -25,46 +25,46 @@
 namespace tidepool::engine {
 
 struct ThroughputTest {
-  // kPrefill: all tokens of a prompt, in chunks; logits of the last. kDecode: one token of each
-  // sequence per pass, with logits.
+  // kPrefill: all tokens of a prompt, in chunks, with logits of the last token. kDecode: one token
+  // of each sequence per pass, with logits.
   moe::Phase phase = moe::Phase::kPrefill;
-  int64_t tokens = 512;  // of each sequence, from an empty KV
+  int64_t tokens = 512;  // per sequence, from an empty KV
   int sequences = 1;
 };
 
-// What one forward pass reads of the weights, in bytes as they lie in memory.
+// Bytes of weights in memory that one forward pass reads.
 struct ReadCost {
-  int64_t dense = 0;       // every pass
+  int64_t dense = 0;       // in every pass
   int64_t per_expert = 0;  // for each (layer, expert) that the pass computes
   int64_t per_row = 0;     // for each row: its embedding
 };
 
-// What the KV of a test takes while it runs.
+// KV bytes of a running test.
 int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test);
 
 struct ThroughputOptions {
   int repetitions = 5;
-  int64_t chunk_rows = 512;  // of one pass of a prefill
+  int64_t chunk_rows = 512;  // rows per prefill pass
   ReadCost cost;
   const base::Clock* clock = &base::Clock::Real();
-  // Called before each repetition, with its number from 0. May be empty.
+  // Called before each repetition with its number, from 0. May be empty.
   std::function<void(int repetition)> progress;
 };
 
 struct Throughput {
-  int64_t tokens = 0;           // of one repetition, all sequences together
-  std::vector<double> seconds;  // of each repetition
-  // The least that one repetition has to read: the weights that options.cost says, once a pass, and
-  // each sequence's KV once a pass.
+  int64_t tokens = 0;           // of one repetition, over all sequences
+  std::vector<double> seconds;  // one per repetition
+  // The minimum bytes that one repetition reads: the weights by options.cost, and each sequence's
+  // KV, once per pass.
   double bytes = 0;
   ExpertCounts experts;  // of the last repetition
-  // Of all repetitions, without the warm-up; of models whose experts do not all lie in memory.
+  // Total of all repetitions without the warm-up. Set if not all experts are in memory.
   std::optional<moe::OffloadStats> offload;
 };
 
 // Runs a warm-up (one chunk, or 8 passes of decoding), then the repetitions, each from an empty KV.
-// The tokens are pseudo-random ids, others in each repetition and the same in each call, as
-// tests/bench/llama_peer.py has them. Errors are Model::Forward's. Thread contract: as
+// The tokens are pseudo-random ids, different in each repetition and the same in each call, as in
+// tests/bench/llama_peer.py. Errors are the ones of Model::Forward. Same thread contract as
 // Model::Forward. Requires: at least one token, sequence, repetition and row of a chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);

@@ -1,7 +1,7 @@
-// Names of token prefixes: one hash per full KV block, each chained to the one before it, so that
-// equal hashes mean equal tokens from the start of the sequence, but for what somebody seeks out:
-// it is not cryptographic, and BlockPool compares tokens before it lets KV be shared. The salt
-// keeps callers apart who must not learn of each other's prefixes.
+// Hashes that identify token prefixes: one per full KV block, each chained to the previous block's
+// hash. Equal hashes mean equal tokens from the start of the sequence, unless an attacker
+// constructs a collision: the hash is not cryptographic. So BlockPool compares tokens before it
+// shares KV. The salt separates callers that must not learn about each other's prefixes.
 #ifndef TIDEPOOL_ENGINE_KV_BLOCK_HASH_H_
 #define TIDEPOOL_ENGINE_KV_BLOCK_HASH_H_
 
@@ -24,16 +24,16 @@ struct BlockHash {
   }
 };
 
-// The hash before the first block. `seed` is what makes KV of equal tokens equal (model digest, KV
-// type), `salt` the caller's.
+// The hash before the first block. `seed` identifies everything else that KV depends on (model
+// digest, KV type). `salt` is the caller's.
 BlockHash HashRoot(absl::string_view seed, absl::string_view salt);
 
-// The hash of the block that holds `tokens`, behind the prefix named by `parent`: XXH3-128 over
-// both, the ids little-endian. Requires: kKvBlockTokens tokens.
+// The hash of the block with `tokens`, after the prefix with hash `parent`: XXH3-128 over both,
+// with little-endian ids. Requires: kKvBlockTokens tokens.
 BlockHash HashBlock(const BlockHash& parent, absl::Span<const int32_t> tokens);
 
-// The low halves of all full blocks' hashes, in order: what goes over the wire, and what
-// Engine::PrefixDigests can be matched with.
+// The low halves of all full blocks' hashes, in order. They are sent over the wire and can be
+// compared with Engine::PrefixDigests.
 std::vector<uint64_t> BlockDigests(absl::Span<const int32_t> tokens, absl::string_view seed,
                                    absl::string_view salt);
 

@@ -1,5 +1,5 @@
-// BlockPool: which blocks of an arena are in use, by how many holders, and which of them hold a
-// token prefix that a later sequence can reuse. Knows ids only, no memory.
+// BlockPool: counts the holders of each block of an arena, and finds blocks with a token prefix
+// that a later sequence can reuse. It only handles block numbers, not memory.
 #ifndef TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 #define TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 
@@ -13,10 +13,10 @@
 
 namespace tidepool::engine {
 
-// "No block": none is free, none is found, or the block is out of a window's reach.
+// No block: none is free, none was found, or the block is outside of a window.
 inline constexpr int32_t kNoBlock = -1;
 
-// The content of a block: a prefix's last tokens, for one group of layers.
+// Identifies a block's content: the last tokens of a prefix, for one group of layers.
 struct BlockKey {
   BlockHash hash;
   int group = 0;
@@ -29,42 +29,42 @@ struct BlockKey {
 };
 
 // Engine thread only. A block is unused, held (by one or more holders), or cached (not held, but
-// indexed). When no block is unused, cached ones are reused, the least recently released first.
+// indexed). If no block is unused, Allocate reuses the cached block that was released first.
 class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
 
-  // A block held once, or kNoBlock. Blocks that were in use before come first, so that the arena
-  // touches no more memory than it needs; cached blocks come last.
+  // Returns a block with one holder, or kNoBlock. It prefers blocks that were used before, so that
+  // the arena uses no more memory than needed. Cached blocks come last.
   int32_t Allocate();
-  // One more holder. Requires: held or cached.
+  // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
-  // One holder less. Requires: held.
+  // Removes a holder. Requires: the block is held.
   void Release(int32_t block);
 
-  // Makes a held block findable, whose tokens these are. Does nothing when another block already
-  // holds this content.
+  // Adds a held block with these tokens to the index. Does nothing if another block has this
+  // content.
   void Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens);
-  // The block with this content, or kNoBlock. The block's own tokens are compared, so that a hash
-  // collision, accidental or sought, does not share KV. The blocks before it are the caller's to
-  // compare in turn.
+  // Returns the block with this content, or kNoBlock. Compares the block's own tokens, so that a
+  // hash collision, accidental or constructed, never shares KV. The caller must compare the
+  // preceding blocks in the same way.
   int32_t Find(const BlockKey& key, absl::Span<const int32_t> tokens) const;
-  // Whether a block is indexed under this key, with any tokens.
+  // True if a block is indexed under this key, with any tokens.
   bool Knows(const BlockKey& key) const { return index_.contains(key); }
-  // What an indexed block holds.
+  // The content of an indexed block.
   const BlockKey& KeyOf(int32_t block) const { return blocks_[block].key; }
   absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
 
-  // The cached block that Allocate would reuse, or kNoBlock.
+  // The cached block that Allocate would reuse next, or kNoBlock.
   int32_t NextEvicted() const { return unused_.empty() ? oldest_ : kNoBlock; }
-  // All cached blocks, the latest released first.
+  // All cached blocks, the most recently released first.
   std::vector<int32_t> CachedBlocks() const;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
-  // What Allocate can give: unused and cached blocks.
+  // Number of blocks that Allocate can return: unused and cached ones.
   int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached_; }
   int32_t cached() const { return cached_; }
-  // Blocks that nobody ever held.
+  // Number of blocks that were never held.
   int32_t untouched() const { return total() - touched_; }
   bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
   int32_t holders(int32_t block) const { return blocks_[block].holders; }
@@ -73,21 +73,21 @@ class BlockPool {
   struct Block {
     int32_t holders = 0;
     bool indexed = false;
-    // Neighbours in the list of cached blocks, oldest first.
+    // Links of the list of cached blocks, from oldest to newest.
     int32_t older = kNoBlock;
     int32_t newer = kNoBlock;
     BlockKey key;
-    std::vector<int32_t> tokens;  // of what is indexed
+    std::vector<int32_t> tokens;  // tokens of an indexed block
   };
 
-  void Link(int32_t block);    // as the newest cached block
-  void Unlink(int32_t block);  // out of the list
+  void Link(int32_t block);    // append as the newest cached block
+  void Unlink(int32_t block);  // remove from the list
 
   std::vector<Block> blocks_;
   std::vector<int32_t> unused_;  // a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
   int32_t cached_ = 0;
-  int32_t touched_ = 0;  // [0, touched_) were held once
+  int32_t touched_ = 0;  // blocks [0, touched_) were held at least once
   int32_t oldest_ = kNoBlock;
   int32_t newest_ = kNoBlock;
 };

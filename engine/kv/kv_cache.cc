@@ -22,7 +22,7 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
   return tokens.subspan(block * kBlockTokens, kBlockTokens);
 }
 
-// Of the engine, for a disk that takes a block.
+// How long the engine waits until the disk accepts a block.
 constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
 int64_t BlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
@@ -33,11 +33,11 @@ size_t AlignUp(size_t bytes) {
 
 struct Layout {
   std::vector<KvSpec> specs;  // by group
-  KvView view;                // without the arena
+  KvView view;                // without the arena's address
   size_t block_bytes = 0;
 };
 
-// Lays the layers of a group behind each other: keys, then values, of each.
+// Places the layers of a group one after the other: for each layer keys, then values.
 Layout MakeLayout(const std::vector<KvSpec>& layers) {
   Layout layout;
   std::vector<size_t> group_bytes;
@@ -124,12 +124,13 @@ const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block
   return hashes_[block];
 }
 
-// The blocks of the longest reusable prefix: every full group has all of them, and every window
-// group those that the next token sees.
+// Returns the number of blocks of the longest reusable prefix: each full group has all of them, and
+// each window group the ones that the next token needs.
 int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
   if (tokens.empty()) return 0;
   const int64_t limit = (static_cast<int64_t>(tokens.size()) - 1) / kBlockTokens;
-  std::vector<int64_t> run(tables_.size(), 0);  // cached blocks in a row, up to the current one
+  // number of consecutive cached blocks up to the current one
+  std::vector<int64_t> run(tables_.size(), 0);
   int64_t best = 0;
   for (int64_t block = 0; block < limit; ++block) {
     const BlockHash hash = HashOf(tokens, block);
@@ -138,13 +139,14 @@ int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) 
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = cache_->IsThere({hash, group}, own, with_disk);
-      // Of other tokens: so may be what follows, whose own tokens alone are compared.
+      // This block has other tokens. The next blocks may also follow other tokens, although their
+      // own tokens are equal. So stop here.
       if (!found && cache_->IsKnown({hash, group}, with_disk)) return best;
       run[group] = found ? run[group] + 1 : 0;
       const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
       if (block + 1 - run[group] <= first) continue;
       usable = false;
-      // Nothing longer can be complete in a group that keeps everything.
+      // If a full group lacks this block, no longer prefix is complete.
       if (cache_->specs_[group].kind == KvKind::kFull) return best;
     }
     if (usable) best = block + 1;
@@ -199,7 +201,7 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
 void KvLease::NoteUse() const {
   if (cache_->disk_ == nullptr) return;
   std::vector<BlockKey> keys;
-  // From the back, so that a prefix's end gives way before its beginning.
+  // Release from the back, so that the end of a prefix is evicted before its beginning.
   for (int64_t block = slots_ / kBlockTokens - 1; block >= 0; --block) {
     for (int group = 0; group < cache_->groups(); ++group) {
       if (tables_[group][block] != kNoBlock) keys.push_back({hashes_[block], group});
@@ -236,7 +238,7 @@ void KvLease::FreeBlocksOutOfReach() {
   for (int group = 0; group < cache_->groups(); ++group) {
     std::vector<int32_t>& table = tables_[group];
     const int64_t first = cache_->FirstVisible(group, slots_) / kBlockTokens;
-    // Those before were freed by earlier commits, in ascending order.
+    // Earlier commits released the blocks before these, in ascending order.
     for (int64_t block = std::min<int64_t>(first, table.size()) - 1; block >= 0; --block) {
       if (table[block] == kNoBlock) break;
       cache_->pool_.Release(std::exchange(table[block], kNoBlock));
@@ -293,7 +295,7 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
   }
   const int64_t blocks = BlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;
-  // Address space only: a page takes memory when it is first written.
+  // Only address space: a page uses memory after its first write.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -328,7 +330,7 @@ int64_t KvCache::BlocksFor(int64_t slots, int64_t step) const {
   int64_t blocks = 0;
   for (const KvSpec& spec : specs_) {
     int64_t group = BlocksOf(slots);
-    // A window and a step of rows behind it begin and end anywhere in their blocks.
+    // A window and the rows of a step may begin and end inside of blocks.
     if (spec.kind == KvKind::kWindow) group = std::min(group, BlocksOf(spec.window + step) + 1);
     blocks += group;
   }
@@ -348,12 +350,13 @@ absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
   return {memory_ + block * block_bytes_, block_bytes_};
 }
 
-// What is given up for it goes to the disk first.
+// Writes an evicted block to the disk first.
 int32_t KvCache::Allocate() {
   const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
   if (evicted != kNoBlock) {
-    // A chunk of a prompt can take more blocks at once than there is staging memory for: a disk
-    // that works has written one in less time than the chunk's first row takes to compute.
+    // A chunk of a prompt can take more blocks at once than there is staging memory for. Waiting is
+    // acceptable: a working disk writes one block in less time than the chunk's first row takes to
+    // compute.
     disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
                  {.patience = kWritePatience});
   }
@@ -375,7 +378,8 @@ void KvCache::SpillCached(absl::Duration patience) {
   const base::Clock& clock = disk_->clock();
   const absl::Duration end = clock.Monotonic() + patience;
   std::vector<int32_t> blocks = pool_.CachedBlocks();
-  // None of them is to give way to an older one, nor, being there, to one that is not yet.
+  // Limit the number, so that none of them replaces an earlier one, and none that is already there
+  // is replaced.
   const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
   blocks.resize(most);
   std::vector<BlockKey> keys;

@@ -12,23 +12,26 @@
 namespace tidepool::engine {
 namespace {
 
-// The file does not grow for this long after a failed write, as on a full disk.
+// After a failed write, for example on a full disk, the file does not grow for this time.
 constexpr absl::Duration kGrowAgain = absl::Seconds(10);
-// Nobody waits for staging memory for this long after a wait that timed out.
+// After a wait for staging memory has timed out, nobody waits again for this time.
 constexpr absl::Duration kWaitAgain = absl::Seconds(1);
-// A rate so low that nobody reads any more must not last.
+// If there were no reads for this time, forget the measured rate: a low one would prevent all
+// reads.
 constexpr absl::Duration kRateHolds = absl::Seconds(30);
 // Weight of the newest read in the measured rate.
 constexpr double kNewShare = 0.2;
 
-// The uses of this last stretch are lost if the process is killed.
+// Time between two writes of changed stamps. If the process is killed, the uses since the last
+// write are lost.
 constexpr absl::Duration kStampsApart = absl::Minutes(1);
 
-// Entries of the file's table at a time: in between somebody may want a block.
+// Entries of the file's table that are loaded at a time. In between, requests for blocks are
+// served.
 constexpr int64_t kLoadedAtOnce = 4096;
 constexpr size_t kStampsAtOnce = 64;
 
-// Half of them for each direction.
+// Half of the buffers are for reads, half for writes.
 int StagingBuffers(int64_t slot_bytes) {
   return static_cast<int>(std::clamp<int64_t>(KvDisk::kStagingBytes / slot_bytes, 4, 128) / 2 * 2);
 }
@@ -36,11 +39,12 @@ int StagingBuffers(int64_t slot_bytes) {
 struct SlotWrite {
   int32_t slot = 0;
   KvDiskEntry entry;
-  bool replaces = false;              // the file has an entry for the slot
-  absl::Span<const std::byte> bytes;  // of the slot
+  bool replaces = false;              // the file already has an entry for the slot
+  absl::Span<const std::byte> bytes;  // contents of the slot
 };
 
-// An old entry is cleared before its block is written: after a kill in between the slot is empty.
+// Clears the old entry before writing its block. So if the process is killed in between, the slot
+// is empty.
 absl::Status WriteSlot(KvDiskFile* file, const KvDiskLayout& layout, const SlotWrite& write) {
   const int64_t at = layout.entry_offset(write.slot);
   if (write.replaces) {
@@ -117,7 +121,7 @@ absl::Status KvDisk::Load(const KvDiskOptions& options) {
     index_.EndRestore();
     return absl::OkStatus();
   }
-  std::string table;  // a piece of it
+  std::string table;  // a piece of the table
   for (int64_t slot = 0; slot < layout_.slots; ++slot) {
     const int64_t in_piece = slot % kLoadedAtOnce;
     if (in_piece == 0) {
@@ -163,12 +167,12 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
     base::MutexLock lock(&mutex_);
     if (index_.Find(key) != kNoBlock) {
       const int32_t slot = index_.Find(key, tokens);
-      if (slot == kNoBlock) return false;  // other tokens have this hash
+      if (slot == kNoBlock) return false;  // these tokens have the same hash as others
       NoteUseLocked(slot, terms.newer);
       return true;
     }
     const absl::Duration begun = clock_->Monotonic();
-    // Blocks that are written before an end have no other chance.
+    // Blocks that are written at the end have no second chance.
     const bool waits = begun < end && (terms.newer >= 0 || begun >= retry_.wait);
     while (free_buffers_.write.empty() && waits && clock_->Monotonic() < end) {
       written_.WaitFor(&mutex_, end - clock_->Monotonic());
@@ -262,7 +266,7 @@ double KvDisk::read_bytes_per_second() const {
   return clock_->Monotonic() - read_rate_.at > kRateHolds ? 0 : read_rate_.bytes_per_second;
 }
 
-// A block that is still to be written can be read once it is.
+// True if the block is stored, or will be: then it can be read after the write.
 bool KvDisk::CanReadLocked() const {
   return !jobs_.reads.empty() && !free_buffers_.read.empty() &&
          !index_.IsWriting(jobs_.reads.front().slot);
@@ -272,7 +276,7 @@ bool KvDisk::StampsAreDueLocked() const {
   return index_.has_stale() && clock_->Monotonic() >= write_stamps_at_;
 }
 
-// False: stop.
+// Returns false if the thread must stop.
 bool KvDisk::AwaitWorkLocked() {
   while (!stop_ && !CanReadLocked() && jobs_.writes.empty() && !StampsAreDueLocked()) {
     if (!index_.has_stale()) {
@@ -284,7 +288,7 @@ bool KvDisk::AwaitWorkLocked() {
   return !stop_;
 }
 
-// Reads first: somebody waits for them. Stamps are soon written, blocks may be many.
+// Reads come first because requests wait for them, then stamps, which are quick, then blocks.
 void KvDisk::Run() {
   while (true) {
     std::optional<ReadJob> read;
@@ -317,8 +321,8 @@ void KvDisk::Run() {
   }
 }
 
-// Writes some stale entries. False: there are none, or the file takes nothing; those are written
-// with the next ones.
+// Writes some stale entries. Returns false if there are none, or if the write fails. Failed ones
+// are written with the next ones.
 bool KvDisk::WriteStamps() {
   std::vector<KvDiskIndex::StaleEntry> entries;
   {
@@ -354,7 +358,7 @@ void KvDisk::WriteBlock(const WriteJob& job) {
   } else {
     index_.FailWrite(job.slot);
     retry_.grow = clock_->Monotonic() + kGrowAgain;
-    // A block that cannot even replace another one must not cost that other one.
+    // If even replacing a block fails, stop writing for a while, to avoid losing more blocks.
     if (write.replaces) retry_.write = retry_.grow;
     ++stats_.failed_writes;
   }
@@ -365,10 +369,10 @@ void KvDisk::WriteBlock(const WriteJob& job) {
 
 void KvDisk::ReadBlock(const ReadJob& job, int buffer) {
   KvDiskEntry entry;
-  bool stored = false;  // else its write failed, or another reader found it damaged
+  bool stored = false;  // false: its write failed, or another reader found it damaged
   {
     base::MutexLock lock(&mutex_);
-    entry = index_.entry(job.slot);  // does not change while somebody reads
+    entry = index_.entry(job.slot);  // does not change while it is being read
     stored = index_.IsStored(job.slot);
   }
   const absl::Duration start = clock_->Monotonic();

@@ -1,12 +1,13 @@
-// KvDisk: KV blocks on a disk, for prefixes that memory has no room for and for processes that
-// start again. A cache: what is lost or damaged is computed again.
+// KvDisk: KV blocks on a disk, for prefixes that do not fit into memory and for restarted
+// processes.
+// It is only a cache: lost or damaged blocks are computed again.
 //
-//   disk->Write(key, tokens, bytes);            // copied; written by a thread of its own
-//   disk->StartRead(key, tokens, ticket);       // of what Has() knows
+//   disk->Write(key, tokens, bytes);            // copied, and written by the disk's thread
+//   disk->StartRead(key, tokens, ticket);       // if Has() returns true
 //   for (KvDisk::Read& read : disk->TakeReads()) ...
 //
-// New blocks replace the least recently used ones (KvDiskIndex), also after a restart: the file
-// learns of uses within a minute and at the end.
+// New blocks replace the least recently used ones (KvDiskIndex), also after a restart: uses are
+// written to the file within a minute and at the end.
 #ifndef TIDEPOOL_ENGINE_KV_KV_DISK_H_
 #define TIDEPOOL_ENGINE_KV_KV_DISK_H_
 
@@ -34,59 +35,62 @@
 namespace tidepool::engine {
 
 struct KvDiskOptions {
-  int64_t limit_bytes = 0;  // of the file
+  int64_t limit_bytes = 0;  // maximum size of the file
   int64_t block_bytes = 0;
-  std::string identity;  // of whatever makes KV of equal keys equal
+  std::string identity;  // identifies everything else that KV depends on
 };
 
-// Thread-safe, but for the file, which is its own thread's.
+// Thread-safe, except for the file, which only the disk's own thread uses.
 class KvDisk {
  public:
-  // For blocks on their way, there and back; four of them where those take more.
+  // Buffers for blocks being read or written. There are at least four, even if they take more
+  // memory.
   static constexpr int64_t kStagingBytes = int64_t{64} << 20;
-  // At most, for what is known of each block.
+  // Maximum memory for the index, per block.
   static constexpr int64_t kIndexBytes = 320;
-  // Takes over what an earlier process left in the file; a file of another identity or size is
-  // emptied. `clock` outlives it. Errors: PlanKvDisk's, RESOURCE_EXHAUSTED (no memory for staging),
-  // and those of a file that can be neither read nor emptied.
+  // Loads the blocks that an earlier process left in the file. A file with another identity or size
+  // is cleared. `clock` outlives the disk. Errors: those of PlanKvDisk, RESOURCE_EXHAUSTED (no
+  // memory for staging), and errors of a file that can be neither read nor cleared.
   static absl::StatusOr<std::unique_ptr<KvDisk>> Open(std::unique_ptr<KvDiskFile> file,
                                                       const KvDiskOptions& options,
                                                       const base::Clock* clock);
-  // Waits for the read or write in progress, and writes the latest uses to the file; other pending
-  // writes are dropped.
+  // Waits for the current read or write, writes changed stamps to the file, and drops other pending
+  // writes.
   ~KvDisk();
   KvDisk(const KvDisk&) = delete;
   KvDisk& operator=(const KvDisk&) = delete;
 
-  // Whether a block can be read: it is there, or is about to be.
+  // True if the block can be read: it is stored or about to be.
   bool Has(const BlockKey& key, absl::Span<const int32_t> tokens) const;
-  // Whether one of whatever tokens can be.
+  // True if a block with this key, and any tokens, can be read.
   bool Knows(const BlockKey& key) const;
 
   struct WriteTerms {
-    absl::Duration patience;  // to wait for staging memory
-    // If blocks are written in another order than that of their use, as before an end: how many
-    // others are newer. -1: written in order.
+    absl::Duration patience;  // maximum wait for staging memory
+    // If blocks are not written in the order of their use, as at the end: how many of the later
+    // ones are newer. -1: written in order.
     int64_t newer = -1;
   };
-  // Takes a copy, to be written soon; a block that is there already is replaced last. False: the
-  // block is dropped. Requires: block_bytes bytes.
+  // Copies the block and writes it soon. If the block is already stored, only marks it as used.
+  // Returns false if the block was dropped. Requires: block_bytes bytes.
   bool Write(const BlockKey& key, absl::Span<const int32_t> tokens,
              absl::Span<const std::byte> bytes, const WriteTerms& terms);
-  // Blocks were used in memory; the last one named is replaced last. Unknown ones are skipped.
+  // Marks blocks as used, in this order, because they were used in memory. Skips unknown ones.
   void NoteUse(absl::Span<const BlockKey> keys);
-  // Waits up to `patience` until all blocks are written. Returns whether they are.
+  // Waits up to `patience` until all blocks are written. Returns true if they are.
   bool Flush(absl::Duration patience);
 
-  // Called from the disk's thread when TakeReads has something. Set once, before the first read.
+  // Called on the disk's thread when TakeReads has something to return. Set it once, before the
+  // first read.
   void OnRead(std::function<void()> callback) { on_read_ = std::move(callback); }
-  // Begins to read a block, which is not replaced until that is done. False: it is not there.
+  // Begins to read a block. It is not replaced until the read ends. Returns false if it is not
+  // stored.
   bool StartRead(const BlockKey& key, absl::Span<const int32_t> tokens, uint64_t ticket);
-  // Takes back the reads of a ticket that have not begun.
+  // Cancels the reads of a ticket that have not begun.
   void Withdraw(uint64_t ticket);
 
-  // A finished read. It holds staging memory that other reads wait for, and must not outlive the
-  // disk. Movable.
+  // A finished read. It uses staging memory that other reads need, and must not outlive the disk.
+  // Movable.
   class Read {
    public:
     Read(Read&& other) noexcept;
@@ -95,7 +99,7 @@ class KvDisk {
     uint64_t ticket() const { return ticket_; }
     const BlockKey& key() const { return key_; }
     bool ok() const { return ok_; }
-    absl::Span<const std::byte> bytes() const { return bytes_; }  // when ok
+    absl::Span<const std::byte> bytes() const { return bytes_; }  // valid if ok
 
    private:
     friend class KvDisk;
@@ -108,11 +112,11 @@ class KvDisk {
     bool ok_ = false;
     absl::Span<const std::byte> bytes_;
   };
-  // In the order in which they were started.
+  // Returns finished reads in the order in which they were started.
   std::vector<Read> TakeReads();
 
   KvDiskStats stats() const;
-  // Of the latest reads; 0: none in the latest half a minute.
+  // Rate of the latest reads. 0 if there was none in the last half minute.
   double read_bytes_per_second() const;
   int64_t block_bytes() const { return layout_.block_bytes; }
   int64_t slots() const { return layout_.slots; }
@@ -127,26 +131,25 @@ class KvDisk {
     int32_t slot = 0;
     uint64_t ticket = 0;
   };
-  // What the thread has to do, and has done.
+  // The thread's work and its results.
   struct Jobs {
     std::deque<WriteJob> writes;
-    bool writing = false;  // one of them, now
+    bool writing = false;  // one of these is being written
     std::deque<ReadJob> reads;
     std::vector<Read> done;
   };
-  // Staging buffers that nobody uses.
+  // Unused staging buffers.
   struct FreeBuffers {
     std::vector<int> write;
     std::vector<int> read;
   };
-  // When trouble is over: before that time the file does not grow, nothing is written, or nobody
-  // waits to write.
+  // When the file may grow again, when writes are tried again, and when writers may wait again.
   struct RetryTimes {
     absl::Duration grow = -absl::InfiniteDuration();
     absl::Duration write = -absl::InfiniteDuration();
     absl::Duration wait = -absl::InfiniteDuration();
   };
-  // Of the latest reads; `at` is the end of the last one.
+  // Rate of the latest reads. `at` is the end of the last one.
   struct ReadRate {
     void Add(absl::Duration end, absl::Duration took, size_t bytes);
     absl::Duration at = -absl::InfiniteDuration();
@@ -167,27 +170,27 @@ class KvDisk {
   void WriteBlock(const WriteJob& job);
   void ReadBlock(const ReadJob& job, int buffer);
 
-  const std::unique_ptr<KvDiskFile> file_;  // its thread's, once that runs
+  const std::unique_ptr<KvDiskFile> file_;  // used by the thread only, once that runs
   const KvDiskLayout layout_;
   const base::Clock* const clock_;
   const moe::MappedMemory staging_;
   std::function<void()> on_read_;
 
   mutable base::Mutex mutex_;
-  base::CondVar work_;     // for the thread
-  base::CondVar written_;  // for Write and Flush
+  base::CondVar work_;     // wakes the thread
+  base::CondVar written_;  // wakes Write and Flush
   KvDiskIndex index_ TIDEPOOL_GUARDED_BY(mutex_);
-  absl::Duration write_stamps_at_ TIDEPOOL_GUARDED_BY(mutex_);  // if index_.has_stale()
+  absl::Duration write_stamps_at_ TIDEPOOL_GUARDED_BY(mutex_);  // used if index_.has_stale()
   FreeBuffers free_buffers_ TIDEPOOL_GUARDED_BY(mutex_);
   Jobs jobs_ TIDEPOOL_GUARDED_BY(mutex_);
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   RetryTimes retry_ TIDEPOOL_GUARDED_BY(mutex_);
   ReadRate read_rate_ TIDEPOOL_GUARDED_BY(mutex_);
   KvDiskStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last
+  std::thread thread_;  // last member: it uses all others
 };
 
-// Memory that a disk of this layout takes once its file is full.
+// Memory that a disk of this layout needs when its file is full.
 int64_t KvDiskMemoryBytes(const KvDiskLayout& layout);
 
 }  // namespace tidepool::engine

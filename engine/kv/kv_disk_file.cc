@@ -16,8 +16,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Goes on behind interruptions and partial transfers. Returns the bytes that were transferred: all,
-// or as many as the file has; -1 and errno.
+// Repeats interrupted and partial transfers. Returns the number of bytes: all, or fewer at the end
+// of the file. On failure, returns -1 and sets errno.
 template <typename Transfer>
 int64_t TransferAll(int64_t bytes, const Transfer& transfer) {
   int64_t done = 0;
@@ -41,7 +41,7 @@ class RealFile final : public KvDiskFile {
 
   ~RealFile() override {
     if (direct_ != file_) close(direct_);
-    close(file_);  // and gives back the lock
+    close(file_);  // this also releases the lock
   }
 
   absl::Status Prepare() {
@@ -56,7 +56,7 @@ class RealFile final : public KvDiskFile {
           path_,
           " is used by another process; give each process its own folder with --cache-dir DIR"));
     }
-    // Where the file system has no such thing, all goes through the page cache.
+    // If the file system does not support direct I/O, use the page cache.
     const int direct = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_DIRECT);
     if (direct >= 0) direct_ = direct;
     return absl::OkStatus();
@@ -102,7 +102,7 @@ class RealFile final : public KvDiskFile {
   }
 
  private:
-  // A disk whose blocks are larger than our pages tells only now.
+  // If the disk's blocks are larger than our pages, direct I/O fails only now.
   template <typename Transfer>
   int64_t Direct(int64_t bytes, const Transfer& transfer) {
     int64_t done = TransferAll(bytes, transfer);
@@ -114,7 +114,7 @@ class RealFile final : public KvDiskFile {
 
   const std::string path_;
   const int file_;
-  int direct_;  // with O_DIRECT, or file_
+  int direct_;  // opened with O_DIRECT, or equal to file_
 };
 
 absl::Status CannotMake(const std::string& path, absl::string_view why) {
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<KvDiskFile>> KvDiskFile::Open(const std::string& 
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) return CannotMake(path, error.message());
-  // What people wrote to the model can be told from its KV.
+  // KV reveals users' prompts, so only the owner may read the file.
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return CannotMake(path, std::strerror(errno));
   auto opened = std::make_unique<RealFile>(path, file);

@@ -1,4 +1,4 @@
-// KvDiskFile: the open file of a KvDisk, as tests can stand in for it.
+// KvDiskFile: the file of a KvDisk. An interface, so that tests can replace it.
 #ifndef TIDEPOOL_ENGINE_KV_KV_DISK_FILE_H_
 #define TIDEPOOL_ENGINE_KV_KV_DISK_FILE_H_
 
@@ -19,20 +19,20 @@ class KvDiskFile {
  public:
   virtual ~KvDiskFile() = default;
 
-  // Opens or makes it, readable by its owner alone, with its folder. No other process can open it
-  // as long as it is open here. FAILED_PRECONDITION (another one has it), INVALID_ARGUMENT (it
-  // cannot be made, or is no regular file); names the path and --cache-dir.
+  // Opens the file, or creates it and its directory, readable only by the owner. No other process
+  // can open it at the same time. FAILED_PRECONDITION if another process uses it, INVALID_ARGUMENT
+  // if it cannot be created or is not a regular file. Errors name the path and --cache-dir.
   static absl::StatusOr<std::unique_ptr<KvDiskFile>> Open(const std::string& path);
 
-  // Small pieces, through the page cache. A read past the end gives what there is. Errors: the
+  // For small pieces; use the page cache. A read past the end returns fewer bytes. Errors are the
   // system's.
   virtual absl::StatusOr<std::string> ReadSmall(int64_t offset, int64_t bytes) = 0;
   virtual absl::Status WriteSmall(int64_t offset, absl::string_view bytes) = 0;
-  // Whole slots, past the page cache where the file system can: memory is what is short. Requires:
-  // offset, size and address are multiples of kKvDiskPage. DATA_LOSS: the file ends before.
+  // For whole slots; bypass the page cache if possible, because memory is scarce. Requires: offset,
+  // size and address are multiples of kKvDiskPage. DATA_LOSS if the file is too short.
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> into) = 0;
   virtual absl::Status Write(int64_t offset, absl::Span<const std::byte> bytes) = 0;
-  // Forgets all that it holds.
+  // Deletes all contents.
   virtual absl::Status Clear() = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Room for the stamps of a last spill above all others.
+// Reserves the highest stamps for the final spill.
 constexpr uint64_t kLastStamps = uint64_t{1} << 32;
 
 }  // namespace
@@ -19,12 +19,12 @@ void KvDiskIndex::Restore(int32_t slot, const KvDiskEntry& entry) {
 void KvDiskIndex::EndRestore() {
   std::sort(restored_.begin(), restored_.end());
   for (const auto& [stamp, slot] : std::exchange(restored_, {})) {
-    // No version of ours writes two slots with one content, but a file may have them.
+    // We never write two slots with the same content, but a damaged file may have them.
     if (!index_.emplace(slots_[slot].entry.key, slot).second) continue;
     Store(slot);
     stamp_ = stamp;
   }
-  // The file grows from its front.
+  // Free slots are taken from the front of the file.
   for (auto slot = static_cast<int32_t>(slots_.size()) - 1; slot >= 0; --slot) {
     if (slots_[slot].state == State::kFree) free_.push_back(slot);
   }
@@ -90,7 +90,7 @@ uint64_t KvDiskIndex::NextStamp(int64_t newer) {
 bool KvDiskIndex::NoteUse(int32_t slot, int64_t newer) {
   const uint64_t stamp = NextStamp(newer);
   Slot& used = slots_[slot];
-  // A block that is still being written is nearly the latest anyway.
+  // A block that is being written is almost the most recent one anyway.
   if (used.state != State::kStored) return false;
   recent_.splice(recent_.begin(), recent_, used.place);
   used.entry.stamp = stamp;
@@ -110,7 +110,7 @@ void KvDiskIndex::Forget(int32_t slot) {
   slots_[slot].state = State::kFree;
 }
 
-// Once nobody reads it, a forgotten slot can be taken again.
+// Frees a forgotten slot when its last reader has finished.
 void KvDiskIndex::FreeIfUnread(int32_t slot) {
   if (slots_[slot].state == State::kFree && slots_[slot].readers == 0) free_.push_back(slot);
 }
@@ -121,7 +121,7 @@ std::vector<KvDiskIndex::StaleEntry> KvDiskIndex::TakeStale(size_t most) {
     const int32_t slot = stale_.back();
     stale_.pop_back();
     slots_[slot].stale = false;
-    // A block that has replaced it is written with its own stamp.
+    // If the slot is being rewritten, the new block is written with its own stamp.
     if (slots_[slot].state == State::kStored) entries.emplace_back(slot, slots_[slot].entry);
   }
   return entries;

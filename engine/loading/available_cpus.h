@@ -1,4 +1,4 @@
-// How many threads are worth starting here.
+// The number of CPUs for this process.
 #ifndef TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 #define TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 
@@ -6,9 +6,9 @@
 
 namespace tidepool::engine {
 
-// CPUs that this process may use: the lesser of its affinity mask and the quota of the cgroups (v2
-// cpu.max, v1 cpu.cfs_quota_us) above it, rounded up; at least 1. `root` stands in front of /proc
-// and /sys, for tests.
+// CPUs that this process may use: the minimum of its affinity mask and the quotas of its cgroups
+// (v2 cpu.max, v1 cpu.cfs_quota_us), rounded up; at least 1. Tests set `root`, a prefix of /proc
+// and /sys.
 int AvailableCpus(const std::string& root = "");
 
 }  // namespace tidepool::engine

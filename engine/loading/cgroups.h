@@ -1,4 +1,4 @@
-// Where the limits stand that a container, or an operator, set for this process.
+// Finds the cgroups whose limits apply to this process.
 #ifndef TIDEPOOL_ENGINE_LOADING_CGROUPS_H_
 #define TIDEPOOL_ENGINE_LOADING_CGROUPS_H_
 
@@ -17,10 +17,10 @@ struct CgroupFolder {
   std::string path;
 };
 
-// Folders of the groups that this process is in and of all above them, where they have the files of
-// `controller` ("cpu", "memory") if that is in use; some may not exist. A container sees its own
-// group as the mount's root, under whatever path its host knows it. `root` stands in front of /proc
-// and /sys, for tests. Format: cgroups(7) of /proc/[pid]/cgroup.
+// Returns the directories of this process's cgroups and all their parents that have the files of
+// `controller` ("cpu", "memory"). Some may not exist. In a container, its own group is the root of
+// the mount, under any host path. Tests set `root`, a prefix of /proc and /sys. The format of
+// /proc/[pid]/cgroup is described in cgroups(7).
 std::vector<CgroupFolder> CgroupFolders(absl::string_view controller, const std::string& root);
 
 }  // namespace tidepool::engine

@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
           " or --reserve-memory, or set --expert-memory"));
     }
   } else if (memory.kind == ExpertMemoryKind::kShare && memory.share >= 1) {
-    // Who asks for all wants nothing read while the model runs.
+    // If the user requested all experts in memory, nothing must be read while the model runs.
     return sizes.experts;
   } else {
     budget = memory.kind == ExpertMemoryKind::kBytes

@@ -1,4 +1,4 @@
-// ExpertOptions: how a model's experts are kept that may not all fit into memory.
+// ExpertOptions: settings for experts that may not all fit into memory.
 #ifndef TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 #define TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 
@@ -16,16 +16,16 @@ namespace tidepool::engine {
 struct ExpertOptions {
   ExpertMemory memory;
   MemoryLimits limits;
-  std::string cache_dir;  // of pack files; empty: beside the checkpoint
+  std::string cache_dir;  // directory of pack files; empty: next to the checkpoint
   int staging = 8;
   moe::PolicyOptions policy;
-  std::string profile_path;  // of a routing trace whose counts are policy.profile; empty: none
+  std::string profile_path;  // routing trace whose counts become policy.profile; empty: none
   moe::Prefetch prefetch = moe::Prefetch::kOn;
   moe::ReaderKind reader = moe::ReaderKind::kAuto;
-  // Takes lines for people about trouble that is put right, also while the model is served; called
-  // on several threads. May be empty.
+  // Receives notes for people about faults that were handled, also while the model is served.
+  // Called on several threads. May be empty.
   std::function<void(absl::string_view line)> note;
-  std::string trace_path;  // of a routing trace (moe/replay/trace.h) to write; empty: none
+  std::string trace_path;  // routing trace (moe/replay/trace.h) to write; empty: none
 };
 
 }  // namespace tidepool::engine

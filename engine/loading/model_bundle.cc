@@ -26,8 +26,8 @@ using kernels::Precision;
 
 constexpr int kMaxThreads = 1024;
 
-// A prompt of so many tokens reads each missing expert once. Twice as many would need 60 MB more of
-// workspace at the size of Qwen3-30B, and spare prompts beyond it a second reading.
+// With this number of rows, a prompt chunk reads each missing expert only once. Twice as many would
+// need 60 MB more of workspace for Qwen3-30B, and only save longer prompts a second read.
 constexpr int64_t kPrefillRowsOverMemory = 2048;
 
 std::string NumericsId(Precision precision, DType kv_dtype) {
@@ -41,7 +41,8 @@ LoadProgress InStage(const StageProgress& progress, LoadStage stage) {
   return [&progress, stage](double fraction) { progress(stage, fraction); };
 }
 
-// With what is told in tokens and as a size of a disk. INVALID_ARGUMENT: PlanKvDisk's.
+// Includes limits that are given as tokens and as the size of a disk. INVALID_ARGUMENT as in
+// PlanKvDisk.
 absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& config,
                                 DType kv_dtype) {
   const int64_t bytes = limits.kv_bytes + limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
@@ -108,7 +109,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   bundle->kv_dtype = options.kv_dtype.value_or(exact ? DType::kF32 : DType::kF16);
   bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
 
-  // The cheap parts first, so that a file of no use is refused before its weights are read.
+  // Cheap checks first, so that an unusable file is refused before its weights are read.
   ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
   if (!kernels::IsKvType(bundle->kv_dtype, bundle->config.head_dim)) {
@@ -132,7 +133,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
       std::unique_ptr<moe::TieredExperts> tiered,
       MakeTieredExperts(bundle->config, bundle->weights.get(), experts,
                         {.digest = bundle->content_digest, .progress = options.progress}));
-  moe::TieredExperts* const offloaded = tiered.get();  // the model's, from here on
+  moe::TieredExperts* const offloaded = tiered.get();  // the model owns it from here on
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,
       OpenTrace(bundle->config, bundle->name, bundle->weights.get(), options.experts.trace_path));

@@ -42,8 +42,8 @@ absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::st
   return contents;
 }
 
-// Bytes that the tensors which are no experts take when they are packed. Requires: nothing but
-// experts was asked of the store.
+// Packed bytes of the tensors that are not experts. Requires: only experts were requested from the
+// store so far.
 int64_t DenseBytes(const WeightStore& store) {
   int64_t bytes = 0;
   for (const absl::string_view name : store.Unused()) {
@@ -66,7 +66,8 @@ ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int
   return sizes;
 }
 
-// What makes a damaged record again: the checkpoint, if it still has the same bytes.
+// Returns the function that rebuilds damaged records from the checkpoint, as long as that has the
+// same bytes.
 auto Rebuilder(const ModelConfig& config, const PackContents& contents, WeightStore* store) {
   return [config, contents, layers = MoeLayers(config), store](moe::ExpertRef expert,
                                                                std::byte* record) {
@@ -80,12 +81,12 @@ auto Rebuilder(const ModelConfig& config, const PackContents& contents, WeightSt
   };
 }
 
-// The records of a pack, which is written where it is of no use as it is, or not to be used.
+// Returns the records of a pack. Writes the pack if it is missing or unusable.
 absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const PackContents& contents,
                                            const PackRequest& request) {
   if (request.existing == ExistingPack::kUse) {
     absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
-    // A pack that cannot be written to stays of use as it is.
+    // If the digest cannot be written, the pack is used as it is.
     if (found.ok()) RenewPackDigest(request.path, contents).IgnoreError();
     if (found.ok()) return found;
     if (absl::IsPermissionDenied(found.status())) {
@@ -105,7 +106,7 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
   const absl::Status made = WritePack(request.path, contents, fill, [&](double fraction) {
     if (request.progress) request.progress(LoadStage::kPacking, fraction);
   });
-  // A folder of one's own helps where the model's is not to be written to, or is on a full disk.
+  // Another directory helps if the model's is read-only or on a full disk.
   if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made) ||
       absl::IsResourceExhausted(made)) {
     return absl::Status(
@@ -136,7 +137,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             WeightStore* store,
                                                             const std::string& path) {
   if (path.empty() || config.moe_layers() == 0) return nullptr;
-  // The layouts alone are of use.
+  // Only the layouts are needed.
   ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, /*digest=*/"", store));
   moe::TraceHeader header = {.model = name,
                              .layers = static_cast<int>(contents.layouts.size()),

@@ -1,5 +1,5 @@
-// From a checkpoint with experts to the ExpertSource that serves them: the pack file, made where it
-// is missing, and the tiers over it.
+// Creates the ExpertSource for a checkpoint with experts: writes the pack file if it is missing,
+// and opens the tiers over it.
 #ifndef TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 #define TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 
@@ -19,32 +19,32 @@
 
 namespace tidepool::engine {
 
-// What of a load takes long; told as it goes on.
+// The slow stages of a load, for progress reports.
 enum class LoadStage : uint8_t { kHashing, kPacking, kLoading, kReadingExperts };
 using StageProgress = std::function<void(LoadStage stage, double fraction)>;
 
-// Where the pack of a checkpoint lies.
+// Path of a checkpoint's pack.
 std::string PackPath(const GgufFile& file, const std::string& cache_dir);
 
 enum class ExistingPack : uint8_t { kUse, kReplace };
 
 struct PackRequest {
-  WeightStore* store = nullptr;  // of the checkpoint
-  std::string digest;            // of every byte of it (content_digest.h)
+  WeightStore* store = nullptr;  // the checkpoint's store
+  std::string digest;            // of every byte (content_digest.h)
   std::string path;
   ExistingPack existing = ExistingPack::kUse;
   StageProgress progress;
-  // Takes a line for people if a pack is damaged and made again. May be empty.
+  // Receives a note for people if a damaged pack is rebuilt. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 
-// The pack of a checkpoint: the one that is there, or a new one if that is missing, of another
-// version or checkpoint, cut short, or damaged in its header. Errors: WritePack's,
-// PERMISSION_DENIED, and those of the checkpoint's tensors. Requires a config with experts.
+// Opens the checkpoint's pack. Writes a new one if it is missing, truncated, for another version or
+// checkpoint, or has a damaged header. Errors: those of WritePack, PERMISSION_DENIED, and those of
+// the checkpoint's tensors. Requires: a config with experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
 
-// The trace that options.trace_path asks for; null where it asks for none or the model has no
-// experts. `name` is the model's. Errors name the path.
+// Creates the trace of options.trace_path. Null if that is empty or the model has no experts.
+// `name` is the model's. Errors name the path.
 absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& config,
                                                             const std::string& name,
                                                             WeightStore* store,
@@ -55,8 +55,8 @@ struct TierRequest {
   StageProgress progress;
 };
 
-// Null: all experts are to be packed into memory. Residents are not loaded yet. Errors: OpenPack's,
-// PlanExpertSlots' and TieredExperts::Create's.
+// Returns null if all experts are to be packed into memory. Does not load residents yet. Errors:
+// those of OpenPack, PlanExpertSlots and TieredExperts::Create.
 absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
                                                                       WeightStore* store,
                                                                       const ExpertOptions& options,

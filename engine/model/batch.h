@@ -1,5 +1,5 @@
-// Batch of Spans: what one forward pass computes. Prefill, a chunk of it, decode, verify, denoise
-// and image rows differ only in what a RowSpan holds.
+// Batch: the input of one forward pass, as spans of rows. Prefill, chunks, decode, verify, denoise
+// and image rows only differ in the contents of a RowSpan.
 #ifndef TIDEPOOL_ENGINE_MODEL_BATCH_H_
 #define TIDEPOOL_ENGINE_MODEL_BATCH_H_
 
@@ -12,28 +12,28 @@
 
 namespace tidepool::engine {
 
-// Attention of more rows is computed in parts, which rows that see what comes after them cannot be.
+// Attention of more rows is computed in parts. This is not possible for rows that see later rows.
 inline constexpr int64_t kMaxAttentionRows = 512;
 
 // Consecutive rows of one sequence.
 struct RowSpan {
-  // KV slot of the first row; row i takes slot first_slot + i.
+  // KV slot of the first row. Row i uses slot first_slot + i.
   int64_t first_slot = 0;
   // One id per row. Requires: not empty, each in [0, vocab_size).
   std::vector<int32_t> token_ids;
-  // RoPE position of each row; empty: the row's KV slot.
+  // RoPE position of each row. Empty: the row's KV slot.
   std::vector<int64_t> positions;
-  // Requires: at most kMaxAttentionRows rows where it is not causal.
+  // Requires: if not causal, at most kMaxAttentionRows rows.
   kernels::Mask mask = kernels::Mask::kCausal;
-  // Whose rows these are and what they are for; no result depends on either.
+  // The request of these rows and their phase, for statistics. No result depends on them.
   int64_t request = 0;
   moe::Phase phase = moe::Phase::kDecode;
-  // Rows of this span, ascending, whose logits are wanted,
+  // Ascending indices of rows whose logits are requested,
   std::vector<int32_t> logit_rows;
-  // or, where this is above 0, only the best among those of token ids [0, argmax_vocab). The same
-  // for all spans of a batch where it is not 0.
+  // or, if this is above 0, only their argmax among token ids [0, argmax_vocab). All spans of a
+  // batch with a value above 0 must have the same value.
   int32_t argmax_vocab = 0;
-  // Block table of each KV group; covers slots [0, first_slot + rows). Borrowed from a KvLease.
+  // Block table of each KV group, for slots [0, first_slot + rows). Borrowed from a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
 
   int64_t rows() const { return static_cast<int64_t>(token_ids.size()); }
@@ -47,7 +47,7 @@ struct Batch {
     for (const RowSpan& span : spans) total += span.rows();
     return total;
   }
-  // Of spans that want whole rows of logits, and of those that want the best alone.
+  // Number of requested rows of logits, and of requested argmax rows.
   int64_t logit_rows() const { return WantedRows(/*best=*/false); }
   int64_t argmax_rows() const { return WantedRows(/*best=*/true); }
 
@@ -61,9 +61,9 @@ struct Batch {
   }
 };
 
-// What a forward pass returns; lives in its Workspace until the next one.
+// The result of a forward pass. Lives in its Workspace until the next pass.
 struct StepOutput {
-  // [batch.logit_rows(), vocab_size]: spans in order, wanted rows of each in order.
+  // [batch.logit_rows(), vocab_size]: spans in order, and the requested rows of each in order.
   kernels::ConstMatrixView logits;
   // [batch.argmax_rows()], in the same order.
   absl::Span<const kernels::ArgMax> best;

@@ -1,4 +1,4 @@
-// What the parts of ModelConfig::Parse share: ranges, and reading keys under an architecture's
+// Shared by the parts of ModelConfig::Parse: ranges, and access to keys with an architecture's
 // prefix. Implementation detail of ModelConfig.
 #ifndef TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 #define TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
@@ -19,8 +19,8 @@
 
 namespace tidepool::engine {
 
-// Limits far above real models; they keep every product of sizes inside 64 bits and every size an
-// int.
+// Limits far above real models. With them, no product of sizes overflows 64 bits, and every size
+// fits an int.
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxHeadDim = 4096;
@@ -28,10 +28,10 @@ inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxVocabulary = 1 << 24;
 inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxContext = 1 << 30;
-// Factors of YaRN and its kin on cos and sin; real ones are below 2.
+// Factors of YaRN and similar methods on cos and sin. Real ones are below 2.
 inline constexpr double kMaxRopeScale = 1000;
 
-// Reads the keys of one file under its architecture's prefix, with ranges.
+// Reads the keys of one file with its architecture's prefix, and checks ranges.
 class Keys {
  public:
   Keys(const GgufFile& file, absl::string_view architecture)
@@ -62,7 +62,7 @@ class Keys {
     if (!Has(suffix)) return fallback;
     return Int(suffix, low, high);
   }
-  // A finite number above `above` and up to `most`.
+  // Returns a finite number above `above` and at most `most`.
   absl::StatusOr<double> FloatOr(absl::string_view suffix, double fallback, double above,
                                  double most = std::numeric_limits<double>::max()) const {
     ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
@@ -72,8 +72,8 @@ class Keys {
                                             ? absl::StrCat(" and at most ", most)
                                             : ""));
   }
-  // One value per layer, from a scalar or an array. A scalar is at least 1: only an array can mean
-  // that some layers have none.
+  // Returns one value per layer, from a scalar or an array. A scalar must be at least 1: only an
+  // array can say that some layers have none.
   absl::StatusOr<std::vector<int64_t>> PerLayer(absl::string_view suffix, int64_t layers,
                                                 int64_t low, int64_t high) const {
     const GgufEntry* entry = file_.Find(Name(suffix));
@@ -97,7 +97,7 @@ class Keys {
   const std::string prefix_;
 };
 
-// Fills config->rope but for its style. Requires: head_dim and context_length are set.
+// Fills config->rope except for its style. Requires: head_dim and context_length are set.
 absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* config);
 
 }  // namespace tidepool::engine

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::kKvBlockTokens;
 
-// Lays the layers of a block one after the other, each part aligned; returns the block's bytes.
+// Places the layers of a block one after the other, each part aligned. Returns the block's bytes.
 size_t LayOut(const std::vector<KvSpec>& specs, std::vector<kernels::KvLayer>* layers) {
   size_t at = 0;
   const auto take = [&at](size_t bytes) {

@@ -1,5 +1,6 @@
-// ContiguousKv: KV memory for a few sequences of known length, without sharing or eviction. What
-// `logits` and tests use in place of the engine's KvCache.
+// ContiguousKv: KV memory for a few sequences of known length, without sharing or eviction.
+// `logits`
+// and tests use it in place of the engine's KvCache.
 //
 //   ContiguousKv kv(model->kv_specs(), /*sequences=*/1, /*slots=*/tokens.size());
 //   span.blocks = kv.blocks(0);
@@ -17,15 +18,15 @@
 
 namespace tidepool::engine {
 
-// Thread-compatible. All layers are one group; its memory is not initialised.
+// Thread-compatible. All layers are one group. The memory is not initialised.
 class ContiguousKv {
  public:
   ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots);
 
   const KvView& view() const { return view_; }
-  // For RowSpan::blocks: the block table of sequence `sequence`.
+  // The block table of sequence `sequence`, for RowSpan::blocks.
   std::vector<absl::Span<const int32_t>> blocks(int sequence) const;
-  // Where everything lies, for tests that fill it.
+  // All memory, for tests that fill it.
   absl::Span<std::byte> bytes() const { return absl::MakeSpan(arena_.data(), arena_.size()); }
 
   // Bytes of one block of all layers.
@@ -34,7 +35,7 @@ class ContiguousKv {
  private:
   int64_t blocks_per_sequence_;
   kernels::Buffer arena_;
-  std::vector<int32_t> table_;  // of all sequences, one after the other
+  std::vector<int32_t> table_;  // of all sequences, concatenated
   KvView view_;
 };
 

@@ -1,4 +1,4 @@
-// What each layer keeps per token, and the view of the arena that holds it.
+// KV settings of a layer, and a view of the arena with its KV.
 #ifndef TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
 #define TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
 
@@ -10,11 +10,11 @@
 namespace tidepool::engine {
 
 enum class KvKind : uint8_t {
-  kFull,    // every token's keys and values
-  kWindow,  // those of the last `window` tokens
+  kFull,    // keys and values of every token
+  kWindow,  // of the last `window` tokens
 };
 
-// Layers of equal spec form a group with its own block table.
+// Layers with equal specs form a group with its own block table.
 struct KvSpec {
   KvKind kind = KvKind::kFull;
   int64_t window = 0;
@@ -26,7 +26,7 @@ struct KvSpec {
   friend bool operator==(const KvSpec&, const KvSpec&) = default;
 };
 
-// Where the KV of each layer lies. Owned by the KvCache; a model only borrows it.
+// Addresses of each layer's KV. The KvCache owns the memory; a model only borrows it.
 struct KvView {
   std::vector<kernels::KvLayer> layers;  // one per model layer
   std::vector<int> group_of_layer;       // index into RowSpan::blocks

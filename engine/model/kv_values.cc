@@ -13,7 +13,7 @@ namespace {
 
 using kernels::DType;
 
-// The least magnitude that is stored as an infinity.
+// The smallest magnitude that would be stored as an infinity.
 float Limit(DType dtype) {
   constexpr float kHalf = 65520;  // rounds up from 65,504
   switch (dtype) {
@@ -28,7 +28,7 @@ float Limit(DType dtype) {
   }
 }
 
-// The largest magnitude that it keeps.
+// The largest magnitude that the type can represent.
 float Largest(DType dtype) {
   constexpr float kHalf = 65504;
   switch (dtype) {
@@ -43,7 +43,7 @@ float Largest(DType dtype) {
   }
 }
 
-// As bits, magnitudes are in the order of their values, and NaN is above all.
+// As unsigned integers, magnitudes have the order of their values, and NaN is above all.
 uint32_t MagnitudeBits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
 
 bool AllBelow(kernels::ConstMatrixView rows, uint32_t limit) {

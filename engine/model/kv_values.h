@@ -1,5 +1,5 @@
-// Whether keys and values can be kept: a number that a KV type turns into an infinity would make
-// every later answer of the same prefix fail.
+// Checks that keys and values can be stored. If a KV type turned a number into an infinity, all
+// later requests with the same prefix would fail.
 #ifndef TIDEPOOL_ENGINE_MODEL_KV_VALUES_H_
 #define TIDEPOOL_ENGINE_MODEL_KV_VALUES_H_
 
@@ -9,9 +9,9 @@
 
 namespace tidepool::engine {
 
-// INTERNAL names the layer, the first number of k or v that KV of `dtype` cannot hold, and the
-// remedy: it is NaN, infinite, or so large that it is stored as an infinity. k and v:
-// [rows, kv_heads * head_dim], before they are stored.
+// INTERNAL names the layer, the first number of k or v that KV of `dtype` cannot represent, and the
+// remedy. The number is NaN, infinite, or too large. k and v are [rows, kv_heads * head_dim],
+// before they are stored.
 absl::Status CheckKvValues(int layer, kernels::DType dtype, kernels::ConstMatrixView k,
                            kernels::ConstMatrixView v);
 

@@ -1,4 +1,4 @@
-// Linear: the one way in which a weight multiplies rows.
+// Linear: multiplies rows by a weight. All products of the model use it.
 //
 //   Multiply(backend, x, {layer.q.Into(q), layer.k.Into(k), layer.v.Into(v)});  // one call, one x
 //   Multiply(backend, attended, {layer.output.AddTo(residual)});
@@ -21,7 +21,7 @@ struct Linear {
   int64_t outputs() const { return weight.rows; }
   int64_t inputs() const { return weight.cols; }
 
-  // Targets of Multiply: the product replaces `out` [rows, outputs], or is added to it.
+  // Targets of Multiply. The product replaces `out` [rows, outputs], or is added to it.
   kernels::MatMulTarget Into(kernels::MatrixView out) const {
     return {weight, out, bias, kernels::Store::kReplace};
   }

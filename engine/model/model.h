@@ -1,4 +1,4 @@
-// Model: the forward pass over a batch, as the engine sees it.
+// Model: the engine's interface to a forward pass over a batch.
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_H_
 
@@ -23,50 +23,50 @@ struct BatchLimits {
   int64_t logit_rows = 64;
 };
 
-// Experts computed by one forward, summed over layers: (layer, expert) pairs that were ready when
-// the routing became known, and those that had to be fetched.
+// Number of experts that one forward computed, summed over layers: those in memory when the routing
+// became known, and those that had to be read.
 struct ExpertCounts {
   int64_t hits = 0;
   int64_t misses = 0;
 };
 
-// Const after load; Forward is called from one thread at a time (the engine's step thread), because
-// the backend beneath it is thread-compatible.
+// Const after load, except for Forward, which one thread may call at a time (the engine's step
+// thread), because the backend is thread-compatible.
 class Model {
  public:
   virtual ~Model() = default;
 
   virtual int vocab_size() const = 0;
   virtual int hidden_size() const = 0;
-  // One per layer; what the KvCache must keep.
+  // One per layer: the KV that the KvCache must store.
   virtual const std::vector<KvSpec>& kv_specs() const = 0;
-  // Bytes of arena that a Forward within `limits` needs.
+  // Arena bytes that a Forward within `limits` needs.
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
 
-  // Computes the batch: writes each row's KV, returns the wanted logits. Resets `workspace` first;
-  // the result lives there. Errors: DATA_LOSS (an expert's record is damaged), UNAVAILABLE (it
-  // could not be read), each naming file, layer and expert; INTERNAL (a key or value that the KV
-  // type cannot hold), naming the layer; and that of a trace which cannot be written. Afterwards
-  // the KV of the batch's rows is undefined, everything before it is untouched.
+  // Computes the batch: writes each row's KV and returns the requested logits. Resets `workspace`
+  // first, and returns a result inside it. Errors: DATA_LOSS (an expert's record is damaged) and
+  // UNAVAILABLE (it cannot be read), which name file, layer and expert; INTERNAL (a key or value
+  // that the KV type cannot represent), which names the layer; and the error of writing a trace.
+  // After an error, the KV of the batch's rows is undefined, and earlier KV is unchanged.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 
-  // Moves while a Forward gets on: with each layer, and whenever experts come. Thread-safe.
+  // Increases during a Forward: with each layer, and when experts arrive. Thread-safe.
   virtual uint64_t heartbeat() const { return 0; }
 
-  // `callback` is called on Forward's thread when a layer has been computed; the functions below
-  // may be used in it, and tell of the layers so far. Empty: nothing is. Set between two Forwards.
+  // `callback` is called on Forward's thread after each layer. It may call the functions below,
+  // which then cover the layers so far. May be empty. Set it only between two Forwards.
   virtual void OnLayerEnd(std::function<void()> callback) = 0;
 
-  // Experts of the last Forward.
+  // Expert counts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
 
-  // No Forward comes for a while: what was only noted so far is written.
+  // No Forward is expected for a while, so buffered output may be written.
   virtual void Idle() {}
 
-  // Of a model whose experts do not all lie in memory.
+  // Set if not all experts are in memory.
   virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }
-  // The same; null for others. Changed between two Forwards alone.
+  // Null if all experts are in memory. Change settings only between two Forwards.
   virtual moe::OffloadControl* offload_control() { return nullptr; }
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using kernels::RopeStyle;
 
-// What general.architecture decides and no key says.
+// Properties that follow from general.architecture and have no key.
 struct Family {
   absl::string_view name;
   RopeStyle style;
@@ -24,8 +24,8 @@ struct Family {
   enum class Experts : uint8_t { kNever, kMaybe, kAlways } experts;
   bool shared_expert;
   bool normalize_weights;
-  // Whether attention.sliding_window holds. Qwen's configurations carry the number beside a switch
-  // that is off and has no key of its own.
+  // Whether attention.sliding_window applies. In Qwen's configurations, a separate switch without a
+  // key disables it.
   bool window;
 };
 
@@ -37,7 +37,8 @@ constexpr Family kFamilies[] = {
     {"qwen3moe", RopeStyle::kHalves, true, Family::Experts::kAlways, false, true, false},
 };
 
-// Keys of other designs, and the values at which they change nothing. (Zero always means off.)
+// Keys of other architectures, and the values with which they have no effect. (Zero always means
+// off.)
 struct ForeignKey {
   absl::string_view suffix;
   double neutral = 0;
@@ -104,7 +105,7 @@ absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
           .message());
 }
 
-// Whether an entry says that something is off.
+// True if the entry's value has no effect.
 absl::StatusOr<bool> IsNeutral(const GgufFile& file, const GgufEntry& entry, double neutral) {
   if (entry.is_array) return false;
   switch (entry.type) {
@@ -150,7 +151,7 @@ absl::string_view NameFromPath(absl::string_view path) {
   return absl::StripSuffix(path, ".gguf");
 }
 
-// As people see it: one line of UTF-8.
+// The name on one line of valid UTF-8.
 std::string DisplayName(absl::string_view raw) {
   constexpr size_t kMaxBytes = 200;
   std::string name;
@@ -160,8 +161,8 @@ std::string DisplayName(absl::string_view raw) {
   return name;
 }
 
-// Rows of the embedding, which is what the model can put out. The tokenizer may name fewer: files
-// pad.
+// Rows of the embedding, which is the size of the logits. The tokenizer may have fewer tokens,
+// because files are padded.
 absl::Status ReadVocabulary(const GgufFile& file, const Keys& keys, ModelConfig* config) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
@@ -262,9 +263,9 @@ absl::Status ReadDenseFfn(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Widths of experts. Files of the first Mixtral and Qwen1.5-MoE conversions have
-// feed_forward_length alone: one Mixtral expert's; in Qwen's the shared expert's, as wide as the
-// chosen ones together.
+// Reads the widths of experts. The first conversions of Mixtral and Qwen1.5-MoE only have
+// feed_forward_length. In Mixtral, it is the width of one expert. In Qwen, it is the width of the
+// shared expert, which equals the chosen experts' widths together.
 absl::Status ReadExpertWidths(const Family& family, const Keys& keys, MoeConfig* moe) {
   int64_t expert_width = 0;
   int64_t shared_width = 0;
@@ -334,7 +335,7 @@ absl::StatusOr<ModelConfig> ModelConfig::Parse(const GgufFile& file) {
   config.name = DisplayName(name.empty() ? NameFromPath(file.path()) : name);
   ASSIGN_OR_RETURN(config.hidden_size, keys.Int("embedding_length", 1, kMaxWidth));
   ASSIGN_OR_RETURN(config.context_length, keys.Int("context_length", 1, kMaxContext));
-  // Epsilon has no default: a missing one is an error.
+  // Epsilon has no default: it is an error if it is missing.
   ASSIGN_OR_RETURN(const double eps, file.Float(keys.Name("attention.layer_norm_rms_epsilon")));
   config.norm_eps = static_cast<float>(eps);
   if (!(config.norm_eps > 0 && config.norm_eps < 1)) {

@@ -1,4 +1,4 @@
-// ModelConfig: what a checkpoint's metadata says about its architecture, checked once, then fixed.
+// ModelConfig: the architecture in a checkpoint's metadata, validated and immutable.
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 
@@ -18,8 +18,8 @@ struct LayerConfig {
   int heads = 0;
   int kv_heads = 0;
   FfnKind ffn = FfnKind::kDense;
-  int ffn_width = 0;           // dense layers: neurons of the FFN
-  int64_t sliding_window = 0;  // 0: attention sees everything
+  int ffn_width = 0;           // neurons of a dense layer's FFN
+  int64_t sliding_window = 0;  // 0: full attention
 };
 
 struct MoeConfig {
@@ -27,48 +27,49 @@ struct MoeConfig {
   int experts_used = 0;
   int expert_width = 0;            // neurons of one routed expert
   int shared_width = 0;            // neurons of the shared expert; 0: none
-  bool normalize_weights = false;  // divide the chosen weights by their sum
+  bool normalize_weights = false;  // divide the chosen experts' weights by their sum
 };
 
-// Angles of rotary positions within the context stay below it; kernels take no sin or cos of more.
+// Limit for rotary angles within the context, because the kernels' sin and cos accept no larger
+// ones.
 inline constexpr double kMaxRopeAngle = 0x1p30;
 
 struct RopeConfig {
   kernels::RopeStyle style = kernels::RopeStyle::kInterleaved;
   int dims = 0;  // rotated elements of each head
-  // [dims / 2] radians per position, with all scaling but that of rope_freqs.weight.
+  // [dims / 2] radians per position, with all scaling except that of rope_freqs.weight.
   std::vector<double> inv_freq;
   float scale = 1;  // factor on cos and sin (YaRN)
 };
 
-// Immutable, validated: Parse is the only way to make one from a file.
+// Immutable and validated. For a file, only Parse creates it.
 struct ModelConfig {
-  // Supported general.architecture values: llama (Llama, Mistral, Mixtral), qwen2, qwen2moe, qwen3,
-  // qwen3moe. Errors name the key, the value found and what is accepted: INVALID_ARGUMENT where the
-  // file is wrong, UNIMPLEMENTED where it holds a design that is not supported.
+  // Supported values of general.architecture: llama (Llama, Mistral, Mixtral), qwen2, qwen2moe,
+  // qwen3, qwen3moe. Errors name the key, its value and what is accepted: INVALID_ARGUMENT if the
+  // file is wrong, UNIMPLEMENTED if it uses an unsupported feature.
   static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
 
   std::string architecture;
-  std::string name;    // general.name, or the file's own name: one line of UTF-8
-  int vocab_size = 0;  // rows of the embedding; the tokenizer may name fewer tokens
+  std::string name;    // general.name, or the file's name; one line of UTF-8
+  int vocab_size = 0;  // rows of the embedding; the tokenizer may have fewer tokens
   int hidden_size = 0;
   int head_dim = 0;
-  int64_t context_length = 0;  // positions the model was trained for
+  int64_t context_length = 0;  // number of positions in training
   float norm_eps = 0;
-  bool qk_norm = false;  // per-head RMS norm of q and k before RoPE
+  bool qk_norm = false;  // RMS norm of each head's q and k before RoPE
   RopeConfig rope;
   MoeConfig moe;
   std::vector<LayerConfig> layers;
 
-  // How many have experts.
+  // Number of layers with experts.
   int moe_layers() const;
 };
 
-// Of all layers, with keys and values of `dtype`.
+// KV bytes per token in all layers, for keys and values of `dtype`.
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype);
 
-// Tokens of context at which the attention of a row takes as many multiplications as its weights;
-// 0: none, as all layers have windows.
+// The depth in tokens at which the attention of a row needs as many multiplications as its weights.
+// 0 if all layers have windows.
 int64_t AttentionDepth(const ModelConfig& config);
 
 }  // namespace tidepool::engine

@@ -1,9 +1,10 @@
-// The version of our arithmetic, and the bits that each version gives.
+// The version of our arithmetic, and a hash of its results.
 //
-// KV on a disk is used again, and a stream goes on at another worker, where the version is equal.
-// So whoever changes what bits a model gives (the order of a sum, a polynomial, a rounding) adds a
-// line below. tests/engine/model/numerics_version_test.cc fails until then, and prints the line. A
-// line that a release has had is never changed.
+// KV on a disk is reused, and a stream continues on another worker, only if the version is equal.
+// So
+// if you change the bits of a model's output (the order of a sum, a polynomial, a rounding), add a
+// line below. tests/engine/model/numerics_version_test.cc fails until then, and prints the line.
+// Never change the line of a release.
 #ifndef TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 #define TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 
@@ -13,8 +14,8 @@ namespace tidepool::engine {
 
 struct NumericsVersion {
   int version = 0;
-  // XXH3-128, 32 hex digits, of the logits of golden models in default and in exact mode.
-  const char* tiny_models = "";  // of tests/golden/tiny
+  // XXH3-128 (32 hex digits) of the logits of golden models, in default and in exact mode.
+  const char* tiny_models = "";  // models in tests/golden/tiny
   const char* smollm2 = "";      // SmolLM2-135M-Instruct Q4_1
 };
 

@@ -1,4 +1,4 @@
-// ModelConfig::Parse, the part about rotary positions.
+// The part of ModelConfig::Parse about rotary positions.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace tidepool::engine {
 namespace {
 
-// YaRN: slow-turning dimensions are interpolated by the factor, fast ones left alone, with a ramp
-// between two bounds: the dimensions that turn beta_fast and beta_slow times in the original
-// context.
+// YaRN: dimensions that rotate slowly are interpolated by the factor, and fast ones stay unchanged.
+// Between them is a ramp, from the dimension with beta_fast rotations in the original context to
+// the one with beta_slow rotations.
 absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig* config) {
   RopeConfig& rope = config->rope;
   ASSIGN_OR_RETURN(const int64_t original, keys.IntOr("rope.scaling.original_context_length",
@@ -20,7 +20,7 @@ absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig
   ASSIGN_OR_RETURN(const double extrapolation, keys.FloatOr("rope.scaling.yarn_ext_factor", 1, -2));
   ASSIGN_OR_RETURN(const double attention,
                    keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0, kMaxRopeScale));
-  // Writers put -1 for the default.
+  // Converters write -1 for the default.
   if (extrapolation != 1 && extrapolation != -1) {
     return keys.Unsupported("rope.scaling.yarn_ext_factor",
                             absl::StrCat(extrapolation, " is not supported, expected 1"));
@@ -59,14 +59,15 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* confi
   for (int64_t i = 0; i < dims / 2; ++i) {
     rope.inv_freq[i] = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
   }
-  // A factor without a type is linear; old files call it rope.scale_linear; 0 is no scaling.
+  // A factor without a type means linear scaling; old files call it rope.scale_linear; 0 means
+  // none.
   ASSIGN_OR_RETURN(const absl::string_view type,
                    file.StringOr(keys.Name("rope.scaling.type"), "linear"));
   const absl::string_view factor_key =
       keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
   ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
   const double factor = raw_factor == 0 ? 1 : raw_factor;
-  // Below 1 it speeds the fastest pair up, whose frequency is 1.
+  // A factor below 1 speeds up all pairs. The fastest has frequency 1.
   const double least = static_cast<double>(config->context_length) / kMaxRopeAngle;
   if (!std::isfinite(factor) || factor < least) {
     return keys.Invalid(factor_key,

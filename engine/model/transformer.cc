@@ -133,15 +133,15 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
   return pass;
 }
 
-// A long prompt's rows in parts, each after the KV of those before it: queries and outputs of all
-// would take more memory than anything else in a pass.
+// Computes the rows of a long prompt in parts, each after the KV of the earlier ones. The queries
+// and outputs of all rows at once would need more memory than anything else in a pass.
 absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
   const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   if (pass.x.rows <= kMaxAttentionRows) return AttendRows(layer, pass, 0, spans);
   const size_t mark = pass.arena->used();
   std::vector<KvSpan> part;
   int64_t first_row = 0;
-  int64_t rows = 0;  // of `part`
+  int64_t rows = 0;  // number of rows in `part`
   const auto attend = [&] {
     RETURN_IF_ERROR(AttendRows(layer, pass, first_row, part));
     pass.arena->ResetTo(mark);
@@ -190,7 +190,7 @@ absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t f
   }
   backend_->Rope(q, head_dim, style, cos, sin);
   backend_->Rope(k, head_dim, style, cos, sin);
-  // Before it is stored: what is stored may be shared.
+  // Check before storing, because stored KV may be shared.
   RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, k, v));
   backend_->StoreKv(k, v, kv, spans);
   const Activation attended =
@@ -241,8 +241,8 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
   return absl::OkStatus();
 }
 
-// Tells the source what a layer's gate makes of the residual stream as it is a layer earlier, which
-// what comes between mostly only nudges.
+// Predicts a layer's experts: applies its gate to the residual stream one layer earlier, which
+// usually differs little. Passes the prediction to the source as a hint.
 void TransformerModel::PrefetchHint(int layer, const Pass& pass) {
   if (!expert_source_->WantsHints() || pass.x.rows > kMaxHintRows) return;
   if (layer >= static_cast<int>(config_.layers.size())) return;
@@ -251,7 +251,7 @@ void TransformerModel::PrefetchHint(int layer, const Pass& pass) {
   const int top_k = config_.moe.experts_used;
   const size_t mark = pass.arena->used();
   const int32_t* ids = Gate(layer, pass).ids;
-  // The first choices of all rows, then the second ones.
+  // The first choices of all rows, then the second choices, and so on.
   std::vector<int32_t> expected;
   for (int choice = 0; choice < top_k; ++choice) {
     for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);
@@ -271,12 +271,12 @@ void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation&
   backend_->AddGated(out, absl::MakeConstSpan(gate.data, gate.rows), pass.x);
 }
 
-// Only of the rows that want logits, or the best of them.
+// Computes the head only for the requested rows of logits or argmax.
 StepOutput TransformerModel::Head(const Pass& pass) {
   const int64_t logits = pass.batch.logit_rows();
   const int64_t wanted = logits + pass.batch.argmax_rows();
   const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
-  int64_t next[] = {0, logits};  // of rows that want logits, and of those that want the best
+  int64_t next[] = {0, logits};  // next row of logits, and next argmax row
   int64_t first_row = 0;
   kernels::HeadTarget target;
   for (const RowSpan& span : pass.batch.spans) {
@@ -308,10 +308,10 @@ bool TransformerModel::HeadHasTwoTerms() const {
          kernels::HasInt8Form(backend_->precision(), config_.hidden_size);
 }
 
-// Nothing behind the head averages its rounding out, so that int8 rows would cost more there than
-// in any other product (a third of the KL to the truth). Each row goes in as two instead, itself
-// and what its int8 form leaves over; both meet a weight while it is in registers, which in
-// decoding, bound by reading weights, is close to free.
+// No later layer averages out rounding errors of the head, so int8 rows would cost more precision
+// here than in any other product (a third of the KL divergence from exact results). So each row is
+// split into two int8 rows: its rounded value and the remainder. Both use a weight while it is in
+// registers. Decoding is limited by reading weights, so this costs almost nothing there.
 Activation TransformerModel::TwoTerms(const Activation& hidden, Arena* arena) {
   const int64_t rows = hidden.values.rows;
   const int64_t cols = hidden.values.cols;

@@ -1,5 +1,6 @@
-// TransformerModel: the one walk of the graph that every supported family shares. What differs
-// (biases, per-head norms, experts, rotary style) is data in ModelConfig and the weights.
+// TransformerModel: the forward pass that all supported families share. Differences (biases,
+// per-head
+// norms, experts, rotary style) are data in ModelConfig and the weights.
 //
 //   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
 //                                                         {.kv_dtype = DType::kF16}));
@@ -35,29 +36,30 @@
 
 namespace tidepool::engine {
 
-// Sees the batch's rows [rows, hidden_size] as they leave each part of the graph, in order:
-// "embedding", then for layer N "layer.N.attention" (the residual stream after attention was added)
-// and "layer.N" (after the FFN or the experts), and "norm", of the rows that want logits. The view
-// is valid during the call.
+// Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
+// "embedding"; for each layer N "layer.N.attention" (the residual stream after attention) and
+// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. The
+// view is valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
-// What each layer of such a model keeps.
+// The KV settings of each layer.
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype);
 
 struct TransformerOptions {
-  kernels::DType kv_dtype = kernels::DType::kF16;  // IsKvType of head_dim
+  kernels::DType kv_dtype = kernels::DType::kF16;  // requires IsKvType for head_dim
   LoadProgress progress;
-  // Where routed experts come from; null: all are packed into memory.
+  // The source of routed experts. Null: all are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
-  // Gets the routing of every forward pass; null: none.
+  // Records the routing of every forward pass. Null: no trace.
   std::unique_ptr<moe::TraceWriter> trace;
 };
 
-// See Model for the thread contract. Large because it implements Model and each part of the graph
-// has its method.
+// See Model for the thread contract. Large because it implements Model, and each part of the graph
+// has its own method.
 class TransformerModel final : public Model {
  public:
-  // Packs the weights. `store` and `backend` outlive the model. Errors are LoadTransformerWeights'.
+  // Packs the weights. `store` and `backend` outlive the model. Errors are the same as of
+  // LoadTransformerWeights.
   static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(const ModelConfig& config,
                                                                   WeightStore* store,
                                                                   kernels::KernelBackend* backend,
@@ -68,7 +70,7 @@ class TransformerModel final : public Model {
   const std::vector<KvSpec>& kv_specs() const override { return kv_specs_; }
   size_t WorkspaceBytes(const BatchLimits& limits) const override;
 
-  // Requires what RowSpan states, and that each span's blocks cover its slots.
+  // Requires: the conditions of RowSpan, and each span's blocks cover its slots.
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                      kernels::Arena* workspace) override;
 
@@ -76,7 +78,8 @@ class TransformerModel final : public Model {
   void Idle() override {
     if (expert_source_ != nullptr) expert_source_->Idle();
   }
-  // After the last Forward, once: ends the trace. The error of writing it, with its name.
+  // Ends the trace. Call it once, after the last Forward. If writing fails, the error names the
+  // file.
   absl::Status Finish() {
     return expert_source_ == nullptr ? absl::OkStatus() : expert_source_->Finish();
   }
@@ -94,21 +97,21 @@ class TransformerModel final : public Model {
   }
 
   const ModelConfig& config() const { return config_; }
-  // For debugging; an empty function observes nothing.
+  // For debugging. An empty function disables it.
   void set_observer(LayerObserver observer) { observer_ = std::move(observer); }
 
  private:
-  // Passes of more rows need most experts of a layer anyway.
+  // With more rows, a pass needs most experts of a layer anyway, so hints are useless.
   static constexpr int64_t kMaxHintRows = 16;
 
-  // What the gate of a MoE layer makes of the residual stream. Lives in the workspace.
+  // The result of a MoE layer's gate. Lives in the workspace.
   struct Gated {
     kernels::Activation x;           // the FFN's input
     const int32_t* ids = nullptr;    // [rows, top_k]
     const float* weights = nullptr;  // [rows, top_k]
   };
 
-  // What the layers of one pass share. Lives in the workspace.
+  // State that the layers of one pass share. Lives in the workspace.
   struct Pass {
     const Batch& batch;
     const KvView& kv;
@@ -116,7 +119,7 @@ class TransformerModel final : public Model {
     kernels::MatrixView x;    // [rows, hidden], the residual stream
     kernels::MatrixView cos;  // [rows, rope.dims / 2]
     kernels::MatrixView sin;
-    kernels::KvSpan* spans;               // [batch.spans.size()], those of the layer in work
+    kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
     absl::Span<const moe::Phase> phases;  // [rows]
     absl::Span<const int64_t> requests;   // [rows]
   };
@@ -144,11 +147,11 @@ class TransformerModel final : public Model {
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
-  std::vector<double> inv_freq_;  // config_.rope's, with rope_divisors applied
+  std::vector<double> inv_freq_;  // config_.rope's frequencies divided by rope_divisors
   const float attention_scale_;
-  std::vector<int> moe_layer_;                              // by layer: its index among MoE layers
-  std::vector<KvSpec> kv_specs_;                            // by layer
-  std::unique_ptr<moe::ExpertSource> expert_source_;        // null without experts
+  std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers
+  std::vector<KvSpec> kv_specs_;                      // by layer
+  std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   int64_t forwards_ = 0;
   std::atomic<uint64_t> layers_done_ = 0;  // by all forwards

@@ -19,7 +19,7 @@ using kernels::PackedMatrix;
 
 namespace {
 
-// What is to be done with one matrix of an expert, which becomes `part` of its FfnWeights.
+// Handles one matrix of an expert and returns it as `part` of its FfnWeights.
 using ExpertMatrix = absl::FunctionRef<absl::StatusOr<PackedMatrix>(
     const MatrixRef& ref, PackedMatrix FfnWeights::*part)>;
 
@@ -93,7 +93,7 @@ class LayerLoader {
     return store_->Matrix({.name = Name(suffix), .rows = rows, .cols = cols});
   }
 
-  // "PART.weight" with "PART.bias", if there is one.
+  // Loads "PART.weight", and "PART.bias" if there is one.
   absl::StatusOr<Linear> LoadLinear(absl::string_view part, int64_t rows, int64_t cols) {
     Linear linear;
     ASSIGN_OR_RETURN(linear.weight, LoadMatrix(absl::StrCat(part, ".weight"), rows, cols));
@@ -115,7 +115,7 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
-  // One tensor with the rows of q, then k, then v.
+  // Loads one tensor with the rows of q, then k, then v.
   absl::Status LoadFusedQkv(int64_t q_rows, int64_t kv_rows, LayerWeights* weights) {
     const int64_t all_rows = q_rows + 2 * kv_rows;
     absl::Span<const float> bias;
@@ -166,7 +166,7 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
-  // A slab of "PART_exps.weight", or "PART.E.weight" as the first MoE files have it.
+  // Loads a slab of "PART_exps.weight", or "PART.E.weight" in the first MoE files.
   absl::StatusOr<PackedMatrix> LoadExpertMatrix(const ExpertPart& of,
                                                 PackedMatrix FfnWeights::*part,
                                                 ExpertMatrix matrix) {

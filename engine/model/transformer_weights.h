@@ -1,4 +1,5 @@
-// The weights of a decoder-only transformer, found in a checkpoint by GGUF's tensor names.
+// The weights of a decoder-only transformer, which are found in a checkpoint by GGUF's tensor
+// names.
 #ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
 #define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_WEIGHTS_H_
 
@@ -20,7 +21,7 @@ namespace tidepool::engine {
 struct MoeWeights {
   Linear router;                             // [experts, hidden]
   std::vector<kernels::FfnWeights> experts;  // by id
-  // Where the layer has a shared expert: its FFN, and the gate [1, hidden] that scales it.
+  // If the layer has a shared expert: its FFN, and the gate [1, hidden] that scales it.
   kernels::FfnWeights shared;
   Linear shared_gate;
 };
@@ -45,41 +46,42 @@ struct TransformerWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   absl::Span<const float> final_norm;  // [hidden]
-  Linear head;                         // [vocab, hidden]; the embedding where the file has none
+  Linear head;  // [vocab, hidden]; equal to the embedding if the file has none
   // Divisors of the rotary frequencies [rope.dims / 2]; empty: none.
   absl::Span<const float> rope_divisors;
 };
 
-// What becomes of routed experts.
+// How routed experts are loaded.
 enum class ExpertLoading : uint8_t {
-  kPacked,      // packed into memory, as everything else
+  kPacked,      // packed into memory, like everything else
   kShapesOnly,  // checked by name, shape and type; MoeWeights::experts have no data
 };
 
-// Told of each finished part of a load: from above 0 to 1.
+// Called with the finished part of a load: from above 0 to 1.
 using LoadProgress = std::function<void(double fraction)>;
 
-// Packs every tensor that `config` calls for, experts as asked. Accepted spellings: attn_qkv.weight
-// for the three of q, k and v; ffn_gate_up_exps.weight (gate rows first); one tensor for each
-// expert (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor: one that is missing or has another
-// shape, type or NaNs, and one that the graph would ignore.
+// Packs every tensor that `config` requires, and experts as requested. Accepted spellings:
+// attn_qkv.weight for q, k and v together; ffn_gate_up_exps.weight (gate rows first); one tensor
+// per expert (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor if it is missing, has the wrong
+// shape or type, contains NaNs, or would be ignored.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,
                                                           const LoadProgress& progress,
                                                           ExpertLoading experts);
 
-// A routed expert of a layer of the model.
+// Identifies a routed expert of a layer.
 struct ExpertId {
   int layer = 0;
   int expert = 0;
 };
 
-// Its types and shapes, without data. Errors as above.
+// Returns its types and shapes, without data. Same errors as above.
 absl::StatusOr<kernels::FfnWeights> ExpertShapes(const ModelConfig& config, ExpertId id,
                                                  WeightStore* store);
-// DATA_LOSS names the file and the range if the disk cannot read it. Errors as above.
+// DATA_LOSS names the file and the range if the disk cannot read it. Otherwise same errors as
+// above.
 absl::Status CheckExpertReadable(const ModelConfig& config, ExpertId id, WeightStore* store);
-// Packs it into a record of the layout that its shapes give. Errors as above.
+// Packs it into a record with the layout of its shapes. Same errors as above.
 absl::Status PackExpert(const ModelConfig& config, ExpertId id, WeightStore* store,
                         const moe::ExpertLayout& layout, std::byte* record);
 

@@ -1,4 +1,4 @@
-// TransformerModel::WorkspaceBytes: the arena of one Forward, part by part in the order of
+// TransformerModel::WorkspaceBytes: the arena size of one Forward, part by part in the order of
 // transformer.cc.
 #include <algorithm>
 
@@ -19,7 +19,7 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t rows = limits.rows;
   const int64_t hidden = config_.hidden_size;
   const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
-  // Each span has at least one row. What Begin needs beside this is less than an attention's rows.
+  // Each span has at least one row. Begin's other allocations are smaller than attention's rows.
   const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs) +
                         rows * sizeof(kernels::KvSpan) + kernels::kAlignment +
                         rows * (sizeof(moe::Phase) + sizeof(int64_t)) + 2 * kernels::kAlignment;

@@ -1,4 +1,4 @@
-// OutputText: a generation's output tokens, one by one, to its text and its end.
+// OutputText: converts a generation's output tokens, one by one, to text, and detects its end.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_OUTPUT_TEXT_H_
 #define TIDEPOOL_ENGINE_SAMPLING_OUTPUT_TEXT_H_
 
@@ -12,20 +12,20 @@
 
 namespace tidepool::engine {
 
-// Plain data. A function of the tokens fed so far: a resumed generation feeds its earlier tokens,
-// drops what comes out, and is where an undisturbed one would be.
+// Plain data. Depends only on the tokens added so far. To resume a generation, add its earlier
+// tokens and ignore the results; then the state is the same as without the interruption.
 class OutputText {
  public:
-  // `room` is how many output tokens fit the context. The tokenizer outlives this.
+  // `room`: number of output tokens that fit into the context. The tokenizer outlives this object.
   OutputText(const StoppingParams& stopping, int64_t room, const Tokenizer* tokenizer);
 
   struct Step {
-    std::string text;  // decided by this token
+    std::string text;  // text that this token decided
     std::optional<FinishReason> finish;
   };
-  // Requires: the last step did not finish. The token that finishes lets out what was held back,
-  // with U+FFFD for half a character; only a stop string's own text (unless include_stop) and what
-  // is behind it stay out.
+  // Requires: the last step did not finish. The finishing token releases held-back text, with
+  // U+FFFD for an incomplete character. Not released: a stop string (unless include_stop) and the
+  // text after it.
   Step Add(int32_t token);
 
  private:
@@ -34,12 +34,13 @@ class OutputText {
   StoppingParams stopping_;
   const Tokenizer* tokenizer_;
   int64_t left_;       // output tokens until kLength
-  int64_t held_open_;  // of these, those that may not end the generation
+  int64_t held_open_;  // output tokens that must not end the generation
   StreamDecoder decoder_;
   StopMatcher matcher_;
 };
 
-// Brings `text` to where the output tokens of earlier attempts left it, and tells if they end it.
+// Adds the output tokens of earlier attempts to `text`. Returns the finish reason if they end the
+// generation.
 std::optional<FinishReason> Replay(const GenerationRequest& request, OutputText* text);
 
 }  // namespace tidepool::engine

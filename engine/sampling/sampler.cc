@@ -20,13 +20,13 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// Of more candidates than these, a heap is slower than sorting all.
+// For more candidates, sorting everything is faster than a heap.
 constexpr size_t kHeapCandidates = 512;
-// Candidates among which top_p's mass mostly lies.
+// This number of candidates usually contains top_p's probability mass.
 constexpr size_t kFewCandidates = 64;
 
-// Natural logarithm of a positive, normal number within 1e-14: built of IEEE operations only,
-// because libm's last bit varies with the CPU. x = 2^e m, and ln m by the series of
+// Natural logarithm of a positive, normal number, to within 1e-14. Uses only IEEE operations,
+// because libm's last bit depends on the CPU. x = 2^e m, and ln m comes from the series of
 // atanh((m-1)/(m+1)).
 double Log(double x) {
   constexpr double kLn2 = 0x1.62e42fefa39efp-1;
@@ -45,10 +45,10 @@ double Log(double x) {
   return exponent * kLn2 + 2 * s * series;
 }
 
-// Replaces each value x <= best by e^((x - best) / temperature), within 3 ulp; 0 below e^-87. Four
-// lanes of plain IEEE operations, so that whole vocabularies are cheap on every machine and come
-// out equal. The constants are those of kernels::Exp, whose fused operations are slow where they
-// are emulated.
+// Replaces each value x <= best by e^((x - best) / temperature), to within 3 ulp; 0 below e^-87. It
+// uses four lanes of plain IEEE operations, so whole vocabularies are fast on every machine and
+// results are equal. The constants are those of kernels::Exp. That function's fused operations are
+// slow on CPUs that emulate them.
 void ExpBelow(float best, float temperature, std::vector<float>* values) {
   using Floats = float __attribute__((vector_size(16)));
   using Words = uint32_t __attribute__((vector_size(16)));
@@ -69,7 +69,7 @@ void ExpBelow(float best, float temperature, std::vector<float>* values) {
     p = p * r + kernels::kExpC1;
     p = p * r + kernels::kExpC0;
     p = p * (r * r) + r + 1.0f;
-    // The low bits of `shifted` are n, from -126 to 0.
+    // The low bits of `shifted` contain n, from -126 to 0.
     const Words power = ((Words)shifted + 127) << 23;
     const Floats result = tiny ? Floats{} : p * (Floats)power;
     std::memcpy(values->data() + i, &result, sizeof(result));
@@ -77,7 +77,7 @@ void ExpBelow(float best, float temperature, std::vector<float>* values) {
   values->resize(count);
 }
 
-// Uniform in [0, 1), 53 bits.
+// A uniform random number in [0, 1), with 53 bits.
 double Uniform(uint64_t seed, int32_t choice, int64_t position) {
   const uint64_t at = static_cast<uint64_t>(position);
   const std::array<uint32_t, 4> random =
@@ -94,7 +94,7 @@ kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
   bool sound = true;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float value = logits[i];
-    sound &= value < kInfinity;  // false for NaN too
+    sound &= value < kInfinity;  // also false for NaN
     if (value > best.value) {
       best.index = static_cast<int32_t>(i);
       best.value = value;
@@ -156,13 +156,13 @@ absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int3
   return scored;
 }
 
-// The logits with bias and penalties; the very same span when there are none.
+// Returns the logits with bias and penalties, or the same span if there are none.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   const bool penalties = NeedsTokenCounts(params);
   if (!penalties && params.logit_bias.empty() && input.forbidden.empty()) return logits;
   adjusted_.assign(logits.begin(), logits.end());
-  // A finite logit stays finite: extreme parameters are not the model's fault.
+  // Keeps finite logits finite: extreme parameters must not look like a fault of the model.
   const auto set = [this](int32_t id, float value) {
     if (std::isfinite(adjusted_[id])) adjusted_[id] = std::clamp(value, -kLargest, kLargest);
   };
@@ -184,13 +184,13 @@ absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const Sa
   return adjusted_;
 }
 
-// Sorts candidates_ from `first` on in the order of Better. A radix sort: where a distribution is
-// flat, tens of thousands must be in order, and comparing them takes longer than computing their
+// Sorts candidates_ from `first` on in the order of Better. Uses a radix sort: if the distribution
+// is flat, tens of thousands must be sorted, and comparison sorting takes longer than computing the
 // logits.
 void Sampler::SortFrom(size_t first) {
   constexpr int kBits = 11;
   constexpr uint32_t kBuckets = 1 << kBits;
-  // Integers that order as the floats do, the largest first. Adding zero makes -0 the 0 it equals.
+  // Maps floats to integers so that the largest float comes first. Adding zero turns -0 into 0.
   const auto key = [](const Candidate& candidate) {
     const uint32_t bits = std::bit_cast<uint32_t>(candidate.value + 0.0f);
     return ~(bits ^ (bits >> 31 != 0 ? 0xffffffff : 0x80000000));
@@ -212,13 +212,13 @@ void Sampler::SortFrom(size_t first) {
     const float value = begin->value;
     auto end = begin + 1;
     while (end != candidates_.end() && end->value == value) ++end;
-    // Mostly the ids ascended before, and the sort kept their order.
+    // The ids were usually ascending before, and the sort is stable.
     if (!std::is_sorted(begin, end, Better)) std::sort(begin, end, Better);
     begin = end;
   }
 }
 
-// The `count` best logits, in order, in candidates_.
+// Puts the `count` best logits into candidates_, in order.
 void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
   candidates_.clear();
   count = std::min(count, logits.size());
@@ -231,8 +231,8 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
     candidates_.resize(count);
     return;
   }
-  // A heap whose front is the worst kept: most logits cost one comparison. Ids ascend, so of equal
-  // logits the lower id is kept.
+  // A heap with the worst kept candidate in front, so that most logits cost one comparison. Ids
+  // ascend, so among equal logits, the lower ids are kept.
   for (size_t i = 0; i < logits.size(); ++i) {
     const Candidate candidate{logits[i], static_cast<int32_t>(i)};
     if (candidates_.size() < count) {
@@ -247,11 +247,11 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
   std::sort_heap(candidates_.begin(), candidates_.end(), Better);
 }
 
-// The fewest candidates, best first, whose weights reach the share `top_p` of all.
+// Keeps the smallest number of candidates, best first, whose weights reach the share `top_p`.
 void Sampler::KeepTopP(double top_p) {
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.value;
-  // All candidates no heavier than this weigh less than what is left out, together.
+  // All candidates up to this weight together weigh less than the part to leave out.
   const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
   std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
   double mass = 0;
@@ -264,7 +264,7 @@ void Sampler::KeepTopP(double top_p) {
     }
     return false;
   };
-  // The mass mostly lies in a few candidates; else all of them are sorted at once.
+  // Usually a few candidates contain the mass. Otherwise, sort all of them at once.
   size_t few = 0;
   if (candidates_.size() > kFewCandidates) {
     few = kFewCandidates;
@@ -304,7 +304,7 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleIn
     mass += candidate.value;
     if (mass > target) return candidate.id;
   }
-  return candidates_.back().id;  // the last sum and `total` are equal, and target is below
+  return candidates_.back().id;  // the last sum equals `total`, and target is below it
 }
 
 TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int32_t top) {

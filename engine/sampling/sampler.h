@@ -1,13 +1,13 @@
-// Sampler: one row of logits and a request's parameters > the next token.
+// Sampler: chooses the next token from one row of logits and a request's parameters.
 //
 // Order: logit bias, repetition, frequency and presence penalties, temperature, min_p, top_k,
-// top_p, draw. temperature 0 takes the best token after bias and penalties. Ties go to the lower
-// id. The draw is Philox4x32-10 with key `seed` and counter (position, choice): it depends on
-// nothing else. exp and log are our own and sums have one order, so equal logits give equal tokens
+// top_p,
+// draw. temperature 0 takes the best token after bias and penalties. Ties go to the lower id. The
+// draw uses Philox4x32-10 with key `seed` and counter (position, choice), and depends on nothing
+// else. exp and log are our own, and sums have a fixed order, so equal logits give equal tokens
 // everywhere.
 //
-// Reported log-probabilities are those of the model itself: log-softmax of the logits before any of
-// the above.
+// Reported log-probabilities are the model's: log-softmax of the logits before all of the above.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 #define TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 
@@ -23,12 +23,12 @@
 
 namespace tidepool::engine {
 
-// How often each token was seen: what penalties read. Plain data.
+// How often each token occurred, for penalties. Plain data.
 class TokenCounts {
  public:
   void AddPrompt(int32_t token) { outputs_.try_emplace(token, 0); }
   void AddOutput(int32_t token) { ++outputs_[token]; }
-  // Occurrences in the output of every token of prompt or output.
+  // For every token of prompt or output: its number of occurrences in the output.
   const absl::flat_hash_map<int32_t, int32_t>& outputs() const { return outputs_; }
 
  private:
@@ -37,12 +37,12 @@ class TokenCounts {
 
 struct SampleInput {
   const SamplingParams* params = nullptr;
-  const TokenCounts* counts = nullptr;  // may stay empty when no penalty is on
+  const TokenCounts* counts = nullptr;  // may stay empty without penalties
   int32_t choice = 0;
-  int64_t position = 0;                 // of the token to come, among output tokens
-  absl::Span<const int32_t> forbidden;  // tokens that are not drawn
+  int64_t position = 0;                 // position of the next token among the output tokens
+  absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
   std::optional<int32_t>
-      top_logprobs;  // set: report the token's log-probability and that many more
+      top_logprobs;  // set: report the token's log-probability, and this many alternatives
 };
 
 struct SampledToken {
@@ -50,30 +50,30 @@ struct SampledToken {
   std::optional<TokenLogprob> logprob;
 };
 
-// Whether penalties are on, so that counts must be kept.
+// True if there are penalties, so that counts are needed.
 bool NeedsTokenCounts(const SamplingParams& params);
 
-// Whether the token is the best of the model's own logits, whatever the others are.
+// True if the result is always the argmax of the model's own logits.
 bool NeedsOnlyArgMax(const SamplingParams& params);
 
-// The token of NeedsOnlyArgMax's params, from the best of the logits in place of all. Errors are
-// Sampler::Sample's.
+// Returns the token for the params of NeedsOnlyArgMax, given the argmax only. Same errors as
+// Sampler::Sample.
 absl::StatusOr<int32_t> ArgMaxToken(const kernels::ArgMax& best);
 
-// Thread-compatible: holds scratch of a few vocabularies.
+// Thread-compatible. Keeps scratch memory for a few vocabularies.
 class Sampler {
  public:
-  // Requires: valid params. INTERNAL names the token id when a logit is NaN or +infinity, or when
-  // all are -infinity: the model's arithmetic went wrong, and no token would be an honest answer.
+  // Requires: valid params. INTERNAL names the token id if a logit is NaN or +infinity, or if all
+  // are -infinity: then the model's arithmetic is wrong, and any token would be meaningless.
   absl::StatusOr<SampledToken> Sample(absl::Span<const float> logits, const SampleInput& input);
 
-  // What the logits say of `token`, which is given, with its rank and `top` alternatives. INTERNAL
-  // as Sample.
+  // Returns the log-probability of the given `token`, its rank, and `top` alternatives. INTERNAL as
+  // in Sample.
   absl::StatusOr<TokenLogprob> Score(absl::Span<const float> logits, int32_t token, int32_t top);
 
  private:
   struct Candidate {
-    float value = 0;  // a logit, then a weight: its exp relative to the best
+    float value = 0;  // a logit, later a weight: exp(logit - best)
     int32_t id = 0;
   };
   static bool Better(const Candidate& a, const Candidate& b) {

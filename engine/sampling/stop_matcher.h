@@ -1,5 +1,5 @@
-// StopMatcher: lets text through until a stop string completes, holding back what could still
-// become the beginning of one.
+// StopMatcher: passes text through until a stop string is complete, and holds back text that may be
+// the beginning of one.
 //
 //   StopMatcher matcher({"\n\nUser:"}, StopText::kDrop);
 //   matcher.Append("Hello\n");  // {"Hello", false}: "\n" may begin the stop string
@@ -16,21 +16,21 @@ namespace tidepool::engine {
 
 enum class StopText : bool { kDrop, kKeep };
 
-// Plain data. What comes out depends on the text alone, not on how it was cut into pieces: the stop
-// string that ends first wins, of those the one that begins first.
+// Plain data. The result depends on the text only, not on how it was split: the stop string that
+// ends first wins, and among these the one that begins first.
 class StopMatcher {
  public:
-  // Requires: no empty string.
+  // Requires: no string is empty.
   StopMatcher(std::vector<std::string> stops, StopText stop_text);
 
   struct Result {
-    std::string text;      // decided now
-    bool stopped = false;  // text ends before the stop string, or behind it if it is kept
+    std::string text;      // text that is decided now
+    bool stopped = false;  // text ends before the stop string, or after it if it is kept
   };
-  // Requires: not stopped. `text` is whole UTF-8 characters, and so is what comes out.
+  // Requires: not stopped, and `text` consists of whole UTF-8 characters. So does the result.
   Result Append(absl::string_view text);
 
-  // What is held back, when no more text will come.
+  // Returns the held-back text when no more text follows.
   std::string TakeHeld();
 
  private:

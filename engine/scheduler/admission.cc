@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Waiting sequences that a plan looks at although they may not begin.
+// Maximum number of waiting sequences that a plan examines and skips.
 constexpr int kMaxPassedOver = 64;
 
 }  // namespace
@@ -32,8 +32,8 @@ AdmissionRoom Admission::NewRoom() const {
                         .restores = parts_.restores});
 }
 
-// Gives waiting sequences the places and blocks of running ones with a lower priority, if that is
-// enough for them. Before anything is planned, so that nobody loses rows that a plan counts on.
+// Preempts running sequences with a lower priority for waiting ones, if that frees enough places
+// and blocks. Runs before anything is planned, so that no planned sequence loses its KV.
 void Admission::PreemptForWaiting() {
   const auto lower_runs = [this](const Sequence& sequence) {
     return !parts_.running->empty() &&
@@ -77,7 +77,7 @@ Admission::Outcome Admission::AdmitInPlaceOfLower(Sequence* sequence, AdmissionR
   return outcome;
 }
 
-// Those that others were preempted for have the first claim on what these gave up.
+// Sequences for which others were preempted get the freed places and blocks first.
 void Admission::AdmitOwed(AdmissionRoom* room) {
   std::vector<Sequence*> owed;
   for (const auto& sequence : parts_.waiting->sequences()) {
@@ -89,15 +89,16 @@ void Admission::AdmitOwed(AdmissionRoom* room) {
   }
 }
 
-// In order: nobody overtakes a sequence without a place or KV, or large prompts would wait without
-// end for small ones. Only sequences do whose principals are owed a place.
+// Admits in order. A sequence without a place or KV blocks the ones after it, because otherwise
+// small prompts could delay large ones without limit. Exception: a sequence whose principal is owed
+// a place.
 void Admission::AdmitWaiting() {
   if (parts_.waiting->size() == 0) return;
   AdmissionRoom room = NewRoom();
   AdmitOwed(&room);
   InFlightPrefixes in_flight = parts_.running->FindInFlightPrefixes();
   AdmissionTurns turns(parts_.waiting);
-  std::optional<int32_t> full_for;  // the priority of the first without room
+  std::optional<int32_t> full_for;  // priority of the first sequence without room
   int passed_over = 0;
   while (Sequence* sequence = turns.Next()) {
     if (full_for.has_value() && sequence->request.priority < *full_for) break;
@@ -135,7 +136,7 @@ Admission::Outcome Admission::AdmitInPlaceOfStalled(Sequence* sequence, Admissio
   return outcome;
 }
 
-// For a sequence that has no room in its turn.
+// Preempts sequences of other principals for one that has no room in its turn.
 Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, AdmissionRoom* room) {
   const std::vector<Sequence*> victims =
       FairVictims(parts_.running->sequences(), room->restoring(), *sequence);
@@ -151,7 +152,7 @@ Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, Admissio
   return outcome;
 }
 
-// Admits the sequence, or begins to restore its KV, if all of it fits beside what is spoken for.
+// Admits the sequence, or begins to restore its KV, if it fits in addition to the reserved blocks.
 Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) {
   if (room->KeepForRestored(sequence)) return Outcome::kRestoring;
   if (!room->HasPlace()) return Outcome::kNoRoom;
@@ -170,7 +171,7 @@ Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) 
     room->KeepForRestored(sequence);
     return Outcome::kRestoring;
   }
-  // The disk does not have what KnownTokens counted.
+  // The disk does not have the tokens that KnownTokens counted.
   if (parts_.restores != nullptr &&
       JudgeRows(*sequence, parts_.decoder->PendingRows(*sequence)) != Outcome::kAdmitted) {
     lease.Reset();
@@ -180,7 +181,7 @@ Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) 
   return Outcome::kAdmitted;
 }
 
-// kAdmitted: a sequence with `left` rows to compute may begin, as far as rows go.
+// Returns kAdmitted if a sequence with `left` rows to compute may begin, considering rows only.
 Admission::Outcome Admission::JudgeRows(const Sequence& sequence, int64_t left) const {
   switch (parts_.running->JudgeRows(sequence, left)) {
     case PromptRows::Turn::kNow:
@@ -193,13 +194,13 @@ Admission::Outcome Admission::JudgeRows(const Sequence& sequence, int64_t left) 
   return Outcome::kNoRows;
 }
 
-// The same, by the KV that it will find.
+// Same, considering the KV that it will find.
 Admission::Outcome Admission::JudgePrompt(Sequence* sequence) const {
   const auto tokens = static_cast<int64_t>(sequence->tokens.size());
   return JudgeRows(*sequence, tokens - KnownTokens(sequence));
 }
 
-// Tokens whose KV is in memory, or may still be read from the disk.
+// Number of tokens whose KV is in memory, or can be read from the disk.
 int64_t Admission::KnownTokens(Sequence* sequence) const {
   if (parts_.restores == nullptr || sequence->admission.restore_tried) {
     return sequence->lease.CachedTokens(sequence->reusable());
@@ -207,7 +208,7 @@ int64_t Admission::KnownTokens(Sequence* sequence) const {
   return sequence->lease.FindPrefix(sequence->reusable()).tokens;
 }
 
-// For a sequence that has room, and has attached what memory has.
+// Requires: there is room, and the sequence has attached the KV in memory.
 bool Admission::BeginRestore(Sequence* sequence) {
   if (parts_.restores == nullptr || sequence->admission.restore_tried ||
       sequence->scores_prompt()) {
@@ -219,7 +220,7 @@ bool Admission::BeginRestore(Sequence* sequence) {
   return false;
 }
 
-// With what it has attached.
+// Admits it with the KV that it has attached.
 void Admission::Admit(Sequence* sequence) {
   sequence->lease.NoteUse();
   sequence->admitted = true;
@@ -227,7 +228,7 @@ void Admission::Admit(Sequence* sequence) {
   if (!state.cached_tokens.has_value()) state.cached_tokens = sequence->lease.slots();
   state.outputs_before = sequence->outputs();
   state.left_to_compute = parts_.decoder->PendingRows(*sequence);
-  // What is computed again because others took its KV is not its principal's doing.
+  // Tokens are charged only once: if others took its KV, its principal does not pay again.
   if (!std::exchange(state.charged, true)) {
     parts_.waiting->ChargePrompt(*sequence, state.left_to_compute);
   }
@@ -241,7 +242,7 @@ void Admission::Preempt(Sequence* sequence) {
   taken->admitted = false;
   taken->admission.restore_tried = false;
   taken->admission.owed_place = false;
-  // That its client does not read is its principal's doing.
+  // The client did not read, so its principal pays again.
   if (!taken->has_credit) taken->admission.charged = false;
   ++preemptions_;
   parts_.waiting->Add(std::move(taken));

@@ -1,13 +1,14 @@
-// Admission: which waiting sequences begin to run in a plan, and which running ones give way.
+// Admission: decides which waiting sequences begin to run in a plan, and which running ones are
+// preempted for them.
 //
 // - Sequences are admitted in the order of AdmissionQueue while places, rows and KV blocks last.
-//   The first without a place or blocks holds up those after it. One that would get no rows yet
-//   lets shorter prompts pass. One whose prefix a running sequence computes now waits for that
+//   The first one without a place or blocks blocks the ones after it. One that would get no rows
+//   yet lets shorter prompts pass. One whose prefix a running sequence is computing waits for that
 //   prefix.
-// - A higher priority takes places and blocks from running sequences of lower priority, and a
-//   principal takes them from principals that hold more places than it (FairVictims).
-// - A sequence whose KV is better read back from a disk waits for that. Its place and blocks are
-//   kept, and those after it are admitted beside them.
+// - A higher priority takes places and blocks from running sequences of lower priority. A principal
+//   takes them from principals that hold more places than it does (FairVictims).
+// - If reading a sequence's KV from a disk is faster than computing it, the sequence waits for the
+//   read. Its place and blocks are reserved, and later sequences are admitted beside it.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_H_
 
@@ -34,29 +35,30 @@ class Admission {
     RunningSequences* running = nullptr;
     AdmissionQueue* waiting = nullptr;
   };
-  // All outlive it.
+  // All outlive this object.
   explicit Admission(const Parts& parts) : parts_(parts) {}
 
-  // One plan's admissions. Restores that begin are judged by `terms`. Requires: the running
+  // Makes the admissions of one plan. `terms` decide which restores begin. Requires: the running
   // sequences have begun the step, and none of them is planned yet.
   void Run(const KvRestores::Terms& terms);
 
-  // A running sequence loses its KV and waits again; it will be computed again.
+  // Takes the KV of a running sequence, which waits again and will be recomputed.
   void Preempt(Sequence* sequence);
-  // Ends a restore of `most_priority` or less, whose blocks are then free. False: there is none.
+  // Ends a restore with a priority of at most `most_priority`, which frees its blocks. Returns
+  // false if there is none.
   bool GiveBackRestore(int64_t most_priority);
 
   // Totals.
   int64_t admissions() const { return admissions_; }
   int64_t preemptions() const { return preemptions_; }
-  int64_t looks() const { return looks_; }  // at waiting sequences
+  int64_t looks() const { return looks_; }  // number of waiting sequences examined
 
  private:
   enum class Outcome : uint8_t {
-    kNoRoom,         // no place, or too few blocks
-    kNoRows,         // others use the rows of this step
-    kNoPrefillSlot,  // too many prompts are computed in part
-    kRestoring,      // it waits for its KV, and there is room for it
+    kNoRoom,         // no place, or not enough blocks
+    kNoRows,         // all rows of this step are used
+    kNoPrefillSlot,  // too many prompts are partly computed
+    kRestoring,      // it waits for its KV, and room is reserved for it
     kAdmitted,
   };
 

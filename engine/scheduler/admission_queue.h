@@ -1,7 +1,6 @@
-// AdmissionQueue: sequences that wait for a place in the batch, and whose turn it is: the highest
-// priority first; among equals a sequence of the principal that was served least (fair_share.h);
-// of its sequences the earliest. Priority is strict: while higher ones keep coming, lower ones
-// wait.
+// AdmissionQueue: the waiting sequences, and their order: the highest priority first; among equal
+// priorities, a sequence of the principal that was served least (fair_share.h); of its sequences,
+// the earliest. Priority is strict: while higher ones keep arriving, lower ones wait.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_QUEUE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_QUEUE_H_
 
@@ -16,22 +15,22 @@
 
 namespace tidepool::engine {
 
-// Whether `a` has a better claim to rows, places and blocks than `b`, of sequences that run.
+// True if running sequence `a` goes before `b` when rows, places and blocks are distributed.
 bool GoesBefore(const Sequence& a, const Sequence& b);
 
-// Sequences by GoesBefore.
+// Sequences in the order of GoesBefore.
 using SequenceQueue = std::vector<std::unique_ptr<Sequence>>;
 void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue);
-// Requires: it is in the queue.
+// Removes the sequence from the queue. Requires: it is in the queue.
 std::unique_ptr<Sequence> Take(const Sequence* sequence, SequenceQueue* queue);
 
-// A sequence that ended before it was done.
+// A sequence that ended with an error.
 struct EndedSequence {
   std::unique_ptr<Sequence> sequence;
   absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
 };
-// Takes out those that `judge`, which is asked once about each in the queue's order, gives an
-// error. One pass, however many they are.
+// Removes the sequences for which `judge` returns an error. Calls it once for each, in the queue's
+// order, in one pass.
 std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge,
                                       SequenceQueue* queue);
 
@@ -39,15 +38,15 @@ std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)>
 class AdmissionQueue {
  public:
   void Add(std::unique_ptr<Sequence> sequence);
-  // Requires: it waits here.
+  // Requires: the sequence is in this queue.
   std::unique_ptr<Sequence> Take(const Sequence* sequence);
   std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge);
 
-  // Tokens that were computed for the sequence's principal.
+  // Charges computed tokens to the sequence's principal.
   void ChargePrompt(const Sequence& sequence, int64_t tokens);
   void ChargeOutput(const Sequence& sequence, int64_t tokens);
 
-  // What was computed for the sequence's principal so far. Requires: it waits here.
+  // What was computed for the sequence's principal so far. Requires: the sequence is in this queue.
   int64_t Served(const Sequence& sequence) const {
     return share_.served(sequence.request.principal);
   }

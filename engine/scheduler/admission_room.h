@@ -1,6 +1,6 @@
-// AdmissionRoom: the room for waiting sequences in one plan: places among those that run, and KV
-// blocks. Two others come first: running sequences, which still need blocks for their prompts, and
-// waiting ones whose KV is being read from a disk.
+// AdmissionRoom: the free room of a plan for waiting sequences: places and KV blocks. Two kinds of
+// sequences come first: running ones, which still need blocks for their prompts, and waiting ones
+// whose KV is being read from a disk.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 
@@ -17,34 +17,34 @@
 
 namespace tidepool::engine {
 
-// Engine thread only; of one pass over the queue.
+// Engine thread only. Valid for one pass over the queue.
 class AdmissionRoom {
  public:
   struct Parts {
-    int64_t max_sequences = 0;  // places
-    int64_t prefill_chunk = 0;  // most rows of a sequence in one step
+    int64_t max_sequences = 0;  // maximum running sequences
+    int64_t prefill_chunk = 0;  // maximum rows of a sequence per step
     const KvCache* cache = nullptr;
     const RunningSequences* running = nullptr;
     KvRestores* restores = nullptr;  // may be null
   };
-  // All outlive it.
+  // All outlive this object.
   explicit AdmissionRoom(const Parts& parts) : parts_(parts) {}
 
-  // If the sequence waits for KV from a disk: keeps a place and blocks for it, and returns true.
+  // If the sequence waits for KV from a disk, reserves a place and blocks for it, and returns true.
   bool KeepForRestored(Sequence* sequence);
-  // For which sequences places are kept.
+  // The sequences for which places are reserved.
   absl::Span<const Sequence* const> restoring() const { return restoring_; }
 
   bool HasPlace() const;
-  // Most blocks that the sequence holds while its tokens are computed.
+  // The maximum number of blocks that the sequence holds until its tokens are computed.
   int64_t BlocksFor(const Sequence& sequence) const;
-  // Blocks, free now, that running sequences and restores still need.
+  // Free blocks that running sequences and restores still need.
   int64_t BlocksSpokenFor() const;
 
-  // Whether the sequence fits once all running ones of lower priority are gone.
+  // True if the sequence would fit without all running ones of lower priority.
   bool FitsInPlaceOfLower(const Sequence& sequence) const;
-  // How many of the running `victims` must go before the sequence fits, the first ones first.
-  // nullopt: all of them are not enough.
+  // Number of the running `victims` to preempt, from the first on, until the sequence fits. nullopt
+  // if all of them are not enough.
   std::optional<size_t> VictimsNeeded(const Sequence& sequence,
                                       absl::Span<Sequence* const> victims) const;
 

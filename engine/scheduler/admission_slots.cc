@@ -37,7 +37,8 @@ struct AdmissionSlots::State {
   mutable base::Mutex mutex;
   int64_t places TIDEPOOL_GUARDED_BY(mutex) = 0;
   int64_t taken TIDEPOOL_GUARDED_BY(mutex) = 0;
-  std::map<std::string, int64_t> taken_by TIDEPOOL_GUARDED_BY(mutex);  // principals; none has 0
+  // by principal; no entry is 0
+  std::map<std::string, int64_t> taken_by TIDEPOOL_GUARDED_BY(mutex);
 };
 
 AdmissionSlots::AdmissionSlots(std::string what, int64_t places)

@@ -1,10 +1,11 @@
-// AdmissionSlots: places of requests that run or wait, and who has how many of them. A principal
-// may have up to eight times as many as are free: alone 8/9 of all, two of them 8/17 each. So
-// whoever asks for all of them leaves some, and a principal that has none finds one while the
-// others give theirs back.
+// AdmissionSlots: the slots of requests that run or wait, counted by principal. A principal may
+// have
+// at most eight times as many slots as are free: one alone gets 8/9 of all, two get 8/17 each. So a
+// principal that requests all slots leaves some free, and a new principal finds one while the
+// others return theirs.
 //
-// The dynamic thresholds of A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
-// Shared-Memory Packet Switches" (IEEE/ACM Transactions on Networking, 1998).
+// These are the dynamic thresholds of A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length
+// Thresholds for Shared-Memory Packet Switches" (IEEE/ACM Transactions on Networking, 1998).
 //
 //   AdmissionSlots places("the queue", 1088);
 //   ASSIGN_OR_RETURN(request->place, places.Take(principal));
@@ -23,27 +24,27 @@ namespace tidepool::engine {
 // Thread-safe.
 class AdmissionSlots {
  public:
-  // Of what is not taken, how many times as much one principal may have.
+  // The maximum slots of one principal, as a multiple of the free slots.
   static constexpr int64_t kShare = 8;
 
-  // A place, which is given back when the last copy goes; it may outlive the shares.
+  // A slot, which its last copy returns. It may outlive the AdmissionSlots.
   using Place = std::shared_ptr<void>;
 
-  // `what` has the places, in errors: "the queue". Requires: places >= 0.
+  // `what` is the name of the resource in errors, such as "the queue". Requires: places >= 0.
   AdmissionSlots(std::string what, int64_t places);
 
-  // There are so many from now on; none that is taken is taken back. Requires: not negative.
+  // Changes the number of slots. Requests keep the slots they have. Requires: not negative.
   void SetPlaces(int64_t places);
 
-  // RESOURCE_EXHAUSTED: all are taken, or the free ones are for others. Without authentication the
-  // principal is empty, and may have all.
+  // RESOURCE_EXHAUSTED if all slots are taken, or if the free ones are for others. Without
+  // authentication, the principal is empty and may have all slots.
   absl::StatusOr<Place> Take(const std::string& principal);
-  // What Take would say now.
+  // What Take would return now.
   absl::Status Check(const std::string& principal) const;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // places hold it, too
+  const std::shared_ptr<State> state_;  // shared with all slots
 };
 
 }  // namespace tidepool::engine

@@ -33,7 +33,7 @@ void AdmissionTurns::PassLine() {
   Pass();
 }
 
-// Those of the highest priority that are left and have credit.
+// Forms lines of the remaining sequences with the highest priority that have credit.
 bool AdmissionTurns::FormLines() {
   const SequenceQueue& queue = queue_->sequences();
   auto at = std::partition_point(queue.begin(), queue.end(), [this](const auto& sequence) {

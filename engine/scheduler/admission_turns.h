@@ -1,5 +1,4 @@
-// AdmissionTurns and QueueAheadCounter: the order of an AdmissionQueue, for one plan over all who
-// wait.
+// AdmissionTurns and QueueAheadCounter: the order of an AdmissionQueue during one plan.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_TURNS_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_TURNS_H_
 
@@ -17,41 +16,40 @@
 
 namespace tidepool::engine {
 
-// Whose turn it is while one plan is made, among those with credit: each once, in the order of
-// AdmissionQueue, at a cost of n log n for n of them. Engine thread only.
+// Engine thread only. During one plan, returns the waiting sequences with credit one by one, in the
+// order of AdmissionQueue. Takes n log n time for n sequences.
 class AdmissionTurns {
  public:
-  // Until these turns end, only the sequence whose turn it is may leave the queue, and only that
-  // one's principal may be charged. Sequences that come get no turn, unless their priority is lower
-  // than that of any that had its turn.
+  // While this object exists, only the current sequence may leave the queue, and only its principal
+  // may be charged. New sequences get no turn, unless their priority is lower than all that had a
+  // turn.
   explicit AdmissionTurns(const AdmissionQueue* queue) : queue_(queue) {}
 
-  // Null: nobody's.
+  // Returns the sequence whose turn it is, or null if there is none left.
   Sequence* Next();
-  // Takes the turn from the one that has it, which may have left the queue. Requires: somebody
-  // does.
+  // Ends the current turn. The sequence may have left the queue. Requires: there is a current turn.
   void Pass();
-  // The same for one that may not begin yet, but does not hold up those behind it. After
-  // kMaxPassedOver of these in its line, the rest of the line gets no turn.
+  // Same for a sequence that cannot begin yet but lets the ones after it pass. After kMaxPassedOver
+  // of these, the rest of its line gets no turn.
   static constexpr int kMaxPassedOver = 16;
   void PassOver();
-  // The same, and the rest of its line gets no turn.
+  // Same, and the rest of its line gets no turn.
   void PassLine();
 
-  // Sequences that were looked at.
+  // Number of sequences examined.
   int64_t looks() const { return looks_; }
 
  private:
-  // Of one principal and one priority.
+  // The sequences of one principal with one priority.
   struct Line {
     std::vector<Sequence*> sequences;  // by arrival
-    size_t at = 0;                     // those before had their turn
+    size_t at = 0;                     // the current one; the ones before had their turn
     int passed_over = 0;
   };
-  // A line's: the least goes next.
+  // The sort key of a line. The smallest goes next.
   struct Claim {
     int64_t served = 0;    // to the principal
-    uint64_t arrival = 0;  // of the line's first
+    uint64_t arrival = 0;  // of the line's first sequence
     size_t line = 0;
     friend auto operator<=>(const Claim&, const Claim&) = default;
   };
@@ -60,20 +58,20 @@ class AdmissionTurns {
   void Queue(size_t line);
 
   const AdmissionQueue* const queue_;
-  int64_t priority_ = INT64_MAX;  // of the lines; those of lower ones are still to come
+  int64_t priority_ = INT64_MAX;  // of the current lines; lower priorities follow later
   std::vector<Line> lines_;
   std::priority_queue<Claim, std::vector<Claim>, std::greater<>> claims_;
   int64_t looks_ = 0;
 };
 
-// Who is certainly planned before whom: counts, while it is shown the queue from its beginning. A
-// short prompt may overtake longer ones of its principal.
-// Engine thread only. What it was shown outlives it: it keeps views of the principals.
+// Engine thread only. Counts the sequences that are certainly planned before a given one. It must
+// be shown the queue in order. A short prompt may overtake longer ones of its principal. The
+// sequences must outlive this object, because it keeps views of their principals.
 class QueueAheadCounter {
  public:
-  // How many of those that were shown have credit and are planned before this one, whoever is
-  // served meanwhile: they are of higher priority, or of its own principal and not longer.
-  // Requires: it comes behind them in the queue.
+  // Number of sequences shown so far that have credit and will certainly be planned before this
+  // one: they have a higher priority, or the same principal and at most the same length. Requires:
+  // this sequence comes after them in the queue.
   int64_t Of(const Sequence& sequence);
   void Show(const Sequence& sequence);
 
@@ -81,9 +79,9 @@ class QueueAheadCounter {
   void Reach(int32_t priority);
 
   int32_t priority_ = INT32_MAX;
-  int64_t above_ = 0;  // of higher priority
-  int64_t level_ = 0;  // of this one
-  // Of this one, by principal: their tokens, ascending.
+  int64_t above_ = 0;  // sequences with a higher priority
+  int64_t level_ = 0;  // the current priority
+  // Token counts of sequences with the current priority, by principal, in ascending order.
   absl::flat_hash_map<absl::string_view, std::vector<int64_t>> own_;
 };
 

@@ -11,7 +11,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Pointers that stay good while the queue changes.
+// Copies the pointers, which stay valid while the queue changes.
 std::vector<Sequence*> Snapshot(const SequenceQueue& queue) {
   std::vector<Sequence*> sequences;
   for (const auto& sequence : queue) sequences.push_back(sequence.get());
@@ -61,7 +61,7 @@ void BatchScheduler::End(std::vector<EndedSequence> failed, StepPlan* plan) {
   }
 }
 
-// Takes out what must not, or cannot, continue.
+// Ends sequences that must not, or cannot, continue.
 void BatchScheduler::EndDoomed(absl::Duration now, StepPlan* plan) {
   const auto judge = [&](Sequence* sequence) { return Doom(*sequence, now); };
   End(running_.TakeFailed(judge), plan);
@@ -83,7 +83,7 @@ absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Duration now) 
   return absl::OkStatus();
 }
 
-// Credit may arrive while this plans, and rows are shared out by who has it: it is read once.
+// Credit may arrive during planning, but rows are distributed by it, so read it only once.
 void BatchScheduler::ReadCredit() {
   for (const SequenceQueue* queue : {&running_.sequences(), &waiting_.sequences()}) {
     for (const auto& sequence : *queue) {
@@ -103,12 +103,13 @@ void BatchScheduler::PlanRunning(StepPlan* plan) {
   }
 }
 
-// Preempts others until the sequence has blocks, or the sequence itself if it is the last in order.
+// Preempts other sequences until this one has blocks. If it is the last in order, preempts itself.
 void BatchScheduler::PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
   while (!PlanSequence(sequence, max_rows, plan)) {
     if (admission_.GiveBackRestore(sequence->request.priority)) continue;
     Sequence* victim = Victim(sequence);
-    // Alone, without restores too, it has every block, and EndDoomed made sure that these suffice.
+    // A sequence that is alone, without restores, can use every block. EndDoomed checked that this
+    // is enough.
     CHECK(victim != sequence || running_.size() > 1 ||
           (restores_ != nullptr && restores_->running() > 0))
         << "no KV blocks for the only sequence";
@@ -117,7 +118,7 @@ void BatchScheduler::PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPla
   }
 }
 
-// False, and nothing changed, when there are too few blocks.
+// Returns false and changes nothing if there are not enough blocks.
 bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
   const int64_t fitting = decoder_->RowsWithin(*sequence, 1 + spare_logit_rows_);
   RowSpan span = decoder_->NextSpan(*sequence, std::min(max_rows, fitting));
@@ -125,15 +126,16 @@ bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan
   std::optional<KvReservation> reservation = sequence->lease.Reserve(slots);
   if (!reservation.has_value()) return false;
   span.blocks = sequence->lease.Tables(slots);
-  // One row of logits of each sequence is not spare.
+  // Each sequence's first row of logits is not spare.
   spare_logit_rows_ -= std::max<int64_t>(0, static_cast<int64_t>(span.logit_rows.size()) - 1);
   plan->batch.spans.push_back(std::move(span));
   plan->items.push_back({sequence, *std::move(reservation)});
   return true;
 }
 
-// Who loses its KV for `for_whom`; itself, if all others go before it. Never a sequence that the
-// current plan holds: those have credit and come before `for_whom`.
+// Returns the sequence that loses its KV for `for_whom`, or `for_whom` itself if all others go
+// before it. Never returns a sequence in the current plan: those have credit and go before
+// `for_whom`.
 Sequence* BatchScheduler::Victim(const Sequence* for_whom) const {
   Sequence* stalled = running_.LastStalled();
   return stalled != nullptr && stalled != for_whom ? stalled : running_.last();

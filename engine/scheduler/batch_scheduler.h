@@ -1,16 +1,17 @@
-// BatchScheduler: which sequences run in the next step, with how many rows each, and on which KV
-// blocks. Continuous batching with chunked prefill:
+// BatchScheduler: decides which sequences run in the next step, with how many rows and on which KV
+// blocks. It does continuous batching with chunked prefill:
 //
-// - Each sequence that decodes gets its row; prompts share the others (RunningSequences). Running
+// - Each sequence that decodes gets its row. Prompts share the others (RunningSequences). Running
 //   sequences get KV in order of priority, then arrival.
 // - Waiting sequences are admitted, and running ones preempted for them, by Admission.
-// - When a running sequence finds no block, another one is preempted: one that lacks credit, else
-//   the last in order. A preempted sequence loses its KV and waits again.
-// - A sequence without credit is not planned; it keeps its KV until somebody else needs it.
+// - If there is no block for a running sequence, another one is preempted: one that lacks credit,
+// or
+//   else the last in order. A preempted sequence loses its KV and waits again.
+// - A sequence without credit is not planned. It keeps its KV until another one needs the blocks.
 // - A sequence that cannot have its first token before its deadline is refused (DeadlineJudge).
 //
-// A plan costs n log n at most for n waiting sequences, times the different lengths of prefixes in
-// flight; a sequence's tokens are hashed once, not once a plan.
+// A plan takes at most n log n time for n waiting sequences, times the number of different lengths
+// of prefixes in flight. A sequence's tokens are hashed once, not in every plan.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 
@@ -33,48 +34,49 @@
 
 namespace tidepool::engine {
 
-// One sequence's part in a step: its span is the batch's of the same index.
+// One sequence's part of a step. Its span has the same index in the batch.
 struct PlanItem {
   Sequence* sequence = nullptr;
   KvReservation reservation;
 };
 
-// What one step does. Dropping it gives back the KV that it reserved.
+// The plan of one step. Dropping it frees the KV that it reserved.
 struct StepPlan {
   Batch batch;
   std::vector<PlanItem> items;
-  std::vector<EndedSequence> ended;  // which the scheduler no longer knows
+  std::vector<EndedSequence> ended;  // sequences that the scheduler has removed
 };
 
-// Engine thread only; starts no threads, reads no clock.
+// Engine thread only. Starts no threads and reads no clock.
 class BatchScheduler {
  public:
-  // The cache, decoder and restores outlive it. Without `restores` no KV is read from a disk.
+  // The cache, decoder and restores outlive this object. Without `restores`, no KV is read from a
+  // disk.
   BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder,
                  KvRestores* restores = nullptr);
   BatchScheduler(const BatchScheduler&) = delete;
   BatchScheduler& operator=(const BatchScheduler&) = delete;
 
-  // The sequence waits from now on, with a new lease of the cache.
+  // Adds a waiting sequence, with a new lease of the cache.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // As RunningSequences::SetLimits, from the next plan on.
+  // Same as RunningSequences::SetLimits, from the next plan on.
   void SetLimits(const StepLimits& limits) { running_.SetLimits(limits); }
-  // What deadlines and restores are judged by.
+  // Sets the rates for decisions about deadlines and restores.
   void SetRates(const MeasuredRates& rates) { deadlines_.SetRates(rates); }
 
-  // The next step; `now` is of the clock that deadlines are of. At most one plan at a time.
-  // Requires of the caller, before the next call: Commit for each item whose rows were computed, or
-  // nothing for those that were not.
+  // Plans the next step. `now` must come from the clock of the deadlines. At most one plan may
+  // exist. Requires: before the next call, the caller calls Commit for each item whose rows were
+  // computed.
   StepPlan Plan(absl::Duration now);
 
-  // The item's rows are computed: their KV is final.
+  // The item's rows were computed, so their KV is final.
   void Commit(PlanItem* item, const RowSpan& span);
 
-  // Takes a running sequence out; its KV is given back. Requires: the plan that holds it is
-  // committed or dropped, or its reservation kept.
+  // Removes a running sequence and frees its KV. Requires: the plan that contains it was committed
+  // or dropped, or its reservation kept.
   std::unique_ptr<Sequence> Remove(Sequence* sequence);
-  // Takes all out, running and waiting.
+  // Removes all sequences, running and waiting.
   std::vector<std::unique_ptr<Sequence>> RemoveAll();
 
   int64_t running() const { return running_.size(); }
@@ -83,14 +85,15 @@ class BatchScheduler {
   int64_t admissions() const { return admission_.admissions(); }
   int64_t preemptions() const { return admission_.preemptions(); }
   int64_t deadline_refusals() const { return deadlines_.refusals(); }
-  // Looks at waiting sequences, to judge the new ones and to find whose turn it is: what plans cost
-  // when many wait, except for a look at each one's deadline and credit.
+  // Number of waiting sequences examined, to check new ones and to find the next turn. This
+  // measures the cost of plans when many wait, except for the check of each one's deadline and
+  // credit.
   int64_t looks() const { return deadlines_.looks() + admission_.looks(); }
-  // Rows that sequences still need before their next token, decodes aside.
+  // Rows that sequences must still compute before their next token, without decodes.
   int64_t QueuedPromptTokens() const;
-  // Whether the latest plan found a sequence that has credit.
+  // True if the latest plan found a sequence with credit.
   bool HasReady() const;
-  // Of all sequences and restores; InfiniteDuration when there is none.
+  // The earliest deadline of all sequences and restores. InfiniteDuration if there is none.
   absl::Duration NextDeadline() const;
 
  private:
@@ -111,7 +114,7 @@ class BatchScheduler {
   RunningSequences running_;
   AdmissionQueue waiting_;
   Admission admission_;
-  int64_t spare_logit_rows_ = 0;  // of the current plan, beside one of each sequence
+  int64_t spare_logit_rows_ = 0;  // in the current plan, besides one per sequence
 };
 
 }  // namespace tidepool::engine

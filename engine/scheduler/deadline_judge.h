@@ -1,6 +1,6 @@
 // DeadlineJudge: refuses sequences that cannot have their first token before their deadline, before
-// they cost anything. It judges by a time that is certainly needed: half of what the measured rates
-// say, since they were measured on other work.
+// they use resources. It only counts half of the time that the measured rates suggest, because
+// those come from other work.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_DEADLINE_JUDGE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_DEADLINE_JUDGE_H_
 
@@ -18,21 +18,21 @@ namespace tidepool::engine {
 // Engine thread only.
 class DeadlineJudge {
  public:
-  // Without rates nothing is refused.
+  // Without rates, no sequence is refused.
   void SetRates(const MeasuredRates& rates) { rates_ = rates; }
   const MeasuredRates& rates() const { return rates_; }
 
-  // Takes the refused ones out of the queue, of those that came since the last call. Each sequence
-  // is judged once, and not at all if another engine began it.
+  // Removes the refused sequences from the queue, among those that arrived since the last call.
+  // Each sequence is checked once. One that another engine began is not checked.
   std::vector<EndedSequence> TakeRefused(absl::Duration now, AdmissionQueue* waiting);
 
-  // Whether a sequence can have its first token within `left`, when `ahead` others are certainly
-  // planned before it. DEADLINE_EXCEEDED: not on an idle engine either; RESOURCE_EXHAUSTED, with a
-  // base::RetryAfterOf hint: not with this queue.
+  // Checks whether a sequence can have its first token within `left`, if `ahead` others are
+  // certainly planned before it. DEADLINE_EXCEEDED if even an idle engine could not.
+  // RESOURCE_EXHAUSTED, with a base::RetryAfterOf hint, if only this queue prevents it.
   absl::Status Judge(Sequence* sequence, absl::Duration left, int64_t ahead) const;
 
   int64_t refusals() const { return refusals_; }  // total
-  int64_t looks() const { return looks_; }        // at sequences, total
+  int64_t looks() const { return looks_; }        // total number of sequences examined
 
  private:
   absl::Duration PromptTime(const Sequence& sequence, int64_t cached) const;

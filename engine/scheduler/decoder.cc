@@ -57,7 +57,7 @@ class AutoregressiveDecoder final : public Decoder {
     const int64_t rows = span.argmax_vocab > 0 ? 0 : static_cast<int64_t>(span.logit_rows.size());
     const int64_t behind = output->logit_row() + rows;
     absl::StatusOr<SpanOutput> accepted = AcceptRows(sequence, span, output);
-    // An error leaves rows unread, and the next span's come behind them.
+    // After an error some rows are unread. Skip them to reach the next span's rows.
     output->GoToLogits(behind);
     return accepted;
   }
@@ -92,7 +92,7 @@ class AutoregressiveDecoder final : public Decoder {
     return accepted;
   }
 
-  // Whether the row of this slot predicts a prompt token whose log-probability is due.
+  // True if this slot's row predicts a prompt token whose log-probability must be reported.
   static bool ScoresRow(const Sequence& sequence, int64_t slot) {
     return slot >= sequence.first_scored_slot() && slot + 1 < sequence.request.prompt_length;
   }
@@ -106,7 +106,7 @@ class AutoregressiveDecoder final : public Decoder {
   absl::StatusOr<std::vector<TokenLogprob>> Score(const Sequence& sequence, const RowSpan& span,
                                                   OutputCursor* output) {
     std::vector<TokenLogprob> scored;
-    // Nothing stands before the first token, which could have predicted it.
+    // No token precedes the first one, so it has no prediction.
     if (sequence.prompt_told == 0) scored.push_back({.token_id = sequence.tokens[0]});
     for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
       if (!ScoresRow(sequence, slot)) continue;

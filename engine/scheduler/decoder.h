@@ -1,5 +1,5 @@
-// Decoder: how a sequence grows. Makes its next RowSpan and turns the rows that come back into
-// final tokens; only those reach sinks, logs and hashes.
+// Decoder: decides how a sequence grows. It creates the next RowSpan, and turns the computed rows
+// into final tokens. Only final tokens reach sinks, logs and hashes.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_DECODER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_DECODER_H_
 
@@ -17,16 +17,16 @@
 
 namespace tidepool::engine {
 
-// Walks through a step's output, span by span.
+// A cursor over a step's output, span by span.
 class OutputCursor {
  public:
   explicit OutputCursor(const StepOutput& output) : output_(output) {}
 
-  // The next row of logits, or the next best.
+  // Returns the next row of logits, or the next argmax.
   absl::Span<const float> NextLogits() {
     return absl::MakeConstSpan(output_.logits.Row(logit_row_++), output_.logits.cols);
   }
-  // The number of the next row of logits, and going on at another one.
+  // The number of the next row of logits, and a way to jump to another one.
   int64_t logit_row() const { return logit_row_; }
   void GoToLogits(int64_t row) { logit_row_ = row; }
   const kernels::ArgMax& NextArgMax() { return output_.best[best_row_++]; }
@@ -37,10 +37,10 @@ class OutputCursor {
   size_t best_row_ = 0;
 };
 
-// What follows from one span. Plain data.
+// The result of one span. Plain data.
 struct SpanOutput {
-  std::vector<TokenLogprob> prompt;  // of the prompt tokens from Sequence::prompt_told on
-  std::vector<SampledToken> tokens;  // the next ones
+  std::vector<TokenLogprob> prompt;  // prompt tokens from Sequence::prompt_told on
+  std::vector<SampledToken> tokens;  // the next output tokens
 };
 
 // Engine thread only.
@@ -48,23 +48,23 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Rows that must be computed before the next token; at least 1.
+  // Number of rows to compute before the next token; at least 1.
   virtual int64_t PendingRows(const Sequence& sequence) const = 0;
 
-  // The most rows of this sequence in one span of which no more than `logit_rows` want logits: at
-  // least 1. Requires: logit_rows >= 1.
+  // Maximum number of rows of this sequence in one span so that at most `logit_rows` of them need
+  // logits; at least 1. Requires: logit_rows >= 1.
   virtual int64_t RowsWithin(const Sequence& sequence, int64_t logit_rows) const = 0;
 
-  // The next rows, at most `max_rows` of them, without block tables. Requires: max_rows >= 1.
+  // Returns the next rows, at most `max_rows`, without block tables. Requires: max_rows >= 1.
   virtual RowSpan NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
 
-  // What follows from the rows that the span wanted, which come next in `output`. Does not change
-  // the sequence. Errors are the Sampler's; `output` is behind the span's rows then, too.
+  // Returns the result of the rows that the span requested, which come next in `output`. Does not
+  // change the sequence. Errors are the Sampler's. `output` moves past the span's rows in any case.
   virtual absl::StatusOr<SpanOutput> Accept(const Sequence& sequence, const RowSpan& span,
                                             OutputCursor* output) = 0;
 };
 
-// One token per forward pass. Tokens are drawn from the first `vocab_size` logits.
+// One token per forward pass. Tokens are sampled from the first `vocab_size` logits.
 std::unique_ptr<Decoder> MakeAutoregressiveDecoder(int vocab_size);
 
 }  // namespace tidepool::engine

@@ -44,7 +44,7 @@ class Holders {
  private:
   int64_t HeldBy(const Sequence* sequence) const { return held_.at(sequence->request.principal); }
 
-  // Null: none.
+  // Returns null if there is none.
   Sequence* Next() const {
     Sequence* best = nullptr;
     for (Sequence* sequence : eligible_) {
@@ -55,14 +55,15 @@ class Holders {
 
   bool MayLose(const Sequence& sequence) const {
     const int64_t held = HeldBy(&sequence);
-    // Of the principals that run, and the one that waits.
+    // The average includes the waiting principal.
     const bool above_average = held * static_cast<int64_t>(held_.size()) > total_;
     if (held > own_ + 1 && above_average) return true;
     return own_ == 0 && held == 1 &&
            MadeSinceAdmission(sequence) >= kOnlyPlaceQuanta * PlaceQuantum(sequence);
   }
 
-  // From whoever holds the most, the newest; of only places the one that was held longest.
+  // Takes the newest sequence of the principal with the most places. If every principal has only
+  // one place, takes the one held longest.
   bool GoesFirst(const Sequence& a, const Sequence& b) const {
     if (HeldBy(&a) != HeldBy(&b)) return HeldBy(&a) > HeldBy(&b);
     if (HeldBy(&a) > 1) return a.arrival > b.arrival;
@@ -70,7 +71,7 @@ class Holders {
   }
 
   absl::flat_hash_map<absl::string_view, int64_t> held_;  // places by principal
-  int64_t own_ = 0;                                       // of the one that waits
+  int64_t own_ = 0;                                       // of the waiting principal
   int64_t total_ = 0;
   std::vector<Sequence*> eligible_;
 };

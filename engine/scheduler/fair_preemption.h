@@ -1,9 +1,10 @@
-// FairPreemption: which running sequences give their places to a principal that waits and holds
-// fewer. The newest sequence of the principal that holds the most goes first. So whoever waits gets
-// a place after a bounded number of output tokens, however long the others' responses are.
+// FairPreemption: which running sequences give up their places for a waiting principal that holds
+// fewer. The newest sequence of the principal with the most places goes first. So a waiting
+// principal gets a place after a bounded number of output tokens, however long the others'
+// responses are.
 //
 // A sequence keeps its place for a quantum after each admission, which bounds the work that is done
-// twice. Nobody loses a place to a request of the same principal.
+// twice. No sequence loses its place to a request of the same principal.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_FAIR_PREEMPTION_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_FAIR_PREEMPTION_H_
 
@@ -16,21 +17,22 @@
 
 namespace tidepool::engine {
 
-// Output tokens after an admission, before a principal with more than its share loses the place.
+// Minimum output tokens after an admission, before a principal with more than its share can lose
+// the place.
 inline constexpr int64_t kPlaceQuantum = 16;
-// The same, as a part of the tokens that the admission had to compute, if that is more.
+// If it is more: the quantum as a fraction of the tokens that the admission had to compute.
 inline constexpr int64_t kRecomputeShare = 8;
-// How many times as long a principal keeps its only place, when another one has none: more
-// principals than places take turns.
+// A principal keeps its only place for this number of quanta if another one has none. So if there
+// are more principals than places, they take turns.
 inline constexpr int64_t kOnlyPlaceQuanta = 16;
 
 // The quantum of this sequence, in output tokens.
 int64_t PlaceQuantum(const Sequence& sequence);
 
-// Pure. The sequences that may be preempted for `for_whom`, in this order, as many as it needs. Of
-// equal priority, and of principals that hold more places than average and at least two more than
-// its own; or of their only place, if its own principal has none. `restoring` are waiting sequences
-// for which places are kept. Engine thread only.
+// Pure. Engine thread only. Returns the sequences that may be preempted for `for_whom`, in this
+// order, as many as it needs. They have the same priority. Their principals hold more places than
+// average, and at least two more than the waiting one. If the waiting principal holds none, a
+// principal may also lose its only place. `restoring` are waiting sequences with reserved places.
 std::vector<Sequence*> FairVictims(const SequenceQueue& running,
                                    absl::Span<const Sequence* const> restoring,
                                    const Sequence& for_whom);

@@ -12,8 +12,8 @@ void FairShare::BeginWaiting(const std::string& principal) {
   Account& account = found->second;
   if (++account.waiting > 1) return;
   if (!added) idle_.erase({account.served, found->first});
-  // Who comes back counts as served as much as the one who was served least of those that wait:
-  // time spent away is no credit.
+  // A returning principal counts as served at least as much as the least served one that is
+  // waiting: being absent gives no credit.
   const int64_t least = waiting_.empty() ? last_left_served_ : waiting_.begin()->first;
   account.served = std::max(account.served, least);
   waiting_.emplace(account.served, found->first);
@@ -41,7 +41,8 @@ void FairShare::Charge(const std::string& principal, int64_t cost) {
   order.insert(std::move(place));
 }
 
-// The one who was served least: it loses the least, for coming back lifts it anyway.
+// Forgets the principal that was served least. It loses the least, because its count is raised
+// anyway when it returns.
 void FairShare::ForgetIdle() {
   const auto account = accounts_.find(idle_.begin()->second);
   idle_.erase(idle_.begin());

@@ -1,5 +1,5 @@
-// InFlightPrefixes: which blocks of prompts are about to be computed, so that who can use one of
-// them waits for it instead of computing it again.
+// InFlightPrefixes: the prompt blocks that running sequences compute next. A sequence that can use
+// one of them waits for it instead of computing it again.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_IN_FLIGHT_PREFIXES_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_IN_FLIGHT_PREFIXES_H_
 
@@ -12,20 +12,20 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. Good until KV is committed or given back. Blocks are compared by their
-// hashes, so that a look costs as much as those that were added have come differently far, however
-// long the prompts are.
+// Engine thread only. Valid until KV is committed or freed. Blocks are compared by their hashes. So
+// a lookup takes time proportional to the number of different positions of these blocks, not to the
+// length of prompts.
 class InFlightPrefixes {
  public:
-  // Requires: the sequence runs, and goes on with its prompt.
+  // Requires: the sequence runs and has more prompt rows to compute.
   void Add(Sequence* sequence);
 
-  // Whether the next block of one of those is also one that this sequence can be given: of the same
-  // tokens from the start and the same salt, and not the one with its last token.
+  // True if this sequence can use one of these next blocks: it has the same tokens from the start
+  // and the same salt, and it is not the block with the sequence's last token.
   bool Hold(Sequence* sequence) const;
 
  private:
-  std::vector<int64_t> depths_;            // numbers of the next blocks, each once
+  std::vector<int64_t> depths_;            // distinct indices of the next blocks
   absl::flat_hash_set<BlockHash> blocks_;  // the next blocks
 };
 

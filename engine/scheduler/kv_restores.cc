@@ -10,10 +10,10 @@ namespace tidepool::engine {
 namespace {
 
 constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
-// Where computing takes less, or how long it takes is not known.
+// Minimum patience, used if computing takes less time or its rate is unknown.
 constexpr absl::Duration kMinPatience = absl::Milliseconds(100);
 constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
-// Without a block in so long the disk does not answer; then nothing is asked of it for a while.
+// If no block arrives in this time, the disk is stuck. It is then not used for a while.
 constexpr absl::Duration kSilence = absl::Seconds(5);
 constexpr absl::Duration kLetBe = absl::Seconds(30);
 
@@ -21,7 +21,7 @@ absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
   return absl::Seconds(static_cast<double>(prefix.tokens - prefix.memory_tokens) / rows_per_second);
 }
 
-// Of the sequence that begins with `tokens`.
+// The tokens of this block, in a sequence that begins with `tokens`.
 absl::Span<const int32_t> TokensOf(absl::Span<const int32_t> tokens, const KvPrefix::Block& block) {
   return tokens.subspan(block.index * kBlockTokens, kBlockTokens);
 }
@@ -37,9 +37,9 @@ void KvRestores::Poll(absl::Duration now) {
   }
 }
 
-// One of a restore that has ended is too late.
+// If its restore has ended, the block is too late.
 void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
-  // They are read one after the other.
+  // Reads are sequential, so one arrival restarts the timers of all restores.
   for (Restore& other : restores_) other.silent_at = now + kSilence;
   const auto found = std::find_if(restores_.begin(), restores_.end(),
                                   [&](const auto& one) { return one.ticket == read.ticket(); });
@@ -53,7 +53,7 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
     ++restore.arrived;
   }
   const bool whole = restore.arrived == restore.prefix.on_disk.size();
-  // Should others take it before its turn comes, it is read again.
+  // If others take the KV before the sequence's turn, allow it to be read again.
   if (whole) restore.owner->admission.restore_tried = false;
   if (held == kNoBlock || whole) End(found - restores_.begin());
 }
@@ -67,8 +67,8 @@ bool KvRestores::Begin(Sequence* sequence, const Terms& terms) {
   return CoveredBlocks(sequence).has_value();
 }
 
-// It waits where the next block that some restore waits for is one of its own, too, before the one
-// with its last token, which is computed in any case.
+// The sequence waits if the next block of a restore is also one of its own. The block with its last
+// token does not count, because it is computed in any case.
 std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
   const int64_t usable = (static_cast<int64_t>(sequence->tokens.size()) - 1) / kBlockTokens;
   for (Restore& restore : restores_) {
@@ -78,14 +78,14 @@ std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
     const Sequence* owner = restore.owner;
     restore.priority = std::max(restore.priority, sequence->request.priority);
     const auto held = static_cast<int64_t>(restore.held.size());
-    // Nobody has cared for what is to come when it is the turn of one that goes before the owner.
+    // If the sequence goes before the owner, no blocks are reserved yet for the part still to come.
     if (owner == sequence || sequence->request.priority > owner->request.priority) return held;
     return held + static_cast<int64_t>(restore.prefix.on_disk.size() - restore.arrived);
   }
   return std::nullopt;
 }
 
-// By what the disk has to read before, too. A disk that nobody has read from yet is tried.
+// Includes the reads that are queued before it. If the disk's speed is unknown, it is tried.
 bool KvRestores::IsWorthIt(const KvPrefix& prefix, const Terms& terms) const {
   const double bytes_per_second = disk_->read_bytes_per_second();
   if (terms.prompt_rows_per_second <= 0 || bytes_per_second <= 0) return true;
@@ -106,7 +106,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
                        ? kUnknownPatience
                        : std::max(kMinPatience, ComputeTime(prefix, terms.prompt_rows_per_second)));
   restore.silent_at = terms.now + kSilence;
-  // What is in memory already must not give way to what comes behind it.
+  // The blocks in memory must not be evicted for the ones that are read.
   for (const int32_t block : prefix.in_memory) {
     cache_->Hold(block);
     restore.held.push_back(block);
@@ -114,7 +114,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
     const KvPrefix::Block& block = prefix.on_disk[i];
     if (disk_->StartRead(block.key, TokensOf(restore.tokens, block), restore.ticket)) continue;
-    // Found damaged since: what is before it is still of use.
+    // A block was found damaged. The ones before it are still useful.
     prefix.tokens = block.index * kBlockTokens;
     prefix.on_disk.resize(i);
   }
@@ -124,7 +124,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   if (restores_.back().prefix.on_disk.empty()) End(restores_.size() - 1);
 }
 
-// From the back, so that a prefix's end gives way before its beginning.
+// Release from the back, so that the end of a prefix is evicted before its beginning.
 void KvRestores::End(size_t index) {
   Restore restore = std::move(restores_[index]);
   restores_.erase(restores_.begin() + index);
@@ -150,10 +150,9 @@ bool KvRestores::GiveBack(int64_t most_priority) {
   return true;
 }
 
-// Sequences that run may have attached what has come, as they may hold what was in memory before;
-// so may other restores.
+// Running sequences and other restores may share the blocks of a restore. Such blocks do not count.
 int64_t KvRestores::BlocksBelow(int32_t priority) const {
-  absl::flat_hash_map<int32_t, int32_t> held;  // how often, by block
+  absl::flat_hash_map<int32_t, int32_t> held;  // number of holders, by block
   for (const Restore& restore : restores_) {
     if (restore.priority >= priority) continue;
     for (const int32_t block : restore.held) ++held[block];

@@ -1,6 +1,6 @@
-// KvRestores: brings KV of waiting prompts back from the disk, where reading it takes less time
-// than computing it. Nothing waits in a call: blocks come in between two steps, and who they are
-// for is held back meanwhile, while others are planned.
+// KvRestores: reads the KV of waiting prompts back from the disk, if this is faster than computing
+// it. Calls never block: blocks arrive between steps. Meanwhile the sequences that need them wait,
+// and others are planned.
 //
 //   if (restores->CoveredBlocks(sequence).has_value()) ...       // it waits for blocks to come
 //   else if (there is room && restores->Begin(sequence, terms)) ...   // from now on
@@ -19,58 +19,59 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. Blocks that it has taken from the cache are its own until the restore ends:
-// then they are cached, the latest released.
+// Engine thread only. A restore holds the blocks that it took from the cache until it ends. Then
+// they are cached as the most recently released.
 class KvRestores {
  public:
-  // Both outlive it; the cache's disk.
+  // Both outlive this object. `disk` is the cache's disk.
   KvRestores(KvCache* cache, KvDisk* disk) : cache_(cache), disk_(disk) {}
   ~KvRestores() { EndAll(); }
 
-  // Takes in what the disk has read; ends what takes longer than computing would.
+  // Processes the blocks that the disk has read. Ends restores that take longer than computing.
   void Poll(absl::Duration now);
 
-  // What a restore is judged by.
+  // The conditions for starting a restore.
   struct Terms {
     absl::Duration now;
-    double prompt_rows_per_second = 0;  // 0: not known
+    double prompt_rows_per_second = 0;  // 0: unknown
   };
-  // Begins to read what the disk has of this sequence beyond memory: not again, in its stay in the
-  // queue, after that was cut short by anything but GiveBack. False: nothing, or nothing that is
-  // worth it. Requires: it waits, its lease holds nothing, all its blocks have room, and it stays
-  // until the restore has ended or Forget.
+  // Begins to read this sequence's KV that is on the disk but not in memory. Returns false if there
+  // is none, or if it is not worth it. While the sequence stays in the queue, a restore that was
+  // interrupted is not tried again, except after GiveBack. Requires: the sequence waits; its lease
+  // holds nothing; there is room for all its blocks; and it exists until the restore has ended or
+  // Forget is called.
   bool Begin(Sequence* sequence, const Terms& terms);
-  // Of a sequence that is to wait for blocks that are being read, for it or for another one that
-  // begins alike: how many of its blocks are held already, or kept for the other one, which goes
-  // before it. nullopt: it waits for none.
+  // If the sequence must wait for blocks that are being read, for itself or for another one with
+  // the same beginning, returns how many of its blocks are held already, or reserved for the other
+  // one, which goes first. nullopt if it need not wait.
   std::optional<int64_t> CoveredBlocks(Sequence* sequence);
 
-  // Ends the restore of the lowest priority, `most_priority` at most; of equals the latest. Blocks
-  // that have come so far can be taken by others, and its sequence may begin another one. False:
-  // there is none.
+  // Ends the restore with the lowest priority, which must be at most `most_priority`; among equals,
+  // the latest one. Others can then take the blocks that have arrived, and its sequence may begin
+  // another restore. Returns false if there is none.
   bool GiveBack(int64_t most_priority);
-  // Blocks that nobody holds any more once GiveBack has ended the restores below this priority.
+  // Number of blocks that become free when GiveBack ends all restores below this priority.
   int64_t BlocksBelow(int32_t priority) const;
-  // Ends the restore that this sequence has begun: it is about to go.
+  // Ends the restore that this sequence began. Call it before the sequence is destroyed.
   void Forget(const Sequence* sequence);
   void EndAll();
 
   int64_t running() const { return static_cast<int64_t>(restores_.size()); }
-  // When Poll has something to end, should nothing come.
+  // When Poll must be called to end a restore, even if no block arrives.
   absl::Duration NextDeadline() const;
   const KvRestoreStats& stats() const { return stats_; }
 
  private:
   struct Restore {
     uint64_t ticket = 0;
-    Sequence* owner = nullptr;    // which began it, and waits
-    int32_t priority = 0;         // the highest of those that were found to wait for it
-    KvPrefix prefix;              // on_disk: [arrived, size) are to come, in this order
+    Sequence* owner = nullptr;    // began the restore, and waits
+    int32_t priority = 0;         // highest priority of the sequences that wait for it
+    KvPrefix prefix;              // blocks [arrived, size) of on_disk are still to come, in order
     std::vector<int32_t> tokens;  // of the prefix
     std::vector<int32_t> held;
     size_t arrived = 0;
     absl::Duration give_up_at;
-    absl::Duration silent_at;  // when the next block is too late
+    absl::Duration silent_at;  // time limit for the next block
   };
 
   bool IsWorthIt(const KvPrefix& prefix, const Terms& terms) const;
@@ -83,7 +84,8 @@ class KvRestores {
   KvDisk* const disk_;
   std::vector<Restore> restores_;
   uint64_t next_ticket_ = 0;
-  absl::Duration begin_from_ = -absl::InfiniteDuration();  // a disk that is silent is let be
+  // no restore before this time, because the disk was stuck
+  absl::Duration begin_from_ = -absl::InfiniteDuration();
   KvRestoreStats stats_;
 };
 

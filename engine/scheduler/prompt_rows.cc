@@ -11,12 +11,12 @@
 namespace tidepool::engine {
 namespace {
 
-// Of its principal's rows, one part in so many is for the oldest prompt.
+// The oldest prompt of a principal gets one of this number of equal parts of its rows.
 constexpr int64_t kOldestShare = 4;
-// The ending prompts' rows by which the others may make such a step longer.
+// The other prompts may lengthen such a step by the ending prompts' rows divided by this.
 constexpr int64_t kEndingShare = 3;
 
-// Fewer rows make a step hardly shorter: it reads all weights.
+// With fewer rows a step is hardly shorter, because it reads all weights anyway.
 constexpr int64_t kMinDeepRows = 128;
 
 class RowShares {
@@ -45,7 +45,7 @@ class RowShares {
   }
 
  private:
-  // Prompts of one principal: [begin, end) of order_, the least left first.
+  // Prompts [begin, end) of order_, of one principal, with the fewest rows left first.
   struct Group {
     size_t begin = 0;
     size_t end = 0;
@@ -81,8 +81,8 @@ class RowShares {
     return groups;
   }
 
-  // Max-min fair: those that want least come first, and leave what they do not need. Where a share
-  // cannot be even, who came first has the larger one.
+  // Max-min fair: principals with small demands come first and leave what they do not need. If rows
+  // cannot be divided evenly, earlier principals get one more.
   int64_t ShareAmongPrincipals(size_t begin, size_t end, int64_t rows) {
     std::vector<Group> groups = GroupsOf(begin, end);
     std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
@@ -134,7 +134,7 @@ class RowShares {
   const absl::Span<const PromptInPrefill> prompts_;
   const PromptRowLimits limits_;
   std::vector<int64_t> rows_;
-  std::vector<size_t> order_;  // by priority, principal, left
+  std::vector<size_t> order_;  // sorted by priority, principal, rows left
 };
 
 int64_t CountUnfinished(absl::Span<const PromptInPrefill> prompts, absl::Span<const int64_t> rows) {
@@ -196,7 +196,7 @@ PromptRows::Turn PromptRows::Judge(const PromptInPrefill& prompt) const {
   if (rows.back() == prompt.left || unfinished < limits_.unfinished || unfinished == 1) {
     return Turn::kNow;
   }
-  // The last slot.
+  // The last slot needs a prompt shorter than the others.
   for (size_t i = 0; i < prompts_.size(); ++i) {
     const PromptInPrefill& other = prompts_[i];
     if (rows[i] < other.left && other.priority >= prompt.priority && other.left <= prompt.left) {

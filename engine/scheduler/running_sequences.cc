@@ -34,7 +34,7 @@ void RunningSequences::BeginStep() {
   rows_.SetStepRows(PromptRowsOfStep());
 }
 
-// What decodes leave, and no more than they can bear.
+// The rows that decodes leave, and at most what their latency allows.
 int64_t RunningSequences::PromptRowsOfStep() const {
   int64_t step = options_.limits.rows;
   if (limits_.prefill_chunk < options_.prefill_chunk) {

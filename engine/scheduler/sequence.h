@@ -1,4 +1,4 @@
-// Sequence: everything that the engine knows of one generation.
+// Sequence: the state of one generation in the engine.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_SEQUENCE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_SEQUENCE_H_
 
@@ -18,29 +18,30 @@
 
 namespace tidepool::engine {
 
-// What the caller of a generation may change while it runs. Thread-safe; the scheduler reads it.
+// Thread-safe. Values that a generation's caller may change while it runs. The scheduler reads
+// them.
 struct SequenceControl {
   std::atomic<bool> cancelled{false};
-  std::atomic<int64_t> credit{0};  // tokens that may be made
+  std::atomic<int64_t> credit{0};  // tokens that may be generated
 };
 
 class StreamSink;
 
-// What the scheduler notes of a sequence. Plain data.
+// The scheduler's state of a sequence. Plain data.
 struct AdmissionState {
-  bool judged = false;         // whether its deadline can be met; once
-  bool charged = false;        // its prompt, to its principal
-  bool restore_tried = false;  // of KV from the disk; not again in this stay in the queue
-  bool owed_place = false;     // others were preempted for it; it waits for its KV from a disk
-  std::optional<int64_t> cached_tokens;  // found at the first admission
-  // At the latest admission: outputs made before it, and tokens that were left to compute.
+  bool judged = false;         // its deadline was checked, which happens once
+  bool charged = false;        // its prompt was charged to its principal
+  bool restore_tried = false;  // KV was restored from disk; not again while it stays in the queue
+  bool owed_place = false;     // others were preempted for it, and it waits for its KV from a disk
+  std::optional<int64_t> cached_tokens;  // set at the first admission
+  // At the latest admission: outputs generated before it, and tokens still to compute.
   int64_t outputs_before = 0;
   int64_t left_to_compute = 0;
 };
 
-// Plain data, engine thread only.
+// Plain data. Engine thread only.
 struct Sequence {
-  // Requires: a valid request. Its token ids are moved to `tokens`.
+  // Requires: a valid request. Moves its token ids to `tokens`.
   Sequence(uint64_t arrival_number, GenerationRequest generation, OutputText output)
       : arrival(arrival_number),
         request(std::move(generation)),
@@ -57,36 +58,39 @@ struct Sequence {
 
   int64_t outputs() const { return static_cast<int64_t>(tokens.size()) - request.prompt_length; }
 
-  // Whether log-probabilities of prompt tokens are still to be reported.
+  // True if log-probabilities of prompt tokens must still be reported.
   bool scores_prompt() const { return prompt_told < request.prompt_length; }
-  // The first slot whose row must be computed for them: KV before it may come from a cache.
+  // The first slot whose row must be computed for these reports. KV before it may come from a
+  // cache.
   int64_t first_scored_slot() const { return prompt_told > 0 ? prompt_told - 1 : 0; }
-  // The tokens whose KV may come from a cache, except for the last one's.
+  // The tokens whose KV may come from a cache: all except the last one, and limited by prompt
+  // reports.
   absl::Span<const int32_t> reusable() const {
     const absl::Span<const int32_t> all = absl::MakeConstSpan(tokens);
     return scores_prompt() ? all.first(first_scored_slot() + 1) : all;
   }
-  // Whether the next output token may not end the generation.
+  // True if the next output token must not end the generation.
   bool must_go_on() const { return outputs() < request.stopping.min_tokens; }
 
-  const uint64_t arrival;  // ascending over the engine's life: order, and identity
+  const uint64_t arrival;  // increases over the engine's life; gives order and identity
   GenerationRequest request;
-  std::vector<int32_t> tokens;  // prompt and output; the last one's KV is never there yet
-  KvLease lease;                // the scheduler's; empty while it waits
+  std::vector<int32_t> tokens;  // prompt and output; the last one has no KV yet
+  KvLease lease;                // managed by the scheduler; empty while waiting
   bool admitted = false;        // running
-  bool has_credit = false;      // when the current plan began
+  bool has_credit = false;      // as of the beginning of the current plan
   AdmissionState admission;
-  int64_t prompt_told = 0;  // prompt tokens whose log-probabilities were told; all: none is due
-  std::vector<int32_t> end_tokens;  // that must_go_on() forbids; kept only with min_tokens
-  TokenCounts counts;               // kept only when penalties are on
+  // prompt tokens whose log-probabilities were reported; all if none are requested
+  int64_t prompt_told = 0;
+  std::vector<int32_t> end_tokens;  // forbidden while must_go_on(); only set with min_tokens
+  TokenCounts counts;               // only used with penalties
   OutputText text;
   Usage usage;
-  absl::Duration submitted_at;  // of the engine's monotonic clock
+  absl::Duration submitted_at;  // on the engine's monotonic clock
   std::optional<absl::Duration> planned_at;
   std::optional<absl::Duration> first_token_at;
   std::shared_ptr<SequenceControl> control = std::make_shared<SequenceControl>();
   std::shared_ptr<StreamSink> sink;
-  std::shared_ptr<void> place;  // among those that run or wait
+  std::shared_ptr<void> place;  // a slot of AdmissionSlots
 };
 
 }  // namespace tidepool::engine

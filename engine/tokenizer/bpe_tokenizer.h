@@ -17,7 +17,7 @@
 
 namespace tidepool::engine {
 
-// Thread-safe: immutable after Create. Made by Tokenizer::Create.
+// Thread-safe: immutable after Create. Created by Tokenizer::Create.
 class BpeTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
@@ -32,10 +32,10 @@ class BpeTokenizer final : public Tokenizer {
 
   const PreTokenizerRules rules_;
   const PreTokenizer pre_tokenizer_;
-  // Bytes of the tokens that words are made of, by id; "" for the others: a control token never
-  // comes out of merges.
+  // Bytes of the tokens that words consist of, by id. "" for all others: merges never produce a
+  // control token.
   std::vector<std::string> word_bytes_;
-  std::optional<BytePairMerger> merger_;  // set by FillMerges, once word_bytes_ is there
+  std::optional<BytePairMerger> merger_;  // set by FillMerges after word_bytes_
 };
 
 }  // namespace tidepool::engine

@@ -9,7 +9,7 @@
 
 namespace tidepool::engine {
 
-// The byte that "<0x0A>" names; empty for anything of another form.
+// Returns the byte of a name such as "<0x0A>". nullopt for anything else.
 std::optional<uint8_t> ParseByteToken(absl::string_view text);
 
 }  // namespace tidepool::engine

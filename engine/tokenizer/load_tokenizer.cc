@@ -13,7 +13,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Create knows no file, and its messages quote what the file says.
+// Adds the file's name to an error. Create does not know it, and its messages quote untrusted text
+// of the file.
 absl::Status InFile(const GgufFile& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const absl::string_view message(status.message().data(), status.message().size());

@@ -1,4 +1,4 @@
-// The tokenizer of a GGUF file, in one step.
+// Loads the tokenizer of a GGUF file in one step.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_LOAD_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_LOAD_TOKENIZER_H_
 
@@ -10,9 +10,9 @@
 
 namespace tidepool::engine {
 
-// ReadTokenizerSpec, then Tokenizer::Create. Every error begins with the file's name and stays on
-// one line of bounded length, whatever the file holds. INVALID_ARGUMENT also where a byte-level BPE
-// has no merges: Create would make a tokenizer of single bytes of it.
+// Calls ReadTokenizerSpec, then Tokenizer::Create. Every error begins with the file's name and is
+// one line of limited length, whatever the file contains. Also returns INVALID_ARGUMENT if a
+// byte-level BPE has no merges: Create would accept it as a tokenizer of single bytes.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file);
 
 }  // namespace tidepool::engine

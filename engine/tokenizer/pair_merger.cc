@@ -12,10 +12,11 @@
 namespace tidepool::engine {
 namespace {
 
-// Words up to here are merged by scanning all their pairs, which needs no queues.
+// Words up to this length are merged by scanning all pairs, without queues.
 constexpr size_t kShortWord = 32;
 
-// Positions, smallest first. They come almost in order, and then both operations take one step.
+// Positions, smallest first. Positions arrive almost in order, and then both operations take
+// constant time.
 class PositionQueue {
  public:
   bool empty() const { return next_ == ordered_.size() && late_.empty(); }
@@ -42,7 +43,7 @@ class PositionQueue {
   }
 
  private:
-  std::vector<uint32_t> ordered_;  // ascending, from next_ on
+  std::vector<uint32_t> ordered_;  // ascending, starting at next_
   size_t next_ = 0;
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> late_;
 };
@@ -60,7 +61,7 @@ size_t PairMerger::Merge(absl::Span<Symbol> symbols) const {
 }
 
 size_t PairMerger::MergeShort(absl::Span<Symbol> symbols) const {
-  std::array<Rule, kShortWord> rules;  // of symbol i and the one behind it
+  std::array<Rule, kShortWord> rules;  // rule of symbol i and its successor
   size_t size = symbols.size();
   for (size_t i = 0; i + 1 < size; ++i) rules[i] = FindRule(symbols[i], symbols[i + 1]);
   while (size > 1) {
@@ -79,7 +80,8 @@ size_t PairMerger::MergeShort(absl::Span<Symbol> symbols) const {
   return size;
 }
 
-// A long word as a linked list of symbols at the positions of their first ones.
+// A long word as a linked list of symbols. A symbol's position is that of its first original
+// symbol.
 class PairMerger::Chain {
  public:
   Chain(const PairMerger& merger, absl::Span<const Symbol> symbols)
@@ -88,7 +90,8 @@ class PairMerger::Chain {
     for (uint32_t i = 0; i + 1 < end_; ++i) UpdatePair(i);
   }
 
-  // Merges until nothing merges. A merge queues at most two pairs, so queues take 3 n in all.
+  // Merges until no pair has a rule. A merge queues at most two pairs, so the queues hold at most 3
+  // n.
   void Run() {
     while (!ranks_.empty()) {
       const uint32_t rank = ranks_.top();
@@ -99,7 +102,7 @@ class PairMerger::Chain {
         continue;
       }
       const uint32_t position = queue.Pop();
-      // Pairs that have changed since are passed over.
+      // Skip pairs that have changed since.
       if (links_[position].rank == rank) MergeAt(position);
     }
   }
@@ -113,7 +116,8 @@ class PairMerger::Chain {
  private:
   struct Link {
     Symbol symbol;
-    uint32_t rank;  // of the pair with the next symbol; kNoRank also where the link is gone
+    // of the pair with the next symbol; kNoRank if there is none or the link was removed
+    uint32_t rank;
     uint32_t previous;
     uint32_t next;
   };
@@ -143,7 +147,7 @@ class PairMerger::Chain {
   const PairMerger& merger_;
   const uint32_t end_;
   std::vector<Link> links_;
-  // Positions of pairs, by rank; one heap of all pairs would cost a logarithm for each of them.
+  // Positions of pairs, by rank. A single heap of all pairs would need logarithmic time per pair.
   absl::flat_hash_map<uint32_t, PositionQueue> queues_;
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ranks_;  // keys of queues_
 };

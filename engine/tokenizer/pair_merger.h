@@ -1,4 +1,4 @@
-// PairMerger: the one loop under every byte-pair encoding, over symbols of any kind.
+// PairMerger: the common algorithm of all byte-pair encodings, for any kind of symbols.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_PAIR_MERGER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_PAIR_MERGER_H_
 
@@ -10,20 +10,20 @@
 
 namespace tidepool::engine {
 
-// Merges, again and again, the adjacent pair of the lowest rank (the leftmost of equals) until no
-// pair is left that has one. Thread-safe once filled.
+// Repeatedly merges the adjacent pair with the lowest rank (the leftmost among equals), until no
+// pair has a rule. Thread-safe once filled.
 class PairMerger {
  public:
-  // What words are made of. Symbols below 0 have no rules.
+  // The units of words. Negative symbols have no rules.
   using Symbol = int32_t;
 
-  // False: the pair has a rule already, which stays. Requires symbols of 0 and more and a rank
-  // below 2^32 - 1.
+  // Returns false if the pair already has a rule, which stays. Requires: symbols are not negative,
+  // and rank < 2^32 - 1.
   bool AddRule(Symbol left, Symbol right, uint32_t rank, Symbol result);
 
-  // Merges in place: `symbols` begins with the result, whose size is returned. n symbols: n log n
-  // steps and, past a few dozen symbols, about 24 n bytes of memory. Requires less than 2^32
-  // symbols.
+  // Merges in place and returns the size of the result, which is at the beginning of `symbols`. For
+  // n symbols, takes n log n time and, for more than a few dozen symbols, about 24 n bytes of
+  // memory. Requires: fewer than 2^32 symbols.
   size_t Merge(absl::Span<Symbol> symbols) const;
 
  private:

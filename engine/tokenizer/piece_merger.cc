@@ -9,7 +9,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The size of the character that `text` begins with; a stretch that is not UTF-8 counts as one.
+// Size of the first character of `text`. Invalid UTF-8 counts as one character.
 size_t CharSize(absl::string_view text) {
   return static_cast<uint8_t>(text[0]) < 0x80 ? 1 : base::NextUtf8Char(text).size;
 }
@@ -70,7 +70,7 @@ void PieceMerger::AddScores(absl::Span<const float> scores, const std::vector<bo
       Intern(rest.substr(0, CharSize(rest)));
     }
   }
-  // Shorter pieces first: what an unused one comes apart into is known before it can be merged.
+  // Shorter pieces first, so that the parts of an unused piece are known before it is merged.
   std::stable_sort(ids.begin(), ids.end(),
                    [this](int32_t a, int32_t b) { return pieces_[a].size() < pieces_[b].size(); });
   for (const int32_t id : ids) {
@@ -132,7 +132,7 @@ void PieceMerger::ToSymbols(absl::string_view text, std::vector<Symbol>* symbols
   }
 }
 
-// Up to where `text` can be merged on its own.
+// Returns the end of the first part of `text` that can be merged independently.
 size_t PieceMerger::WordSize(absl::string_view text) const {
   if (!words_begin_at_space_) return text.size();
   const size_t first = text.find_first_not_of(' ');
@@ -145,7 +145,7 @@ void PieceMerger::Encode(absl::string_view text, std::vector<int32_t>* ids) cons
   while (!text.empty()) {
     const absl::string_view word = text.substr(0, WordSize(text));
     text.remove_prefix(word.size());
-    // Most words of a text are tokens.
+    // Most words of a text are single tokens.
     const int32_t id = word.size() <= longest_piece_ ? Find(word) : -1;
     if (id >= 0 && is_whole_[id]) {
       ids->push_back(id);

@@ -1,4 +1,4 @@
-// PieceMerger: the merges of vocabularies whose words are made of characters: SentencePiece's
+// PieceMerger: the merges of vocabularies whose words consist of characters: SentencePiece's
 // byte-pair encoding, and Gemma 4's.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_PIECE_MERGER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_PIECE_MERGER_H_
@@ -25,38 +25,40 @@ namespace tidepool::engine {
 //   merger.Encode(" The sky", &ids);
 class PieceMerger {
  public:
-  // What becomes of text that no piece covers.
+  // How to encode text that no piece covers.
   struct Fallback {
-    std::array<int32_t, 256> byte_ids;  // the token of each byte; all -1: there are none
-    int32_t unknown_id = -1;            // then this one, once for a run of such characters
+    std::array<int32_t, 256> byte_ids;  // the token of each byte; all -1: none
+    int32_t unknown_id = -1;            // without byte tokens: once per run of such characters
   };
 
-  // `pieces` by id, "" where a token is not for merging; they outlive the merger and differ from
-  // each other. Those that are not UTF-8 never come out of merges.
+  // `pieces` by id, "" for tokens that take no part in merges. They outlive the merger and are
+  // distinct. Merges never produce a piece that is invalid UTF-8.
   PieceMerger(absl::Span<const std::string> pieces, const Fallback& fallback);
 
-  // SentencePiece's rules: two neighbours that are a piece together merge, the highest score first.
-  // `scores` and `is_unused` by id. Unused pieces take part and come apart again, into what they
-  // were merged from. Steps: the sum over the pieces of their squared lengths in bytes.
+  // Adds SentencePiece's rules: if two neighbours together form a piece, they merge, the highest
+  // score first. `scores` and `is_unused` are by id. Unused pieces take part in merges, and are
+  // split again at the end. Takes time proportional to the sum of the pieces' squared lengths in
+  // bytes.
   void AddScores(absl::Span<const float> scores, const std::vector<bool>& is_unused);
 
-  // A rule of a list: those added earlier merge earlier. False: the pair has one already, which
+  // Adds a merge. Earlier merges have precedence. Returns false if the pair already has one, which
   // stays.
   bool AddMerge(absl::string_view left, absl::string_view right);
 
-  // After the last rule.
+  // Call it after the last rule.
   void Finish();
 
-  // Appends the ids of `text`, which may be any bytes: those that are not UTF-8 are characters that
-  // no piece covers. n bytes: n log n steps, about 40 n bytes of memory. Requires less than 2 GiB.
+  // Appends the ids of `text`, which may contain any bytes. Invalid UTF-8 is treated as characters
+  // that no piece covers. For n bytes, takes n log n time and about 40 n bytes of memory. Requires:
+  // less than 2 GiB.
   void Encode(absl::string_view text, std::vector<int32_t>* ids) const;
 
-  // The token that is exactly `piece`, or -1.
+  // Returns the token that is exactly `piece`, or -1.
   int32_t Find(absl::string_view piece) const;
 
  private:
-  // Symbols below vocab_size_ are tokens; above are strings that rules speak of and the vocabulary
-  // lacks. In a text, ~offset is a character that no rule speaks of.
+  // Symbols below vocab_size_ are tokens. The others are strings that occur in rules but not in the
+  // vocabulary. In a text, ~offset is a character without any rule.
   using Symbol = PairMerger::Symbol;
 
   Symbol FindSymbol(absl::string_view text) const;  // -1: none
@@ -72,17 +74,18 @@ class PieceMerger {
   const int32_t vocab_size_;
   const absl::Span<const std::string> pieces_;
   const Fallback fallback_;
-  size_t longest_piece_ = 0;  // bytes
+  size_t longest_piece_ = 0;  // in bytes
   uint32_t next_rank_ = 0;
-  std::deque<std::string> extra_;  // by symbol - vocab_size_
+  std::deque<std::string> extra_;  // index: symbol - vocab_size_
   absl::flat_hash_map<absl::string_view, Symbol> symbols_;
-  std::array<Symbol, 128> ascii_symbols_;  // those of symbols_ that are one byte
+  std::array<Symbol, 128> ascii_symbols_;  // the single-byte ones of symbols_
   PairMerger merger_;
-  // What unused pieces come apart into.
-  absl::flat_hash_map<Symbol, std::vector<Symbol>> unused_parts_;  // none of them comes apart
-  // No rule puts a space behind anything but a space: texts can be merged word by word.
+  // What unused pieces are split into.
+  absl::flat_hash_map<Symbol, std::vector<Symbol>> unused_parts_;  // none of the parts is unused
+  // True if no rule puts a space after anything except a space. Then texts can be merged word by
+  // word.
   bool words_begin_at_space_ = true;
-  std::vector<bool> is_whole_;  // by id: its own characters merge to it
+  std::vector<bool> is_whole_;  // by id: the piece's own characters merge to it
 };
 
 }  // namespace tidepool::engine

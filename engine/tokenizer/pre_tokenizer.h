@@ -1,4 +1,4 @@
-// PreTokenizer: cuts text into the words that byte-pair merges never cross.
+// PreTokenizer: splits text into the words that byte-pair merges never cross.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_PRE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_PRE_TOKENIZER_H_
 
@@ -13,33 +13,33 @@
 
 namespace tidepool::engine {
 
-// What a name in tokenizer.ggml.pre implies.
+// The rules for a value of tokenizer.ggml.pre.
 struct PreTokenizerRules {
   // Regular expressions (Unicode, Perl's syntax), applied one after the other, each to the pieces
-  // that the ones before left: matches and the gaps between them become pieces.
+  // of the previous one. Both the matches and the gaps between them become pieces.
   std::vector<std::string> passes;
-  bool ignore_merges = false;  // a piece that is a token is taken whole
-  bool add_bos = false;        // where the file does not say
+  bool ignore_merges = false;  // a piece that is a token is not merged
+  bool add_bos = false;        // default if the file does not say
 };
 
-// "" is the rule of files that name none. UNIMPLEMENTED lists the names that are known.
+// "" gives the rules for files without a name. UNIMPLEMENTED lists the known names.
 absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name);
 
-// The names that FindPreTokenizerRules knows, without "".
+// The names that FindPreTokenizerRules knows, except "".
 std::vector<std::string> KnownPreTokenizers();
 
 // Thread-safe: immutable after Create.
 class PreTokenizer {
  public:
-  // INTERNAL: a pattern that does not compile.
+  // INTERNAL if a pattern does not compile.
   static absl::StatusOr<PreTokenizer> Create(const std::vector<std::string>& passes);
 
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Calls `emit` with the pieces of `text` in order; their concatenation is the text. Requires
-  // valid UTF-8. RESOURCE_EXHAUSTED: a match would take more work than any text of this length
+  // Calls `emit` with the pieces of `text` in order. Concatenated, they are the text. Requires:
+  // valid UTF-8. RESOURCE_EXHAUSTED if a match takes more steps than any text of this length
   // should.
   absl::Status Split(absl::string_view text, absl::FunctionRef<void(absl::string_view)> emit) const;
 

@@ -12,12 +12,12 @@
 namespace tidepool::engine {
 namespace {
 
-// Unicode's White_Space, as the inside of a bracket. PCRE2's own \s also has U+180E, which is none
-// since Unicode 6.3 and is none to the tokenizers that made the vocabularies.
+// The characters of Unicode's White_Space, for use inside brackets. PCRE2's own \s also matches
+// U+180E, which is not a space since Unicode 6.3, nor for the original tokenizers.
 constexpr absl::string_view kSpace =
     R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// Patterns are written with SPACE for the inside of that bracket.
+// Replaces SPACE in a pattern by these characters.
 std::string Expand(absl::string_view pattern) {
   return absl::StrReplaceAll(pattern, {{"SPACE", kSpace}});
 }
@@ -28,7 +28,7 @@ constexpr absl::string_view kWord = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
 constexpr absl::string_view kSymbols = R"( ?[^SPACE\p{L}\p{N}]+[\r\n]*|)";
 constexpr absl::string_view kSpaceTail = R"([SPACE]*[\r\n]+|[SPACE]+(?![^SPACE])|[SPACE]+)";
 
-// "hello HELLO Hello": case changes cut words too (tekken, GPT-4o).
+// Words that also split at case changes, as in "hello HELLO Hello" (tekken, GPT-4o).
 constexpr absl::string_view kCasedWordLow =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
 constexpr absl::string_view kCasedWordHigh =
@@ -42,12 +42,12 @@ constexpr absl::string_view kDeepSeekTail =
     R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)";
 constexpr absl::string_view kHanAndKana =
     R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
-// DeepSeek's earlier models: Han, three blocks of South Asia and Africa by a slip in the original,
-// and Hangul.
+// For DeepSeek's earlier models: Han, Hangul, and by a mistake in the original, three blocks of
+// South Asia and Africa.
 constexpr absl::string_view kDeepSeekHan =
     R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)";
 
-// The cased letters of Unicode as DeepSeek LLM lists them.
+// The cased letters of Unicode, as DeepSeek LLM lists them.
 constexpr absl::string_view kCasedLetters =
     R"(A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293})"
     R"(\x{295}-\x{2af}\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-\x{38a})"
@@ -110,9 +110,10 @@ std::vector<std::string> DeepSeekCoder() {
           std::string(kDeepSeekHan), R"(\p{N})"};
 }
 
-// Characters of the script Han (not those that are used with it too) are words by themselves. "Of
-// these categories and not Han" is written as "neither Han nor of the other categories": a class
-// needs no stack to be repeated, a group with a lookahead does, for every character of a word.
+// Characters of the script Han (but not common characters that are used with it) are separate
+// words. "Of these categories and not Han" is written as "neither Han nor of the other categories".
+// The reason: repeating a class needs no stack, but a group with a lookahead needs some for each
+// character of a word.
 std::string KimiK2() {
   constexpr absl::string_view kSuffix = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)";
   constexpr absl::string_view kHigh = R"([^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}])";
@@ -134,7 +135,7 @@ std::vector<std::string> Youtu() {
           absl::StrCat(kCasedWordLow, kSuffix, kCasedWordHigh, kSuffix, R"(\p{N}|)", kCasedTail))};
 }
 
-// Space in runs of powers of two.
+// Splits runs of spaces into powers of two.
 std::string Jais2() {
   std::string pattern =
       absl::StrCat(kAnyCaseContraction, kWord, R"(\p{N}{1,3}|)", kSymbols, R"([SPACE]*[\r\n]+|)");
@@ -149,7 +150,7 @@ std::string SeedCoder() {
                              R"( ?[^SPACE\p{L}\p{N}\r\n]+|)", kSpaceTail));
 }
 
-// Everything up to a sentence's punctuation (BLOOM).
+// Everything up to the punctuation that ends a sentence (BLOOM).
 std::string Bloom() {
   return Expand(R"( ?[^(SPACE|.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c})]+)");
 }
@@ -159,7 +160,7 @@ std::string BailingMoe() {
                              kSymbols, R"([SPACE]*[\r\n]|[SPACE]+(?![^SPACE])|[SPACE]+)"));
 }
 
-// One set of rules and its names.
+// One set of rules, and its names.
 struct Entry {
   std::vector<absl::string_view> names;
   PreTokenizerRules rules;
@@ -170,8 +171,9 @@ std::vector<Entry> AllRules() {
   all.push_back({{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
                   "lfm2", "jina-v5-nano"},
                  {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true, /*add_bos=*/true}});
-  // GLM-4's later files name "glm4" and take whole words, its earlier ones "chatglm-bpe" and merge
-  // them: so does llama.cpp, and its converters write the merges that reach every token.
+  // GLM-4's later files have the name "glm4" and match whole words; its earlier ones have
+  // "chatglm-bpe" and merge. llama.cpp does the same, and its converters write merges that reach
+  // every token.
   all.push_back({{"glm4", "glm5"}, {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true}});
   all.push_back({{"chatglm-bpe", "smaug-bpe", "dbrx"}, {{Qwen2(R"(\p{N}{1,3})")}}});
   all.push_back({{"jais-2"}, {{Jais2()}}});

@@ -18,7 +18,7 @@ constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁"
 
 std::string WithSpaces(absl::string_view text) { return absl::StrReplaceAll(text, {{kMark, " "}}); }
 
-// Runs of spaces become one, and those at both ends go.
+// Replaces runs of spaces by one space, and removes spaces at both ends.
 std::string RemoveExtraSpaces(absl::string_view text) {
   std::string result;
   bool pending = false;
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(Tokeni
   tokenizer->InferTypes();
   tokenizer->add_bos_ = true;
   if (tokenizer->is_gemma4()) {
-    // Its files say false where the model is trained with one.
+    // Files say false even if the model was trained with BOS, so ignore them.
     tokenizer->spec_.add_bos = tokenizer->spec_.bos_id >= 0;
   } else {
     tokenizer->add_space_prefix_ = tokenizer->spec_.add_space_prefix.value_or(true);
@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(Tokeni
   return std::unique_ptr<Tokenizer>(std::move(tokenizer));
 }
 
-// What old files leave unsaid: llama.cpp's ids of the special tokens, and the types.
+// Infers what old files omit: llama.cpp's ids of the special tokens, and the token types.
 void SentencePieceTokenizer::InferTypes() {
   const auto size = static_cast<int32_t>(spec_.tokens.size());
   std::vector<TokenType>& types = spec_.token_types;
@@ -92,9 +92,11 @@ void SentencePieceTokenizer::FillTokenBytes() {
 }
 
 bool SentencePieceTokenizer::Merges(int32_t id) const {
-  // A name with a plain space in it is found in texts, never made by merges, which know "▁" only.
+  // Merges use "▁" and never produce a plain space. So a name with a space is only found by a
+  // search.
   if (absl::StrContains(spec_.tokens[id], ' ')) return false;
-  // Nor is one that could swallow the space prefix: the same ids would stand for two texts.
+  // The same applies to a name that could include the space prefix: otherwise two texts would have
+  // the same ids.
   if (types_[id] == TokenType::kUserDefined) {
     return !(add_space_prefix_ && absl::StartsWith(token_bytes_[id], " "));
   }
@@ -167,7 +169,7 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
     single = RemoveExtraSpaces(text);
     text = single;
   }
-  // Texts cannot tell the mark from a space: the vocabulary has one writing for both.
+  // The vocabulary writes a space and "▁" in the same way, so texts cannot distinguish them.
   std::string spaced;
   if (text.find(kMark) != absl::string_view::npos) {
     spaced = WithSpaces(text);
@@ -188,8 +190,8 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
   return absl::OkStatus();
 }
 
-// Gemma 4's merges never cross the border of a run of line ends, and a run that is a token is taken
-// whole.
+// Gemma 4's merges never cross the border of a run of newlines. A run that is a token is not
+// merged.
 void SentencePieceTokenizer::EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const {
   while (!text.empty()) {
     const bool newlines = text[0] == '\n';

@@ -17,12 +17,12 @@
 
 namespace tidepool::engine {
 
-// Thread-safe: immutable after Create. Made by Tokenizer::Create.
+// Thread-safe: immutable after Create. Created by Tokenizer::Create.
 //
-// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of what they become.
-// (GGUF has no name of its own for SentencePiece's unigram models; they come as "t5", which is
-// refused.) "gemma4" merges characters by a list, within lines. In both a space is written "▁" in
-// the file, and what no piece covers becomes the tokens of its bytes.
+// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of the result. (GGUF
+// calls SentencePiece's unigram models "t5", which is refused.) "gemma4" merges characters by a
+// list, within lines. In both, a space is written "▁" in the file, and text that no piece covers
+// becomes the tokens of its bytes.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
@@ -36,15 +36,15 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   bool is_gemma4() const { return spec_.model == "gemma4"; }
   void InferTypes();
-  bool Merges(int32_t id) const;  // does it take part in merges?
+  bool Merges(int32_t id) const;  // takes part in merges
   absl::Status FillMerger();
   absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
   absl::Status AddScores();
   absl::Status AddMerges();
   void EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const;
 
-  std::vector<std::string> pieces_;    // by id, with spaces for "▁"; "" for the others: a control
-                                       // token never comes out of merges
+  // by id, with spaces for "▁"; "" for others, such as control tokens
+  std::vector<std::string> pieces_;
   std::optional<PieceMerger> merger_;  // set by FillMerger
 };
 

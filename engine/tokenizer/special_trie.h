@@ -12,28 +12,30 @@
 
 namespace tidepool::engine {
 
-// A set of byte strings, searched for the leftmost, then the longest one. Thread-safe once filled.
+// A set of byte strings, with a search for the leftmost match, the longest among these. Thread-safe
+// once filled.
 class SpecialTrie {
  public:
   enum class Kind : uint8_t {
     kAnywhere,  // matches in any text
-    kGuarded,   // matches only where the searcher allows it
+    kGuarded,   // matches only where the caller allows it
   };
 
   struct Match {
-    int32_t id = -1;  // -1: nothing starts here
+    int32_t id = -1;  // -1: no match
     size_t size = 0;
   };
 
   SpecialTrie() : nodes_(1) {}
 
-  // Of two equal names the first stays. Requires a name that is not empty.
+  // If two names are equal, the first stays. Requires: the name is not empty.
   void Add(absl::string_view name, int32_t id, Kind kind);
 
-  // May a name start with this byte?
+  // True if a name may start with this byte.
   bool MayStart(char first) const { return starts_[static_cast<uint8_t>(first)]; }
 
-  // The longest name that text starts with; guarded ones have to end within `guarded_size` bytes.
+  // Returns the longest name at the beginning of `text`. Guarded names must end within
+  // `guarded_size` bytes.
   Match LongestPrefix(absl::string_view text, size_t guarded_size) const;
 
  private:

@@ -1,4 +1,4 @@
-// TextPiece: text that remembers who wrote it.
+// TextPiece: text with its origin.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TEXT_PIECE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TEXT_PIECE_H_
 
@@ -7,11 +7,11 @@
 
 namespace tidepool::engine {
 
-// Control tokens are recognised in text of the template's author, never in text of a caller: so no
-// message can end its own turn and begin another's.
+// Control tokens are recognised in the template author's text, but never in a caller's text. So a
+// message cannot end its own turn and begin another one.
 enum class TextOrigin : uint8_t {
-  kTemplate,  // the model's own chat template, its BOS and EOS texts
-  kUser,      // anything that came with a request
+  kTemplate,  // the model's chat template, and its BOS and EOS texts
+  kUser,      // everything from a request
 };
 
 struct TextPiece {

@@ -17,20 +17,20 @@
 namespace tidepool::engine {
 namespace {
 
-// Far past every published vocabulary, and small enough that a bad file cannot take hours.
+// Far more than any published vocabulary has, but few enough that a bad file cannot take hours.
 constexpr size_t kMaxTokens = size_t{1} << 24;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxMerges = size_t{1} << 25;
 
-// Tokens that end a generation whatever a file says of them; fill-in-the-middle marks, which lead
-// into text that no caller asked for, are among them.
+// Tokens that end a generation, whatever the file says about them. They include fill-in-the-middle
+// marks, because the text after these was not requested.
 constexpr std::array<absl::string_view, 18> kStopTexts = {
     "<|eot_id|>", "<|im_end|>",    "<|end|>",      "<|return|>",      "<|call|>",   "<end_of_turn>",
     "<turn|>",    "<|endoftext|>", "<|eom_id|>",   "<|end_of_text|>", "<eos>",      "<|fim_pad|>",
     "<fim-pad>",  "<fim_pad>",     "<|fim_repo|>", "<|repo_name|>",   "<reponame>", "<|file_sep|>",
 };
 
-// Files made by older converters store some control tokens as words.
+// Older converters store some control tokens as normal tokens.
 bool LooksLikeControl(absl::string_view text) {
   constexpr absl::string_view kWideOpen = "<｜";
   constexpr absl::string_view kWideClose = "｜>";
@@ -177,7 +177,7 @@ void Tokenizer::CorrectTypes() {
 void Tokenizer::FindStopTokens() {
   is_stop_.resize(spec_.tokens.size());
   for (size_t id = 0; id < spec_.tokens.size(); ++id) is_stop_[id] = IsStopText(spec_.tokens[id]);
-  // Where a message may go on in another channel, <|end|> ends the channel only.
+  // If a message can continue in another channel, <|end|> only ends the channel.
   const auto end = FindToken("<|end|>");
   if (end.has_value() && FindToken("<|return|>").has_value() && FindToken("<|call|>").has_value()) {
     is_stop_[*end] = false;
@@ -231,7 +231,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
   ids.reserve(text.size() / 4 + 2);
   if (add_bos == AddBos::kModelDefault && add_bos_) ids.push_back(spec_.bos_id);
   size_t run = 0;
-  size_t plain = 0;  // where the text since the last special token begins
+  size_t plain = 0;  // start of the text after the last special token
   SpacePrefix prefix = add_bos == AddBos::kContinue ? SpacePrefix::kNone : SpacePrefix::kAdd;
   const auto encode_plain = [this, text, &plain, &prefix, &ids](size_t end) {
     if (plain == end) return absl::OkStatus();

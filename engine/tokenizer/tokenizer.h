@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back.
+// Tokenizer: converts text to token ids and back.
 //
 //   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(gguf));
 //   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(spec)));
@@ -8,10 +8,10 @@
 //   for (int32_t id : ids) text += decoder.Feed(id);
 //   text += decoder.Flush();
 //
-// Ids are those of Hugging Face's tokenizers and of SentencePiece, save that text is not brought
-// into Unicode NFC or NFKC first (Qwen's tokenizers do that; it matters to decomposed accents), and
-// that, as in llama.cpp, a vocabulary's space prefix also stands behind every special token.
-// Bytes that are not UTF-8 are kept, as the tokens of their values.
+// The ids are those of Hugging Face's tokenizers and of SentencePiece, with two exceptions. Text is
+// not normalised to Unicode NFC or NFKC (Qwen's tokenizers do that; it matters for decomposed
+// accents). And as in llama.cpp, a vocabulary's space prefix is also added after every special
+// token. Invalid UTF-8 is kept, as the tokens of its bytes.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 
@@ -35,59 +35,58 @@
 
 namespace tidepool::engine {
 
-// What "<|im_end|>" in a text means. User-defined tokens of a vocabulary (words such as
-// "<tool_call>" that carry no control) are recognised either way.
+// How to encode "<|im_end|>" in a text. A vocabulary's user-defined tokens (words such as
+// "<tool_call>", which are not control tokens) are recognised in both cases.
 enum class SpecialTokens : uint8_t {
-  kAsText,  // ten characters
-  kParse,   // the control token
+  kAsText,  // as ten characters
+  kParse,   // as the control token
 };
 
 enum class AddBos : uint8_t {
   kNo,
-  kModelDefault,  // a BOS in front (and an EOS behind) where the model is trained with one
-  kContinue,      // no: the text goes on from ordinary tokens, so that no space prefix is added
+  kModelDefault,  // add BOS (and EOS at the end) if the model was trained with it
+  kContinue,      // no: the text continues ordinary tokens, so no space prefix is added
 };
 
 // How control tokens appear in decoded text.
 enum class ControlText : uint8_t {
-  kSkip,  // not at all
-  kKeep,  // as their names
+  kSkip,  // omitted
+  kKeep,  // written as their names
 };
 
-// Thread-safe: immutable after Create. Large because it answers what callers ask of a vocabulary
-// (ids, bytes, special tokens, limits) beside encoding and decoding.
+// Thread-safe: immutable after Create. Large because it combines encoding and decoding with all
+// queries about a vocabulary (ids, bytes, special tokens, limits).
 class Tokenizer {
  public:
-  // Errors: UNIMPLEMENTED names a tokenizer model or pre-tokenizer that is not known;
-  // INVALID_ARGUMENT names a broken part of the spec: an id outside the vocabulary, no tokens or
-  // more than 2^24, a token of more than 4096 bytes or twice, scores that are missing or no
-  // numbers, a merge that is not a pair or stands there twice, more than 2^25 merges, byte tokens
-  // of which some are missing.
+  // UNIMPLEMENTED names an unknown tokenizer model or pre-tokenizer. INVALID_ARGUMENT names a
+  // broken part of the spec: an id outside the vocabulary; no tokens or more than 2^24; a token of
+  // more than 4096 bytes, or a duplicate; scores that are missing or not numbers; a merge that is
+  // not a pair, or a duplicate; more than 2^25 merges; an incomplete set of byte tokens.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
 
   virtual ~Tokenizer() = default;
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`, which may be any bytes, up to 1 GiB, in time linear in it but for a logarithm. A
-  // byte that the vocabulary has no token for (SmolLM2 lacks some control characters) becomes
-  // nothing. INVALID_ARGUMENT: a longer text.
+  // Returns the ids of `text`, which may be any bytes, up to 1 GiB. The time is linear, except for
+  // a logarithmic factor. A byte without a token (SmolLM2 lacks some control characters) is
+  // dropped. INVALID_ARGUMENT for a longer text.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, SpecialTokens special,
                                               AddBos add_bos) const;
 
-  // Ids of a rendered chat template. The pieces are one text: words run across their borders, but
-  // a control token is recognised only where all of its bytes come from the template. Chat
-  // templates write their own BOS: pass AddBos::kNo for them.
+  // Returns the ids of a rendered chat template. The pieces form one text: words may cross their
+  // borders, but a control token is recognised only if all of its bytes come from the template.
+  // Chat templates write their own BOS, so pass AddBos::kNo for them.
   absl::StatusOr<std::vector<int32_t>> EncodePieces(absl::Span<const TextPiece> pieces,
                                                     AddBos add_bos) const;
 
-  // The bytes of the text that begins with `ids`: what Encode got, if each of its bytes has a token
-  // and it had no "▁" (U+2581) for a SentencePiece vocabulary, which reads that as a space. The
-  // space prefix goes: one space at the beginning, and one behind each special token whose name
-  // stands in the text. INVALID_ARGUMENT: an id outside the vocabulary.
+  // Returns the bytes of the text that begins with `ids`. This inverts Encode if each byte has a
+  // token, and if the text has no "▁" (U+2581), which SentencePiece vocabularies treat as a space.
+  // Removes the space prefix: one space at the beginning, and one after each special token that is
+  // written as its name. INVALID_ARGUMENT for an id outside the vocabulary.
   absl::StatusOr<std::string> DecodeBytes(absl::Span<const int32_t> ids, ControlText control) const;
 
-  // The same as text: what is not UTF-8 becomes U+FFFD.
+  // Same as text: invalid UTF-8 becomes U+FFFD.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, ControlText control) const;
 
   int vocab_size() const { return static_cast<int>(token_bytes_.size()); }
@@ -95,65 +94,65 @@ class Tokenizer {
 
   // The functions below require IsValid(id).
 
-  // The bytes that the token stands for: any part of a character. For a control token its name.
+  // The token's bytes, which may be part of a character. For a control token, its name.
   absl::string_view TokenBytes(int32_t id) const { return token_bytes_[id]; }
-  // The token in the vocabulary's own writing ("Ġthe").
+  // The token as the vocabulary writes it ("Ġthe").
   absl::string_view TokenText(int32_t id) const { return spec_.tokens[id]; }
   TokenType type(int32_t id) const { return types_[id]; }
-  // Control and unknown tokens: no text of their own.
+  // True for control and unknown tokens, which have no text.
   bool IsControl(int32_t id) const {
     return types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown;
   }
-  // Those and user-defined ones: tokens that stand between texts, never inside a word.
+  // True for these and for user-defined tokens, which are never part of a word.
   bool IsSpecial(int32_t id) const {
     return IsControl(id) || types_[id] == TokenType::kUserDefined;
   }
   bool IsEndOfGeneration(int32_t id) const { return is_stop_[id]; }
 
-  // The tokens that end a generation, ascending: EOS, EOT, EOM and those known by name.
+  // The tokens that end a generation, ascending: EOS, EOT, EOM, and tokens with known names.
   absl::Span<const int32_t> stop_ids() const { return stop_ids_; }
 
-  // -1: the model has none.
+  // -1 if the model has none.
   int32_t bos_id() const { return spec_.bos_id; }
   int32_t eos_id() const { return spec_.eos_id; }
-  // Their names, for chat templates; "" where the model has none.
+  // Their names, for chat templates. "" if the model has none.
   absl::string_view bos_text() const { return spec_.bos_id < 0 ? "" : TokenText(spec_.bos_id); }
   absl::string_view eos_text() const { return spec_.eos_id < 0 ? "" : TokenText(spec_.eos_id); }
   bool adds_bos() const { return add_bos_; }
   bool adds_eos() const { return add_eos_; }
 
-  // The id of the token of this name in the vocabulary's own writing.
+  // Returns the id of the token that the vocabulary writes as `token_text`.
   std::optional<int32_t> FindToken(absl::string_view token_text) const;
 
-  // What the tokenizer was made of: names, chat templates.
+  // The spec that the tokenizer was created from: names, chat templates.
   const TokenizerSpec& spec() const { return spec_; }
 
  protected:
   explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
 
-  // Whether a space prefix may stand in front of a text.
+  // Whether a space prefix may be added to a text.
   enum class SpacePrefix : uint8_t { kAdd, kNone };
-  // What is wrong with a merge.
+  // The fault of a merge.
   enum class MergeFault : uint8_t { kNone, kAlphabet, kRepeated };
 
-  // Checks the spec and fills everything below; the kind of tokenizer sets the defaults of
-  // add_bos_ and add_eos_ first.
+  // Checks the spec and fills all members below. Subclasses set the defaults of add_bos_ and
+  // add_eos_ first.
   absl::Status Init();
 
-  // Fills token_bytes_, which has its size, by types_.
+  // Fills token_bytes_, which already has its size, using types_.
   virtual void FillTokenBytes() = 0;
 
-  // Appends the ids of `text`, which has no special tokens and is not empty.
+  // Appends the ids of `text`. Requires: it contains no special tokens and is not empty.
   virtual absl::Status EncodeText(absl::string_view text, SpacePrefix prefix,
                                   std::vector<int32_t>* ids) const = 0;
 
-  // Calls `add` with both sides of each merge in order. INVALID_ARGUMENT names the first that is
-  // not a pair of strings or that `add` finds fault with.
+  // Calls `add` with both sides of each merge, in order. INVALID_ARGUMENT names the first one that
+  // is not a pair of strings, or that `add` rejects.
   absl::Status ForEachMerge(
       absl::FunctionRef<MergeFault(absl::string_view, absl::string_view)> add) const;
 
   TokenizerSpec spec_;
-  std::vector<TokenType> types_;          // by id, corrected where a file is known to be wrong
+  std::vector<TokenType> types_;          // by id; corrected if a file is known to be wrong
   std::vector<std::string> token_bytes_;  // by id
   std::vector<bool> is_stop_;             // by id
   std::vector<int32_t> stop_ids_;
@@ -162,7 +161,7 @@ class Tokenizer {
   bool add_space_prefix_ = false;
 
  private:
-  // A stretch of one origin, up to `end` bytes of the whole text.
+  // A run of one origin that ends at byte `end` of the whole text.
   struct Run {
     size_t end;
     TextOrigin origin;
@@ -180,29 +179,29 @@ class Tokenizer {
   absl::flat_hash_map<absl::string_view, int32_t> id_by_text_;  // views into spec_.tokens
 };
 
-// Turns tokens, one by one, into text of whole characters, every space as it is: the text goes on
-// from what stands before it. Thread-compatible. Copyable plain data:
-// a copy taken anywhere goes on from there, and a generation is resumed by feeding its earlier
-// tokens. The tokenizer outlives it.
+// Thread-compatible. Converts tokens one by one to text of whole characters. It keeps every space,
+// because the text continues earlier text. Copyable: a copy continues from the same point. To
+// resume a generation, feed its earlier tokens. The tokenizer outlives it.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer* tokenizer, ControlText control = ControlText::kSkip)
       : tokenizer_(tokenizer), control_(control) {}
 
-  // The characters that `id` completes, perhaps none. Bytes that can no longer become a character
-  // come out as U+FFFD. Requires tokenizer->IsValid(id).
+  // Returns the characters that `id` completes, possibly none. Bytes that cannot be part of a
+  // character become U+FFFD. Requires: tokenizer->IsValid(id).
   std::string Feed(int32_t id);
 
-  // The end: U+FFFD for an incomplete character, else "". The decoder is then as new.
+  // Ends the text: returns U+FFFD for an incomplete character, else "". Then the decoder can be
+  // reused.
   std::string Flush();
 
-  // Bytes held back, 0 to 3.
+  // Number of bytes held back, 0 to 3.
   size_t pending_bytes() const { return tail_.size(); }
 
  private:
   const Tokenizer* tokenizer_;
   ControlText control_;
-  std::string tail_;  // the beginning of a character
+  std::string tail_;  // beginning of an incomplete character
 };
 
 }  // namespace tidepool::engine

@@ -17,7 +17,7 @@ absl::StatusOr<std::vector<std::string>> ReadStrings(const GgufFile& file, absl:
   return std::vector<std::string>(views.begin(), views.end());
 }
 
-// An array beside the tokens, where there is one.
+// Checks the size of an optional array with one entry per token.
 absl::Status CheckCount(const GgufFile& file, absl::string_view key, size_t tokens) {
   const GgufEntry* entry = file.Find(key);
   if (entry == nullptr || !entry->is_array || entry->count == tokens) return absl::OkStatus();
@@ -46,7 +46,7 @@ absl::Status ReadIds(const GgufFile& file, TokenizerSpec* spec) {
   for (const auto& [name, target] : ids) {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
     ASSIGN_OR_RETURN(const int64_t id, file.IntOr(key, -1));
-    // Some converters write "none" as -1 in 32 unsigned bits.
+    // Some converters write -1 for "none" as an unsigned 32-bit number.
     if (id == -1 || id == std::numeric_limits<uint32_t>::max()) continue;
     if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
       return file.Error(

@@ -14,7 +14,7 @@ namespace tidepool::engine {
 
 class GgufFile;
 
-// The numbers are GGUF's (tokenizer.ggml.token_type).
+// The numbers are those of GGUF (tokenizer.ggml.token_type).
 enum class TokenType : uint8_t {
   kNormal = 1,
   kUnknown = 2,
@@ -26,19 +26,19 @@ enum class TokenType : uint8_t {
 
 struct TokenizerSpec {
   std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
-  std::string pre;                     // name of the pre-tokenizer; empty: not said
-  std::vector<std::string> tokens;     // by id, in the vocabulary's own writing (" the": "Ġthe")
-  std::vector<TokenType> token_types;  // by id; empty: all normal
+  std::string pre;                     // name of the pre-tokenizer; empty: not given
+  std::vector<std::string> tokens;     // by id, as the vocabulary writes them (" the" is "Ġthe")
+  std::vector<TokenType> token_types;  // by id; empty: all are normal
   std::vector<std::string> merges;     // "LEFT RIGHT", best first
   std::vector<float> scores;           // by id; SentencePiece only
-  // Ids of special tokens; -1: the model has none.
+  // Ids of special tokens. -1 if the model has none.
   int32_t bos_id = -1;
   int32_t eos_id = -1;
   int32_t eot_id = -1;
   int32_t eom_id = -1;
   int32_t unknown_id = -1;
   int32_t padding_id = -1;
-  // Unset: the default of the model's kind.
+  // Unset: the default of the tokenizer model.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
@@ -47,8 +47,9 @@ struct TokenizerSpec {
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
 
-// Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key: no tokenizer in the
-// file, a key of another type, arrays of different lengths, a token type or an id out of range.
+// Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key if there is no
+// tokenizer, a key has the wrong type, arrays have different lengths, or a token type or id is out
+// of range.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
 
 }  // namespace tidepool::engine

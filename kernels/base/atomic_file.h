@@ -1,5 +1,4 @@
-// AtomicFile: a file that appears under its name when it is complete and on the disk, and not at
-// all otherwise.
+// AtomicFile: a file that appears under its name only when it is complete and on the disk.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file,
 //                    AtomicFile::Create("out.gguf", {.existing = ExistingFile::kReplace}));
@@ -19,57 +18,58 @@
 
 namespace tidepool::base {
 
-// What happens to a file that is there already.
+// What to do if the file exists.
 enum class ExistingFile : uint8_t { kRefuse, kReplace };
 
 enum class PageCache : uint8_t {
   kUse,
-  // Past it where the file system can: all that is written then begins and ends at multiples of
-  // 4,096 bytes, in memory too.
+  // Bypass the page cache if the file system supports this. Then all writes must have sizes and
+  // addresses that are multiples of 4,096 bytes.
   kBypass,
 };
 
 enum class UnfinishedFile : uint8_t {
-  // Without a name where the file system can, so that not even a kill leaves a part of it.
+  // The unfinished file has no name if the file system supports this, so that not even a kill
+  // leaves a partial file.
   kUnnamed,
-  // Beside the path, with a random part in its name, and locked (flock). What other file systems
-  // get anyway.
+  // The unfinished file is next to the path, with a random part in its name, and locked (flock).
+  // Other file systems always use this.
   kNamed,
 };
 
 struct AtomicFileOptions {
   ExistingFile existing = ExistingFile::kRefuse;
-  // How large it will be, taken at once where the file system can: a disk that is too full says so
-  // now and not after an hour. 0: not known.
+  // The final size, which is allocated at once if the file system supports this: then a full disk
+  // fails now instead of an hour later. 0: unknown.
   int64_t bytes = 0;
   PageCache cache = PageCache::kUse;
   UnfinishedFile unfinished = UnfinishedFile::kUnnamed;
-  unsigned mode = 0666;  // less the umask
+  unsigned mode = 0666;  // reduced by the umask
 };
 
-// Thread-compatible. Destroyed before Finish, it leaves nothing behind. What a kill leaves of a
-// file with a name is removed by the next Create of the same path.
+// Thread-compatible. If it is destroyed before Finish, it leaves no file. If a killed process left
+// an unfinished file, the next Create of the same path removes it.
 class AtomicFile {
  public:
-  // Errors, of all functions, name the path, and the unfinished file if that has a name:
-  // ALREADY_EXISTS, RESOURCE_EXHAUSTED (the disk is full; with the bytes needed if they are known),
-  // INVALID_ARGUMENT (a folder or a device in the way), NOT_FOUND, PERMISSION_DENIED and what else
-  // the system gives.
+  // Errors of all functions name the path, and the unfinished file if it has a name:
+  // ALREADY_EXISTS, RESOURCE_EXHAUSTED (the disk is full; with the required bytes if known),
+  // INVALID_ARGUMENT (the path is a directory or a device), NOT_FOUND, PERMISSION_DENIED and others
+  // of the system.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path,
                                                             const AtomicFileOptions& options);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Behind what was appended before.
+  // Appends to what was appended before.
   absl::Status Append(const void* data, int64_t bytes);
   absl::Status WriteAt(const void* data, int64_t bytes, int64_t offset);
 
-  // Nothing may be called afterwards. ALREADY_EXISTS: under kRefuse, what came to the path
-  // meanwhile.
+  // Do not call anything afterwards. ALREADY_EXISTS if kRefuse is set and a file was created at the
+  // path meanwhile.
   absl::Status Finish();
 
-  // Of all that was appended, in bytes.
+  // Number of bytes appended.
   int64_t position() const { return position_; }
 
  private:
@@ -77,7 +77,7 @@ class AtomicFile {
 
   absl::Status Open();
   absl::Status OpenNamed();
-  // Gives the unfinished file a name of its own that is not `path_`.
+  // Gives the unfinished file a temporary name, different from `path_`.
   absl::Status Name();
   absl::Status Place();
   absl::Status Error(int error) const;
@@ -86,7 +86,7 @@ class AtomicFile {
   const AtomicFileOptions options_;
   int64_t position_ = 0;
   int file_ = -1;
-  std::string partial_path_;  // the unfinished file's; empty: it has none
+  std::string partial_path_;  // name of the unfinished file; empty: it has none
 };
 
 }  // namespace tidepool::base

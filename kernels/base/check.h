@@ -1,5 +1,5 @@
-// CHECK: a broken invariant of our own code ends the process with the place and the reason.
-// Never for outside input: that gets an absl::Status.
+// CHECK: ends the process with place and reason if an invariant of our own code is broken.
+// Never use it for external input: return an absl::Status instead.
 //
 //   CHECK(slot < slots) << "slot " << slot << " of " << slots;
 #ifndef TIDEPOOL_KERNELS_BASE_CHECK_H_
@@ -10,10 +10,10 @@
 
 namespace tidepool::base {
 
-// Collects the message of a failed CHECK; aborts when destroyed. Used by the macros only.
+// Collects the message of a failed CHECK, and aborts when it is destroyed. Only used by the macros.
 class CheckFailure {
  public:
-  // Out of line and cold, so that a CHECK costs its condition and a branch.
+  // Not inlined, so that a CHECK only costs its condition and a branch.
   CheckFailure(const char* file, int line, const char* condition);
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;

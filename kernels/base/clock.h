@@ -1,4 +1,4 @@
-// Time as an argument: what needs the time takes a Clock, so a test can drive it.
+// Clock: the time as a dependency, so that a test can control it.
 #ifndef TIDEPOOL_KERNELS_BASE_CLOCK_H_
 #define TIDEPOOL_KERNELS_BASE_CLOCK_H_
 
@@ -10,9 +10,9 @@ namespace tidepool::base {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Never goes back; its zero is arbitrary. For durations and deadlines.
+  // Never decreases. Its zero is arbitrary. For durations and deadlines.
   virtual absl::Duration Monotonic() const = 0;
-  // Wall time; may jump. For stamps that people read.
+  // Wall time, which may jump. For time stamps that people read.
   virtual absl::Time Now() const = 0;
 
   // The machine's clock; never destroyed.

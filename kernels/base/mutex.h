@@ -1,5 +1,6 @@
-// std::mutex with Clang's thread-safety annotations. Debian's Abseil is not built for TSan (its
-// Mutex gives false races), so our own code locks with these.
+// std::mutex with Clang's thread-safety annotations. Our code uses it because Debian's Abseil is
+// not
+// built for TSan (its Mutex causes false race reports).
 //
 //   base::Mutex mutex_;
 //   int jobs_ TIDEPOOL_GUARDED_BY(mutex_);
@@ -35,7 +36,7 @@ class TIDEPOOL_ANNOTATION_(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a Mutex for its own lifetime.
+// Locks a Mutex during its own lifetime.
 class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex)) : mutex_(mutex) {
@@ -49,7 +50,7 @@ class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
   Mutex* mutex_;
 };
 
-// Thread-safe. Wakes can be spurious: wait in a loop over the condition.
+// Thread-safe. Wake-ups can be spurious, so wait in a loop that checks the condition.
 class CondVar {
  public:
   // Requires: the caller holds `mutex`.
@@ -58,7 +59,7 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  // Returns false when `timeout` passed without a wake.
+  // Returns false if `timeout` passed without a wake-up.
   bool WaitFor(Mutex* mutex, absl::Duration timeout) TIDEPOOL_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool woken =

@@ -1,4 +1,4 @@
-// Names that nobody else draws.
+// Random names that are unique.
 #ifndef TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 #define TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 
@@ -7,7 +7,7 @@
 
 namespace tidepool::base {
 
-// Enough that two draws, of any processes, are never equal.
+// Enough digits that two random names, even of different processes, are never equal.
 inline constexpr size_t kUniqueHexDigits = 24;
 
 // Returns lower-case hex digits from the system's random source. Thread-safe.

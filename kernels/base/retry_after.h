@@ -1,4 +1,4 @@
-// When a refused caller may come back: said by whoever refuses, in the status itself.
+// Retry hints in statuses: when a refused caller may retry.
 #ifndef TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
 #define TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
 
@@ -9,17 +9,17 @@
 
 namespace tidepool::base {
 
-// No hint is longer: whoever says more knows nothing.
+// Maximum hint, because longer estimates are unreliable.
 inline constexpr absl::Duration kLongestRetryAfter = absl::Hours(1);
 
-// Where nothing tells when it will be worth while: a look each second costs little.
+// Used if nothing better is known: a retry every second costs little.
 inline constexpr absl::Duration kUsualRetryAfter = absl::Seconds(1);
 
-// `status` with the hint, in whole milliseconds, brought to [0, kLongestRetryAfter]. Requires: it
-// is an error.
+// Adds the hint to `status`, in whole milliseconds, clamped to [0, kLongestRetryAfter]. Requires:
+// it is an error.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
 
-// None: the status has no hint.
+// Returns nullopt if the status has no hint.
 std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
 
 }  // namespace tidepool::base

@@ -10,7 +10,7 @@
 #define TIDEPOOL_CONCAT_INNER_(a, b) a##b
 #define TIDEPOOL_CONCAT_(a, b) TIDEPOOL_CONCAT_INNER_(a, b)
 
-// Returns from the enclosing function when `expr` is an error.
+// Returns from the enclosing function if `expr` is an error.
 #define RETURN_IF_ERROR(expr)                                           \
   do {                                                                  \
     if (::absl::Status status_ = (expr); !status_.ok()) return status_; \

@@ -1,4 +1,4 @@
-// A fixed set of threads that run one loop at a time, for kernels.
+// A fixed set of threads that run one parallel loop at a time, for kernels.
 #ifndef TIDEPOOL_KERNELS_BASE_THREAD_POOL_H_
 #define TIDEPOOL_KERNELS_BASE_THREAD_POOL_H_
 
@@ -9,10 +9,10 @@
 
 namespace tidepool::base {
 
-// Thread-compatible: ParallelFor is called from one thread at a time (the engine's step thread).
+// Thread-compatible: one thread at a time may call ParallelFor (the engine's step thread).
 class ThreadPool {
  public:
-  // `threads` counts the calling thread: 1 starts none. Requires: threads >= 1.
+  // `threads` includes the calling thread, so 1 starts none. Requires: threads >= 1.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,9 +21,9 @@ class ThreadPool {
   int threads() const;
 
   // Runs body(begin, end, worker) over disjoint ranges that cover [0, count), each at most `grain`
-  // long, and returns when all are done. Ranges are handed out as workers become free, so which
-  // worker runs which range varies: a body must not let that reach its result.
-  // `worker` is in [0, threads()): no two concurrent bodies share one, so it can index scratch.
+  // long. Returns when all are done. Ranges are assigned as workers become free, so the results
+  // must not depend on which worker runs which range. `worker` is in [0, threads()). No two
+  // concurrent bodies have the same one, so it can be an index into scratch memory.
   void ParallelFor(int64_t count, int64_t grain,
                    absl::FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 

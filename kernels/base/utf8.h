@@ -1,4 +1,4 @@
-// UTF-8: where it is broken, and how broken text is shown.
+// UTF-8: validation, and printable forms of invalid text.
 #ifndef TIDEPOOL_KERNELS_BASE_UTF8_H_
 #define TIDEPOOL_KERNELS_BASE_UTF8_H_
 
@@ -11,37 +11,37 @@
 
 namespace tidepool::base {
 
-// What the front of a byte string is.
+// The classification of the first bytes of a string.
 struct Utf8Char {
   enum class Kind : uint8_t {
-    kWhole,       // a character of `size` bytes
-    kIncomplete,  // the beginning of one, `size` bytes: the string ends too early
-    kInvalid,     // `size` bytes that can never begin one: the longest prefix that could have, or 1
+    kWhole,       // a valid character of `size` bytes
+    kIncomplete,  // the beginning of a character, `size` bytes: the string ends too early
+    kInvalid,     // `size` bytes that cannot begin a character: the longest prefix of one, or 1
   };
   Kind kind = Kind::kWhole;
   size_t size = 0;
-  char32_t code_point = 0;  // of a whole character
+  char32_t code_point = 0;  // only for a valid character
 };
 
-// Requires a string that is not empty. Overlong forms, surrogates and values past U+10FFFF are
+// Requires: the string is not empty. Overlong forms, surrogates and values above U+10FFFF are
 // invalid (Unicode 15, table 3-7).
 Utf8Char NextUtf8Char(absl::string_view bytes);
 
-// How many bytes at the front are UTF-8, up to the first that are not.
+// Length of the longest valid UTF-8 prefix.
 size_t ValidUtf8Prefix(absl::string_view text);
 
-// INVALID_ARGUMENT "WHAT is not UTF-8: byte 0x.. at offset N".
+// Returns INVALID_ARGUMENT "WHAT is not UTF-8: byte 0x.. at offset N" if the text is invalid.
 absl::Status CheckUtf8(absl::string_view text, absl::string_view what);
 
-// Appends `bytes` to `out`, U+FFFD for each invalid stretch, and returns the bytes of an incomplete
-// character at the end, which are not appended.
+// Appends `bytes` to `out`, with U+FFFD for each invalid sequence. An incomplete character at the
+// end is not appended, but returned.
 std::string AppendUtf8Lossy(absl::string_view bytes, std::string* out);
 
-// Appends one character. Requires a Unicode scalar value.
+// Appends one character. Requires: a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* out);
 
-// `text` between single quotes for a message of one line: control characters and broken UTF-8 as
-// \xHH, and "..." for what is past 64 characters.
+// `text` in single quotes for a one-line message: control characters and invalid UTF-8 become \xHH,
+// and text after 64 characters becomes "...".
 std::string Quoted(absl::string_view text);
 
 inline constexpr absl::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD

@@ -1,4 +1,4 @@
-// Attention over the paged KV cache, and its writes.
+// Attention over the paged KV cache, and writes to the cache.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_H_
 
@@ -9,9 +9,8 @@
 
 namespace tidepool::kernels {
 
-// Implement the ops of KernelBackend; the caller checks the arguments. `out` is [rows, heads *
-// v_dim] and includes its int8 form. Rows that belong to no span get zeros. Scratch memory is
-// freed.
+// Implement the ops of KernelBackend. The caller has checked the arguments. `out` is [rows, heads *
+// v_dim] and includes its int8 form. Rows without a span become zero. Scratch memory is freed.
 void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
                  const KvLayer& layer, absl::Span<const KvSpan> spans);
 void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,

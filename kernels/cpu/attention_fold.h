@@ -1,4 +1,4 @@
-// The fold of a few query vectors over segments of KV: what one thread does of attention.
+// One thread's part of attention: folds a few query vectors over segments of KV.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_FOLD_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_FOLD_H_
 
@@ -19,16 +19,16 @@ struct AttendOp {
   float scale;
   const KvLayer& layer;
   const ActivationBuffer& out;
-  bool quantises;  // whether folds write the int8 form of their part of `out` too
+  bool quantises;  // whether folds also write the int8 form of their part of `out`
 
   int HeadsPerKv() const { return heads / layer.kv_heads; }
-  // Floats from one fold, or part of one, to the next.
+  // Distance in floats between two folds, or two parts of folds.
   int64_t FoldStride() const { return (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit; }
 };
 
-// Folds of query vectors, or what a segment adds to them.
+// Folds of query vectors, or the results of one segment for them.
 struct Folds {
-  SoftmaxState* states;  // [vectors]; for a segment: sum < 0 where a vector sees none of it
+  SoftmaxState* states;  // [vectors]; in a segment, sum < 0 if the vector sees none of it
   float* sums;           // [vectors][fold stride]
 };
 
@@ -38,38 +38,38 @@ struct FoldJob {
   int kv_head = 0;
   int count = 0;  // at most kFoldVectors
   int64_t first = 0;
-  int64_t begin = 0;  // the segments that they see, [begin, end)
+  int64_t begin = 0;  // visible segments, [begin, end)
   int64_t end = 0;
-  int64_t blocks = 0;  // that they see
+  int64_t blocks = 0;  // number of visible blocks
 };
 FoldJob MakeFoldJob(const AttendOp& op, const KvSpan& span, int kv_head, int64_t first);
 
-// One thread's memory.
+// Scratch memory of one thread.
 struct FoldScratch {
   float* keys;        // [k_dim][kKvBlockTokens]
-  float* values;      // [kKvBlockTokens][v_dim] and kFoldUnit more
-  float* key_scales;  // kQ8_0's of a block, as float32
+  float* values;      // [kKvBlockTokens][v_dim], and kFoldUnit more
+  float* key_scales;  // a block's kQ8_0 scales as float32
   float* value_scales;
   float* scores;  // [kFoldVectors][kKvSegmentTokens]
   Folds segment;
   Folds folds;
-  // Of the job in work, by vector.
+  // For the current job, by vector.
   const float** queries;  // [kFoldVectors]
   SlotRange* visible;     // [kFoldVectors]
 };
 FoldScratch AllocateFoldScratch(const AttendOp& op, Arena* arena);
 Folds AllocateFolds(const AttendOp& op, int64_t vectors, Arena* arena);
 
-// Makes `job` the one in work.
+// Makes `job` the current job.
 void BeginJob(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch);
 
-// What `segment` adds to the folds of the job in work.
+// Computes the results of `segment` for the current job.
 void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
                     const FoldScratch& scratch, const Folds& part);
 
 void ClearFolds(const AttendOp& op, int vectors, const Folds& folds);
 
-// Adds a segment to the folds of those before it.
+// Merges a segment's results into the fold of the earlier segments.
 void MergeSegment(const AttendOp& op, int vectors, const Folds& part, const Folds& folds);
 
 // Writes the job's rows of the output.

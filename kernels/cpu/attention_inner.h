@@ -1,10 +1,10 @@
-// Attention's inner loops, written once over vectors of any width: W is an ISA's widest vector, V
-// its vector of 8 floats (inner.h), which has the shape of sums. Every output is a chain of its
-// own, so that the width does not change it.
+// Attention's inner loops, written once for vectors of any width. W is an ISA's widest vector, and
+// V its vector of 8 floats (inner.h), which defines the order of sums. Every output is a separate
+// chain, so the width does not change results.
 //
 // W has: kLanes, F (kLanes floats), Load, Store, Set, Sub, Mul, Fma, Max, MaxLanes, LoadF16,
-// LoadBf16, LoadI8 (as floats), ExpBelowZero (math.h's Exp where x <= 0 or NaN), and AddTo(sums,
-// x): x's groups of 8 lanes, first to last, added to a V::F.
+// LoadBf16, LoadI8 (as floats), ExpBelowZero (math.h's Exp for x <= 0 or NaN), and AddTo(sums, x),
+// which adds x's groups of 8 lanes, first to last, to a V::F.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_INNER_H_
 
@@ -16,7 +16,7 @@
 
 namespace tidepool::kernels {
 
-// V as the widest vector.
+// Uses V as the widest vector.
 template <typename V>
 struct EightLanes : V {
   static constexpr int kLanes = 8;
@@ -27,9 +27,9 @@ template <typename V, typename W = EightLanes<V>>
 struct AttentionInner {
   using F = typename W::F;
   static constexpr int kLanes = W::kLanes;
-  static constexpr int kQuants = 32;  // dimensions that share a scale of kQ8_0
+  static constexpr int kQuants = 32;  // dimensions per scale of kQ8_0
 
-  // Elements [at, at + kLanes) of stored type kType, kQ8_0's without their scale.
+  // Loads elements [at, at + kLanes) of stored type kType, for kQ8_0 without their scale.
   template <DType kType>
   static F LoadElements(const std::byte* data, int64_t at) {
     if constexpr (kType == DType::kF32) {
@@ -43,7 +43,7 @@ struct AttentionInner {
     }
   }
 
-  // Tokens [t, t + kLanes) of dimension d of a block's keys.
+  // Loads tokens [t, t + kLanes) of dimension d of a block's keys.
   template <DType kType>
   static F LoadKeys(const KvElements& keys, int d, int t) {
     const F k = LoadElements<kType>(keys.data, int64_t{d} * kKvBlockTokens + t);
@@ -167,7 +167,8 @@ struct AttentionInner {
     for (int t = first; t < last; t += kLanes) {
       W::Store(scores + t, W::Mul(W::Load(scores + t), factor));
     }
-    // exp(-infinity - max) is exactly zero. After the scale, which may be negative.
+    // exp(-infinity - max) is exactly zero. Set it after scaling, because the scale may be
+    // negative.
     for (int t = first; t < begin; ++t) scores[t] = -__builtin_inff();
     for (int t = end; t < last; ++t) scores[t] = -__builtin_inff();
     F largest = W::Set(-__builtin_inff());
@@ -183,8 +184,8 @@ struct AttentionInner {
     return {max, V::SumLanes(total)};
   }
 
-  // N vectors of the values' columns, from `at` on, for R query vectors. N * kLanes divides
-  // kQuants or is a multiple of it, as does `at`.
+  // N vectors of the values' columns, starting at `at`, for R query vectors. N * kLanes and `at`
+  // either divide kQuants or are multiples of it.
   template <int R, int N, DType kType>
   static void FoldColumns(const FoldTile& tile, int at) {
     F sums[R][N];
@@ -249,7 +250,8 @@ struct AttentionInner {
     }
   }
 
-  // kRows: query vectors whose sums over four vectors of tokens or columns fit the registers.
+  // kRows: number of query vectors whose sums over four vectors of tokens or columns fit into
+  // registers.
   template <int kRows>
   static constexpr AttentionKernels Kernels() {
     static_assert(kRows <= kMaxAttendVectors);

@@ -1,4 +1,4 @@
-// Quantised panels in AVX2 registers. For the files that the build compiles for AVX2 alone.
+// Reads quantised panels into AVX2 registers. Only for files that are compiled for AVX2.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX2_BLOCK_H_
 #define TIDEPOOL_KERNELS_CPU_AVX2_BLOCK_H_
 
@@ -21,11 +21,11 @@ static inline __m128i Load16(const std::byte* data) {
 static inline __m128i Load8(const std::byte* data) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(data));
 }
-// Eight f16.
+// Loads eight f16.
 static inline __m256 LoadHalves(const void* data) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(data)));
 }
-// Eight bytes, each a row's number.
+// Converts eight bytes, one per row, to floats.
 static inline __m256 UnsignedFloats(const std::byte* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(Load8(bytes)));
 }
@@ -33,7 +33,7 @@ static inline __m256 SignedFloats(const std::byte* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(Load8(bytes)));
 }
 
-// math.h's HalfOfE8M0 of eight bytes.
+// Applies math.h's HalfOfE8M0 to eight bytes.
 static inline __m256 HalvesOfE8M0(const std::byte* bytes) {
   const __m256i e = _mm256_cvtepu8_epi32(Load8(bytes));
   const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
@@ -42,7 +42,8 @@ static inline __m256 HalvesOfE8M0(const std::byte* bytes) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small));
 }
 
-// Whether Quants gives int8 numbers; otherwise bytes from 0 up, with QuantZero to be taken off.
+// True if Quants returns int8 numbers. Otherwise it returns unsigned bytes from which QuantZero
+// must be subtracted.
 static constexpr bool HasSignedQuants(DType dtype) {
   return dtype == DType::kQ8_0 || dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS;
 }
@@ -50,8 +51,8 @@ static constexpr int QuantZero(DType dtype) {
   return dtype == DType::kMXFP4 ? 12 : FormatOf(dtype).zero;
 }
 
-// Groups whose products with int8 are added in int16 before they widen: see avx2_matmul.cc. 1 also
-// for signed quants.
+// Number of groups whose products with int8 are added in int16 before they are widened: see
+// avx2_matmul.cc. 1 for signed quants, too.
 static constexpr int GroupsInInt16(DType dtype) {
   const QuantFormat format = FormatOf(dtype);
   if (HasSignedQuants(dtype)) return 1;
@@ -59,7 +60,7 @@ static constexpr int GroupsInInt16(DType dtype) {
   return format.code_bits + format.extra_bits == 5 || HasCodeTable(dtype) || format.halves ? 4 : 8;
 }
 
-// The codes of a table type as what they stand for; MXFP4's with 12 added.
+// Maps the codes of a table type to their values. For MXFP4, 12 is added.
 template <DType kType>
 static inline __m256i LookUp(__m256i codes) {
   if constexpr (kType == DType::kMXFP4) {
@@ -117,12 +118,12 @@ static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
   groups[7] = Quants<kType, 7>(block);
 }
 
-// The scales of a block's rows, as ops.h's products use them: floats, and for types with a scale
-// for each half of the block int16 pairs (half 0, half 1) in each row's lane. What a type lacks is
-// left uninitialised: clearing it would cost more than the block's product.
+// The scales of a block's rows for the products of ops.h: floats. Types with one scale per half of
+// the block also have int16 pairs (half 0, half 1) in each row's lane. Unused members are
+// uninitialised, because clearing them would cost more than the block's product.
 struct RowScales {
   __m256 step;         // s, or d
-  __m256 min;          // what is added: m or -(dmin mn); for halves -dmin
+  __m256 min;          // added term: m or -(dmin mn); for halves -dmin
   __m256i step_pairs;  // sc
   __m256i min_pairs;   // mn
 };

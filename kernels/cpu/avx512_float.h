@@ -1,4 +1,4 @@
-// Float products in AVX-512. For the files that the build compiles for AVX-512 alone.
+// Float products with AVX-512. Only for files that are compiled for AVX-512.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX512_FLOAT_H_
 #define TIDEPOOL_KERNELS_CPU_AVX512_FLOAT_H_
 
@@ -29,7 +29,7 @@ static inline __m512 LoadColumn(const PanelPair& pair, int64_t k) {
   }
 }
 
-// One block of a quantised pair as [32][16] floats: exactly GGUF's dequantisation.
+// Dequantises one block of a pair to [32][16] floats, exactly as GGUF defines.
 template <DType kType>
 static inline void DequantizePair(const PanelPair& pair, int64_t b, float* out) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -54,7 +54,7 @@ static inline void DequantizePair(const PanelPair& pair, int64_t b, float* out) 
   }
 }
 
-// R rows of a tile, from `row` on, times P pairs of panels, from panel `first` on: R * P * 16
+// R rows of a tile, starting at `row`, times P pairs of panels, starting at `first`: R * P * 16
 // chains over ascending columns.
 template <int R, int P>
 class FloatTile {
@@ -134,7 +134,7 @@ class FloatTile {
   int first_;
 };
 
-// R rows from `row` on, or as many as there are, with all panels.
+// Up to R rows, starting at `row`, times all panels.
 template <int R>
 static inline void MultiplyFloatRows(const Tile& tile, int row) {
   if (tile.rows - row < R) {
@@ -145,7 +145,7 @@ static inline void MultiplyFloatRows(const Tile& tile, int row) {
   FloatTile<R, 1>(tile, row, 0).Multiply();
 }
 
-// KernelTable::multiply_float.
+// Implements KernelTable::multiply_float.
 static void MultiplyFloatTile(const Tile& tile) {
   static_assert(kTilePanels == 4);
   constexpr int kRows = 8;

@@ -1,10 +1,11 @@
-// Integer products in AVX-512: the chains of ops.h, written once for machines with and without
-// VNNI. For the files that the build compiles for AVX-512 alone. Each brings a class of its own, in
-// an unnamed namespace, as D, so that no instance of one file is linked into another. D<kType> is
-// made from a PairBlock, and its
+// Integer products with AVX-512: the chains of ops.h, written once for CPUs with and without VNNI.
+// Only for files that are compiled for AVX-512. Each such file passes its own class D from an
+// unnamed namespace, so that the linker cannot merge template instances of different files.
+// D<kType>
+// is created from a PairBlock, and its
 //   __m512i Dot(const int8_t* x, __m512i half_sums) const
-// gives the products' integer: x points to the block's 32 quants of a row, half_sums holds the two
-// sums of their halves in every lane.
+// returns the products' integers: x points to the block's 32 quants of a row, and half_sums has the
+// two sums of their halves in every lane.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
 
@@ -19,23 +20,23 @@
 
 namespace tidepool::kernels {
 
-// Four int8 of x, or the half sums of a block, in every lane.
+// Copies four int8 of x, or the half sums of a block, to every lane.
 static inline __m512i BroadcastLane(const void* data) {
   int32_t lane;
   __builtin_memcpy(&lane, data, sizeof(lane));
   return _mm512_set1_epi32(lane);
 }
 
-// All rows of the tile times the pair of panels from panel `first` on. A block of the pair is
-// unpacked once and then meets every row, with nothing but the sums in memory: a loop over any
-// number of rows is as fast as one unrolled for that number.
+// Multiplies all rows of the tile with the pair of panels that begins at `first`. Each block of the
+// pair is unpacked once and multiplied with every row. Only the sums are in memory, so the loop is
+// fast for any number of rows.
 template <template <DType> class D, DType kType>
 static inline void MultiplyPair(const Tile& tile, int first) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const PanelPair pair(tile.panels, tile.panel_bytes, tile.panel_count, first);
-  // Two streams at once leave the hardware's prefetchers behind. While this pair is multiplied,
-  // what comes after it, one ascending stream, is brought into the second-level cache: the next
-  // pair, or as far ahead as memory needs where pairs are short.
+  // Two streams at once are too much for the hardware's prefetchers. While this pair is multiplied,
+  // the following data, one ascending stream, is prefetched into the second-level cache: the next
+  // pair, or if pairs are short, at least this number of bytes ahead.
   constexpr int64_t kMinAhead = 16384;
   constexpr int kAheadBytes = 2 * kFormat.record_bytes() / kFormat.blocks;
   const int64_t pair_bytes = 2 * tile.panel_bytes;
@@ -66,8 +67,8 @@ static inline void MultiplyPair(const Tile& tile, int first) {
   }
 }
 
-// KernelTable::multiply_int8. A single row waits for memory alone: AVX2's kernel, which takes one
-// panel after the other, reads it fastest.
+// Implements KernelTable::multiply_int8. A single row is limited by memory alone, and AVX2's kernel
+// reads it fastest, because it processes one panel at a time.
 template <template <DType> class D>
 static inline void MultiplyInt8Tile(const Tile& tile) {
   if (tile.rows == 1) return Avx2Kernels()->multiply_int8(tile);

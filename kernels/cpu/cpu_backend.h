@@ -1,4 +1,4 @@
-// The CPU's KernelBackend: the laws of backend.h at the speed of the machine's vector units.
+// The CPU's KernelBackend: follows the rules of backend.h with vector instructions.
 #ifndef TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 #define TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 
@@ -10,19 +10,19 @@
 
 namespace tidepool::kernels {
 
-// Instruction sets with a form of their own, each with all that the ones before it have. kBest: the
-// fastest that this machine has.
+// Instruction sets with their own kernels. Each includes the ones before it. kBest: the fastest
+// that this machine supports.
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Vnni, kBest };
 
 struct CpuOptions {
-  int threads = 1;  // counts the calling thread
+  int threads = 1;  // including the calling thread
   Precision precision = Precision::kFast;
   Isa isa = Isa::kBest;
 };
 
-// Starts the backend's threads. INVALID_ARGUMENT for fewer than 1 or more than 1024 of them;
-// FAILED_PRECONDITION when the machine lacks options.isa.
-// All choices of threads and isa give equal bits.
+// Starts the backend's threads. INVALID_ARGUMENT for fewer than 1 or more than 1024 threads,
+// FAILED_PRECONDITION if the machine does not support options.isa. Results have equal bits for all
+// threads and isa.
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCpuBackend(const CpuOptions& options);
 
 }  // namespace tidepool::kernels

@@ -1,12 +1,13 @@
 // Inner loops over vectors of 8 floats, written once. V is an ISA's vector type with its operations
-// (portable.cc, avx2.cc); instances for different V are different functions, so that no ISA's code
-// is linked into another's. Everything here is IEEE operations in an order that V cannot change.
+// (portable.cc, avx2.cc). Instances for different V are different functions, so the linker cannot
+// merge code of different ISAs. All operations are IEEE operations in an order that does not depend
+// on V.
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
 // Max(a, b) = a > b ? a : b, MaxLanes, SumLanes (the tree of ops.h), Exp (math.h's), LoadF16,
-// LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b, out), which writes
-// block b of a quantised panel as [32][8] floats, exactly GGUF's dequantisation, and what
-// attention_inner.h names.
+// LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b, out), which dequantises
+// block b of a quantised panel to [32][8] floats exactly as GGUF defines, and the members that
+// attention_inner.h lists.
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
@@ -26,7 +27,7 @@ template <typename V>
 struct Inner {
   using F = typename V::F;
 
-  // Elements [0, n) of x, n < 8, with zeros after them.
+  // Loads x[0..n), n < 8, followed by zeros.
   static F LoadPart(const float* x, int64_t n) {
     float part[kLanes] = {0, 0, 0, 0, 0, 0, 0, 0};
     for (int64_t i = 0; i < n; ++i) part[i] = x[i];
@@ -93,7 +94,7 @@ struct Inner {
     for (; i < n; ++i) out[i] = __builtin_fmaf(scale, x[i], out[i]);
   }
 
-  // The largest of the numbers, -infinity if there is none: a NaN never wins.
+  // Returns the largest number, or -infinity if there is none. Ignores NaN.
   static float MaxOf(const float* x, int64_t n) {
     F lanes = V::Set(-__builtin_inff());
     int64_t i = 0;
@@ -120,7 +121,8 @@ struct Inner {
     for (i = 0; i < n; ++i) shares[i] = shares[i] / sum;
   }
 
-  // (a, b) > (a cos - b sin, b cos + a sin), the first product fused with the rounded second.
+  // (a, b) > (a cos - b sin, b cos + a sin). The second product is rounded, then fused with the
+  // first.
   static void RotateScalar(float* a, float* b, float cos, float sin) {
     const float x = *a;
     const float y = *b;
@@ -184,7 +186,7 @@ struct Inner {
     }
   }
 
-  // The same for quantised panels, block by block through floats.
+  // Same for quantised panels, which are converted to floats block by block.
   template <int R, int P>
   static void AddBlocks(const Tile& tile, const float* const* rows, const std::byte* const* panels,
                         F (&sums)[R][P]) {
@@ -201,7 +203,7 @@ struct Inner {
     }
   }
 
-  // R rows times P panels from panel `first` on: R * P independent chains.
+  // R rows times P panels, starting at panel `first`: R * P independent chains.
   template <int R, int P>
   static void FloatTile(const Tile& tile, int row, int first) {
     const std::byte* panels[P];
@@ -233,7 +235,7 @@ struct Inner {
     }
   }
 
-  // R rows from `row` on, or as many as there are, with all panels.
+  // Up to R rows, starting at `row`, times all panels.
   template <int R>
   static void FloatRows(const Tile& tile, int row) {
     if (tile.rows - row < R) {
@@ -249,7 +251,8 @@ struct Inner {
   }
 
   static void MultiplyFloat(const Tile& tile) {
-    // Six rows times two panels: twelve chains, two weights and a broadcast in sixteen registers.
+    // Six rows times two panels: twelve chains, two weights and a broadcast fit into sixteen
+    // registers.
     constexpr int kRows = 6;
     for (int row = 0; row < tile.rows; row += kRows) FloatRows<kRows>(tile, row);
   }

@@ -1,4 +1,4 @@
-// Which form of the kernels a machine runs.
+// Chooses the kernels for a machine.
 #ifndef TIDEPOOL_KERNELS_CPU_ISA_H_
 #define TIDEPOOL_KERNELS_CPU_ISA_H_
 
@@ -8,23 +8,23 @@
 
 namespace tidepool::kernels {
 
-// What a machine's processor and operating system offer.
+// Features of a CPU that the operating system also supports.
 struct CpuFeatures {
   bool avx2 = false;         // AVX2, FMA and F16C
   bool avx512 = false;       // AVX-512 F, BW, VL and DQ
   bool avx512_vnni = false;  // AVX-512 VNNI
 };
 
-// Those of this machine.
+// Returns the features of this machine.
 CpuFeatures DetectCpu();
 
-// AVX2's kernels with what the wider forms do otherwise; null where the build's architecture has
-// none. As kernel_table.h says of the others, any machine may ask.
+// AVX2's kernels, with the wider replacements. Null on other architectures. Any machine may call
+// it, like the functions of kernel_table.h.
 const KernelTable* Avx512Kernels();
 const KernelTable* Avx512VnniKernels();
 
-// The kernels of `isa`, or of the best one that the build and `features` have. FAILED_PRECONDITION
-// when they lack it.
+// Returns the kernels of `isa`, or the best ones that the build and `features` support.
+// FAILED_PRECONDITION if `isa` is not supported.
 absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features);
 
 }  // namespace tidepool::kernels

@@ -1,6 +1,6 @@
-// The inner loops that each ISA has a form of, behind pointers: everything above them (tiling,
-// threads, memory) exists once. Arguments are plain pointers and sizes, so that files compiled for
-// one ISA include nothing whose functions another could pick up at link time.
+// Function pointers to the inner loops that each ISA implements. Everything above them (tiling,
+// threads, memory) exists once. Arguments are plain pointers and sizes: files compiled for one ISA
+// must not include inline functions, because the linker could then use their code for other ISAs.
 #ifndef TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 #define TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 
@@ -12,8 +12,8 @@
 
 namespace tidepool::kernels {
 
-// A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight,
-// whose 32 output columns are also one int8 block of the next activation.
+// A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight. Its
+// 32 output columns are exactly one int8 block of the next activation.
 inline constexpr int kTileRows = 24;
 inline constexpr int kTilePanels = 4;
 inline constexpr int kTileCols = kTilePanels * kPanelRows;
@@ -25,15 +25,15 @@ struct Tile {
   int panel_count = 0;
   int64_t cols = 0;
   int rows = 0;
-  const float* values[kTileRows];   // float products read this,
-  const int8_t* quants[kTileRows];  // integer products these
+  const float* values[kTileRows];   // used by float products
+  const int8_t* quants[kTileRows];  // used by integer products
   const float* scales[kTileRows];
   const float* sums[kTileRows];
   const int16_t* half_sums[kTileRows];
   float* out = nullptr;  // [rows][kTileCols]
 };
 
-// Where the int8 form of some blocks goes (see Activation).
+// Where to write the int8 form of some blocks (see Activation).
 struct Int8Blocks {
   int8_t* quants;
   float* scales;
@@ -41,7 +41,7 @@ struct Int8Blocks {
   int16_t* half_sums;
 };
 
-// How the first `pairs` pairs of each head of a row turn.
+// The rotation of the first `pairs` pairs of each head of a row.
 struct RowRotation {
   int heads = 0;
   int head_dim = 0;
@@ -56,7 +56,7 @@ struct KernelTable {
 
   // Integer product of int8 activations and a quantised weight (kFast).
   void (*multiply_int8)(const Tile& tile);
-  // Float product, the weight dequantised on the fly.
+  // Float product; the weight is dequantised on the fly.
   void (*multiply_float)(const Tile& tile);
   // Int8 form of `blocks` blocks of 32, as ops.h defines it.
   void (*quantize)(const float* x, int64_t blocks, const Int8Blocks& out);
@@ -74,7 +74,7 @@ struct KernelTable {
   AttentionKernels attention;
 };
 
-// What AVX-512 F, BW, VL and DQ do otherwise than AVX2, beside attention.
+// AVX-512 F, BW, VL and DQ replacements for AVX2's functions, except attention.
 struct Avx512Forms {
   decltype(KernelTable::multiply_int8) multiply_int8;
   decltype(KernelTable::multiply_float) multiply_float;
@@ -82,13 +82,12 @@ struct Avx512Forms {
   decltype(KernelTable::swiglu) swiglu;
 };
 
-// Null where the build's architecture has none. isa.h says which of them the machine runs; any
-// machine may ask for any, since all of this is constant data: no code of a file compiled for
-// more than the baseline runs to fill a table.
+// Null on other architectures. isa.h chooses the table for the machine. Any machine may call any of
+// these functions, since the tables are constant data: no code for a newer ISA runs to fill them.
 const KernelTable& PortableKernels();
 const KernelTable* Avx2Kernels();
 const Avx512Forms* OwnAvx512Forms();
-// What VNNI does otherwise than AVX-512.
+// The VNNI replacement for AVX-512's function.
 decltype(KernelTable::multiply_int8) VnniMultiplyInt8();
 
 }  // namespace tidepool::kernels

@@ -12,7 +12,7 @@ namespace tidepool::kernels {
 struct KvHeadBlock {
   DType dtype;
   std::byte* elements;
-  uint16_t* scales;  // kQ8_0: float16, one for 32 elements; else null
+  uint16_t* scales;  // kQ8_0: one float16 per 32 elements; else null
 };
 
 inline KvHeadBlock HeadBlockAt(std::byte* base, DType dtype, int head_dim) {

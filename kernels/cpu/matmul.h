@@ -1,5 +1,5 @@
-// Products: a weight's panels cut into tiles, tiles handed to threads, results put where they
-// belong.
+// Products: splits a weight's panels into tiles, distributes tiles among threads, and stores the
+// results.
 #ifndef TIDEPOOL_KERNELS_CPU_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_MATMUL_H_
 
@@ -11,27 +11,27 @@
 
 namespace tidepool::kernels {
 
-// What the parts of the CPU backend share. Borrowed.
+// Objects that the parts of the CPU backend share. Borrowed.
 struct CpuContext {
   const KernelTable* kernels = nullptr;
   base::ThreadPool* pool = nullptr;
   Precision precision = Precision::kFast;
 };
 
-// Ranges for ParallelFor: small enough that threads end together, large enough that handing them
-// out costs nothing beside the work. `macs`: multiply-adds of all tasks; one range, which the
-// caller computes by itself, where another thread would come too late to help.
+// The grain for ParallelFor: small enough that threads finish at about the same time, large enough
+// that distribution costs little. `macs`: multiply-adds of all tasks. For little work it returns
+// one range, which the caller computes, because another thread would start too late to help.
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs);
 
-// The int8 form of rows whose values are in place, if `rows` has one.
+// Computes the int8 form of rows whose values are already set, if `rows` has an int8 form.
 void QuantizeRows(const CpuContext& context, ConstMatrixView values, const ActivationBuffer& rows);
 
-// Groups of panels that share a tile, in a weight of `rows` rows; and the columns of the output
-// that group `group` fills.
+// Number of groups of panels that share a tile, in a weight of `rows` rows; and the output columns
+// of group `group`.
 int64_t GroupCount(int64_t rows);
 int64_t GroupCols(const PackedMatrix& weight, int64_t group);
 
-// Rows of an activation: all in order, or those that `ids` names.
+// Rows of an activation: all in order, or the ones in `ids`.
 struct RowSource {
   const Activation& x;
   const int32_t* ids = nullptr;
@@ -39,7 +39,8 @@ struct RowSource {
   int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
 };
 
-// Rows [first, first + rows) of `source`, rows <= kTileRows, times a group of a weight's panels.
+// Rows [first, first + rows) of `source` times a group of a weight's panels. Requires: rows <=
+// kTileRows.
 struct TileJob {
   const PackedMatrix& weight;
   int64_t group;
@@ -47,10 +48,10 @@ struct TileJob {
   int64_t first;
   int rows;
 };
-// Into out [rows][kTileCols].
+// Writes to out [rows][kTileCols].
 void ComputeTile(const CpuContext& context, const TileJob& job, float* out);
 
-// KernelBackend's ops of these names; arguments are checked by the caller.
+// Implement the ops of KernelBackend. The caller has checked the arguments.
 void MultiplyTargets(const CpuContext& context, const Activation& x,
                      absl::Span<const MatMulTarget> targets);
 void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarget& target,

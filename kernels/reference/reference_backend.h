@@ -1,4 +1,4 @@
-// The truth of each op: plain loops in the order of the definition, sums in float64.
+// The reference of each op: plain loops in the order of the definition, with sums in float64.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 #define TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 
@@ -8,8 +8,8 @@
 
 namespace tidepool::kernels {
 
-// One thread, slow. Its int8 activations are those of every backend (ops.h), so under kFast it
-// differs from them by the rounding of sums alone.
+// One thread, slow. Int8 activations are the same as in every backend (ops.h), so with kFast, only
+// the rounding of sums differs.
 std::unique_ptr<KernelBackend> MakeReferenceBackend(Precision precision);
 
 }  // namespace tidepool::kernels

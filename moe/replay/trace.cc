@@ -127,7 +127,7 @@ absl::StatusOr<Trace> ParseTrace(const std::string& name, absl::string_view byte
 
 std::vector<int64_t> CountUses(const Trace& trace) {
   std::vector<int64_t> uses(trace.header.all_experts(), 0);
-  std::vector<size_t> seen(uses.size(), 0);  // 1 + the last entry that needed it
+  std::vector<size_t> seen(uses.size(), 0);  // 1 + index of the last entry that needed it
   for (size_t i = 0; i < trace.entries.size(); ++i) {
     const TraceEntry& entry = trace.entries[i];
     for (const int32_t expert : entry.ids) {

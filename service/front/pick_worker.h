@@ -27,7 +27,8 @@ struct WorkerView {
   std::string model;
   std::string model_digest;  // a ModelIdentity, as in PickRequest
   std::string numerics_id;
-  int64_t sequences = 0;  // reported by the worker, plus what was sent since
+  int64_t sequences = 0;  // running and waiting
+  // Reported by the worker, plus what was sent since.
   int64_t queued_prompt_tokens = 0;
   double prefill_tokens_per_second = 0;  // 0: unknown
   // The last blocks of cached prefixes. Shared, because views are copied.

@@ -26,7 +26,7 @@ absl::Status Budget::Copy(size_t bytes) {
 }
 
 absl::Status Budget::Characters(size_t bytes) {
-  // Telling what a character is takes about as long.
+  // Classifying a character takes about as long as copying this number of bytes.
   constexpr size_t kCopiesPerByte = 12;
   return Copy(kCopiesPerByte * bytes);
 }
@@ -50,7 +50,7 @@ absl::Status Budget::Items(size_t items) {
 }
 
 absl::Status Budget::Texts(size_t items) {
-  constexpr size_t kTextBytes = 128;  // a short string with its origins on the heap
+  constexpr size_t kTextBytes = 128;  // a short string and its origins, on the heap
   RETURN_IF_ERROR(Step(static_cast<int64_t>(items)));
   return Copy(items * kTextBytes);
 }
@@ -121,7 +121,7 @@ bool Arguments::FindFlag(size_t place, absl::string_view name) const {
 
 namespace {
 
-// Unset: no such attribute.
+// nullopt if there is no such attribute.
 std::optional<Value> LoopAttribute(const LoopState& loop, absl::string_view name) {
   const auto size = static_cast<int64_t>(loop.items.size());
   const auto index = static_cast<int64_t>(loop.index);

@@ -45,26 +45,27 @@ struct Expression {
   std::vector<std::string> operators;
 };
 
-// Names that no template can write, for what blocks hand to expressions.
-inline constexpr char kBlockText[] = " text";      // what the block of a filter printed
-inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block is
+// Names that no template can contain. Blocks use them to pass values to expressions.
+inline constexpr char kBlockText[] = " text";      // output of a filter block's body
+inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block defines
 
 struct Statement;
 using Block = std::vector<Statement>;
 
-// What a value is assigned to: a name, a namespace's attribute, or several of these.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of these.
 struct Target {
   std::string name;
   std::string attribute;      // empty: the name itself
   std::vector<Target> items;  // of a tuple, whose name is empty
 };
 
-// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has null.
+// {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has a null
+// default.
 struct MacroNode {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;
   std::unique_ptr<Block> body;
-  // Whether the body speaks of these: only then does the macro take them.
+  // True if the body uses these names. Only then does the macro accept such arguments.
   bool takes_varargs = false;
   bool takes_kwargs = false;
   bool takes_caller = false;
@@ -77,11 +78,11 @@ struct Statement {
     kIf,        // branches, else_body
     kFor,       // target in expression (if filter): body, else_body
     kSet,       // target = expression
-    kSetBlock,  // target = what body prints, through filter
+    kSetBlock,  // target = output of body, through filter
     kWith,      // assignments, body
-    kFilter,    // what body prints, through filter
+    kFilter,    // output of body, through filter
     kMacro,     // macro
-    kCall,      // expression, which is given `macro` as its caller
+    kCall,      // expression, which gets `macro` as its caller
     kDo,        // expression, not printed
     kGroup,     // body, in a scope of its own
     kBreak,

@@ -1,4 +1,4 @@
-// format.format(arguments).
+// Implements format.format(arguments).
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// The text before the first of `ends` outside of brackets.
+// Returns the text before the first of `ends` that is outside of brackets.
 size_t FindEnd(absl::string_view text, absl::string_view ends) {
   bool bracket = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -113,7 +113,7 @@ class BraceFormatter {
   }
 
  private:
-  // The '}' that closes a field which begins at `at`.
+  // Returns the position of the '}' that closes the field at `at`.
   static size_t FieldEnd(absl::string_view bytes, size_t at) {
     int open = 1;
     for (; at < bytes.size(); ++at) {
@@ -172,7 +172,7 @@ class BraceFormatter {
     return *text.AsText();
   }
 
-  // "", "0", "name", and behind them ".attribute" and "[key]".
+  // Finds "", "0" or "name", followed by any ".attribute" and "[key]" parts.
   Result Find(absl::string_view path) {
     const size_t end = std::min(path.find_first_of(".["), path.size());
     ASSIGN_OR_RETURN(Value value, Argument(path.substr(0, end)));

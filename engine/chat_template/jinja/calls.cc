@@ -1,4 +1,4 @@
-// What the interpreter calls: macros, loops, and the functions that every template finds.
+// Calls in the interpreter: macros, loops, and the built-in functions.
 #include <array>
 #include <ctime>
 #include <memory>
@@ -23,7 +23,7 @@ Result CallCarousel(Carousel* carousel, const Arguments& arguments) {
   return carousel->items[0];
 }
 
-// Unset: no such method.
+// nullopt if there is no such method.
 std::optional<Value> CyclerMethod(Carousel* carousel, absl::string_view name) {
   if (carousel->is_joiner) return std::nullopt;
   if (name == "next") {
@@ -144,15 +144,15 @@ Result Strftime(const Arguments& arguments, absl::Time now, Budget* budget) {
         absl::StrCat("strftime_now's format is longer than ", kMaxFormat, " bytes"));
   }
   RETURN_IF_ERROR(budget->Copy(format->size()));
-  // A time without a zone has an empty one; microseconds are Python's own.
+  // Python's %Z is empty for a time without a zone, and %f (microseconds) exists only in Python.
   const auto parts = absl::UTCTimeZone().At(now);
   const std::string micros = absl::StrFormat("%06d", absl::ToInt64Microseconds(parts.subsecond));
   const std::string known =
       absl::StrReplaceAll(format->bytes(), {{"%%", "%%"}, {"%f", micros}, {"%z", ""}, {"%Z", ""}});
   if (known.empty()) return Value::MakeText(Text());
   const std::tm time = absl::ToTM(now, absl::UTCTimeZone());
-  // strftime does not tell an empty result from one that does not fit: a blank keeps it from being
-  // empty. A field has far less than 64 bytes.
+  // strftime returns 0 for an empty result and for one that does not fit. The added blank makes the
+  // result non-empty. A field takes much less than 64 bytes.
   std::string result(64 * known.size() + 2, '\0');
   result.resize(std::strftime(result.data(), result.size(), (known + " ").c_str(), &time));
   if (!result.empty()) result.pop_back();
@@ -218,11 +218,11 @@ Result Interpreter::MakeMacro(const MacroNode& macro) {
 
 absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments& arguments) {
   const size_t size = macro.parameters.size();
-  // Each name given is looked for among the parameters, and each of these among the names.
+  // Each named argument is searched among the parameters, and each parameter among the names.
   constexpr size_t kNamesPerStep = 16;
   RETURN_IF_ERROR(
       budget_.Step(static_cast<int64_t>(size + size * arguments.named.size() / kNamesPerStep)));
-  Arguments left;  // what no parameter takes
+  Arguments left;  // arguments without a parameter
   for (size_t i = size; i < arguments.positional.size(); ++i) {
     left.positional.push_back(arguments.positional[i]);
   }
@@ -269,7 +269,7 @@ absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments
 
 Result Interpreter::CallMacro(const Callable& function, const Arguments& arguments) {
   const MacroNode& macro = *function.macro;
-  // A macro sees the variables around its definition, not those around its call.
+  // A macro uses the variables of its definition's scope, not of its caller's.
   const Scope scope(this, function.frame);
   RETURN_IF_ERROR(BindParameters(macro, arguments));
   Text text;
@@ -286,7 +286,7 @@ Result Interpreter::CallLoop(const LoopState& loop, const Arguments& arguments) 
   if (arguments.positional.size() != 1 || !arguments.named.empty()) {
     return absl::InvalidArgumentError("a recursive loop accepts one sequence");
   }
-  // The scope around the loop, not that of the iteration that calls.
+  // Use the scope around the loop, not that of the calling iteration.
   const std::shared_ptr<Frame> around = loop.frame;
   const Statement& statement = *loop.recursive;
   const size_t depth = loop.depth + 1;

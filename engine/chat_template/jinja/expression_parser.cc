@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Names that are operators and keywords where a value could stand.
+// Operators and keywords, which cannot be variable names.
 bool IsReserved(absl::string_view name) {
   for (const absl::string_view word : {"and", "or", "not", "if", "else", "in", "is", "elif"}) {
     if (name == word) return true;
@@ -21,7 +21,7 @@ bool IsReserved(absl::string_view name) {
   return false;
 }
 
-// "12", "0x1f", "0o17", "0b101"; false: too large.
+// Parses "12", "0x1f", "0o17", "0b101". Returns false if the number is too large.
 bool ParseInteger(absl::string_view digits, int64_t* value) {
   const char kind = digits.size() > 2 && digits[0] == '0' ? absl::ascii_tolower(digits[1]) : '0';
   const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
@@ -59,7 +59,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::Finish(ExpressionPtr expression)
 }
 
 absl::StatusOr<ExpressionPtr> ExpressionParser::Parse() {
-  // Brackets are the only way back here from below: this bounds the parser's own recursion.
+  // Only brackets make the parser recurse, so this limits the recursion.
   if (++nesting_ > kMaxNesting) {
     return InvalidAt(stream_.line(),
                      absl::StrCat("brackets are nested deeper than ", kMaxNesting, " levels"));
@@ -213,7 +213,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseUnary() {
     signs.back()->parts.push_back(std::move(value));
     ASSIGN_OR_RETURN(value, Finish(std::move(signs.back())));
   }
-  // A filter behind a sign works on the signed value.
+  // The sign binds more tightly than a filter after it.
   return ParseFiltersAndTests(std::move(value));
 }
 
@@ -343,7 +343,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseSubscript(ExpressionPtr bas
   ExpressionPtr subscript = Make(Kind::kSubscript, "");
   stream_.Next();
   subscript->parts.push_back(std::move(base));
-  // Up to three parts with colons between them, each of which may be missing.
+  // Up to three optional parts, separated by colons.
   for (int part = 0; part < 3; ++part) {
     ExpressionPtr index;
     if (!stream_.IsOperator(":") && !stream_.IsOperator("]")) {

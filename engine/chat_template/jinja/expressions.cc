@@ -12,13 +12,13 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// An undefined value may be printed and tested, but not looked into.
+// An undefined value may be printed and tested, but its attributes and items are errors.
 absl::Status CheckDefined(const Value& value) {
   if (!value.IsUndefined()) return absl::OkStatus();
   return absl::InvalidArgumentError(*value.As<Undefined>()->what);
 }
 
-// value.name, methods first.
+// Evaluates value.name. Methods take precedence.
 Result Attribute(const Value& object, const std::string& name) {
   if (!HasMethod(object, name)) return GetAttribute(object, name);
   return Value(std::make_shared<const Callable>(
@@ -109,7 +109,7 @@ Result Interpreter::EvaluateSubscript(const Expression& expression) {
   RETURN_IF_ERROR(budget_.Index(object));
   RETURN_IF_ERROR(budget_.Visit(key));
   ASSIGN_OR_RETURN(Value item, GetItem(object, key));
-  // What is no key may be an attribute.
+  // If there is no such key, it may be an attribute.
   if (item.IsUndefined() && key.AsText() != nullptr) {
     return Attribute(object, key.AsText()->bytes());
   }
@@ -136,7 +136,7 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
   if (bounds.step == 0) return absl::InvalidArgumentError("a slice's step is 0");
   if (const Text* text = object.AsText()) {
     RETURN_IF_ERROR(budget_.Characters(text->size()));
-    // Others than neighbours are copied one by one.
+    // With another step, characters are copied one by one.
     if (bounds.step != 1) RETURN_IF_ERROR(budget_.Step(static_cast<int64_t>(text->size())));
     return Value::MakeText(SliceText(*text, bounds));
   }
@@ -155,7 +155,7 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
 Result Interpreter::EvaluateUnary(const Expression& expression) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*expression.parts[0]));
   if (expression.name == "not") return Value::MakeBool(!value.Truthy());
-  // 0 - 0.0 would be 0.0: a float changes its sign by itself.
+  // Negate floats directly: 0 - 0.0 would be 0.0 instead of -0.0.
   if (const double* number = value.As<double>()) {
     return Value::MakeFloat(expression.name == "-" ? -*number : *number);
   }
@@ -164,7 +164,7 @@ Result Interpreter::EvaluateUnary(const Expression& expression) {
 
 Result Interpreter::EvaluateBinary(const Expression& expression) {
   ASSIGN_OR_RETURN(Value left, Evaluate(*expression.parts[0]));
-  // Python's "and" and "or" give one of their operands.
+  // As in Python, "and" and "or" return one of their operands.
   if (expression.name == "and" && !left.Truthy()) return left;
   if (expression.name == "or" && left.Truthy()) return left;
   ASSIGN_OR_RETURN(Value right, Evaluate(*expression.parts[1]));

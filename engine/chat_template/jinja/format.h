@@ -1,4 +1,4 @@
-// One value as Python formats it: what "%5.1f" and "{:>8}" have in common.
+// Formats one value as Python does. Shared by "%5.1f" and "{:>8}".
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_FORMAT_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_FORMAT_H_
 
@@ -14,21 +14,21 @@
 namespace tidepool::engine::jinja {
 
 struct FormatSpec {
-  char align = 0;  // '<', '>', '^', '=' (blanks behind the sign); 0: the type's own
+  char align = 0;  // '<', '>', '^', '=' (fill after the sign); 0: default of the type
   Text fill = Text(" ", TextOrigin::kTemplate);
-  char sign = 0;  // '+', ' '; 0: only of negative numbers
+  char sign = 0;  // '+', ' '; 0: only for negative numbers
   bool alternate = false;
   char grouping = 0;  // ',', '_'; 0: none
   int64_t width = 0;
   std::optional<int64_t> precision;  // at most kMaxPrecision
-  char type = 0;                     // 0: the value's own
+  char type = 0;                     // 0: default of the value
 };
 inline constexpr int64_t kMaxPrecision = 1000;
 
-// A number for one of the types b, d, o, x, X, e, E, f, F, g, G, %; 0 for the value's own.
-// INVALID_ARGUMENT: a type that does not fit the value.
+// Formats a number as one of the types b, d, o, x, X, e, E, f, F, g, G, %. Type 0 is the value's
+// default. INVALID_ARGUMENT if the type does not fit the value.
 absl::StatusOr<Value> FormatNumber(const Value& number, const FormatSpec& spec, Budget* budget);
-// A string, cut and padded.
+// Formats a string: truncates and pads it.
 absl::StatusOr<Value> FormatText(const Text& text, const FormatSpec& spec, Budget* budget);
 
 }  // namespace tidepool::engine::jinja

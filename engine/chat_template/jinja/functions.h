@@ -20,33 +20,34 @@ namespace tidepool::engine::jinja {
 
 struct Limits {
   int64_t steps = 0;       // nodes evaluated, items visited
-  int64_t made_bytes = 0;  // of all values made and searched
+  int64_t made_bytes = 0;  // bytes of all values created and searched
   int64_t text_bytes = 0;  // of one string
 };
 
-// What a rendering may still spend. Past it RESOURCE_EXHAUSTED, which names the limit.
+// The remaining budget of a rendering. When it is used up, functions return RESOURCE_EXHAUSTED with
+// the name of the limit.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits), left_(limits) {}
 
   absl::Status Step(int64_t steps = 1);
-  // Before bytes are copied into a new string, or a string of so many bytes is searched.
+  // Call it before copying `bytes` bytes into a new string, or searching a string of this size.
   absl::Status Copy(size_t bytes);
-  // Before a string of so many bytes is gone through character by character.
+  // Call it before processing a string of `bytes` bytes character by character.
   absl::Status Characters(size_t bytes);
-  // For one string of this size, which is not paid for.
+  // Checks the size of one string, without charging it.
   absl::Status CheckText(size_t bytes) const;
-  // Both, for a new string.
+  // Does both for a new string.
   absl::Status Grow(size_t bytes);
-  // Before a list of so many items is made or visited.
+  // Call it before creating or visiting a list with `items` items.
   absl::Status Items(size_t items);
-  // The same for items that are new strings.
+  // Same for items that are new strings.
   absl::Status Texts(size_t items);
-  // Before an operation that goes through all of `value`, nested values too.
+  // Call it before an operation that visits all of `value`, including nested values.
   absl::Status Visit(const Value& value);
-  // The same before `value` is written as a text, which takes longer.
+  // Same before `value` is formatted as text, which takes longer.
   absl::Status Write(const Value& value);
-  // Before an item of `value` is found by its index: a string's characters are counted for it.
+  // Call it before indexing into `value`: for a string, this must count characters.
   absl::Status Index(const Value& value);
 
  private:
@@ -59,20 +60,20 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // INVALID_ARGUMENT where there are more arguments, or others, than these parameters.
+  // INVALID_ARGUMENT if there are too many arguments, or unknown names.
   absl::Status Check(absl::string_view function,
                      std::initializer_list<absl::string_view> parameters) const;
-  // The argument of a parameter by its place or its name; null: not given.
+  // Returns a parameter's argument, given by position or by name. Null if it is not given.
   const Value* Find(size_t place, absl::string_view name) const;
-  // The same as a string or an integer; INVALID_ARGUMENT for other types; unset when not given or
-  // none.
+  // Same as a string or an integer. nullopt if it is not given or none. INVALID_ARGUMENT for
+  // another type.
   absl::StatusOr<std::optional<Text>> FindText(size_t place, absl::string_view name) const;
   absl::StatusOr<std::optional<int64_t>> FindInt(size_t place, absl::string_view name) const;
-  // Truth of what is given; false: not given.
+  // Returns the truth value of the argument. False if it is not given.
   bool FindFlag(size_t place, absl::string_view name) const;
 };
 
-// One call of a filter, test or method; `self` is what it is applied to.
+// One call of a filter, test or method on the value `self`.
 struct Call {
   const Value& self;
   const Arguments& arguments;
@@ -85,12 +86,13 @@ absl::StatusOr<bool> ApplyTest(absl::string_view name, const Call& call);
 bool HasFilter(absl::string_view name);
 bool HasTest(absl::string_view name);
 
-// Methods of strings, dicts and lists. `HasMethod` is what `value.name` finds before any key.
-// INVALID_ARGUMENT: those that would change a value, which Jinja's sandbox does not allow either.
+// Methods of strings, dicts and lists. For `value.name`, methods take precedence over keys:
+// HasMethod says if there is one. INVALID_ARGUMENT for methods that would change a value, which
+// Jinja's sandbox also forbids.
 bool HasMethod(const Value& value, absl::string_view name);
 absl::StatusOr<Value> CallMethod(absl::string_view name, const Call& call);
 
-// A table of functions by name.
+// An entry of a table of functions.
 struct NamedFunction {
   absl::string_view name;
   absl::StatusOr<Value> (*apply)(const Call& call);
@@ -100,26 +102,26 @@ absl::Span<const NamedFunction> NumberFilters();
 absl::Span<const NamedFunction> SequenceFilters();
 absl::Span<const NamedFunction> SelectionFilters();  // map, select, groupby, sort and their like
 absl::Span<const NamedFunction> TextMethods();
-// Null: no such function.
+// Returns null if there is no such function.
 const NamedFunction* FindFunction(absl::Span<const NamedFunction> table, absl::string_view name);
 
-// value.name and value[key] without methods: undefined where there is nothing.
+// Evaluates value.name and value[key] without methods. Undefined if there is neither.
 Value GetAttribute(const Value& value, absl::string_view name);
 absl::StatusOr<Value> GetItem(const Value& value, const Value& key);
 
-// left OP right for + - * / // % ** ~.
+// Evaluates left OP right for + - * / // % ** ~.
 absl::StatusOr<Value> ApplyOperator(absl::string_view op, const Value& left, const Value& right,
                                     Budget* budget);
-// format % values; `values` is a tuple, a dict, or one value.
+// Evaluates format % values. `values` is a tuple, a dict, or one value.
 absl::StatusOr<Value> FormatPercent(const Text& format, const Value& values, Budget* budget);
-// format.format(arguments).
+// Evaluates format.format(arguments).
 absl::StatusOr<Value> FormatBraces(const Text& format, const Arguments& arguments, Budget* budget);
 
-// The items that `call.self` goes through, paid for.
+// Returns the items of `call.self`, charged to the budget.
 absl::StatusOr<std::vector<Value>> SelfItems(const Call& call);
-// str(call.self), paid for.
+// Returns str(call.self), charged to the budget.
 absl::StatusOr<Text> SelfText(const Call& call);
-// Texts as a list.
+// Converts texts to a list.
 Value TextList(std::vector<Text> texts);
 
 }  // namespace tidepool::engine::jinja

@@ -15,13 +15,13 @@ namespace tidepool::engine::jinja {
 namespace {
 
 constexpr size_t kFewVariables = 24;
-constexpr size_t kScopeBytes = 256;  // of a frame or namespace that stays until the end
+constexpr size_t kScopeBytes = 256;  // of a frame or namespace that lives until the end
 
 Value Function(Callable::Kind kind) {
   return Value(std::make_shared<const Callable>(Callable{kind}));
 }
 
-// What a template or a conversation puts into a message: a line of it.
+// Limits a message from a template or a conversation to one line.
 std::string OneLine(absl::string_view message) {
   constexpr size_t kMaxMessage = 500;
   std::string line;
@@ -38,7 +38,7 @@ std::string OneLine(absl::string_view message) {
   return line;
 }
 
-// The innermost place of an error is the one that is told.
+// Keeps the line of the innermost error.
 absl::Status AtLine(const absl::Status& status, int line) {
   if (status.ok() || absl::StartsWith(status.message(), "chat template, line ")) return status;
   return absl::Status(status.code(),
@@ -71,8 +71,8 @@ Interpreter::Interpreter(const InterpreterOptions& options)
 }
 
 Interpreter::~Interpreter() {
-  // Macros and namespaces may hold each other, in cycles and in chains of any length: all of them
-  // are still in these lists while their contents go, one after the other.
+  // Macros and namespaces may refer to each other in cycles and long chains. These lists keep all
+  // of them alive while their contents are cleared one by one, which avoids deep recursion.
   for (const auto& frame : captured_) frame->Clear();
   for (const auto& made : namespaces_) made->fields = Dict();
 }
@@ -288,13 +288,13 @@ absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const Statement& statemen
     completed = completed || flow == Flow::kNormal;
   }
   if (completed) return Flow::kNormal;
-  // Jinja's else is for loops of which no round came to its end.
+  // In Jinja, the else block runs if no iteration has completed.
   const Scope scope(this, frame_);
   return Execute(statement.else_body, out);
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteWith(const Statement& statement, Text* out) {
-  // Every value is computed before the first name is set.
+  // Compute all values before setting the first name.
   std::vector<Value> values;
   for (const auto& [unused, expression] : statement.assignments) {
     ASSIGN_OR_RETURN(Value value, Evaluate(*expression));

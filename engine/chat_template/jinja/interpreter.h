@@ -26,30 +26,30 @@ namespace tidepool::engine::jinja {
 struct InterpreterOptions {
   Limits limits;
   int64_t output_bytes = 0;
-  std::optional<absl::Time> now;  // what strftime_now tells; unset: it is undefined
+  std::optional<absl::Time> now;  // result of strftime_now; unset: it is undefined
 };
 
-inline constexpr int kMaxCallDepth = 1000;     // of blocks, expressions and macros in one another
-inline constexpr int kMaxValueDepth = 200;     // of lists and dicts in one another
-inline constexpr int64_t kMaxRange = 100'000;  // items of one range, as Jinja's sandbox has it
+inline constexpr int kMaxCallDepth = 1000;     // nesting of blocks, expressions and macros
+inline constexpr int kMaxValueDepth = 200;     // nesting of lists and dicts
+inline constexpr int64_t kMaxRange = 100'000;  // items of one range, as in Jinja's sandbox
 
-// Variables of one scope, and those around it. Most scopes have few: going through them beats a
-// map.
+// The variables of one scope, and a pointer to the enclosing scope. Most scopes have few variables,
+// so a linear search is faster than a map.
 struct Frame {
   absl::InlinedVector<std::pair<absl::string_view, Value>, 3> variables;
   std::shared_ptr<Frame> parent;
-  // By name; empty while the scope has few.
+  // Index by name. Empty while the scope has few variables.
   absl::flat_hash_map<absl::string_view, size_t> places = {};
 
-  // Null: not in this scope.
+  // Returns null if the name is not in this scope.
   Value* Find(absl::string_view name);
-  // Requires that it is not.
+  // Requires: the name is not in this scope.
   void Add(absl::string_view name, Value value);
   void Clear();
 };
 
-// Thread-compatible; for one rendering. The template outlives it. Large because each kind of node
-// has its method.
+// Thread-compatible. Used for one rendering. The template outlives it. Large because each kind of
+// node has its own method.
 class Interpreter {
  public:
   explicit Interpreter(const InterpreterOptions& options);
@@ -60,16 +60,16 @@ class Interpreter {
   // `name` outlives the interpreter.
   void SetVariable(absl::string_view name, Value value);
 
-  // What `block` prints. Errors say "chat template, line N: ...": INVALID_ARGUMENT for values that
-  // do not fit and for raise_exception, UNIMPLEMENTED for unknown functions, RESOURCE_EXHAUSTED
-  // past a limit.
+  // Returns the output of `block`. Errors begin with "chat template, line N: ". INVALID_ARGUMENT
+  // for wrong values and for raise_exception, UNIMPLEMENTED for unknown functions,
+  // RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<Text> Run(const Block& block);
 
  private:
-  // How a block ended.
+  // Why a block ended.
   enum class Flow : uint8_t { kNormal, kBreak, kContinue };
 
-  // A scope for as long as it lives; its variables are set as usual.
+  // Opens a scope, and closes it when destroyed.
   class Scope {
    public:
     Scope(Interpreter* interpreter, std::shared_ptr<Frame> parent);
@@ -122,18 +122,18 @@ class Interpreter {
   absl::StatusOr<Value> CallLoop(const LoopState& loop, const Arguments& arguments);
   absl::StatusOr<Value> MakeMacro(const MacroNode& macro);
   absl::StatusOr<Value> MakeNamespace(const Arguments& arguments);
-  // Keeps the frame until the rendering ends, when cycles through it are cut.
+  // Keeps the frame until the rendering ends. Then cycles of references are broken.
   absl::Status Capture(const std::shared_ptr<Frame>& frame);
 
   const InterpreterOptions options_;
   Budget budget_;
-  std::shared_ptr<Frame> frame_;                        // the innermost
-  std::vector<std::shared_ptr<Frame>> captured_;        // by macros and recursive loops
-  std::vector<std::shared_ptr<Namespace>> namespaces_;  // all that were made
-  int depth_ = 0;                                       // of the walk
+  std::shared_ptr<Frame> frame_;                  // the innermost scope
+  std::vector<std::shared_ptr<Frame>> captured_;  // frames that macros and recursive loops use
+  std::vector<std::shared_ptr<Namespace>> namespaces_;  // all namespaces that were created
+  int depth_ = 0;                                       // current recursion depth
 };
 
-// The functions that every template finds.
+// Built-in functions.
 absl::StatusOr<Value> MakeRange(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Value> MakeCycler(const Arguments& arguments);

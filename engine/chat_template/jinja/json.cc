@@ -99,7 +99,7 @@ class JsonWriter {
       return absl::InvalidArgumentError(
           absl::StrCat("tojson cannot write a value of type ", TypeName(value)));
     }
-    // Separators and indents can make the document larger than the value.
+    // Separators and indents can make the text larger than the value, so charge again.
     return Pay();
   }
 
@@ -146,14 +146,14 @@ class JsonWriter {
     }
   }
 
-  // For what was written since the last time.
+  // Charges the bytes written since the last call.
   absl::Status Pay() {
     const size_t written = out_.size() - paid_;
     paid_ = out_.size();
     return budget_.Copy(written);
   }
 
-  // A key as json.dumps writes it: numbers and constants as strings.
+  // Writes a key as json.dumps does: numbers and constants become strings.
   absl::Status WriteKey(const Value& key) {
     if (const Text* text = key.AsText()) {
       WriteText(*text);
@@ -226,7 +226,7 @@ class JsonWriter {
   const std::string key_separator_;
   TextOrigin origin_ = TextOrigin::kTemplate;
   std::string out_;
-  size_t paid_ = 0;  // bytes of it
+  size_t paid_ = 0;  // bytes of `out` that were charged
 };
 
 }  // namespace

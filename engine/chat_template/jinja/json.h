@@ -1,4 +1,4 @@
-// JSON in and out of template values.
+// Converts between JSON and template values.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_JSON_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_JSON_H_
 
@@ -14,20 +14,22 @@
 
 namespace tidepool::engine::jinja {
 
-// All strings and keys of `json` count as the user's. INVALID_ARGUMENT: nested deeper than 100, an
-// integer outside 64 bits signed, a string that is not UTF-8. `what` names it in messages.
+// All strings and keys of `json` count as the user's. INVALID_ARGUMENT if it is nested deeper than
+// 100, or contains an integer outside 64 signed bits or invalid UTF-8. Messages use `what` as its
+// name.
 absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, absl::string_view what);
 
 struct JsonStyle {
   std::optional<std::string> indent;  // one level; unset: all on one line
-  bool ascii = false;                 // escape what is not ASCII
+  bool ascii = false;                 // escape characters outside ASCII
   bool sort_keys = false;
-  std::optional<std::string> item_separator;  // unset: Python's own
+  std::optional<std::string> item_separator;  // unset: Python's default
   std::optional<std::string> key_separator;
 };
 
-// As Python's json.dumps writes it. The result counts as the user's if any string in `value` does.
-// INVALID_ARGUMENT: a value that JSON cannot say; RESOURCE_EXHAUSTED past the budget.
+// Writes a value like Python's json.dumps. The result counts as the user's if any string in `value`
+// does. INVALID_ARGUMENT if JSON cannot represent a value, RESOURCE_EXHAUSTED if the budget is
+// exceeded.
 absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget);
 
 }  // namespace tidepool::engine::jinja

@@ -37,7 +37,7 @@ class Lexer {
   }
 
  private:
-  // What may stand at an end of a tag: "-" eats all blanks beside it, "+" keeps them.
+  // Signs at the end of a tag: "-" strips all adjacent blanks, "+" keeps them.
   static bool IsSign(char c) { return c == '-' || c == '+'; }
 
   void Add(Token::Kind kind, std::string text) {
@@ -52,7 +52,7 @@ class Lexer {
 
   void SkipBlanks() { Skip(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
 
-  // Data up to the next tag, and that tag.
+  // Reads the text up to the next tag, and that tag.
   absl::Status NextTag() {
     size_t begin = 0;
     while (true) {
@@ -79,7 +79,7 @@ class Lexer {
     if (!data.empty()) Add(Token::Kind::kData, std::string(data));
   }
 
-  // The text before a tag at `end`, without what the tag strips.
+  // Returns the text before the tag at `end`, without the blanks that the tag strips.
   absl::string_view DataBefore(size_t end, char kind, char sign) const {
     const absl::string_view data = rest_.substr(0, end);
     if (sign == '-') return data.substr(0, data.find_last_not_of(kBlank) + 1);
@@ -91,7 +91,8 @@ class Lexer {
     return starts_line && blank ? data.substr(0, line) : data;
   }
 
-  // Past the closing mark of a tag, whose sign has been seen; `trims`: a newline behind it goes.
+  // Skips the closing mark of a tag, whose sign was already read. If `trims` is set, skips a
+  // newline after it.
   void CloseTag(size_t size, char sign, bool trims) {
     Skip(size);
     if (sign == '-') {
@@ -109,17 +110,18 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Size of "%}", "-%}" or "+%}" at the front; 0: something else.
+  // Returns the size of "%}", "-%}" or "+%}" at the current position. 0 if there is none.
   size_t ClosingSize(char mark, char* sign) const {
     const std::string close = {mark, '}'};
     *sign = !rest_.empty() && IsSign(rest_[0]) ? rest_[0] : 0;
-    // "+}}" is no end: a plus belongs to blocks only.
+    // "+}}" does not close a tag: "+" is allowed for blocks only.
     if (*sign == '+' && mark == '}') *sign = 0;
     const size_t skip = *sign == 0 ? 0 : 1;
     return absl::StartsWith(rest_.substr(skip), close) ? skip + 2 : 0;
   }
 
-  // The size of a tag body that is only `name`, through its end; 0: another tag.
+  // If the tag body is only `name`, returns its size including the closing mark. Otherwise returns
+  // 0.
   size_t MatchBareTag(absl::string_view body, absl::string_view name, char* sign) const {
     size_t at = std::min(body.find_first_not_of(kBlank), body.size());
     if (!absl::StartsWith(body.substr(at), name)) return 0;
@@ -152,10 +154,10 @@ class Lexer {
     return InvalidAt(begin_line, "a raw block has no '{% endraw %}'");
   }
 
-  // The tokens of a tag through its end; `mark` is '%' or '}'.
+  // Reads the tokens of a tag up to its closing mark. `mark` is '%' or '}'.
   absl::Status ReadTag(char mark) {
     const int begin_line = line_;
-    std::string open;  // brackets; "}}" inside of them are two braces
+    std::string open;  // open brackets; inside them, "}}" is two braces
     while (true) {
       SkipBlanks();
       if (rest_.empty()) {
@@ -174,7 +176,7 @@ class Lexer {
     }
   }
 
-  // Keeps count of the brackets that are open behind the last token.
+  // Updates the open brackets after the last token.
   absl::Status MatchBracket(std::string* open) const {
     const Token& token = tokens_.back();
     const char bracket = token.text[0];
@@ -220,7 +222,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Of "0x1F", "0o17" or "0b1_01"; 0: another number.
+  // Returns the size of "0x1F", "0o17" or "0b1_01". 0 for another number.
   size_t PrefixedIntegerSize() const {
     if (rest_.size() < 3 || rest_[0] != '0') return 0;
     const char kind = absl::ascii_tolower(rest_[1]);
@@ -253,7 +255,7 @@ class Lexer {
     }
     digits();
     bool is_float = false;
-    // Behind a dot stands an index: "x.0.1" is x[0][1].
+    // A number after a dot is an index: "x.0.1" is x[0][1].
     const bool is_index = !tokens_.empty() && tokens_.back().kind == Token::Kind::kOperator &&
                           tokens_.back().text == ".";
     if (!is_index && size < rest_.size() && rest_[size] == '.' && digit_at(size + 1)) {
@@ -294,12 +296,13 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Appends what an escape (two bytes at least) stands for; returns its size. Unknown ones stay.
+  // Appends the character of an escape sequence (of at least two bytes) and returns the sequence's
+  // size. Unknown sequences are copied.
   static size_t AppendEscape(absl::string_view escape, std::string* value) {
     constexpr absl::string_view kLetters = "\\'\"nrtabfv";
     constexpr absl::string_view kMeanings = "\\'\"\n\r\t\a\b\f\v";
     const char letter = escape[1];
-    if (letter == '\n') return 2;  // a line that goes on
+    if (letter == '\n') return 2;  // a line continuation
     const size_t known = kLetters.find(letter);
     if (known != absl::string_view::npos) {
       value->push_back(kMeanings[known]);
@@ -324,7 +327,7 @@ class Lexer {
   const std::string text_;
   absl::string_view rest_;
   int line_ = 1;
-  bool at_line_start_ = true;  // the last byte that was skipped ended a line
+  bool at_line_start_ = true;  // the last skipped byte ended a line
   std::vector<Token> tokens_;
 };
 

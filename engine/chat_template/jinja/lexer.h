@@ -1,4 +1,4 @@
-// Lexer: the source of a template as tokens.
+// Lexer: splits the source of a template into tokens.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_LEXER_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_LEXER_H_
 
@@ -13,7 +13,7 @@
 
 namespace tidepool::engine::jinja {
 
-inline constexpr size_t kMaxNameBytes = 1000;  // names are looked up at every step
+inline constexpr size_t kMaxNameBytes = 1000;  // limited, because names are looked up at every step
 
 struct Token {
   enum class Kind : uint8_t {
@@ -34,15 +34,15 @@ struct Token {
   int line = 1;
 };
 
-// "chat template, line N: MESSAGE", the form of every complaint about a template.
+// Returns "chat template, line N: MESSAGE", the format of all errors about a template.
 absl::Status InvalidAt(int line, absl::string_view message);
 absl::Status UnimplementedAt(int line, absl::string_view message);
 
-// Tokens of `source`, the last one kEnd. Line ends become "\n", one at the end of the source is
-// dropped, the first one after a block goes (trim_blocks) and so do blanks between a line's start
-// and a block (lstrip_blocks); "-" and "+" at a tag's ends do as Jinja says. Comments leave
-// nothing, raw blocks their text. INVALID_ARGUMENT: a tag, comment or string that does not end, a
-// stray character, a name of more than kMaxNameBytes.
+// Returns the tokens of `source`. The last one is kEnd. All line ends become "\n", and one at the
+// end of the source is dropped. A newline after a block is dropped (trim_blocks), and so are blanks
+// between a line's start and a block (lstrip_blocks). "-" and "+" in tags work as in Jinja.
+// Comments produce nothing, and raw blocks their text. INVALID_ARGUMENT for an unterminated tag,
+// comment or string, an unexpected character, or a name longer than kMaxNameBytes.
 absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source);
 
 }  // namespace tidepool::engine::jinja

@@ -1,4 +1,4 @@
-// Methods by the type of what they belong to; those of strings stand in text_methods.cc.
+// Methods by type. The methods of strings are in text_methods.cc.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -43,7 +43,7 @@ Result Items(const Call& call) { return DictView(call, "items", List::Kind::kIte
 Result Keys(const Call& call) { return DictView(call, "keys", List::Kind::kKeys); }
 Result Values(const Call& call) { return DictView(call, "values", List::Kind::kValues); }
 
-// Values do not change: a copy is as good as the original.
+// Values are immutable, so the original serves as the copy.
 Result Copy(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("copy", {}));
   return call.self;
@@ -78,12 +78,12 @@ constexpr NamedFunction kDictMethods[] = {
 };
 constexpr NamedFunction kListMethods[] = {{"index", Index}, {"count", Count}, {"copy", Copy}};
 
-// Those that Python has and Jinja's sandbox forbids.
+// Methods of Python that Jinja's sandbox forbids.
 constexpr absl::string_view kChanging[] = {"append",  "extend",     "insert", "remove", "sort",
                                            "reverse", "pop",        "clear",  "update", "popitem",
                                            "add",     "setdefault", "discard"};
 
-// Those that Python's strings have and ours do not.
+// Methods of Python's strings that are not supported.
 constexpr absl::string_view kUnsupported[] = {"casefold", "encode", "maketrans", "translate"};
 
 absl::Span<const NamedFunction> MethodsOf(const Value& value) {
@@ -91,7 +91,7 @@ absl::Span<const NamedFunction> MethodsOf(const Value& value) {
   if (value.AsDict() != nullptr) return kDictMethods;
   const List* list = value.AsList();
   if (list == nullptr || !list->HasIndex()) return {};
-  // The last one is copy, which only lists have.
+  // Dicts do not have the last method, copy.
   const absl::Span<const NamedFunction> all = kListMethods;
   return list->kind == List::Kind::kList ? all : all.first(all.size() - 1);
 }

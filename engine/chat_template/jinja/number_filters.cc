@@ -23,7 +23,7 @@ absl::Status NoNumber(absl::string_view filter, const Value& value) {
       absl::StrCat(filter, " of a value of type ", TypeName(value), ", which is not a number"));
 }
 
-// Digits without the underscores that Python allows between two of them; unset: others stand there.
+// Removes the underscores that Python allows between two digits. nullopt if there are others.
 std::optional<std::string> DropUnderscores(absl::string_view digits) {
   std::string kept;
   for (size_t i = 0; i < digits.size(); ++i) {
@@ -37,17 +37,17 @@ std::optional<std::string> DropUnderscores(absl::string_view digits) {
   return kept;
 }
 
-// float(text); unset: not one.
+// float(text). nullopt if it is not a float.
 std::optional<double> ReadFloat(const Text& text) {
   const auto digits = DropUnderscores(Strip(text, Side::kBoth, std::nullopt).bytes());
   double number = 0;
-  // absl reads hexadecimal numbers too, which Python does not.
+  // absl also accepts hexadecimal numbers, but Python does not.
   if (!digits.has_value() || digits->find_first_of("xX") != std::string::npos) return std::nullopt;
   if (!absl::SimpleAtod(*digits, &number)) return std::nullopt;
   return number;
 }
 
-// int(text, base); unset: not one, or too large for 64 bits.
+// int(text, base). nullopt if it is not an integer, or too large for 64 bits.
 std::optional<int64_t> ReadInt(const Text& text, int64_t base) {
   const auto kept = DropUnderscores(Strip(text, Side::kBoth, std::nullopt).bytes());
   if (!kept.has_value()) return std::nullopt;
@@ -114,7 +114,7 @@ Result Absolute(const Call& call) {
   return NoNumber("abs", call.self);
 }
 
-// round(number, precision): the nearest decimal to the number as it is, halves to even digits.
+// round(number, precision): the decimal nearest to the exact value of `number`, with ties to even.
 double RoundFloat(double number, int64_t precision) {
   if (!std::isfinite(number)) return number;
   double rounded = 0;
@@ -126,9 +126,10 @@ double RoundFloat(double number, int64_t precision) {
   return std::nearbyint(number / scale) * scale;
 }
 
-// The same of an integer, for a precision below zero; none: it does not fit.
+// Same for an integer with a negative precision. nullopt if the result does not fit.
 std::optional<int64_t> RoundInteger(int64_t number, int64_t precision) {
-  constexpr int64_t kHalfOfNextPower = 5'000'000'000'000'000'000;  // of 10^19, which is no int64_t
+  // half of 10^19, which is too large for int64_t
+  constexpr int64_t kHalfOfNextPower = 5'000'000'000'000'000'000;
   if (precision < -19) return 0;
   if (precision == -19) {
     if (number > kHalfOfNextPower || number < -kHalfOfNextPower) return std::nullopt;

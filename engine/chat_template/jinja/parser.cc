@@ -30,7 +30,7 @@ std::string Describe(const Token& token) {
   }
 }
 
-// Parses tags. Thread-compatible.
+// Thread-compatible. Parses tags.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(&stream_) {}
@@ -49,8 +49,8 @@ class Parser {
                        [this](absl::string_view name) { return stream_.IsName(name); });
   }
 
-  // Statements up to a tag of one of these names, whose "{%" is taken and whose name is next; up to
-  // the end of the source when there are none.
+  // Parses statements up to a tag with one of these names, or up to the end of the source if `ends`
+  // is empty. The tag's "{%" is consumed, and its name is the next token.
   absl::Status ParseUntil(const Names& ends, Block* block) {
     const int begin_line = stream_.line();
     if (++nesting_ > kMaxNesting) {
@@ -84,7 +84,7 @@ class Parser {
 
   absl::Status EndTag() { return stream_.Expect(Token::Kind::kBlockEnd, "'%}'"); }
 
-  // The end of the tag, its block, and the whole closing tag.
+  // Parses the end of the opening tag, the block, and the whole closing tag.
   absl::Status ParseBody(absl::string_view end, Block* block) {
     RETURN_IF_ERROR(EndTag());
     RETURN_IF_ERROR(ParseUntil({end}, block));
@@ -107,7 +107,7 @@ class Parser {
       return EndTag();
     }
     if (name == "generation") {
-      // Marks what an assistant wrote, for training.
+      // Marks the assistant's text for training. Here it only groups.
       statement->kind = Statement::Kind::kGroup;
       return ParseBody("endgeneration", &statement->body);
     }
@@ -160,7 +160,7 @@ class Parser {
     return EndTag();
   }
 
-  // One name, an attribute of one, or a tuple in brackets.
+  // Parses a name, an attribute of a name, or a tuple in brackets.
   absl::StatusOr<Target> ParseOneTarget() {
     Target target;
     if (stream_.TakeOperator("(")) {
@@ -185,7 +185,7 @@ class Parser {
     return target;
   }
 
-  // a, (b, c), d.e
+  // Parses targets such as: a, (b, c), d.e
   absl::StatusOr<Target> ParseTarget() {
     ASSIGN_OR_RETURN(Target first, ParseOneTarget());
     if (!stream_.IsOperator(",")) return first;
@@ -232,7 +232,7 @@ class Parser {
     return ParseBody("endfilter", &statement->body);
   }
 
-  // (a, b=1)
+  // Parses parameters such as: (a, b=1)
   absl::Status ParseParameters(MacroNode* macro) {
     RETURN_IF_ERROR(stream_.ExpectOperator("("));
     bool has_default = false;
@@ -253,8 +253,8 @@ class Parser {
     return stream_.ExpectOperator(")");
   }
 
-  // The body of a macro, which loops around it do not reach into, and what special arguments it
-  // speaks of.
+  // Parses the body of a macro, in which break and continue cannot refer to outer loops, and
+  // records which special arguments it uses.
   absl::Status ParseMacroBody(absl::string_view end, MacroNode* macro) {
     macro->body = std::make_unique<Block>();
     const int loops = std::exchange(loops_, 0);
@@ -270,7 +270,7 @@ class Parser {
     macro->takes_varargs = takes("varargs");
     macro->takes_kwargs = takes("kwargs");
     macro->takes_caller = takes("caller");
-    // A macro around this one sees the names too, as Jinja has it.
+    // As in Jinja, an enclosing macro also counts the names.
     for (const std::string& name : outside) names.insert(name);
     expressions_.PutNames(std::move(names));
     return absl::OkStatus();
@@ -308,7 +308,7 @@ class Parser {
   TokenStream stream_;
   ExpressionParser expressions_;
   int nesting_ = 0;
-  int loops_ = 0;  // that are open here
+  int loops_ = 0;  // number of enclosing loops
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Parser: tokens to the tree that the interpreter walks.
+// Parser: builds the syntax tree that the interpreter walks.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
 
@@ -18,15 +18,15 @@
 
 namespace tidepool::engine::jinja {
 
-// INVALID_ARGUMENT: not a template; UNIMPLEMENTED: a tag that is not known. Both name the line.
-// Trees are bounded, so that neither parsing nor walking them can overrun a stack.
+// INVALID_ARGUMENT if the source is not a template, UNIMPLEMENTED for an unknown tag. Both name the
+// line. The depth of trees is limited, so that parsing and walking them cannot overflow the stack.
 absl::StatusOr<Block> ParseTemplate(absl::string_view source);
 
 inline constexpr size_t kMaxTemplateBytes = 1 << 20;
-inline constexpr int kMaxNesting = 100;          // of tags; of brackets
-inline constexpr int kMaxExpressionDepth = 300;  // of operators, a + b + c ... included
+inline constexpr int kMaxNesting = 100;          // of tags, and of brackets
+inline constexpr int kMaxExpressionDepth = 300;  // of operators, including a + b + c ...
 
-// Where the parser stands. Thread-compatible.
+// Thread-compatible. The parser's position in the tokens.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -39,7 +39,7 @@ class TokenStream {
 
   bool IsOperator(absl::string_view text) const { return Is(Token::Kind::kOperator, text); }
   bool IsName(absl::string_view text) const { return Is(Token::Kind::kName, text); }
-  // Takes the token if it is there.
+  // If the next token matches, consumes it and returns true.
   bool TakeOperator(absl::string_view text) { return Take(IsOperator(text)); }
   bool TakeName(absl::string_view text) { return Take(IsName(text)); }
 
@@ -62,22 +62,22 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-// Parses expressions. Thread-compatible; the stream outlives it. Large because each rule of the
-// grammar has its method.
+// Thread-compatible. Parses expressions. The stream outlives it. Large because each rule of the
+// grammar has its own method.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream* stream) : stream_(*stream) {}
 
   absl::StatusOr<ExpressionPtr> Parse();
-  // An expression, or several with commas between them: a tuple. kNoCondition is for what a loop
-  // goes through: an "if" behind it is the loop's own.
+  // Parses one expression, or several separated by commas: a tuple. kNoCondition is for the
+  // iterable of a loop, because an "if" after it belongs to the loop.
   enum class TupleItems : uint8_t { kWithCondition, kNoCondition };
   absl::StatusOr<ExpressionPtr> ParseTuple(TupleItems items = TupleItems::kWithCondition);
-  // "name(...) | name(...)" of a filter block, or "| name(...)" of a set block, applied to
-  // kBlockText.
+  // Parses "name(...) | name(...)" of a filter block, or "| name(...)" of a set block. The filters
+  // are applied to kBlockText.
   absl::StatusOr<ExpressionPtr> ParseBlockFilters();
 
-  // The variables that expressions since the last call have named.
+  // Returns the variables that expressions have used since the last call.
   std::set<std::string> TakeNames() { return std::exchange(names_, {}); }
   void PutNames(std::set<std::string> names) { names_ = std::move(names); }
 
@@ -107,11 +107,11 @@ class ExpressionParser {
   absl::Status ParseArgument(Expression* call);
   bool StartsTestArgument() const;
 
-  // left OP right OP right ..., for operators of one level.
+  // Parses left OP right OP right ..., for operators of one precedence.
   absl::StatusOr<ExpressionPtr> ParseBinary(Level level,
                                             const std::vector<absl::string_view>& operators);
   ExpressionPtr Make(Expression::Kind kind, std::string name) const;
-  // Counts the depth; INVALID_ARGUMENT past kMaxExpressionDepth.
+  // Sets the depth. INVALID_ARGUMENT if it exceeds kMaxExpressionDepth.
   absl::StatusOr<ExpressionPtr> Finish(ExpressionPtr expression) const;
 
   TokenStream& stream_;

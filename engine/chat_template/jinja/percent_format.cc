@@ -1,4 +1,4 @@
-// format % values.
+// Implements format % values.
 #include <algorithm>
 #include <cmath>
 
@@ -54,7 +54,7 @@ class PercentFormatter {
 
   char Peek() const { return at_ < format_.size() ? format_.bytes()[at_] : 0; }
 
-  // "*" or digits; unset: neither.
+  // Parses "*" or digits. nullopt if there is neither.
   absl::StatusOr<std::optional<int64_t>> Size() {
     if (Peek() == '*') {
       ++at_;
@@ -99,7 +99,7 @@ class PercentFormatter {
     return absl::OkStatus();
   }
 
-  // Behind '%', through the type.
+  // Parses a field after '%', up to its type.
   absl::Status Field() {
     ++at_;
     std::optional<Value> value;

@@ -1,4 +1,4 @@
-// Filters that look into the items of a sequence: by attribute, by test, by order.
+// Filters that select, sort or map the items of a sequence.
 #include <algorithm>
 #include <bit>
 
@@ -16,8 +16,8 @@ namespace {
 using Result = absl::StatusOr<Value>;
 using Items = std::vector<Value>;
 
-// "a.b" of a value, or an index; a part that is a number is an index. `fallback` stands for what is
-// undefined on the way; null: nothing does.
+// Evaluates a path such as "a.b" on a value. A numeric part is an index. If a part is undefined,
+// uses `fallback`, unless it is null.
 Result Dig(const Value& value, const Value& path, const Value* fallback, Budget* budget) {
   RETURN_IF_ERROR(budget->Visit(path));
   std::vector<Value> keys;
@@ -41,16 +41,16 @@ Result Dig(const Value& value, const Value& path, const Value* fallback, Budget*
   return found;
 }
 
-// The argument `attribute`; null: not given.
+// Returns the argument `attribute`, or null if it is not given.
 const Value* FindAttribute(const Call& call, size_t place) {
   const Value* attribute = call.arguments.Find(place, "attribute");
   return attribute == nullptr || attribute->IsNone() ? nullptr : attribute;
 }
 
-// What items are ordered by: strings without their case unless asked.
+// The sort key of items. By default, strings are compared without case.
 struct Order {
-  const Value* attribute = nullptr;  // null: the item itself
-  const Value* fallback = nullptr;   // for what is undefined; null: nothing
+  const Value* attribute = nullptr;  // null: use the item itself
+  const Value* fallback = nullptr;   // used if the attribute is undefined; null: none
   bool case_sensitive = false;
 };
 Result OrderKey(const Value& item, const Order& order, Budget* budget) {
@@ -74,9 +74,9 @@ absl::StatusOr<Items> OrderKeys(const Items& items, const Order& order, Budget* 
   return keys;
 }
 
-// `items` sorted by `keys`, equal ones in their order.
+// Returns `items` sorted by `keys`. The sort is stable.
 absl::StatusOr<Items> SortBy(const Items& keys, const Items& items, bool reverse, Budget* budget) {
-  // Every key is compared about as often as the list can be halved.
+  // Each key takes part in about log2(n) comparisons.
   const auto halvings = static_cast<int64_t>(std::bit_width(keys.size()));
   for (const Value& key : keys) {
     RETURN_IF_ERROR(budget->Step(halvings));
@@ -103,7 +103,7 @@ Result Sort(const Call& call) {
   const Value* attribute = FindAttribute(call, 2);
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
   Items keys(items.size());
-  // "a,b": by a, and by b where a is the same.
+  // "a,b" sorts by a, and where a is equal, by b.
   std::vector<Value> paths;
   if (attribute != nullptr && attribute->AsText() != nullptr) {
     for (const absl::string_view path : absl::StrSplit(attribute->AsText()->bytes(), ',')) {
@@ -200,7 +200,7 @@ Result GroupBy(const Call& call) {
   RETURN_IF_ERROR(call.budget.Texts(items.size()));
   Items groups;
   for (size_t begin = 0; begin < sorted.size();) {
-    // The group has the name that its first item has.
+    // The group's name comes from its first item.
     ASSIGN_OR_RETURN(const Value name, Dig(sorted[begin], *attribute, fallback, &call.budget));
     ASSIGN_OR_RETURN(const Value key, OrderKey(sorted[begin], order, &call.budget));
     Items members;
@@ -258,7 +258,7 @@ Result Join(const Call& call) {
   return Value::MakeText(std::move(joined));
 }
 
-// The items of map, select and their like, for which anything false is a sequence of none.
+// The items for map, select and similar filters. They treat every false value as an empty sequence.
 absl::StatusOr<Items> ItemsIfTrue(const Call& call) {
   if (!call.self.Truthy()) return Items();
   return SelfItems(call);
@@ -294,7 +294,7 @@ Result Map(const Call& call) {
   return Value::MakeGenerator(std::move(mapped));
 }
 
-// select, reject, selectattr, rejectattr: the items that pass a test, or do not.
+// select, reject, selectattr, rejectattr: keep the items that pass, or do not pass, a test.
 template <bool kByAttribute, bool kWanted>
 Result Select(const Call& call) {
   Arguments rest = call.arguments;

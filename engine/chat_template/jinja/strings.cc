@@ -13,14 +13,14 @@
 namespace tidepool::engine::jinja {
 namespace {
 
-// The beginning of the last character of a text that is not empty.
+// Returns the beginning of the last character. Requires: the text is not empty.
 size_t LastCharacter(absl::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
   return at;
 }
 
-// Its size without the blanks at its end.
+// Returns the size without trailing blanks.
 size_t EndWithoutBlanks(absl::string_view text) {
   while (!text.empty()) {
     const size_t last = LastCharacter(text);
@@ -35,7 +35,7 @@ bool EndsLine(char32_t c) {
          c == 0x2029;
 }
 
-// Knuth, Morris and Pratt's search.
+// The search of Knuth, Morris and Pratt.
 template <typename Iterator>
 Iterator Search(Iterator begin, Iterator end, Iterator needle, Iterator needle_end) {
   return boost::algorithm::knuth_morris_pratt<Iterator>(needle, needle_end)(begin, end).first;
@@ -86,7 +86,7 @@ Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Bud
   const absl::string_view bytes = text.bytes();
   const bool from_right = cuts.from == Side::kRight;
   std::vector<Text> parts;
-  size_t begin = 0;  // of what is left to cut
+  size_t begin = 0;  // start of the part that is not split yet
   size_t end = bytes.size();
   for (int64_t limit = cuts.limit; limit != 0; --limit) {
     const size_t at = from_right ? FindLastText(bytes.substr(0, end), separator)
@@ -106,7 +106,7 @@ Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Bud
 Parts SplitBlanks(const Text& text, int64_t limit, Budget* budget) {
   std::vector<Text> parts;
   const absl::string_view bytes = text.bytes();
-  size_t word = absl::string_view::npos;  // where a word began
+  size_t word = absl::string_view::npos;  // start of the current word
   for (size_t at = 0; at < bytes.size();) {
     const base::Utf8Char next = base::NextUtf8Char(bytes.substr(at));
     const bool blank = IsBlank(next.code_point);
@@ -149,7 +149,7 @@ Parts SplitLines(const Text& text, LineEnds ends, Budget* budget) {
 Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget) {
   ASSIGN_OR_RETURN(std::vector<Text> words, SplitBlanks(text, -1, budget));
   if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
-  // Where the part that stays whole ends: before the words that are cut off.
+  // End of the part that is not split: it ends before the words that were split off.
   size_t end = EndWithoutBlanks(text.bytes());
   for (int64_t i = 0; i < limit; ++i) {
     const size_t word = words[words.size() - 1 - static_cast<size_t>(i)].size();
@@ -170,7 +170,7 @@ absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text
     at = FindText(bytes, from.bytes(), at);
     if (at == absl::string_view::npos) break;
     places.push_back(at);
-    // Nothing stands between any two characters: go on behind the next one.
+    // If `from` is empty, continue after the next character.
     at = !from.empty()       ? at + from.size()
          : at < bytes.size() ? at + base::NextUtf8Char(bytes.substr(at)).size
                              : bytes.size() + 1;
@@ -195,10 +195,10 @@ absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const 
   const auto size = static_cast<int64_t>(CharacterOffsets(text.bytes()).size()) - 1;
   if (width <= size) return Value::MakeText(text);
   const auto missing = static_cast<size_t>(width - size);
-  // Checked by itself first: a product of both could overflow.
+  // Check it alone first: the product of both could overflow.
   RETURN_IF_ERROR(budget->Grow(missing));
   RETURN_IF_ERROR(budget->Grow(text.size() + missing * fill.size()));
-  // str.center puts the odd one on the left where the width is odd.
+  // str.center puts an odd fill on the left if the width is odd.
   const size_t left = side == Side::kLeft    ? missing
                       : side == Side::kRight ? 0
                                              : missing / 2 + (missing & width & 1);
@@ -216,7 +216,7 @@ Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string*
     changed.clear();
     for (absl::string_view rest = piece.text; !rest.empty();) {
       const base::Utf8Char next = base::NextUtf8Char(rest);
-      // A character of two origins: its bytes stay as they are.
+      // If a character's bytes have two origins, they do not change.
       if (next.kind == base::Utf8Char::Kind::kWhole) {
         change(next.code_point, &changed);
       } else {
@@ -234,7 +234,7 @@ namespace {
 constexpr char32_t kSigma = 0x3A3;
 constexpr char32_t kFinalSigma = 0x3C2;
 
-// Whether the n-th character is cased; nothing is behind the end.
+// Whether each character is cased. The position after the end is not.
 std::vector<bool> CasedCharacters(const Text& text) {
   std::vector<bool> cased;
   for (absl::string_view rest = text.bytes(); !rest.empty();) {
@@ -304,7 +304,7 @@ std::vector<int64_t> SliceIndices(const SliceBounds& bounds, int64_t size) {
   };
   const int64_t begin = place(bounds.begin, forward ? low : high);
   const int64_t end = place(bounds.end, forward ? high : low);
-  // A step past the whole sequence is as good as any: it visits one item.
+  // A step larger than the sequence visits one item, whatever its size.
   const int64_t step = std::clamp(bounds.step, -size - 1, size + 1);
   std::vector<int64_t> indices;
   for (int64_t i = begin; forward ? i < end : i > end; i += step) indices.push_back(i);

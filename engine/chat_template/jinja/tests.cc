@@ -1,4 +1,4 @@
-// The tests of the template language: "x is defined".
+// The tests of the template language, such as "x is defined".
 #include <algorithm>
 #include <iterator>
 
@@ -22,14 +22,14 @@ bool IsIterable(const Value& value) {
          value.AsList() != nullptr || value.AsLoop() != nullptr;
 }
 
-// Python's undefined value and loop object have a __call__, if only to complain.
+// In Python, undefined values and loop objects have __call__, although calling them fails.
 bool IsCallable(const Value& value) {
   const Carousel* carousel = value.AsCarousel();
   return value.AsCallable() != nullptr || value.IsUndefined() || value.AsLoop() != nullptr ||
          (carousel != nullptr && carousel->is_joiner);
 }
 
-// Tests of a type, which take no argument. Unset: no such test.
+// Tests of a type, without argument. nullopt if there is no such test.
 std::optional<bool> TypeTest(absl::string_view name, const Value& value) {
   const bool is_bool = value.As<bool>() != nullptr;
   if (name == "defined") return !value.IsUndefined();
@@ -50,7 +50,8 @@ std::optional<bool> TypeTest(absl::string_view name, const Value& value) {
   return std::nullopt;
 }
 
-// As `is` does for what is made anew, and for small values that Python keeps one of.
+// Python's `is`: false for separately created objects, true for equal small values, which Python
+// shares.
 bool IsSame(const Value& value, const Value& other) {
   if (TypeName(value) != TypeName(other)) return false;
   if (value.AsList() != nullptr) return value.AsList() == other.AsList();
@@ -96,7 +97,7 @@ absl::StatusOr<bool> Divides(const Value& value, const Value& divisor, int64_t r
   return Equals(rest, Value::MakeInt(remainder));
 }
 
-// str.islower and str.isupper.
+// Implements str.islower and str.isupper.
 bool HasCase(const Text& text, bool upper) {
   bool any = false;
   for (absl::string_view rest = text.bytes(); !rest.empty();) {

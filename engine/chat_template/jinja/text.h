@@ -1,4 +1,4 @@
-// Text: a string that knows, byte by byte, who wrote it.
+// Text: a string that knows the origin of each byte: the template's author or the user.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_TEXT_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_TEXT_H_
 
@@ -24,13 +24,13 @@ class Text {
   void Append(const Text& other);
   void Append(absl::string_view bytes, TextOrigin origin);
 
-  // Bytes [begin, end) with their origins. Requires begin <= end <= size().
+  // Returns bytes [begin, end) with their origins. Requires: begin <= end <= size().
   Text Slice(size_t begin, size_t end) const;
 
-  // The origin of what is made of this text as a whole: the template's only if all of it is.
+  // Origin of a value derived from the whole text: the template's only if all bytes are.
   TextOrigin origin() const;
 
-  // Stretches of one origin, in order; none for the empty text.
+  // Runs of one origin, in order. Empty for the empty text.
   std::vector<TextPiece> Pieces() const;
 
  private:
@@ -40,10 +40,10 @@ class Text {
   };
 
   std::string bytes_;
-  std::vector<Run> runs_;  // neighbours differ; the last one ends at size()
+  std::vector<Run> runs_;  // adjacent runs have different origins; the last one ends at size()
 };
 
-// The origin of what is made of two.
+// Origin of a value derived from two values.
 inline TextOrigin Both(TextOrigin a, TextOrigin b) {
   return a == TextOrigin::kTemplate && b == TextOrigin::kTemplate ? a : TextOrigin::kUser;
 }

@@ -21,7 +21,7 @@ Result Trim(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   if (characters.has_value()) {
-    // Each character may be looked for in all of these.
+    // Charges the search: each character of the text may be compared with all of these.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * text.size()));
   }
   return Value::MakeText(Strip(text, Side::kBoth, characters));
@@ -85,7 +85,7 @@ Result Indent(const Call& call) {
   return Value::MakeText(std::move(result));
 }
 
-// For HTML, as markupsafe does.
+// Escapes for HTML, as markupsafe does.
 Result Escape(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("escape", {}));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
@@ -102,7 +102,7 @@ Result Escape(const Call& call) {
   return Value::MakeText(std::move(result));
 }
 
-// safe marks text that escape leaves alone; nothing escapes here unasked.
+// The safe filter excludes text from autoescape, which is off here.
 Result ToString(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("string", {}));
   ASSIGN_OR_RETURN(Text text, SelfText(call));
@@ -177,7 +177,7 @@ Result FormatFilter(const Call& call) {
   return FormatPercent(format, Value::MakeDict(std::move(named)), &call.budget);
 }
 
-// Of one string; a query has no slashes left, and its blanks are plus signs.
+// Quotes one string. In a query, slashes are escaped too, and blanks become plus signs.
 Text QuoteUrl(const Text& text, bool is_query) {
   Text quoted;
   for (const TextPiece& piece : text.Pieces()) {

@@ -15,13 +15,13 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// The string that a method belongs to, paid for once.
+// Returns the string that a method is called on, charged once.
 absl::StatusOr<Text> Self(const Call& call) {
   RETURN_IF_ERROR(call.budget.Copy(call.self.AsText()->size()));
   return *call.self.AsText();
 }
 
-// The one string that a method cannot do without.
+// Returns the required string argument of a method.
 absl::StatusOr<Text> Required(const Call& call, absl::string_view method) {
   ASSIGN_OR_RETURN(std::optional<Text> text, call.arguments.FindText(0, ""));
   if (!text.has_value()) return absl::InvalidArgumentError(absl::StrCat(method, " needs a string"));
@@ -33,7 +33,7 @@ Result StripMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("strip", {"chars"}));
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   if (characters.has_value()) {
-    // Each character may be looked for in all of these.
+    // Charges the search: each character of the text may be compared with all of these.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * call.self.AsText()->size()));
   }
   ASSIGN_OR_RETURN(const Text text, Self(call));
@@ -88,11 +88,11 @@ Result Partition(const Call& call) {
   return Value::MakeTuple(std::move(parts));
 }
 
-// The part of a text that a method with the arguments `start` and `end` looks at.
+// The part of a text that a method with arguments `start` and `end` searches.
 struct Window {
   Text text;
   int64_t begin = 0;      // in characters of the whole text
-  bool is_empty = false;  // past the end: not even '' is in it
+  bool is_empty = false;  // beyond the end, where even '' is not found
 };
 
 absl::StatusOr<Window> FindWindow(const Call& call) {
@@ -110,7 +110,7 @@ absl::StatusOr<Window> FindWindow(const Call& call) {
   return window;
 }
 
-// startswith, endswith: a string or a tuple of them.
+// startswith and endswith, with a string or a tuple of strings.
 template <bool kAtStart>
 Result HasEnd(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("startswith and endswith", {"prefix", "start", "end"}));
@@ -192,7 +192,7 @@ Result CaseMethod(const Call& call) {
   return Value::MakeText(ChangeCase(text, kCase));
 }
 
-// Whether every character is of a kind; kEmpty: what the empty string is.
+// True if every character is of a kind. kEmpty is the result for the empty string.
 template <bool (*kIs)(char32_t), bool kEmpty>
 Result IsAll(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("a method of the kind 'is'", {}));
@@ -319,8 +319,7 @@ Result ReplaceMethod(const Call& call) {
   return ReplaceText(text, *from, *to, count.value_or(-1), &call.budget);
 }
 
-// The separator is the object, the items the argument: join's filter the other way around, and for
-// strings only.
+// str.join: unlike the filter, it is called on the separator, and accepts only strings.
 Result JoinMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("join", {"items"}));
   const Value* sequence = call.arguments.Find(0, "items");

@@ -16,7 +16,7 @@ struct Run {
   uint32_t stride;
 };
 
-// The same, each of which becomes another one `delta` away.
+// Same, for characters that map to the character `delta` higher.
 struct Shift {
   char32_t first;
   char32_t last;
@@ -24,7 +24,7 @@ struct Shift {
   int32_t delta;
 };
 
-// A character that becomes several; unused ones are zero.
+// A character that maps to several. Unused places are zero.
 struct Special {
   char32_t from;
   char32_t to[3];
@@ -32,8 +32,8 @@ struct Special {
 
 #include "engine/chat_template/jinja/unicode_tables.inc"
 
-// Runs of stride 2 may lie inside of one another, so the right one need not be the last that
-// begins before the character; it is never far.
+// Finds the run of a character. Runs of stride 2 may overlap, so it need not be the last run that
+// begins before the character, but it is near.
 template <typename Row, size_t kSize>
 const Row* FindRun(const Row (&rows)[kSize], char32_t c) {
   const auto* after = std::upper_bound(std::begin(rows), std::end(rows), c,

@@ -1,4 +1,4 @@
-// What Python's str knows about characters.
+// Character properties, as in Python's str.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_UNICODE_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_UNICODE_H_
 
@@ -6,7 +6,7 @@
 
 namespace tidepool::engine::jinja {
 
-// As the methods str.isalpha and so on of one character.
+// Same as str.isalpha and so on for one character.
 bool IsAlpha(char32_t c);
 bool IsDecimal(char32_t c);
 bool IsDigit(char32_t c);
@@ -18,10 +18,10 @@ bool IsTitle(char32_t c);  // of title case only: U+01C5
 bool IsBlank(char32_t c);  // str.isspace
 inline bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 inline bool IsAlnum(char32_t c) { return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c); }
-// \w of Python's regular expressions.
+// Matches \w of Python's regular expressions.
 inline bool IsWord(char32_t c) { return IsAlnum(c) || c == '_'; }
 
-// Append the character, or the characters, that `c` becomes, as UTF-8.
+// Append the upper-case (and so on) form of `c` as UTF-8, which may be several characters.
 void AppendUpper(char32_t c, std::string* out);
 void AppendLower(char32_t c, std::string* out);
 void AppendTitle(char32_t c, std::string* out);

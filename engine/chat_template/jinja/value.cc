@@ -39,7 +39,7 @@ absl::StatusOr<int> CompareLists(const List& a, const List& b) {
   return Sign(static_cast<double>(a.items.size()) - static_cast<double>(b.items.size()));
 }
 
-// Lists with lists, tuples with tuples; nothing else has an order.
+// Only two lists or two tuples can be ordered.
 bool HaveOrder(const List& a, const List& b) {
   return (a.IsTuple() && b.IsTuple()) ||
          (a.kind == List::Kind::kList && b.kind == List::Kind::kList);
@@ -135,8 +135,8 @@ Extent Value::extent() const {
 
 namespace {
 
-// Appends what tells `value` from all others; false: Python could not hash it. Every part says
-// where it ends, so that nested tuples need no copies of their own.
+// Appends a text that identifies `value` among all values. Returns false if Python could not hash
+// it. Every part marks its own end, so nested tuples need no copies.
 bool AppendHashText(const Value& value, std::string* hashed) {
   if (const Text* text = value.AsText()) {
     absl::StrAppend(hashed, "s", text->size(), ":", text->bytes());
@@ -154,7 +154,7 @@ bool AppendHashText(const Value& value, std::string* hashed) {
   } else if (IsInteger(value)) {
     absl::StrAppend(hashed, "n", ToInt64(value), ";");
   } else if (const double* number = value.As<double>()) {
-    constexpr double kExact = 9e18;  // whole floats are the keys that the integers are
+    constexpr double kExact = 9e18;  // whole floats are the same keys as integers
     if (std::abs(*number) < kExact && *number == std::floor(*number)) {
       absl::StrAppend(hashed, "n", static_cast<int64_t>(*number), ";");
     } else {
@@ -277,7 +277,7 @@ absl::StatusOr<int> Compare(const Value& a, const Value& b) {
     const double right = ToDouble(b);
     return left < right ? -1 : left > right ? 1 : 0;
   }
-  // Bytes of UTF-8 sort as code points do.
+  // UTF-8 bytes sort in the order of code points.
   if (a.AsText() != nullptr && b.AsText() != nullptr) {
     return Sign(a.AsText()->bytes().compare(b.AsText()->bytes()));
   }

@@ -1,4 +1,4 @@
-// Values of the template language, with the semantics that Python gives them.
+// Values of the template language, with Python's semantics.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_VALUE_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_VALUE_H_
 
@@ -27,22 +27,22 @@ struct List;
 struct LoopState;
 struct Namespace;
 
-// A name, key or attribute that is not there. Prints as nothing; looking into it is an error.
+// A missing name, key or attribute. It prints as nothing, and access to its attributes is an error.
 struct Undefined {
-  std::shared_ptr<const std::string> what;  // the complaint: "'x' is undefined"
+  std::shared_ptr<const std::string> what;  // the error message: "'x' is undefined"
 };
 
 struct None {};
 
-// How large a value is, known when it is made: what goes through all of it asks first. Namespaces
-// and functions count as one, as they are compared by identity.
+// The size of a value, computed when it is created, so that code can check it before visiting the
+// whole value. Namespaces and functions count as one item, as they are compared by identity.
 struct Extent {
-  int depth = 1;       // of containers in containers; 1: no container
-  int64_t weight = 1;  // items, keys and bytes of strings, below; saturates
+  int depth = 1;       // nesting of containers; 1: not a container
+  int64_t weight = 1;  // items, keys and string bytes, including nested ones; saturates
   void Add(const Extent& part);
 };
 
-// Cheap to copy. All but namespaces, loops and carousels are immutable.
+// Cheap to copy. Immutable, except for namespaces, loops and carousels.
 class Value {
  public:
   using Data = std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>,
@@ -69,7 +69,7 @@ class Value {
   bool IsUndefined() const { return std::holds_alternative<Undefined>(data_); }
   bool IsNone() const { return std::holds_alternative<None>(data_); }
 
-  // Null, or a view of what it holds. A bool counts as no integer here.
+  // Returns the value as T, or null if it has another type. A bool is not an integer here.
   template <typename T>
   const T* As() const {
     return std::get_if<T>(&data_);
@@ -95,38 +95,38 @@ class Value {
   Data data_;
 };
 
-// Python's sequences and the views and iterators that act like one.
+// Python's sequences, and its views and iterators.
 struct List {
   enum class Kind : uint8_t {
     kList,
     kTuple,
-    kGroup,  // a tuple (grouper, list) whose items have these names too
+    kGroup,  // a tuple (grouper, list) whose items also have these names
     kRange,  // prints as `range_text`
-    kKeys,   // dict.keys(), dict.values(), dict.items(): no item has an index
+    kKeys,   // dict.keys(), dict.values(), dict.items(): they have no indices
     kValues,
     kItems,
-    kGenerator,  // can be gone through once; true even when empty
+    kGenerator,  // can be iterated once; true even if empty
   };
   std::vector<Value> items;
   Kind kind = Kind::kList;
   Extent extent = {};
   std::string range_text = {};
-  mutable size_t taken = 0;  // of a generator: the items that are gone
+  mutable size_t taken = 0;  // for a generator: items already consumed
 
   bool IsTuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }
   bool HasIndex() const { return kind == Kind::kList || kind == Kind::kRange || IsTuple(); }
 };
-// Computes the extent.
+// Sets the extent.
 Value MakeSequence(std::vector<Value> items, List::Kind kind, std::string range_text = "");
 
 // Insertion-ordered. Keys are strings, numbers, none, and tuples of these.
 class Dict {
  public:
-  // Null: no such key.
+  // Returns null if there is no such key.
   const Value* Find(absl::string_view key) const;
   const Value* Find(const Value& key) const;
   void Set(Text key, Value value);
-  // INVALID_ARGUMENT: a key that Python cannot hash.
+  // INVALID_ARGUMENT if Python cannot hash the key.
   absl::Status Set(Value key, Value value);
   const std::vector<std::pair<Value, Value>>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
@@ -137,8 +137,8 @@ class Dict {
              Value value);
 
   std::vector<std::pair<Value, Value>> entries_;
-  absl::flat_hash_map<std::string, size_t> index_;   // of strings
-  absl::flat_hash_map<std::string, size_t> others_;  // by HashText
+  absl::flat_hash_map<std::string, size_t> index_;   // keys that are strings
+  absl::flat_hash_map<std::string, size_t> others_;  // other keys, by HashText
   Extent extent_ = {2, 1};
 };
 
@@ -149,29 +149,29 @@ struct Namespace {
 
 // cycler(...) and joiner(...).
 struct Carousel {
-  std::vector<Value> items;  // of a joiner: the separator
+  std::vector<Value> items;  // for a joiner: the separator
   Extent extent = {};
   bool is_joiner = false;
-  size_t index = 0;  // of a joiner: whether it has been asked before
+  size_t index = 0;  // for a joiner: whether it was called before
 };
 
 struct Frame;
 struct MacroNode;
 struct Statement;
 
-// One running for loop; `index` moves.
+// One running for loop. `index` advances.
 struct LoopState {
   std::vector<Value> items;
   size_t index = 0;
   size_t depth = 1;
-  std::optional<std::vector<Value>> last_seen = {};  // by loop.changed
+  std::optional<std::vector<Value>> last_seen = {};  // arguments of the last loop.changed call
   Extent extent = {};
-  // Of a recursive loop, which can be called; the statement lives as long as the template.
+  // Set for a recursive loop, which can be called. The statement lives as long as the template.
   const Statement* recursive = nullptr;
-  std::shared_ptr<Frame> frame = nullptr;  // around it
+  std::shared_ptr<Frame> frame = nullptr;  // the scope around the loop
 };
 
-// What can be called.
+// A callable value.
 struct Callable {
   enum class Kind : uint8_t {
     kRange,
@@ -181,12 +181,12 @@ struct Callable {
     kJoiner,
     kRaise,
     kStrftime,
-    kMacro,   // macro, in frame
-    kMethod,  // name, of self
+    kMacro,   // uses `macro` and `frame`
+    kMethod,  // uses `name` and `self`
   };
   Kind kind = Kind::kRange;
   const MacroNode* macro = nullptr;        // lives as long as the template
-  std::shared_ptr<Frame> frame = nullptr;  // around the macro's definition
+  std::shared_ptr<Frame> frame = nullptr;  // scope of the macro's definition
   Value self = {};
   std::string name = {};
 };
@@ -194,35 +194,36 @@ struct Callable {
 // Python's name of the type, for messages: "str", "NoneType".
 absl::string_view TypeName(const Value& value);
 
-// A number, if it is one (bools are): exact for integers.
+// True for numbers and bools.
 bool IsNumber(const Value& value);
 double ToDouble(const Value& value);  // requires IsNumber
-// Integers and bools.
+// True for integers and bools.
 bool IsInteger(const Value& value);
 int64_t ToInt64(const Value& value);  // requires IsInteger
 
-// Whether Python could hash it; if so, a text that equal values share, and no others.
+// Returns a text that is equal exactly for equal values. nullopt if Python could not hash the
+// value.
 std::optional<std::string> HashText(const Value& value);
 
-// `==`. Costs at most the smaller weight.
+// Implements `==`. Takes time up to the smaller weight.
 bool Equals(const Value& a, const Value& b);
-// Below zero: a < b. INVALID_ARGUMENT: types that have no order.
+// Negative if a < b. INVALID_ARGUMENT for types without an order.
 absl::StatusOr<int> Compare(const Value& a, const Value& b);
-// `needle in haystack`.
+// Implements `needle in haystack`.
 absl::StatusOr<bool> Contains(const Value& haystack, const Value& needle);
 
-// str(value): what is printed.
+// Implements str(value), which is printed.
 Text ToText(const Value& value);
-// repr(value): as it stands inside a printed list.
+// Implements repr(value), used inside printed lists.
 Text Repr(const Value& value);
-// repr(value) of a string.
+// Implements repr(value) for a string.
 std::string QuoteString(absl::string_view bytes);
-// As Python prints floats: the shortest digits that read back, "1.0", "1e+16".
+// Formats a float as Python does: the shortest digits that parse to the same value, "1.0", "1e+16".
 std::string FormatFloat(double value);
 
-// What a for loop visits: items, keys, characters; nothing for an undefined value.
+// Returns what a for loop visits: items, keys or characters. Empty for an undefined value.
 absl::StatusOr<std::vector<Value>> Iterate(const Value& value);
-// len(value).
+// Implements len(value).
 absl::StatusOr<int64_t> Length(const Value& value);
 
 }  // namespace tidepool::engine::jinja
