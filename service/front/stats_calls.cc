@@ -61,7 +61,7 @@ void StatsCalls::Get(const v1::GetStatsRequest& request, Done<v1::GetStatsRespon
 }
 
 std::shared_ptr<StatsWatch> StatsCalls::Watch(const v1::WatchStatsRequest& request,
-                                                  StatsWatchSink* sink) {
+                                              StatsWatchSink* sink) {
   v1::GetStatsRequest asked;
   if (request.has_worker_id()) asked.set_worker_id(request.worker_id());
   return watches_.Start(front_.loop, sink, request, [this, asked](Done<v1::GetStatsResponse> done) {

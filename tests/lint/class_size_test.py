@@ -22,9 +22,7 @@ STILL_TOO_LARGE = {
     "service/http/generation_call.h": ["GenerationCall"],
     "service/http/http_connection.h": ["HttpConnection"],
     "service/http/openai_api.h": ["OpenAiApi"],
-    "service/store/redis_session_store.h": ["RedisSessionStore"],
     "service/store/session_tables.h": ["SessionTables"],
-    "service/store/sqlite_session_store.h": ["SqliteSessionStore"],
     "service/worker/run_session.h": ["RunSession"],
 }
 

@@ -1,0 +1,172 @@
+#include "service/store/session_transactions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::service {
+namespace {
+
+// The two clocks are read one after the other, and both are steered: up to this they agree.
+constexpr absl::Duration kClockSlack = absl::Seconds(1);
+constexpr absl::Duration kLookEvery = absl::Milliseconds(500);  // reads of the file
+
+// Errors of the file, not of the call: the whole transaction is in doubt.
+bool IsStorageError(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
+         absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
+}
+
+// As SQLite's own default. The store does it itself, to know its own writes to the file.
+constexpr int kFramesPerCheckpoint = 1000;
+
+}  // namespace
+
+SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& options,
+                                         OpenedStore opened, StoreHealth* health)
+    : options_(options),
+      clock_(options.clock),
+      opened_monotonic_(clock_->Monotonic()),
+      opened_wall_(clock_->Now()),
+      health_(health),
+      opened_(std::move(opened)),
+      witness_(options.path),
+      file_(options.path) {
+  if (options_.log) {
+    for (const std::string& fault : opened_.faults) {
+      options_.log(absl::StrCat("session store '", options_.path, "': ", fault));
+    }
+  }
+  if (options_.use == StoreUse::kSalvage) {
+    file_status_ = absl::FailedPreconditionError(
+        absl::StrCat("session store '", options_.path, "' is damaged and can only be read"));
+    return;
+  }
+  file_status_ = file_.Check(opened_.db);
+  file_.Reserve();
+  // From here on a store without its witness has lost it. One of another store stays until this one
+  // is written.
+  if (!witness_.Read().has_value()) WriteWitness();
+}
+
+void SessionTransactions::WatchFile() {
+  if (options_.use == StoreUse::kSalvage) return;
+  const absl::Duration now = base::Clock::Real().Monotonic();
+  // Before each write, because it can make a truncated file as long as before.
+  if (now < next_look_) return SetFileStatus(file_.CheckSizes(opened_.db.log_bytes()));
+  next_look_ = now + kLookEvery;
+  SetFileStatus(file_.Check(opened_.db));
+}
+
+void SessionTransactions::SetFileStatus(absl::Status status) {
+  file_status_ = std::move(status);
+  if (file_.log_is_damaged()) opened_.db.KeepLogAtClose();
+  const bool changed = health_->Set(file_status_);
+  if (changed && options_.log) {
+    options_.log(file_status_.ok()
+                     ? absl::StrCat("session store '", options_.path, "': the file is back")
+                     : std::string(file_status_.message()));
+  }
+}
+
+void SessionTransactions::Checkpoint(absl::string_view mode) {
+  SetFileStatus(file_.Check(opened_.db));
+  if (!file_status_.ok()) return;
+  opened_.db.Checkpoint(mode).IgnoreError();
+  file_.Written(opened_.db);
+}
+
+void SessionTransactions::CommitGroup(std::vector<Job>& jobs) {
+  if (!file_status_.ok()) {
+    const auto refused = std::stable_partition(
+        jobs.begin(), jobs.end(), [](const Job& job) { return job.access == Access::kRead; });
+    std::for_each(refused, jobs.end(), [this](Job& job) { job.deliver(file_status_); });
+    jobs.erase(refused, jobs.end());
+  }
+  std::vector<absl::Status> results;
+  if (TryTransaction(jobs.data(), jobs.size(), &results).ok()) {
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i].deliver(std::move(results[i]));
+    return;
+  }
+  // One of them broke the transaction of all: alone, each gets its own answer.
+  for (Job& job : jobs) {
+    absl::Status status = CommitAlone(&job, &results);
+    job.deliver(status.ok() ? std::move(results[0]) : std::move(status));
+  }
+}
+
+absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status>* results) {
+  absl::Status status = TryTransaction(job, 1, results);
+  const auto stuck = [&] {
+    return absl::IsResourceExhausted(status) && job->access == Access::kFree;
+  };
+  if (stuck()) {
+    // The log begins again at its start, where it has room, if the file can take what it holds.
+    Checkpoint("RESTART");
+    status = TryTransaction(job, 1, results);
+  }
+  if (stuck() && file_.ReleaseReserve()) {
+    reserve_used_ = true;
+    status = TryTransaction(job, 1, results);
+  }
+  return status;
+}
+
+// `steady` is the time of the wall clock as if it had not been set since the store was opened. A
+// stamp uses the later of the two, and its age is computed from the earlier. So no session looks
+// older than it is, however the clock was set.
+StoreTime SessionTransactions::Now() const {
+  const absl::Duration monotonic = clock_->Monotonic();
+  const absl::Time wall = clock_->Now();
+  const absl::Time steady = opened_wall_ + (monotonic - opened_monotonic_);
+  return {.wall = std::max(wall, steady - kClockSlack),
+          .monotonic = monotonic,
+          .expiry = std::min(wall, steady + kClockSlack)};
+}
+
+absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
+                                                 std::vector<absl::Status>* results) {
+  const StoreTime now = Now();
+  const int64_t changes = opened_.db.changes();
+  results->clear();
+  absl::Status status = opened_.db.Execute("BEGIN IMMEDIATE");
+  for (size_t i = 0; i < count && status.ok(); ++i) {
+    results->push_back(jobs[i].run(*opened_.tables, now));
+    if (IsStorageError(results->back())) status = results->back();
+  }
+  if (status.ok()) status = Commit(changes);
+  if (status.ok()) return status;
+  opened_.ledger->Rollback();
+  // Its own failure adds nothing: the first error is the one to tell.
+  if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+absl::Status SessionTransactions::Commit(int64_t changes) {
+  StoreLedger& ledger = *opened_.ledger;
+  const bool wrote = opened_.db.changes() != changes;
+  // If a page could not be read, SQLite fails a COMMIT even if nothing was written.
+  if (!wrote) return opened_.db.Execute("ROLLBACK");
+  RETURN_IF_ERROR(ledger.Write());
+  RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));
+  ledger.Committed();
+  // Before the results of the commit are delivered.
+  WriteWitness();
+  if (opened_.db.log_frames() >= kFramesPerCheckpoint) Checkpoint("PASSIVE");
+  if (std::exchange(reserve_used_, false)) {
+    // What was freed goes back to the disk, and the reserve takes its place.
+    Checkpoint("TRUNCATE");
+    file_.Reserve();
+  }
+  return absl::OkStatus();
+}
+
+void SessionTransactions::WriteWitness() {
+  const StoreLedger& ledger = *opened_.ledger;
+  witness_.Write(
+      {.store_id = ledger.store_id(), .commits = ledger.commits(), .sessions = ledger.sessions()});
+}
+
+}  // namespace tidepool::service

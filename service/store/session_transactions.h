@@ -1,0 +1,102 @@
+// SessionTransactions: runs the calls of a SQLite store in transactions, and watches its file.
+#ifndef TIDEPOOL_SERVICE_STORE_SESSION_TRANSACTIONS_H_
+#define TIDEPOOL_SERVICE_STORE_SESSION_TRANSACTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "kernels/base/clock.h"
+#include "service/store/open_sqlite_store.h"
+#include "service/store/session_tables.h"
+#include "service/store/store_file.h"
+#include "service/store/store_health.h"
+#include "service/store/store_witness.h"
+
+namespace tidepool::service {
+
+// What a committed append survives.
+enum class Durability : uint8_t {
+  kProcess,  // the end of the process, kill -9 included (WAL, synchronous=NORMAL)
+  kPower,    // the machine's power going too (synchronous=FULL)
+};
+
+enum class StoreUse : uint8_t {
+  kServe,
+  // Reads what is left of a store that is too damaged for kServe. Writes and repairs nothing, and
+  // does not use the indexes. Calls that write fail with FAILED_PRECONDITION.
+  kSalvage,
+};
+
+struct SqliteSessionStoreOptions {
+  std::string path;  // ":memory:": gone with the store
+  Durability durability = Durability::kProcess;
+  int64_t max_bytes = 0;     // of the file; 0: what the disk holds
+  int64_t max_sessions = 0;  // of one principal; 0: any number
+  StoreUse use = StoreUse::kServe;
+  const base::Clock* clock = &base::Clock::Real();
+  // Lines for the operator: damage and losses that were found, the file gone or back. Any thread;
+  // may be empty.
+  std::function<void(absl::string_view)> log = {};
+};
+
+// Thread-compatible: after the construction, only the store's thread calls it.
+class SessionTransactions {
+ public:
+  enum class Access : uint8_t {
+    kRead,
+    kWrite,
+    kFree,  // writes less than it frees: a full disk must not stop it
+  };
+  // One call: its work inside a transaction, and the delivery of its result after the commit.
+  struct Job {
+    Access access = Access::kWrite;
+    std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
+    std::function<void(absl::Status)> deliver;
+  };
+
+  // `health`, which learns whether the file can be used, outlives this object.
+  SessionTransactions(const SqliteSessionStoreOptions& options, OpenedStore opened,
+                      StoreHealth* health);
+
+  const OpenedStore& opened() const { return opened_; }
+  // Checks whether the file is still there and undamaged. Call it before each CommitGroup, and at
+  // least every 500 ms.
+  void WatchFile();
+  // Runs the jobs in one transaction, or, if that fails, in one transaction each. Delivers all
+  // results.
+  void CommitGroup(std::vector<Job>& jobs);
+
+ private:
+  StoreTime Now() const;
+  void SetFileStatus(absl::Status status);
+  // `mode` is one of PRAGMA wal_checkpoint. Does nothing if another process has written the file.
+  void Checkpoint(absl::string_view mode);
+  // Runs one job in a transaction. On a full disk, a job that frees space may use the reserve.
+  absl::Status CommitAlone(Job* job, std::vector<absl::Status>* results);
+  // Runs the jobs in one transaction. After an error, nothing was written.
+  absl::Status TryTransaction(Job* jobs, size_t count, std::vector<absl::Status>* results);
+  void WriteWitness();
+  absl::Status Commit(int64_t changes);
+
+  const SqliteSessionStoreOptions options_;
+  const base::Clock* const clock_;
+  const absl::Duration opened_monotonic_;
+  const absl::Time opened_wall_;
+  StoreHealth* const health_;
+  OpenedStore opened_;
+  StoreWitness witness_;
+  StoreFile file_;
+  absl::Status file_status_;
+  absl::Duration next_look_ = absl::ZeroDuration();  // when WatchFile reads the file again
+  bool reserve_used_ = false;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_SESSION_TRANSACTIONS_H_
