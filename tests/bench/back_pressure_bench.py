@@ -19,7 +19,7 @@ CONTEXT = 16_384
 
 
 def open_stalled(server, count):
-    """So many streams that stand still, and what closes them."""
+    """Opens `count` streams whose clients do not read; the result closes them."""
     clients = [harness.Client(server) for _ in range(count)]
     streams = []
     for number, client in enumerate(clients):

@@ -47,7 +47,7 @@ def llama_bench_speeds(report):
 
 
 def make_sides(model, args):
-    """{name: function that gives {test: tokens per second}}, ours first."""
+    """{name: function that returns {test: tokens per second}}, Tidepool first."""
     python_shape = ["--prompt", args.prompt, "--generate", args.generate, "--batch", args.batch]
     bench_shape = ["-p", args.prompt, "-n", args.generate]
     ours = [args.tidepool, "bench", "--json", "-m", model, "-r", 1, "-t", args.threads, *bench_shape,

@@ -98,7 +98,7 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   }
 }
 
-// Re-laying one matrix, in and out of memory beyond the caches, as loading a model does.
+// Packs one matrix from and to memory beyond the caches, as loading a model does.
 void BenchPack(benchmark::State& state, DType dtype) {
   const int64_t cols = WholeBlocks(dtype, 2048);
   const int64_t row_bytes = cols / BlockElements(dtype) * BlockBytes(dtype);
@@ -113,7 +113,7 @@ void BenchPack(benchmark::State& state, DType dtype) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * source.size()));
 }
 
-// An empty loop over two ranges: what starting and joining the threads costs.
+// An empty loop over two ranges: the cost of starting and joining the threads.
 void BenchFork(benchmark::State& state, int threads) {
   base::ThreadPool pool(threads);
   for (auto _ : state) {

@@ -35,7 +35,7 @@ def open_context(model, sequences, tokens, batch, args):
 
 
 def token_at(run, sequence, position, vocabulary):
-    """As engine/evaluation/throughput.cc has it (SplitMix64)."""
+    """Same as in engine/evaluation/throughput.cc (SplitMix64)."""
     mask = (1 << 64) - 1
     x = (run << 48 | sequence << 32 | position) + 0x9E3779B97F4A7C15 & mask
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -64,7 +64,7 @@ def forget(context):
 
 
 def seconds_of(context, batch, steps, rows_of_step, last_only):
-    """Runs steps batches from an empty cache."""
+    """Seconds for `steps` batches, beginning with an empty cache."""
     forget(context)
     rows = [rows_of_step(step) for step in range(steps)]
     start = time.perf_counter()

@@ -26,7 +26,7 @@ def quantile(values, share):
 
 
 def send_prompts(server, end, seed, tokens, firsts):
-    """Prompts one behind the other; appends the seconds to their first tokens to `firsts`."""
+    """Sends prompts one after the other; appends the seconds to their first tokens to `firsts`."""
     client = harness.Client(server)
     draw = random.Random(seed)
     while time.perf_counter() < end:

@@ -66,7 +66,8 @@ def probe(pack, record_bytes, seconds, depth=8):
 
     def read(worker):
         buffer = mmap.mmap(-1, record_bytes)
-        # Other places each time: what lies below the disk's name may keep those of the last probe.
+        # Different offsets each time: a cache below the disk may still hold those of the last
+        # probe.
         place = random.Random()
         while time.perf_counter() < end:
             done[worker] += os.preadv(file, [buffer], place.randrange(records) * record_bytes)
@@ -96,11 +97,11 @@ def drop_from_page_cache(file):
 
 
 class Killed(Exception):
-    """The kernel ended a run for its memory."""
+    """The kernel killed a run because of its memory."""
 
 
 def run_json(command, group=None):
-    """The object that the command prints."""
+    """The JSON object that the command prints."""
     before = group.kills() if group else 0
     result = subprocess.run([*(group.prefix() if group else []), *command], capture_output=True,
                             text=True)
@@ -130,14 +131,14 @@ def offload_flags(args, policy):
 
 
 def beside_slots_bytes(report):
-    """Of the process's memory at its peak, in the only test of a report, all but the weights that
-    are no experts and the memory for those that are."""
+    """Memory of the process at its peak, without the weights other than experts and without the memory
+    for experts. The report must have only one test."""
     (result,), offload = report["results"], report["offload"]
     return result["peak_rss_bytes"] - offload["weight_bytes"] - offload["capacity_bytes"]
 
 
 def run_decode(args, policy, reader):
-    # One probe serves the run before it and the one after it.
+    # One probe serves both the run before it and the run after it.
     before = args.probed or args.probe()
     args.probed = None
     report = bench(args, "-p", "0", "-n", str(args.generate), "--expert-reader", reader,
@@ -147,7 +148,7 @@ def run_decode(args, policy, reader):
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
     speed = result["tokens_per_s"]["median"]
-    # What `replay` counts for the same routing: a record for each miss.
+    # The misses of `replay` for the same routing: each reads one record.
     missed = counted["misses"] * offload["record_bytes"] / args.generate
     bound = statistics.mean([before, args.probed]) / max(1, missed)
     return {
@@ -164,7 +165,8 @@ def run_decode(args, policy, reader):
 
 
 def run_prompt(args, length):
-    """Seconds to the first token, and bytes read over the bytes of what was not resident."""
+    """Seconds to the first token, and the bytes read, relative to the bytes of the experts not
+    in memory."""
     report = bench(args, "-p", str(length), "-n", "0", *offload_flags(args, args.policies[0]))
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
@@ -231,7 +233,7 @@ def measure(args, kept):
 
 
 class Summary:
-    """Rows of medians and quartiles over rounds, of which a run that was killed is no part."""
+    """Rows of medians and quartiles over rounds. A killed run does not count."""
 
     def __init__(self, kept):
         self.kept, self.rows = kept, {}
@@ -247,7 +249,7 @@ class Summary:
             self.rows[name] = {"quartiles": quartiles(values), "rounds": len(values), "form": form}
 
     def add_ratio(self, name, over, under, form="{:.2f}"):
-        """Of two values()."""
+        """Adds the ratio of two values()."""
         self.add(name, [over[n] / under[n] for n in sorted(over.keys() & under.keys())], form)
 
     def add_kills(self, test, side):
@@ -364,7 +366,7 @@ def parse_arguments():
     args = parser.parse_args()
     settings = {name: value for name, value in vars(args).items()
                 if name not in ("rounds", "data", "json")}
-    # Numbers of two builds, or of two models, do not go together.
+    # Never mix results of two builds or two models.
     for name in ("model", "tidepool"):
         try:
             settings[f"{name}_time"] = os.stat(settings[name]).st_mtime
@@ -380,7 +382,7 @@ def parse_arguments():
 
 
 def prepare(args, scratch):
-    """What runs share: the pack, the group, the probe, the profile."""
+    """Prepares what runs share: the pack, the cgroup, the probe, the profile."""
     args.group, args.files, args.probed = None, [], None
     if args.resident:
         return

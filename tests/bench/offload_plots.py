@@ -110,7 +110,7 @@ def measure_point(options, model, policy, share, profile):
 
 
 def measure_steps(options, kept, scratch):
-    """Adds to `kept` what it lacks."""
+    """Measures what is missing in `kept` and adds it."""
     shares = [float(share) for share in options.shares.split(",")]
     runs = [(model, {"round": number, "model": pathlib.Path(model).stem, "share": share, "policy": policy})
             for number in range(options.rounds) for model in options.model for share in shares
@@ -119,7 +119,7 @@ def measure_steps(options, kept, scratch):
     profiles = {}
     for model in dict.fromkeys(model for model, _ in runs):
         note(f"recording a profile of {model}")
-        # Names of models may be equal, but for their folders.
+        # Models in different folders may have the same name.
         profiles[model] = record_profile(options.tidepool, model, options.threads,
                                          pathlib.Path(scratch) / f"profile{len(profiles)}.jsonl.zst")
     progress = Progress(len(runs))

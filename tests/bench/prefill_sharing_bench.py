@@ -34,7 +34,7 @@ def first_token(client, prompt):
 
 
 class Bench:
-    """One server, and what is measured of it."""
+    """One server and its measurements."""
 
     def __init__(self, name, binary, args):
         harness.BINARY = pathlib.Path(binary).resolve()

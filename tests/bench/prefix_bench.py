@@ -21,7 +21,7 @@ WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar s
 
 
 def system_prompt(client, tokens, seed):
-    """A text of about so many tokens, a few more rather than fewer."""
+    """A text of at least this number of tokens, and only a few more."""
     draw = random.Random(seed)
     text = ""
     while True:

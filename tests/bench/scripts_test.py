@@ -170,7 +170,7 @@ if "lru" in sys.argv:
             self.assertGreater(record["tokens_per_s"], 0)
             self.assertGreater(record["missed_bytes_per_token"], 0)
             self.assertTrue(0 < record["hit_rate"] < 1, record)
-        # What was missed does not depend on times.
+        # The number of misses does not depend on times.
         rates = {(record["side"], record["hit_rate"]) for record in decoded}
         self.assertEqual(len(rates), 2, rates)
         low, median, high = report["summary"]["threads: adaptive over lru"]["quartiles"]

@@ -48,7 +48,7 @@ def fresh_prompt(draw, tokens):
 
 
 def decode_until(server, end, seed, gaps, max_tokens):
-    """Streams one after the other; appends the seconds between their tokens to `gaps`."""
+    """Runs one stream after the other; appends the seconds between tokens to `gaps`."""
     client = harness.Client(server)
     draw = random.Random(seed)
     while time.perf_counter() < end:

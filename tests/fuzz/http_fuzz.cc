@@ -67,7 +67,7 @@ void TryText(absl::string_view body) {
   if (!ids.ok()) CheckRefusal(ids.status());
 }
 
-// Everything that came out of a parser, in order of kinds.
+// Everything that the parser returned, ordered by kind.
 std::string Found(v1::ToolSyntax syntax, absl::string_view text, size_t step) {
   service::ToolCallParser parser(syntax);
   std::string content, calls;

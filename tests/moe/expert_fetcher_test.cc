@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Twelve slots, of which experts 0 to 3 of each layer have one, and three buffers for the others.
+// Twelve slots: experts 0 to 3 of each layer have one. Three more buffers are for other experts.
 class ExpertFetcherTest : public testing::Test {
  protected:
   ExpertFetcherTest() {
@@ -144,7 +144,7 @@ TEST_F(ExpertFetcherTest, HintsGiveWayToReadsOnDemand) {
   EXPECT_EQ(InFlight(), 1);
   EXPECT_EQ(reader_->reads()[0].priority, ReadPriority::kSpeculative);
   fetcher_->Begin(0, {8});
-  EXPECT_EQ(InFlight(), 1);  // the hint's read had not begun: it was taken back
+  EXPECT_EQ(InFlight(), 1);  // the hint's read had not begun, so it was withdrawn
   EXPECT_EQ(reader_->reads()[0].read.ticket, 8);
   EXPECT_EQ(fetcher_->counters().prefetch.bytes, 0);
 }

@@ -37,7 +37,7 @@ class ExpertPrefetcherTest : public testing::Test {
       buffers_.EndRead(arrival.read.ticket);
     }
   }
-  // As a layer does that asks for the expert.
+  // A layer requests the expert.
   void Use(int64_t expert) {
     buffers_.Hold(expert, Holder::kRequest);
     prefetcher_->UseIfHinted(expert);

@@ -17,7 +17,7 @@ using Wait = ReadQueue::Wait;
 constexpr int64_t kBytes = 4096;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Four records, which tickets 0 to 3 read.
+// Four records; ticket i reads record i.
 class ReadQueueTest : public testing::Test {
  protected:
   ReadQueueTest() : file_(4 * kBytes, std::byte{7}), into_(4 * kBytes) {
@@ -92,7 +92,7 @@ TEST_F(ReadQueueTest, ReadsInFlightAreLateAfterATimeout) {
   EXPECT_EQ(reads_->late(), 2);
   EXPECT_TRUE(reads_->IsLate(0));
   EXPECT_FALSE(reads_->IsLate(2));
-  // Nobody waits for late reads, and less for others, until one ends.
+  // Late reads are not waited for. Other reads get less time until one ends.
   EXPECT_EQ(reads_->Await(), Wait::kNothing);
   EXPECT_EQ(reads_->patience(), kPatience / 10);
   Begin(2);

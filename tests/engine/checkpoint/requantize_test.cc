@@ -131,7 +131,7 @@ TEST(RequantizeTest, BadNumbersAreNamedAndLeaveNothing) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("blk.0.ffn_down.weight"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("row 5"));
     EXPECT_FALSE(std::filesystem::exists(OutPath()));
-    // BF16 has the range, but not for what is no number.
+    // BF16 has the range, but infinities and NaNs are refused.
     const bool fits = std::isfinite(bad);
     EXPECT_EQ(Requantize(in, OutPath(), {.type = GgmlType::kBF16}).ok(), fits);
     std::remove(OutPath().c_str());

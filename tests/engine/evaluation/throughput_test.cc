@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A forward pass takes one second; what each pass was asked for is written down.
+// A model whose forward pass takes one second, and which records its calls.
 class TimedModel final : public Model {
  public:
   explicit TimedModel(fakes::ManualClock* clock) : clock_(clock) {}

@@ -1,4 +1,4 @@
-// The file beneath a KvDisk: what lies where in it, how it is opened, and what it takes of memory.
+// The file of a KvDisk: its layout, how it is opened, and its memory.
 #include "engine/kv/kv_disk_file.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ int64_t HeapBytes() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-// At numbers of blocks just behind those at which hash tables double.
+// Uses numbers of blocks just above those at which hash tables grow.
 TEST(KvDiskMemoryTest, IsAtMostKvDiskMemoryBytes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's heap is another one";

@@ -1,4 +1,4 @@
-// Admission alone: no plans, no steps.
+// Admission alone, without plans and steps.
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,7 +38,7 @@ class AdmissionOutcomesTest : public SchedulerTest {
     sequence->has_credit = true;
     waiting_.Add(std::move(sequence));
   }
-  // Who runs after a plan, in order.
+  // The sequences that run after a plan, in order.
   std::string Run() {
     running_->BeginStep();
     admission_->Run({});

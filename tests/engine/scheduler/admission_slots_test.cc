@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Places = std::vector<AdmissionSlots::Place>;
 
-// Takes as many as it gets.
+// Takes slots until it is refused.
 Places TakeAll(AdmissionSlots* shares, const std::string& principal) {
   Places taken;
   while (true) {

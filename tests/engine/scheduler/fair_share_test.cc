@@ -57,7 +57,7 @@ TEST(FairShareTest, ForgetsWhoWasServedLeast) {
   EXPECT_EQ(share.served("p7"), 7);
 }
 
-// The rules as they read, in time linear in the number of principals.
+// A simple implementation of the rules, in time linear in the number of principals.
 class PlainShare {
  public:
   struct Account {
@@ -128,7 +128,7 @@ TEST(FairShareTest, DecidesAsTheRulesRead) {
   }
 }
 
-// Looking through all of them each time would take longer than a test may.
+// Examining all of them each time would be too slow for the test.
 TEST(FairShareTest, ManyPrincipalsThatWaitAreNotCountedThrough) {
   constexpr int kPrincipals = 200000;
   FairShare share;

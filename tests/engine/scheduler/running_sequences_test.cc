@@ -22,7 +22,7 @@ class RunningSequencesTest : public SchedulerTest {
     running_.Insert(std::move(sequence), left);
     return added;
   }
-  // Has all but its last token computed: it decodes.
+  // A sequence that decodes: everything except its last token is computed.
   Sequence* Decode(const Job& job) {
     Sequence* const sequence = Run(job);
     const int64_t slots = static_cast<int64_t>(sequence->tokens.size()) - 1;

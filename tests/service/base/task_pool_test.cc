@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// One thread, which waits until everything is posted, and in which order tasks ran then.
+// A pool with one thread, which waits until everything is posted, and the order in which tasks ran.
 class TaskPoolTest : public testing::Test {
  protected:
   TaskPoolTest() {

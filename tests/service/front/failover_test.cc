@@ -1,4 +1,4 @@
-// What guards failover, each by itself.
+// Unit tests of the parts that control failover.
 #include "service/front/failover.h"
 
 #include <gtest/gtest.h>
@@ -280,7 +280,8 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-// Whatever comes and goes: no more than the limit is under way, and in the end everybody went.
+// With random load, no more streams than the limit are restarting, and in the end every stream had
+// its turn.
 TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> under_way;

@@ -1,4 +1,4 @@
-// A Run at a worker that drains, over a transport that is driven by hand.
+// A Run on a draining worker, with a transport that the test controls.
 #include "service/worker/run_session.h"
 
 #include <gtest/gtest.h>

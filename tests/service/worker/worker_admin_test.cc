@@ -1,4 +1,4 @@
-// What a worker's operators ask, over real experts in a pack file.
+// WorkerAdmin with real experts in a pack file.
 #include "service/worker/worker_admin.h"
 
 #include <filesystem>
@@ -135,7 +135,7 @@ TEST_F(WorkerAdminTest, ErrorsNameTheWorker) {
   EXPECT_EQ(refused(request).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// Memory that KV was promised counts as free on the machine until it is used.
+// Memory that is reserved for KV counts as free on the machine until it is used.
 TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
   v1::SetOffloadRequest request;
   const v1::OffloadSettings before = Set(request)->workers(0).settings();
