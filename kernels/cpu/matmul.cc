@@ -135,7 +135,7 @@ void ComputeTile(const CpuContext& context, const TileJob& job, float* out) {
 }
 
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs) {
-  constexpr int64_t kMinShared = 1 << 15;  // a microsecond or two of one thread
+  constexpr int64_t kMinShared = 1 << 15;  // one thread needs one or two microseconds for this
   constexpr int64_t kRangesPerThread = 8;
   if (macs < kMinShared) return std::max<int64_t>(1, tasks);
   return std::clamp<int64_t>(tasks / (kRangesPerThread * context.pool->threads()), 1, 16);

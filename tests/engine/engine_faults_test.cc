@@ -46,7 +46,7 @@ constexpr tools::Shape kShape = {.name = "many",
                                  .qk_norm = true};
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// The parts in the order in which they are needed.
+// An engine and the objects that it uses, declared so that each outlives its users.
 struct PuppetEngine {
   PuppetEngine(PuppetModels* models, const base::Clock* clock)
       : model(models->Make({.slots = 24, .read_patience = kPatience, .clock = clock}, {})),

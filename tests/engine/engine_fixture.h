@@ -78,7 +78,7 @@ inline size_t MemoryOfBlocks(int64_t blocks, const fakes::ScriptedModelOptions& 
   return blocks * full_layers * 3 * sizeof(float) * kernels::kKvBlockTokens;
 }
 
-// The parts in the order in which they are needed.
+// An engine and the objects that it uses, declared so that each outlives its users.
 struct TestEngine {
   explicit TestEngine(const EngineOptions& engine_options = MakeOptions(),
                       const fakes::ScriptedModelOptions& model_options = {})

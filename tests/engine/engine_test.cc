@@ -290,7 +290,7 @@ TEST(EngineTest, ASequenceThatOutgrowsTheKvMemoryEnds) {
   const Answer answer = test.Run(MakeRequest(Prompt(10, 1), 100));
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(answer.status.message().find("--kv-memory"), absl::string_view::npos);
-  EXPECT_EQ(answer.tokens.size(), 64u - 10 + 1);  // the last one needs no slot
+  EXPECT_EQ(answer.tokens.size(), 64u - 10 + 1);  // the last token needs no slot
   EXPECT_EQ(test.Run(MakeRequest(Prompt(10, 1), 10)).tokens.size(), 10u);
 }
 

@@ -280,7 +280,7 @@ TEST(StreamCancelTest, ItsKvIsFreeWithinTwoSteps) {
   const int64_t free_without = test.engine->Stats().kv_blocks_free;
   auto leaves = test.Submit(MakeRequest(std::vector<int32_t>(100, 'b'), 100));
   test.model.Allow(4);
-  test.model.WaitForForwards(5);  // the fifth computes both
+  test.model.WaitForForwards(5);  // the fifth forward computes both streams
   EXPECT_LT(test.engine->Stats().kv_blocks_free, free_without);
   leaves->Cancel();
   test.model.Allow(2);
@@ -362,7 +362,7 @@ TEST(StreamCallbackTest, BehindTheEnd) {
   EXPECT_TRUE(stream->Next()->finish.has_value());
   EXPECT_FALSE(stream->TryNext().has_value());
   EXPECT_EQ(stream->Next().status().code(), absl::StatusCode::kOutOfRange);
-  stream->Cancel();  // too late to matter
+  stream->Cancel();  // too late to have an effect
   EXPECT_TRUE(dialogue.test.engine->WaitIdle(absl::InfiniteDuration()));
   EXPECT_EQ(dialogue.test.engine->Stats().requests_cancelled, 0);
 }

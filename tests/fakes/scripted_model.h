@@ -55,9 +55,9 @@ class ScriptedModel final : public engine::Model {
   void WaitForForwards(int64_t forwards);
 
   int64_t forwards() const;       // begun
-  int64_t rows() const;           // of all of them
+  int64_t rows() const;  // rows of all forwards
   int64_t largest_batch() const;  // rows
-  int64_t most_spans() const;     // of one batch
+  int64_t most_spans() const;  // maximum number of spans in a batch
 
   int vocab_size() const override { return options_.vocab_size; }
   int hidden_size() const override { return 1; }
@@ -86,7 +86,7 @@ class ScriptedModel final : public engine::Model {
   base::CondVar changed_;
   Script script_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Status failure_ TIDEPOOL_GUARDED_BY(mutex_);
-  int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: all
+  int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: every request fails
   std::optional<moe::OffloadStats> offload_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;

@@ -116,7 +116,8 @@ class SlowModelTest(unittest.TestCase):
         usage = cls.client.generate(text="The tide is", max_tokens=9).usage
         cls.token_seconds = usage.decode_seconds / 8
 
-    # More tokens than a busy machine may compute unseen, and far fewer than requested.
+    # Limit for tokens that are computed but not received: more than a busy machine causes, and far
+    # fewer than a request without cancel would compute.
     MOST_UNSEEN = 100  # tokens
 
     def test_after_a_cancel_at_most_one_more_token_is_computed(self):

@@ -296,7 +296,7 @@ TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
     ASSERT_TRUE(all.ok());
     ASSERT_EQ(*all, *expected) << rows << " rows, all resident";
   }
-  EXPECT_EQ(postponed, 0);  // the next in turn always comes first here
+  EXPECT_EQ(postponed, 0);  // the next expert in order always comes first here
 }
 
 // If later experts use all of a source's memory, they are postponed to make room.

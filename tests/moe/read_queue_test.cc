@@ -121,7 +121,7 @@ TEST_F(ReadQueueTest, WithdrawTakesBackSpeculativeReads) {
 
 TEST_F(ReadQueueTest, TimeIsBusyWhileAReadIsInFlight) {
   EXPECT_EQ(reads_->BusyTime(), absl::ZeroDuration());
-  Begin(0);  // looks at the clock when it begins, and when the last one ends
+  Begin(0);  // reads the clock at the start, and when the last read ends
   Begin(1);
   reader_->End(0);
   reader_->End(1);

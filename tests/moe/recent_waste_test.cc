@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRecord = 4096;
 constexpr int64_t kWindow = RecentWaste::kWindowRecords;
-constexpr int kGuesses = 4;  // that may be on their way at a time
+constexpr int kGuesses = 4;  // maximum number of guesses in flight
 
 struct Counts {
   int64_t read = 0;  // records

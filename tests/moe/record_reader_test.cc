@@ -130,7 +130,7 @@ TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
 TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
   auto memory = MappedMemory::Create(2 * kRecord + kBig);
   ASSERT_TRUE(memory.ok());
-  std::vector<std::unique_ptr<Results>> results;  // the last one counts
+  std::vector<std::unique_ptr<Results>> results;  // the last element is the current one
   const auto reader = Open(4 * kRecord);
   if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
   reader->Start([&](const RecordRead& read, const absl::Status& status) {
@@ -197,7 +197,7 @@ TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
 
 // Demand reads overtake speculative ones that have not begun.
 TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
-  constexpr int64_t kReads = 200;  // of each kind
+  constexpr int64_t kReads = 200;  // number of reads of each kind
   auto memory = MappedMemory::Create(2 * kReads * kRecord);
   ASSERT_TRUE(memory.ok());
   base::Mutex mutex;

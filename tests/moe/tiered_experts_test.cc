@@ -214,7 +214,7 @@ TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
           }
           ++failures;
           EXPECT_TRUE(needs_bad);
-          EXPECT_LE(step, 40);  // one that was on its way then may still arrive damaged
+          EXPECT_LE(step, 40);  // a read that was in flight may still arrive damaged
           EXPECT_EQ(drained.code(),
                     damaged ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable);
           EXPECT_THAT(std::string(drained.message()),

@@ -46,7 +46,7 @@ class LivenessTest : public ServeTest {
     };
   }
 
-  ~LivenessTest() override { server_.reset(); }  // which logs here to its end
+  ~LivenessTest() override { server_.reset(); }  // the server logs to this object until it ends
 
   RawAnswer Healthz() {
     const std::string address = server_->http_address();

@@ -236,7 +236,8 @@ TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
   };
   EXPECT_EQ(code_for("alice"), StatusCode::OK);
   EXPECT_EQ(code_for("bob"), StatusCode::NOT_FOUND);
-  EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);  // an admin's sessions are their own, too
+  // an admin cannot see other principals' sessions either
+  EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);
   v1::ListSessionsResponse list;
   ASSERT_TRUE(sessions_->ListSessions(As("bob").get(), {}, &list).ok());
   EXPECT_EQ(list.sessions_size(), 0);

@@ -71,7 +71,7 @@ TEST(RequantizeTest, EachTensorTakesItsType) {
   const auto out = GgufFile::Open(OutPath());
   ASSERT_TRUE(out.ok()) << out.status();
   auto types = TypesOf(*out);
-  EXPECT_EQ(types["token_embd.weight"], GgmlType::kQ6_K);  // the head too
+  EXPECT_EQ(types["token_embd.weight"], GgmlType::kQ6_K);  // tied, so it is also the head
   EXPECT_EQ(types["blk.0.attn_q.weight"], GgmlType::kQ4_K);
   EXPECT_EQ(types["blk.0.attn_k.weight"], GgmlType::kQ5_0);
   EXPECT_EQ(types["blk.0.attn_v.weight"], GgmlType::kF16);

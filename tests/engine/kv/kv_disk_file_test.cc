@@ -51,7 +51,7 @@ TEST(KvDiskFormatTest, EntriesComeBackAndNothingElseIsOne) {
   EXPECT_EQ(parsed->tokens, entry.tokens);
   EXPECT_EQ(parsed->stamp, entry.stamp);
   EXPECT_EQ(parsed->checksum, entry.checksum);
-  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // another slot's
+  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // the entry belongs to another slot
   EXPECT_FALSE(ParseKvDiskEntry(bytes.substr(0, 255), 9).has_value());
   EXPECT_FALSE(ParseKvDiskEntry(std::string(kKvDiskEntryBytes, '\0'), 0).has_value());
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {

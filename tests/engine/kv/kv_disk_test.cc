@@ -105,7 +105,7 @@ TEST_F(KvDiskTest, ReplacesTheLeastRecentlyUsed) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
   EXPECT_EQ(Read(0), "ok");  // used since
-  WriteAndWait(1);           // it is there already, and used again
+  WriteAndWait(1);  // it is already stored, so this only counts as a use
   EXPECT_EQ(disk_->stats().written_blocks, 4);
   WriteAndWait(4);
   WriteAndWait(5);
@@ -398,7 +398,7 @@ TEST_F(KvDiskTest, ReadersKeepABlock) {
   fake_.Hold();
   ASSERT_TRUE(disk_->StartRead(Key(0), Tokens(0), 5));
   ASSERT_TRUE(disk_->StartRead(Key(1), Tokens(1), 6));
-  EXPECT_FALSE(Write(2));  // both slots are read
+  EXPECT_FALSE(Write(2));  // both slots are being read
   disk_->Withdraw(6);
   EXPECT_TRUE(Write(2));  // but this is not any more
   fake_.Release();

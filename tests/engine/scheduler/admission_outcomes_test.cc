@@ -90,7 +90,7 @@ TEST_F(AdmissionOutcomesTest, AStalledSequenceGivesUpItsPlace) {
   sequences_["A"]->has_credit = false;
   Wait({.name = "C", .prompt = 3});
   EXPECT_EQ(Run(), "B C");
-  EXPECT_FALSE(sequences_["A"]->admission.charged);  // its client does not read
+  EXPECT_FALSE(sequences_["A"]->admission.charged);  // A's client does not read
 }
 
 }  // namespace

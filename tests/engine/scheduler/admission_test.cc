@@ -133,12 +133,12 @@ TEST_F(AdmissionTest, AHigherPriorityPreemptsALowerOne) {
   Add({.name = "mid", .prompt = 5});
   EXPECT_EQ(Step(), "mid 0+5*, low 0+5*");
   Add({.name = "equal", .prompt = 5, .priority = -1});
-  EXPECT_EQ(Step(), "mid 5+1*, low 5+1*");  // an equal waits
+  EXPECT_EQ(Step(), "mid 5+1*, low 5+1*");  // a sequence of equal priority waits
   Add({.name = "high", .prompt = 5, .priority = 1});
   EXPECT_EQ(Step(), "high 0+5*, mid 6+1*");
   EXPECT_EQ(scheduler_->preemptions(), 1);
   scheduler_->Remove(sequences_["high"]);
-  EXPECT_EQ(Step(), "mid 7+1*, low 0+7*");  // computed anew, before the equal one that came later
+  EXPECT_EQ(Step(), "mid 7+1*, low 0+7*");  // recomputed, before the later one of equal priority
 }
 
 TEST_F(AdmissionTest, AHigherPriorityTakesBlocksFromLowerOnes) {
@@ -291,10 +291,10 @@ TEST_F(AdmissionTest, ChargesAgainAfterPreemptionForLackOfCredit) {
   Add({.name = "unread", .prompt = 20, .principal = "a", .credit = 1});
   Add({.name = "b1", .prompt = 10, .principal = "b"});
   EXPECT_EQ(Step(), "unread 0+20*");  // a: 22
-  EXPECT_EQ(Step(), "b1 0+10*");      // takes its place; b: 12
+  EXPECT_EQ(Step(), "b1 0+10*");  // b1 takes a's place; b has paid 12
   sequences_["unread"]->control->credit = 1;
   Add({.name = "a2", .prompt = 1, .principal = "a"});
-  Add({.name = "b2", .prompt = 10, .principal = "b"});  // b comes back with a's 22
+  Add({.name = "b2", .prompt = 10, .principal = "b"});  // b returns with a's count of 22
   Add({.name = "b3", .prompt = 1, .principal = "b"});
   EXPECT_EQ(Next("b1"), "unread 0+21*");  // a: 22 + 23
   EXPECT_EQ(Next("unread"), "b2 0+10*");  // b: 22 + 12

@@ -138,13 +138,13 @@ TEST_F(BatchSchedulerTest, PreemptsTheLastInOrderWhenBlocksRunOut) {
   Add({.name = "B", .prompt = kTokens - 1, .priority = 1});
   EXPECT_EQ(Step(), "B 0+31*, A 0+31*");
   EXPECT_EQ(Step(), "B 31+1*, A 31+1*");
-  EXPECT_EQ(Step(), "B 32+1*, A 32+1*");  // two blocks each: all are taken
+  EXPECT_EQ(Step(), "B 32+1*, A 32+1*");  // two blocks each, so all are taken
   for (int i = 0; i < 31; ++i) Step();
   EXPECT_EQ(Step(), "B 64+1*");
   EXPECT_EQ(scheduler_->preemptions(), 1);
   EXPECT_EQ(scheduler_->waiting(), 1);
   scheduler_->Remove(sequences_["B"]);
-  EXPECT_EQ(Step(), "A 32+33*");  // its other cached block was given to B
+  EXPECT_EQ(Step(), "A 32+33*");  // A's other cached block was given to B
 }
 
 TEST_F(BatchSchedulerTest, TheLastInOrderPreemptsItself) {

@@ -81,7 +81,7 @@ TEST_F(ConcurrentPrefillsTest, ShorterPromptsDoNotStarveALongOne) {
     }
     ASSERT_LT(rows, 5 * 2000);
   }
-  EXPECT_GT(rows, 3 * 2000);  // the short prompts delayed it
+  EXPECT_GT(rows, 3 * 2000);  // the short prompts delayed the long one
 }
 
 // A principal that sends more prompts does not get more rows.
@@ -103,7 +103,8 @@ TEST_F(ConcurrentPrefillsTest, CachedTokensCountAsComputed) {
   scheduler_->Remove(sequences_["first"]);
   Add({.name = "long", .prompt = 100});
   EXPECT_EQ(Step(), "long 0+64");
-  Add({.name = "turn", .prompt = 10, .shared = shared});  // longer, but for its cached prefix
+  // longer than the others, except for its cached prefix
+  Add({.name = "turn", .prompt = 10, .shared = shared});
   EXPECT_EQ(Step(), "long 64+36*, turn 320+10*");
 }
 

@@ -55,7 +55,7 @@ TEST_F(KvRestoresTest, OthersRunWhileASequenceWaitsForItsKv) {
   EXPECT_EQ(sequences_["A"]->admission.cached_tokens, 4 * kTokens);
   EXPECT_EQ(restores_->stats().tokens, 4 * kTokens);
   EXPECT_EQ(restores_->stats().given_up, 0);
-  EXPECT_EQ(Check(shared), 4 * kTokens - kTokens);  // short of its last token
+  EXPECT_EQ(Check(shared), 4 * kTokens - kTokens);  // all blocks except the one with the last token
   EXPECT_EQ(Step(), "A 136+1*, B 8+1*");
 }
 
@@ -118,7 +118,7 @@ TEST_F(KvRestoresTest, GivesUpOnADiskThatHangs) {
   Add({.name = "A", .prompt = 8, .shared = shared});
   EXPECT_EQ(Plan(), "");
   Commit();
-  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(1));  // what computing takes
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(1));  // the time that computing takes
   LetRead(2);
   EXPECT_EQ(Plan(absl::Milliseconds(999)), "");
   Commit();

@@ -124,7 +124,7 @@ TEST_F(PlanningCostTest, TokensAreHashedOnce) {
   scheduler_->SetRates({.prompt_rows_per_second = 1});
   for (int i = 10; i < 50; ++i) add(i, absl::Seconds(100));
   finish();
-  EXPECT_EQ(scheduler_->preemptions(), 50);  // each one once
+  EXPECT_EQ(scheduler_->preemptions(), 50);  // each sequence once
   EXPECT_EQ(scheduler_->deadline_refusals(), 0);
   EXPECT_EQ(cache_->blocks_hashed(), 50 * 11);
 }

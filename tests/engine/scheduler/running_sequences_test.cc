@@ -60,7 +60,7 @@ TEST_F(RunningSequencesTest, LimitsBoundTheStep) {
   EXPECT_EQ(RowsOf(prompt), 20);
   running_.SetLimits({.prefill_chunk = 10, .mixed_rows = 20});
   running_.BeginStep();
-  EXPECT_EQ(RowsOf(prompt), 9);  // one of ten is the decode's
+  EXPECT_EQ(RowsOf(prompt), 9);  // the decode gets one of the ten rows
 }
 
 TEST_F(RunningSequencesTest, TheRowsOfATakenSequenceGoToOthers) {

@@ -104,7 +104,7 @@ TEST(SentencePieceTest, DecodeTakesThePrefixAway) {
   }
   const Ids ids = Encode(*tokenizer, "a a", SpecialTokens::kAsText, AddBos::kModelDefault);
   EXPECT_EQ(decode(ids, ControlText::kSkip), "a a");
-  // A stream goes on from what stands before it.
+  // A stream continues earlier text.
   StreamDecoder decoder(tokenizer.get());
   EXPECT_EQ(decoder.Feed(*tokenizer->FindToken("▁a")), " a");
 }

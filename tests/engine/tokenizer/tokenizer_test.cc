@@ -166,7 +166,8 @@ TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
       word.push_back("etaoinhsr"[state >> 16 & 7]);
       symbols.emplace_back(1, word.back());
     }
-    for (const auto& [left, right] : merges) {  // by rank; a merge never makes a lower one possible
+    // in order of rank; a merge never makes a pair of lower rank possible
+    for (const auto& [left, right] : merges) {
       for (size_t i = 0; i + 1 < symbols.size(); ++i) {
         if (symbols[i] != left || symbols[i + 1] != right) continue;
         symbols[i] += symbols[i + 1];

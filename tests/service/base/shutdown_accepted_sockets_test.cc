@@ -23,7 +23,7 @@ sockaddr* Raw(sockaddr_in* address) { return reinterpret_cast<sockaddr*>(address
 
 struct Place {
   const char* ip = "127.0.0.1";
-  int port = 0;  // 0: a free one
+  int port = 0;  // 0: any free port
 };
 
 // A listener of this process, and a connection that it has accepted.

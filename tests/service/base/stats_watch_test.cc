@@ -117,7 +117,7 @@ TEST_F(StatsWatchTest, ASlowSourceIsNotAskedTwice) {
   EXPECT_EQ(asked_, 1);
   AnswerOne();
   reader.Take();
-  EXPECT_EQ(asked_, 2);  // it is long due
+  EXPECT_EQ(asked_, 2);  // the next reading is overdue
 }
 
 TEST_F(StatsWatchTest, EndsAfterItsCount) {

@@ -36,7 +36,7 @@ class TaskPoolTest : public testing::Test {
 
   std::vector<std::string> RunAll() {
     gate_.set_value();
-    pool_.reset();  // runs what was posted
+    pool_.reset();  // runs all posted tasks
     base::MutexLock lock(&mutex_);
     return std::exchange(order_, {});
   }

@@ -58,7 +58,7 @@ TEST(ParseConfigTest, ServeTakesDefaults) {
   EXPECT_EQ(config.model.path, "m.gguf");
   EXPECT_EQ(config.listen.grpc, "127.0.0.1:50051");
   EXPECT_EQ(config.store.location, "/home/u/.local/state/tidepool/sessions.db");
-  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // by what is free
+  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // 0: depends on the free memory
   EXPECT_EQ(config.serving.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.model.threads, 0);
   EXPECT_EQ(config.model.kv_type, std::nullopt);

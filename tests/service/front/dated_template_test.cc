@@ -184,7 +184,7 @@ TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
   worker = Ask(&second, Named(request, 1), "b");
   ASSERT_EQ(worker->runs.size(), 1);
   EXPECT_EQ(PromptOf(worker), prompt);
-  // Another body has nothing to go on with.
+  // A request with another body has nothing to resume.
   second.generation->Cancel(absl::CancelledError("gone"));
   loop_.Advance(absl::Seconds(31));
   worker->lose(absl::UnavailableError("gone"));

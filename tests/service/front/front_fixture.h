@@ -21,14 +21,14 @@
 
 namespace tidepool::service {
 
-// A worker whose every response the test gives.
+// A worker whose responses all come from the test.
 class PuppetLink final : public WorkerLink {
  public:
   struct Run_ {
     worker::v1::Start start;
     RunEvents events;
     int64_t credit = 0;
-    bool gone = false;  // its call was destroyed
+    bool gone = false;  // the front destroyed the call
 
     // Sends tokens, as the worker would.
     void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
@@ -143,8 +143,8 @@ class PuppetLink final : public WorkerLink {
 
   std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
   std::vector<std::shared_ptr<Run_>> runs;
-  std::vector<Done<v1::TokenizeResponse>> texts;  // that are to be tokenised
-  std::vector<std::string> texts_for;             // principals for whose requests the front asked
+  std::vector<Done<v1::TokenizeResponse>> texts;  // pending Tokenize calls
+  std::vector<std::string> texts_for;  // principals of the TextOf calls
   std::function<void(absl::Status)> lose;
   std::string digest = "d";
   std::vector<std::string> aliases;
@@ -153,7 +153,7 @@ class PuppetLink final : public WorkerLink {
   int64_t places = 0;
   uint64_t process_id = 0;
   int32_t understands = kUnderstands;
-  std::string lead;  // what its answers' texts begin with, and a text by itself does not
+  std::string lead;  // prefix of a response's text; a text decoded alone does not have it
 
  private:
   class Call final : public RunCall {

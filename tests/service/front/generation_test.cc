@@ -57,7 +57,7 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   b->SayState();
   a->runs[0]->Say({10, 11});
   client.Take();
-  a->runs[0]->Say({12});  // on its way to the client when the worker dies
+  a->runs[0]->Say({12});  // in flight to the client when the worker dies
   a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kCrash);
   EXPECT_TRUE(a->runs[0]->gone);
   EXPECT_TRUE(b->runs.empty());
@@ -166,7 +166,7 @@ TEST_F(GenerationTest, APromptIsPreparedElsewhereWhenItsWorkerFallsSilent) {
   loop_.Advance(absl::Milliseconds(250));
   loop_.Advance(absl::Milliseconds(250));
   ASSERT_EQ(b->prepares.size(), 1);
-  a->AnswerPrepare({1});  // too late
+  a->AnswerPrepare({1});  // too late to have an effect
   EXPECT_TRUE(a->runs.empty());
   b->AnswerPrepare({1});
   ASSERT_EQ(b->runs.size(), 1);
@@ -290,7 +290,7 @@ TEST_F(GenerationTest, LogsBeforeItRelays) {
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1, 2, 3});
   worker->runs[0]->Say({10});
-  EXPECT_TRUE(client.tokens.empty());  // its append is not acknowledged on this loop yet
+  EXPECT_TRUE(client.tokens.empty());  // the store's acknowledgement has not reached this loop yet
   loop_.RunUntil([&] { return client.writing; });
   EXPECT_EQ(Log().token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
   client.Take();

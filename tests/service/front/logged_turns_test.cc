@@ -264,7 +264,7 @@ TEST_F(LoggedTurnTest, AnotherPromptIsNotTheTurnThatAnOlderProgramLogged) {
 
 TEST_F(LoggedTurnTest, ATurnThatWasCutShortUnderOthersIsNotGivenAgain) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
-  clock_.Advance(absl::Seconds(11));  // past its lease
+  clock_.Advance(absl::Seconds(11));  // the lease has expired
   v1::GenerateRequest next = request;
   next.set_request_id("next");
   Client other;

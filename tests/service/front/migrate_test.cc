@@ -55,7 +55,7 @@ TEST_F(MigrateTest, MoreOftenThanAStreamMayFail) {
   std::vector<int32_t> expected;
   for (int move = 1; move <= 6; ++move) {
     workers.push_back(AddWorker("w" + std::to_string(move)));
-    run->Say({move});  // too few tokens to clear its prompt
+    run->Say({move});  // too few tokens to clear the prompt of suspicion
     expected.push_back(move);
     run->SayMigrate();
     ASSERT_EQ(workers[move]->runs.size(), 1) << move;

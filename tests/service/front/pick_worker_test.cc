@@ -181,7 +181,7 @@ TEST(PickWorkerTest, AffinityYieldsToLoad) {
   EXPECT_NE(PickWorker(workers, request), home);
   workers[home].sequences = 12;
   EXPECT_EQ(PickWorker(workers, request), home);
-  // More than 20 % slower is no tie.
+  // A worker that is more than 20 % slower is not equal.
   workers[home].queued_prompt_tokens = 30'000;
   EXPECT_NE(PickWorker(workers, request), home);
 }

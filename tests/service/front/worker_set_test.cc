@@ -64,7 +64,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
   a->aliases = {"fast", "m-q4"};
   a->SayState();
   PuppetLink* b = AddWorker("b");
-  b->digest = "e";  // other weights with the same name of their own
+  b->digest = "e";  // other weights with the same model name
   b->aliases = {"m-q8"};
   b->SayState();
   PuppetLink* c = AddWorker("c");

@@ -422,7 +422,7 @@ TEST_F(HttpServeTest, ModelsAndHealth) {
 TEST_F(HttpServeTest, Metrics) {
   Start();
   Post("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true})");
-  Generate(Text("Hello", 5));  // gRPC's count too
+  Generate(Text("Hello", 5));  // requests over gRPC count, too
   const std::string page = Connect()->Get("/metrics").body;
   for (const char* line :
        {"tidepool:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 2\n",

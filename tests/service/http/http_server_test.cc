@@ -123,7 +123,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
 
 TEST_F(HttpServerTest, WhatAnAnswerHoldsGoesWhenItIsSent) {
   Start();
-  constexpr size_t kBytes = size_t{32} << 20;  // more than sockets take
+  constexpr size_t kBytes = size_t{32} << 20;  // more than the socket buffers hold
   const auto client = Connect();
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
   const std::shared_ptr<HttpExchange> exchange = handler_.TakeHeld();
@@ -207,7 +207,7 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
   const auto quiet = Connect();
   quiet->Send("POST /x HT");
   quiet->EndSending();
-  EXPECT_EQ(quiet->ReadToEnd(), "");  // half a request of a client that left
+  EXPECT_EQ(quiet->ReadToEnd(), "");  // a client that sent half a request and left
 }
 
 TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
@@ -406,7 +406,7 @@ TEST_F(HttpServerTest, ShutdownDoesNotWaitForever) {
   const auto exchange = handler_.TakeHeld();
   server_->Shutdown(absl::Milliseconds(1));
   EXPECT_EQ(client->ReadToEnd(), "");
-  exchange->Post([] {});  // nobody runs it, and nothing is touched
+  exchange->Post([] {});  // the task never runs, so it touches nothing
 }
 
 TEST_F(HttpServerTest, AddressesThatAreTakenAreNamed) {

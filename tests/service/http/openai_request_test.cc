@@ -245,7 +245,7 @@ TEST(CompletionRequestTest, NumbersWithoutAFractionAreIntegers) {
 struct Refused {
   const char* fields;
   const char* param;
-  const char* message;  // a part of it
+  const char* message;  // part of the error message
 };
 
 void ExpectRefused(const absl::StatusOr<OpenAiRequest>& request, const Refused& expected) {

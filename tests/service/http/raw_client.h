@@ -40,7 +40,7 @@ class RawClient {
   void Send(absl::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;  // the server has closed; what it said can be read
+      if (sent <= 0) return;  // the server has closed, but its response can be read
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }

@@ -115,7 +115,7 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   for (int i = 0; i < 200; ++i) prepare("greedy");
   prepare("other");
   Open();
-  core_.reset();  // runs what was posted
+  core_.reset();  // runs all posted tasks
   ASSERT_EQ(order.size(), 201);
   // A task of the other queue comes first. The threads do not finish in the order in which they
   // started.
