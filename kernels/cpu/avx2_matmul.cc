@@ -3,11 +3,9 @@
 //
 // maddubs multiplies unsigned weights by signed activations and adds pairs into int16. A pair of
 // codes up to c adds at most 2 * 127 * c, so kGroups groups of four columns fit into an int16
-// before
-// madd widens them: 8 for nibbles (c = 15), 2 for Q6_K's six bits. If a type has one scale per
-// half,
-// madd also multiplies by it. The zero point is subtracted afterwards with the activation's half
-// sums.
+// before madd widens them: 8 for nibbles (c = 15), 2 for Q6_K's six bits. If a type has one scale
+// per half, madd also multiplies by it. The zero point is subtracted afterwards with the
+// activation's half sums.
 #include "kernels/cpu/avx2_matmul.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)

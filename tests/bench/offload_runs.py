@@ -1,6 +1,6 @@
-"""What the measurements of offloading share: measurements kept as they come, quartiles, a profile.
+"""Code that the offloading benchmarks share: saved measurements, quartiles, a profile.
 
-For offload_bench.py and offload_plots.py.
+Used by offload_bench.py and offload_plots.py.
 """
 
 import json

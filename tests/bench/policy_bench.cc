@@ -1,6 +1,5 @@
-// The cost of a decision of each policy for a large model: 48 layers of 128 experts,
-// top 8, a quarter of them in memory. A quarter of decode's routings is new. Prefills have 512
-// rows.
+// The cost of a decision of each policy for a large model: 48 layers of 128 experts, top 8, with a
+// quarter of the experts in memory. A quarter of decode's routings is new. Prefills have 512 rows.
 // The time is per layer and forward, and includes the bookkeeping of moe::Placement.
 //
 //   bazel run --config=opt //tests/bench:policy_bench

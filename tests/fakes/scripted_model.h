@@ -55,9 +55,9 @@ class ScriptedModel final : public engine::Model {
   void WaitForForwards(int64_t forwards);
 
   int64_t forwards() const;       // begun
-  int64_t rows() const;  // rows of all forwards
+  int64_t rows() const;           // rows of all forwards
   int64_t largest_batch() const;  // rows
-  int64_t most_spans() const;  // maximum number of spans in a batch
+  int64_t most_spans() const;     // maximum number of spans in a batch
 
   int vocab_size() const override { return options_.vocab_size; }
   int hidden_size() const override { return 1; }

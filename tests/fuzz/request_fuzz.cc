@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a message of the protocol, for all code that handles it before
-// the engine does. The first byte chooses the message.
+// libFuzzer target: any bytes as a message of the protocol. It runs all code that handles the
+// message before the engine. The first byte selects the message.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:request_fuzz -- -max_total_time=60
 #include <google/protobuf/stubs/logging.h>

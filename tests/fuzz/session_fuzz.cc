@@ -1,7 +1,6 @@
 // libFuzzer target: any bytes as an export of sessions, and as the note of a store's last commit.
-// An
-// accepted session has all required properties, is written as it was read, and can be cut wherever
-// PlanCut allows.
+// An accepted session has all required properties, is written as it was read, and can be cut
+// wherever PlanCut allows.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:session_fuzz -- -max_total_time=60
 #include <cstddef>

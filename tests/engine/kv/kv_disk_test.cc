@@ -105,7 +105,7 @@ TEST_F(KvDiskTest, ReplacesTheLeastRecentlyUsed) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
   EXPECT_EQ(Read(0), "ok");  // used since
-  WriteAndWait(1);  // it is already stored, so this only counts as a use
+  WriteAndWait(1);           // it is already stored, so this only counts as a use
   EXPECT_EQ(disk_->stats().written_blocks, 4);
   WriteAndWait(4);
   WriteAndWait(5);

@@ -291,7 +291,7 @@ TEST_F(AdmissionTest, ChargesAgainAfterPreemptionForLackOfCredit) {
   Add({.name = "unread", .prompt = 20, .principal = "a", .credit = 1});
   Add({.name = "b1", .prompt = 10, .principal = "b"});
   EXPECT_EQ(Step(), "unread 0+20*");  // a: 22
-  EXPECT_EQ(Step(), "b1 0+10*");  // b1 takes a's place; b has paid 12
+  EXPECT_EQ(Step(), "b1 0+10*");      // b1 takes a's place; b has paid 12
   sequences_["unread"]->control->credit = 1;
   Add({.name = "a2", .prompt = 1, .principal = "a"});
   Add({.name = "b2", .prompt = 10, .principal = "b"});  // b returns with a's count of 22

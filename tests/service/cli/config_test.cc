@@ -381,7 +381,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));
   EXPECT_THAT(complaint("\"a\\nb\" = 1\n"), HasSubstr("unknown key a b"));
   EXPECT_THAT(complaint("[serve]\nmodel = \"m\"\n"), HasSubstr("without sections"));
-  EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot stand in a file"));
+  EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot be set in a file"));
   EXPECT_THAT(Complaint({"serve", "--config", "/nonexistent.toml"}),
               HasSubstr("/nonexistent.toml"));
 }

@@ -109,7 +109,7 @@ RequestOutcome Outcome(double planned_s, std::vector<double> tokens_at_s, absl::
 TEST(TrafficReportTest, CountsByWhatBecameOfRequests) {
   TrafficReport report({.begin = kSecond, .end = 3 * kSecond});
   report.Add(Outcome(1.0, {1.5, 1.6, 2.0}, absl::OkStatus()));
-  report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));  // ends after the window
+  report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));   // ends after the window
   report.Add(Outcome(0.5, {0.75, 1.25}, absl::OkStatus()));  // was due before the window
   report.Add(Outcome(1.1, {}, absl::ResourceExhaustedError("full")));
   report.Add(Outcome(1.2, {}, absl::ResourceExhaustedError("full")));

@@ -144,7 +144,7 @@ class PuppetLink final : public WorkerLink {
   std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
   std::vector<std::shared_ptr<Run_>> runs;
   std::vector<Done<v1::TokenizeResponse>> texts;  // pending Tokenize calls
-  std::vector<std::string> texts_for;  // principals of the TextOf calls
+  std::vector<std::string> texts_for;             // principals of the TextOf calls
   std::function<void(absl::Status)> lose;
   std::string digest = "d";
   std::vector<std::string> aliases;
