@@ -17,11 +17,9 @@ namespace tidepool::engine {
 // Text comes with the token that decides it: the token that completes a character, or that shows
 // that held-back text is not a stop string. A stream that resumes after k output tokens begins at
 // position k. Its text is the part of the original stream's text that belongs to tokens at
-// positions
-// k and above, including text that was held back at position k. If the earlier tokens already end
-// the generation (a stop token, a stop string, max_tokens, the context), the only chunk has
-// position
-// k and the finish, but no tokens and no text.
+// positions k and above, including text that was held back at position k. If the earlier tokens
+// already end the generation (a stop token, a stop string, max_tokens, the context), the only chunk
+// has position k and the finish, but no tokens and no text.
 class Stream {
  public:
   virtual ~Stream() = default;

@@ -15,10 +15,10 @@ namespace {
 constexpr int kPasses = 5;
 constexpr int kSums = 8;
 constexpr int64_t kLineBytes = kSums * sizeof(uint64_t);
-// Handed out as threads become free, so that one which was interrupted does not hold up a pass.
+// Ranges are assigned as threads become free, so that an interrupted thread does not delay a pass.
 constexpr int64_t kGrainLines = (4 << 20) / kLineBytes;
 
-// One line of sums for each thread: no two share a line of the cache.
+// Each thread's sums have their own cache line.
 struct alignas(kLineBytes) Sums {
   uint64_t lane[kSums] = {};
 };
@@ -52,7 +52,7 @@ double ReadBandwidth(int threads, size_t bytes, const base::Clock& clock) {
       for (int i = 0; i < kSums; ++i) sums[worker].lane[i] += part.lane[i];
     });
     const double seconds = absl::ToDoubleSeconds(clock.Monotonic() - start);
-    // Reading what was written keeps the loop above from being left out.
+    // Using the sums keeps the compiler from removing the loop above.
     uint64_t total = 0;
     for (const Sums& part : sums) {
       for (const uint64_t lane : part.lane) total += lane;

@@ -6,15 +6,15 @@
 namespace tidepool::kernels {
 namespace {
 
-// Pi / 2 in three parts of 53 bits: n * part is subtracted by a fused multiply-add, so nothing is
-// lost but the last part's rounding.
+// Pi / 2 in three parts of 53 bits. n * part is subtracted by a fused multiply-add, so only the
+// last part is rounded.
 constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0;
 constexpr double kHalfPiMiddle = 0x1.1a62633145c07p-54;
 constexpr double kHalfPiLow = -0x1.f1976b7ed8fbcp-110;
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
 constexpr double kMaxAngle = 0x1p30;
 
-// Taylor coefficients: on |r| <= pi / 4 the first term left out is below 1e-19.
+// Taylor coefficients. For |r| <= pi / 4, the first omitted term is below 1e-19.
 constexpr double kSin[] = {-1.0 / 6,
                            1.0 / 120,
                            -1.0 / 5040,

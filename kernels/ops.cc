@@ -75,13 +75,13 @@ size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer,
   const int64_t dims = layer.k_dim + layer.v_dim;
   // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
   const int64_t fold = (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit + 2;
-  // Per thread: one block's keys and values as float32 and their scales; of a job's query vectors
-  // the scores, running folds, a segment's parts, and 32 bytes of where each lies and what it sees;
-  // the folds that several threads work on, and the parts that wait to be merged.
+  // Memory per thread: one block's keys, values and scales as float32; for a job's query vectors
+  // the scores, running folds, a segment's parts, and 32 bytes for positions and visible slots; the
+  // folds that several threads compute, and the parts that wait to be merged.
   const int64_t scratch = dims * (kKvBlockTokens + 1) + kFoldUnit +
                           kFoldVectors * (kKvSegmentTokens + 2 * fold + 8) +
                           (kAttendPartsPerThread + kAttendLongFoldsPerThread) * fold;
-  // A job's query vectors are of one span and KV head.
+  // The query vectors of a job belong to one span and KV head.
   const int64_t jobs = rows * heads / kFoldVectors + spans * layer.kv_heads;
   return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * kAttendJobBytes +
          threads * (scratch * sizeof(float) + kAttendSmallParts * kAlignment) + 8 * kAlignment;

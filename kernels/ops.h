@@ -1,6 +1,5 @@
 // Shared by all backends: the definitions of int8 activations and of sums, the arena memory of
-// results,
-// and the checks of arguments.
+// results, and the checks of arguments.
 //
 // Int8 activations, per block of 32 columns of a row. amax is the block's largest |x|:
 //   d = amax / 127, q = x * (127 / amax) rounded to nearest even, sum = d * (sum of q).

@@ -1,6 +1,5 @@
 // ExpertFetcher: reads the experts that a layer requests, and gives each one out when it has
-// arrived,
-// in any order.
+// arrived, in any order.
 //
 //   fetcher.Begin(layer, experts);  // reads begin
 //   fetcher.ReadWaiting();          // after evictions: more reads begin

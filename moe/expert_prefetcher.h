@@ -26,9 +26,8 @@ namespace tidepool::moe {
 // wasted with a probability of 6 %, more than 8 % of 2,000 are hardly ever wasted. A window is also
 // much larger than the reads in flight when the limit is exceeded (half of the staging records), so
 // the excess is small: in any 16 windows in a row, at most a tenth is wasted. With more records,
-// the
-// share would react too slowly: a window is about ten tokens of Qwen3-30B with half of its experts
-// in memory, or one to two seconds of reading.
+// the share would react too slowly: a window is about ten tokens of Qwen3-30B with half of its
+// experts in memory, or one to two seconds of reading.
 class RecentWaste {
  public:
   static constexpr int64_t kWindowRecords = 1024;

@@ -6,10 +6,9 @@
 //
 // A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
 // has a buffer. `staging` more buffers hold experts that are used once and dropped. A missing
-// expert
-// is read into any free buffer (a victim that this layer needs gives up its buffer after it ran),
-// and given out when it has arrived and its hash matches. So a layer starts with the experts that
-// are in memory. An expert whose record is damaged is rebuilt (record_repair.h).
+// expert is read into any free buffer (a victim that this layer needs gives up its buffer after it
+// ran), and given out when it has arrived and its hash matches. So a layer starts with the experts
+// that are in memory. An expert whose record is damaged is rebuilt (record_repair.h).
 //
 // An ExpertFetcher reads what the placement and the layers need.
 #ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_

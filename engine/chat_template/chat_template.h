@@ -8,13 +8,17 @@
 //   ASSIGN_OR_RETURN(std::vector<TextPiece> prompt, chat.Render(inputs));
 //   ASSIGN_OR_RETURN(auto ids, tokenizer->EncodePieces(prompt, AddBos::kNo));
 //
-// Templates are written in Jinja. This is our own interpreter of it, and it renders as Hugging Face
-// transformers does (trim_blocks and lstrip_blocks on, autoescape off, a sandbox in which values do
-// not change): all expressions; the tags if, for (else, if, recursive), set, with, filter, macro,
-// call, do, raw, break, continue and generation; Jinja's filters but those for HTML, random, pprint
-// and wordwrap; its tests; Python's methods of strings, lists and dicts that change nothing, % and
-// format; namespace, range, dict, cycler, joiner, raise_exception, strftime_now. Integers have 64
-// bits. What it does not know is an error that names it and its line.
+// Templates are written in Jinja. This is our own interpreter, and it renders as Hugging Face
+// transformers does: trim_blocks and lstrip_blocks are on, autoescape is off, and values cannot be
+// changed (a sandbox). It supports:
+// - all expressions;
+// - the tags if, for (else, if, recursive), set, with, filter, macro, call, do, raw, break,
+// continue
+//   and generation;
+// - Jinja's filters, except those for HTML, random, pprint and wordwrap; and its tests;
+// - Python's methods of strings, lists and dicts that change nothing, % and format;
+// - namespace, range, dict, cycler, joiner, raise_exception and strftime_now.
+// Integers have 64 bits. Anything else is an error that names the construct and its line.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_CHAT_TEMPLATE_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_CHAT_TEMPLATE_H_
 

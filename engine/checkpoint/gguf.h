@@ -8,8 +8,7 @@
 // Errors are one line, "FILE: KEY-or-TENSOR: what was found, what was expected": INVALID_ARGUMENT
 // for content, NOT_FOUND if a file or part is missing, PERMISSION_DENIED if it is not readable. If
 // another process truncates a mapped file, this process gets SIGBUS and ends. So replace
-// checkpoints
-// by renaming, not by writing into them.
+// checkpoints by renaming, not by writing into them.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
 

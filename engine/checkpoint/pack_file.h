@@ -9,8 +9,7 @@
 //   per expert, layers first: u64 bytes of its record, u64 XXH3-64 of them;
 //   u64 XXH3-64 of all that; zeros up to a multiple of 4,096.
 // Then the records follow in the same order, without gaps. moe/expert_record.h defines the layout
-// of
-// a record, kernels/panel.h the layout of a matrix. Both are part of the format version.
+// of a record, kernels/panel.h the layout of a matrix. Both are part of the format version.
 //
 // Earlier releases wrote the sampled digest (GgufFile::SampledDigest) in place of the digest. Such
 // a pack is used if the checkpoint's modification time matches the header. Then RenewPackDigest

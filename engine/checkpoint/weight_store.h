@@ -1,6 +1,5 @@
 // WeightStore: a checkpoint's weights in the kernels' layout, checked against the name and shape
-// that
-// the model expects.
+// that the model expects.
 //
 //   ASSIGN_OR_RETURN(auto store, WeightStore::Create(std::move(file), {}));
 //   ASSIGN_OR_RETURN(PackedMatrix q, store->Matrix({.name = "blk.0.attn_q.weight",

@@ -1,7 +1,6 @@
 // ComputePerplexity: how well a model predicts a text. The method is that of llama.cpp's
 // `perplexity`, so that results are comparable: the text is cut into chunks of equal length, and
-// the
-// tokens of each chunk's second half are scored, given the tokens before them in the chunk.
+// the tokens of each chunk's second half are scored, given the tokens before them in the chunk.
 //
 //   ASSIGN_OR_RETURN(const Perplexity result,
 //                    ComputePerplexity(bundle->model.get(), ids, {.first_token = bos}));

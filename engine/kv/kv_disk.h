@@ -1,6 +1,5 @@
 // KvDisk: KV blocks on a disk, for prefixes that do not fit into memory and for restarted
-// processes.
-// It is only a cache: lost or damaged blocks are computed again.
+// processes. It is only a cache: lost or damaged blocks are computed again.
 //
 //   disk->Write(key, tokens, bytes);            // copied, and written by the disk's thread
 //   disk->StartRead(key, tokens, ticket);       // if Has() returns true

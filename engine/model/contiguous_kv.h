@@ -1,6 +1,5 @@
 // ContiguousKv: KV memory for a few sequences of known length, without sharing or eviction.
-// `logits`
-// and tests use it in place of the engine's KvCache.
+// `logits` and tests use it in place of the engine's KvCache.
 //
 //   ContiguousKv kv(model->kv_specs(), /*sequences=*/1, /*slots=*/tokens.size());
 //   span.blocks = kv.blocks(0);

@@ -1,9 +1,8 @@
 // The version of our arithmetic, and a hash of its results.
 //
 // KV on a disk is reused, and a stream continues on another worker, only if the version is equal.
-// So
-// if you change the bits of a model's output (the order of a sum, a polynomial, a rounding), add a
-// line below. tests/engine/model/numerics_version_test.cc fails until then, and prints the line.
+// So if you change the bits of a model's output (the order of a sum, a polynomial, a rounding), add
+// a line below. tests/engine/model/numerics_version_test.cc fails until then, and prints the line.
 // Never change the line of a release.
 #ifndef TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 #define TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_

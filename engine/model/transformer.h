@@ -1,6 +1,5 @@
 // TransformerModel: the forward pass that all supported families share. Differences (biases,
-// per-head
-// norms, experts, rotary style) are data in ModelConfig and the weights.
+// per-head norms, experts, rotary style) are data in ModelConfig and the weights.
 //
 //   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
 //                                                         {.kv_dtype = DType::kF16}));

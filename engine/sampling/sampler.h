@@ -1,11 +1,10 @@
 // Sampler: chooses the next token from one row of logits and a request's parameters.
 //
 // Order: logit bias, repetition, frequency and presence penalties, temperature, min_p, top_k,
-// top_p,
-// draw. temperature 0 takes the best token after bias and penalties. Ties go to the lower id. The
-// draw uses Philox4x32-10 with key `seed` and counter (position, choice), and depends on nothing
-// else. exp and log are our own, and sums have a fixed order, so equal logits give equal tokens
-// everywhere.
+// top_p, draw. temperature 0 takes the best token after bias and penalties. Ties go to the lower
+// id. The draw uses Philox4x32-10 with key `seed` and counter (position, choice), and depends on
+// nothing else. exp and log are our own, and sums have a fixed order, so equal logits give equal
+// tokens everywhere.
 //
 // Reported log-probabilities are the model's: log-softmax of the logits before all of the above.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_

@@ -1,7 +1,6 @@
 // AdmissionSlots: the slots of requests that run or wait, counted by principal. A principal may
-// have
-// at most eight times as many slots as are free: one alone gets 8/9 of all, two get 8/17 each. So a
-// principal that requests all slots leaves some free, and a new principal finds one while the
+// have at most eight times as many slots as are free: one alone gets 8/9 of all, two get 8/17 each.
+// So a principal that requests all slots leaves some free, and a new principal finds one while the
 // others return theirs.
 //
 // These are the dynamic thresholds of A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length

@@ -15,7 +15,7 @@ void StepCostModel::AddStep(const Step& step) {
   if (step.prompt_rows == 0) return decode_step_.Add(seconds, 1);
   const double decodes = step.decode_rows > 0 ? decode_step_.value() : 0;
   prompt_row_.Add(std::max(seconds - decodes, 0.0), prompt_rows);
-  // Steps that mostly decode are no measure of prefill speed.
+  // Steps that mostly decode do not measure the prefill speed.
   if (step.prompt_rows <= step.decode_rows) return;
   const double rows = prompt_rows + static_cast<double>(step.decode_rows);
   prefill_.Add(rows, seconds);

@@ -75,7 +75,7 @@ class StepCostModel {
   int64_t MixedRowsOverReads(int64_t missing_bytes, int64_t most) const;
 
  private:
-  // Steps with fewer rows are no measure of the speed of large prompts.
+  // Steps with fewer rows do not measure the speed of large prompts.
   static constexpr int64_t kManyRows = 64;
   static constexpr int64_t kEnoughAdmissions = 8;
 

@@ -32,13 +32,13 @@ std::string FolderOf(const std::string& path) {
 constexpr size_t kPartialDigits = 8;
 constexpr absl::string_view kPartialEnd = ".partial";
 
-// Not the process's number: in a container that is the same at each start, and what a kill left
-// would be in the way of every later run.
+// Uses a random number, not the process id: in a container the id is the same at each start, so a
+// file that a kill left would block every later run.
 std::string PartialName(const std::string& path) {
   return absl::StrCat(path, ".", RandomHex(kPartialDigits), kPartialEnd);
 }
 
-// Whether PartialName gives such a name to a file called `base`.
+// True if PartialName may return `name` for a file called `base`.
 bool IsPartialName(absl::string_view name, absl::string_view base) {
   if (name.size() != base.size() + 1 + kPartialDigits + kPartialEnd.size()) return false;
   if (!absl::StartsWith(name, base) || !absl::EndsWith(name, kPartialEnd)) return false;
@@ -47,8 +47,9 @@ bool IsPartialName(absl::string_view name, absl::string_view base) {
   return std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
 }
 
-// Who writes a file holds its lock for as long as it is open, which a kill ends. False: another
-// has it. Where the file system has no locks, all may write, and nothing counts as left over.
+// The writer of a file holds its lock while the file is open. A kill releases it. Returns false if
+// another process has the lock. If the file system has no locks, everyone may write, and no file
+// counts as left over.
 bool LockToWrite(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 bool HasName(int file) {
@@ -69,7 +70,7 @@ void RemoveIfLeftOver(const std::string& partial) {
   close(file);
 }
 
-// What writers of `path` that were killed have left beside it.
+// Removes the files that killed writers of `path` have left.
 void RemoveLeftOvers(const std::string& path) {
   const std::string base = std::filesystem::path(path).filename();
   std::vector<std::string> partials;
@@ -85,7 +86,7 @@ void RemoveLeftOvers(const std::string& path) {
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-// How an open file without a name is called until it gets one.
+// The path of an open file without a name.
 std::string SelfPath(int file) { return absl::StrCat("/proc/self/fd/", file); }
 
 }  // namespace
@@ -124,13 +125,13 @@ absl::Status AtomicFile::Open() {
       file_ = open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, options_.mode);
       if (file_ >= 0) break;
     }
-    // Without /proc it could not get a name in the end.
+    // Without /proc, the file could not get its name at the end.
     if (file_ >= 0 && access(SelfPath(file_).c_str(), F_OK) != 0) close(std::exchange(file_, -1));
   }
   if (file_ >= 0) {
     LockToWrite(file_);  // for the name that it gets at the end
   } else {
-    // Whatever the reason was: if it holds for a file with a name too, that says so.
+    // If the same error also affects files with a name, this reports it.
     RETURN_IF_ERROR(OpenNamed());
   }
   if (options_.bytes > 0 && fallocate(file_, 0, 0, static_cast<off_t>(options_.bytes)) != 0 &&
@@ -146,20 +147,20 @@ absl::Status AtomicFile::OpenNamed() {
   while (true) {
     partial_path_ = PartialName(path_);
     file_ = open(partial_path_.c_str(), kFlags | direct, options_.mode);
-    // A file system that knows no direct writes may find out after it made the file.
+    // A file system may refuse direct writes only after it has created the file.
     if (file_ < 0 && direct != 0 && errno == EINVAL) {
       unlink(partial_path_.c_str());
       file_ = open(partial_path_.c_str(), kFlags, options_.mode);
     }
     if (file_ >= 0) {
       if (LockToWrite(file_) && HasName(file_)) return absl::OkStatus();
-      // Another took it for left over before it was locked.
+      // Another process considered the file left over before it was locked.
       close(std::exchange(file_, -1));
       continue;
     }
     const int error = errno;
     const absl::Status status = Error(error);
-    // If there is such a file, it is another's: not this object's to remove.
+    // An existing file of this name belongs to another process, so this object must not remove it.
     partial_path_.clear();
     if (error != EEXIST) return status;
   }
@@ -188,7 +189,7 @@ absl::Status AtomicFile::WriteAt(const void* data, int64_t bytes, int64_t offset
 
 absl::Status AtomicFile::Finish() {
   CHECK(file_ >= 0) << "the file is finished";
-  // Durable before it replaces anything.
+  // The data must be durable before it replaces anything.
   if (fsync(file_) != 0) return Error(errno);
   RETURN_IF_ERROR(Place());
   close(std::exchange(file_, -1));
@@ -212,7 +213,7 @@ absl::Status AtomicFile::Name() {
 }
 
 absl::Status AtomicFile::Place() {
-  // A new name for what has none, or one that replaces nothing, or one that does.
+  // Gives a file without a name its name, or renames one, with or without replacing.
   if (partial_path_.empty() && options_.existing == ExistingFile::kRefuse) {
     return linkat(AT_FDCWD, SelfPath(file_).c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) ==
                    0
@@ -224,7 +225,8 @@ absl::Status AtomicFile::Place() {
   if (options_.existing == ExistingFile::kRefuse) {
     placed =
         renameat2(AT_FDCWD, partial_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0;
-    if (!placed && errno != EINVAL) return Error(errno);  // else the file system cannot tell
+    // otherwise the file system does not support this rename
+    if (!placed && errno != EINVAL) return Error(errno);
   }
   if (!placed && std::rename(partial_path_.c_str(), path_.c_str()) != 0) return Error(errno);
   partial_path_.clear();

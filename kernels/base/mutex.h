@@ -1,6 +1,5 @@
 // std::mutex with Clang's thread-safety annotations. Our code uses it because Debian's Abseil is
-// not
-// built for TSan (its Mutex causes false race reports).
+// not built for TSan (its Mutex causes false race reports).
 //
 //   base::Mutex mutex_;
 //   int jobs_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@
 namespace tidepool::base {
 
 std::string RandomHex(size_t digits) {
-  // Opening one asks the processor what it can, which a virtual machine answers slowly.
+  // Creating one executes CPUID, which is slow in a virtual machine.
   thread_local std::random_device device;
   std::string drawn;
   while (drawn.size() < digits) absl::StrAppend(&drawn, absl::Hex(device(), absl::kZeroPad8));

@@ -12,13 +12,13 @@
 namespace tidepool::base {
 namespace {
 
-// A forward pass opens hundreds of loops of 20 to 200 us with short gaps: a worker that spins
-// through the gap joins within a microsecond, where a wake from sleep costs tens. Past it the
-// worker sleeps, so that an idle process uses no CPU.
+// A forward pass starts hundreds of loops of 20 to 200 us with short gaps. A worker that spins
+// during the gap joins within a microsecond, while a wake-up takes tens. After this time the worker
+// sleeps, so that an idle process uses no CPU.
 constexpr auto kSpinTime = std::chrono::microseconds(150);
 constexpr int kSpinsPerClockRead = 64;
-// The caller's wait for a worker in its last range: after this many spins it offers its core,
-// because on a busy machine that worker may not be running.
+// While the caller waits for a worker's last range, it yields its core after this number of spins:
+// on a busy machine, that worker may not be running.
 constexpr int kSpinsBeforeYield = 2000;
 
 inline void Pause() {
@@ -29,9 +29,8 @@ inline void Pause() {
 #endif
 }
 
-// The gate packs the loop's number, whether it may be joined, and how many workers are inside:
-// number << 17 | open << 16 | inside. One word, so joining an open loop and closing it cannot
-// cross.
+// The gate contains the loop's number, whether it may be joined, and the number of workers inside:
+// number << 17 | open << 16 | inside. It is one word, so joining and closing a loop cannot race.
 constexpr uint64_t kInsideMask = 0xffff;
 constexpr uint64_t kOpen = 1 << 16;
 constexpr uint64_t kNumberUnit = 1 << 17;
@@ -67,8 +66,8 @@ struct ThreadPool::State {
       }
     }
     MutexLock lock(&mutex);
-    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`: one
-    // of the two sees the other, so no loop opens unnoticed.
+    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`. At
+    // least one of the two sees the other's write, so no loop is missed.
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     while (!HasNewLoop(seen) && !stopping.load(std::memory_order_relaxed)) wake.Wait(&mutex);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -91,8 +90,8 @@ struct ThreadPool::State {
 
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint64_t> gate{0};
-  // The current loop. Written only while the gate is shut and nobody is inside; a worker that joins
-  // gets it with the gate's cache line.
+  // The current loop. It is only written while the gate is closed and no worker is inside. A worker
+  // that joins gets it with the gate's cache line.
   const Body* body = nullptr;
   int64_t count = 0;
   int64_t grain = 1;
@@ -137,13 +136,13 @@ void ThreadPool::ParallelFor(int64_t count, int64_t grain,
   const uint64_t shut = state.gate.load(std::memory_order_relaxed);
   state.gate.store(shut + kNumberUnit + kOpen, std::memory_order_seq_cst);
   if (state.sleepers.load(std::memory_order_seq_cst) > 0) {
-    // Taken and dropped so that a worker between its last look at the gate and its sleep hears
-    // this.
+    // Lock and unlock, so that a worker between its last look at the gate and its sleep gets the
+    // notification.
     { MutexLock lock(&state.mutex); }
     state.wake.NotifyAll();
   }
   state.RunRanges(0);
-  // No range is left: late workers need not join. Those inside finish their last range.
+  // No range is left, so late workers need not join. The workers inside finish their last ranges.
   state.gate.fetch_and(~kOpen, std::memory_order_relaxed);
   for (int spins = 0; (state.gate.load(std::memory_order_acquire) & kInsideMask) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {

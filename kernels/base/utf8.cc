@@ -7,9 +7,10 @@
 namespace tidepool::base {
 namespace {
 
-// The lead byte's promise: total size, and the range of the second byte (the others are 80..BF).
+// What a lead byte implies: the total size, and the range of the second byte (the others are
+// 80..BF).
 struct Lead {
-  size_t size = 0;  // 0: no lead byte
+  size_t size = 0;  // 0: not a lead byte
   uint8_t low = 0x80;
   uint8_t high = 0xBF;
 };

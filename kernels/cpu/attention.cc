@@ -1,7 +1,8 @@
-// How attention is shared out. A job folds a few query vectors of one span and KV head over all
-// that they see. Where jobs are few (decoding), a job's segments go to several threads: each leaves
-// what its segments add, and whoever is last merges them in order, so that the bits are those of
-// one thread. These parts have a bounded place: longer jobs take several rounds.
+// Distributes attention among threads. A job folds a few query vectors of one span and KV head over
+// all slots that they see. If there are few jobs (decoding), the segments of a job are given to
+// several threads. Each stores the results of its segments, and the last thread merges them in
+// order, so that the bits are the same as with one thread. The memory for these results is limited:
+// longer jobs need several rounds.
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
@@ -15,23 +16,24 @@
 namespace tidepool::kernels {
 namespace {
 
-// Work below which another thread would come too late to help, in the units of Job::cost (some 100
+// With less work, another thread would start too late to help. In the units of Job::cost (about 100
 // ns each).
 constexpr int64_t kMinShared = 12;
 
-// A job whose segments are shared out.
+// A job whose segments are distributed.
 struct SplitJob {
   Folds folds;
   Folds parts;    // [segments of a round][job.count]
   int64_t begin;  // the round's segments
   int64_t end;
-  std::atomic<int64_t> left;  // of them, to be computed
+  std::atomic<int64_t> left;  // segments of the round still to be computed
 };
 
 struct Job {
   FoldJob fold;
-  SplitJob* split;  // null: one task does it all
-  int64_t cost;     // passes over a block of 64 and 64 dimensions, one more for converting it
+  SplitJob* split;  // null: one task computes the whole job
+  // number of passes over a block with 64 and 64 dimensions, plus one for its conversion
+  int64_t cost;
 };
 
 // Segments [begin, end) of a job.
@@ -76,7 +78,7 @@ Jobs MakeJobs(const AttendOp& op, absl::Span<const KvSpan> spans, Arena* arena) 
   return jobs;
 }
 
-// Jobs that would keep one thread at work while others have none left are split.
+// Splits jobs that would keep one thread busy while others have no more work.
 void SplitLongJobs(const AttendOp& op, int64_t task_cost, Jobs* jobs, Arena* arena) {
   if (op.context.pool->threads() == 1) return;
   for (Job* job = jobs->data; job != jobs->data + jobs->count; ++job) {
@@ -118,8 +120,8 @@ void RunTask(const AttendOp& op, const Task& task, const FoldScratch& scratch) {
   if (split->end == job.fold.end) FinishFolds(op, job.fold, split->folds);
 }
 
-// A round's tasks: in the first, all jobs that are not split, and of each split one the segments
-// [round, round + 1) * round_segments, counted from its first.
+// The tasks of a round. Of each split job, these are the segments [round, round + 1) *
+// round_segments, counted from its first one. The first round also has all jobs that are not split.
 struct Rounds {
   const AttendOp& op;
   const Jobs& jobs;
@@ -131,7 +133,8 @@ struct Rounds {
   int64_t Plan(int64_t round) const {
     int64_t count = 0;
     int64_t used = 0;  // vectors of `parts`
-    // The last jobs of a span see most: they go first, so that no long one is left at the end.
+    // The last jobs of a span see the most slots, so they go first, and no long job is left at the
+    // end.
     for (const Job* job = jobs.data + jobs.count - 1; job >= jobs.data; --job) {
       SplitJob* split = job->split;
       if (split == nullptr) {

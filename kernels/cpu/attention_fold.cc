@@ -14,7 +14,7 @@ static_assert(kKvSegmentTokens % kKvBlockTokens == 0 && kKvBlockTokens % kFoldUn
 
 const AttentionKernels& KernelsOf(const AttendOp& op) { return op.context.kernels->attention; }
 
-// A job with one of its segments.
+// A job and one of its segments.
 struct SegmentFold {
   const AttendOp& op;
   const FoldJob& job;
@@ -24,27 +24,29 @@ struct SegmentFold {
 
   float* Scores(int i) const { return scratch.scores + i * kKvSegmentTokens; }
   float* Sums(int i) const { return part.sums + i * op.FoldStride(); }
-  // Tokens [begin, end) of `count` from token `base` of the segment that vector i sees, counted
-  // from `base`; empty: begin >= end.
+  // The tokens that vector i sees among the `count` tokens from `base` on, counted from `base`.
+  // Empty if begin >= end.
   SlotRange Visible(int i, int base, int count) const {
     const SlotRange& slots = scratch.visible[i];
     const int64_t first = segment * kKvSegmentTokens + base;
     return {std::max<int64_t>(0, slots.begin - first), std::min<int64_t>(count, slots.end - first)};
   }
-  // Whether a vector sees anything of block `b` of the segment.
+  // True if any vector sees a part of block `b` of the segment.
   bool AnySees(int b) const {
     const int64_t first = segment * kKvSegmentTokens + b * kKvBlockTokens;
     return first < scratch.visible[job.count - 1].end &&
            first + kKvBlockTokens > scratch.visible[0].begin;
   }
   int32_t Block(int b) const { return job.span->blocks[segment * kSegmentBlocks + b]; }
-  // Elements that few vectors read are converted as they are read, those of many once for all.
+  // If few vectors use the elements, they are converted while they are read; otherwise once for all
+  // vectors.
   bool ReadsStored() const {
     return job.count <= KernelsOf(op).vectors || op.layer.dtype == DType::kF32;
   }
 };
 
-// A block's scales of one head, `dim` of them, as float32; nothing for types without.
+// Converts a block's scales of one head, `dim` of them, to float32. Does nothing for types without
+// scales.
 void LoadScales(const SegmentFold& fold, const KvHeadBlock& stored, int dim, float* scales) {
   if (stored.scales == nullptr) return;
   KernelsOf(fold.op).load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), dim,
@@ -76,7 +78,7 @@ void ScoreBlock(const SegmentFold& fold, int b) {
   }
 }
 
-// Vectors [i, i + n), n <= kernels.vectors, with the values of block b.
+// Folds vectors [i, i + n) with the values of block b. Requires: n <= kernels.vectors.
 void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
   const AttentionKernels& kernels = KernelsOf(fold.op);
   SlotRange visible[kMaxAttendVectors];
@@ -85,8 +87,8 @@ void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
     visible[r] = fold.Visible(i + r, b * kKvBlockTokens, kKvBlockTokens);
     same = same && visible[r].begin == visible[0].begin && visible[r].end == visible[0].end;
   }
-  // Vectors that see different tokens fold apart: a token that one of them does not see must not
-  // reach it even as zero times its value, which may be anything.
+  // Vectors that see different tokens are folded separately. A token that a vector does not see
+  // must not affect it, not even multiplied by zero, because its value may be NaN.
   const int step = same ? n : 1;
   for (int first = 0; first < n; first += step) {
     if (visible[first].begin >= visible[first].end) continue;
@@ -109,7 +111,7 @@ void FoldBlock(const SegmentFold& fold, int b) {
   tile.values = {stored.dtype, stored.elements, fold.scratch.value_scales};
   tile.v_dim = v_dim;
   LoadScales(fold, stored, v_dim, fold.scratch.value_scales);
-  // A last vector that is not whole reads past the block, where memory may end.
+  // If the last vector is incomplete, the loop reads beyond the block, where the memory may end.
   if (!fold.ReadsStored() || v_dim % kernels.lanes != 0) {
     kernels.load_values(tile.values, v_dim, fold.scratch.values);
     tile.values = {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
@@ -132,7 +134,7 @@ FoldScratch AllocateFoldScratch(const AttendOp& op, Arena* arena) {
   FoldScratch scratch;
   scratch.keys = arena->Allocate<float>(int64_t{layer.k_dim} * kKvBlockTokens);
   scratch.values = arena->Allocate<float>(values + kFoldUnit);
-  // A vector that straddles the last row reads these; its lanes past v_dim are never used.
+  // A vector at the end of the last row reads these floats. Its lanes beyond v_dim are never used.
   std::fill_n(scratch.values + values, kFoldUnit, 0.0f);
   scratch.key_scales = arena->Allocate<float>(layer.k_dim);
   scratch.value_scales = arena->Allocate<float>(layer.v_dim);

@@ -1,6 +1,5 @@
-// The form for x86-64 with AVX2, FMA and F16C. The build compiles this file alone for them: it
-// includes nothing but plain declarations and its own instances of inner.h, so none of its code
-// runs elsewhere.
+// The kernels for x86-64 with AVX2, FMA and F16C. Only this file is compiled for them. It only
+// includes plain declarations and its own instances of inner.h, so none of its code runs elsewhere.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -61,7 +60,8 @@ struct Avx2Vector {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(packed));
   }
 
-  // math.h's Exp, lane by lane: the same operations, its early returns as selections at the end.
+  // math.h's Exp for each lane: the same operations, with its early returns as selections at the
+  // end.
   static F Exp(F x) {
     const F low = Set(kExpMin);
     const F high = Set(kExpMax);
@@ -88,7 +88,7 @@ struct Avx2Vector {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
   }
 
-  // The same where x <= 0 or NaN: 2^n is normal, and so is its product with p.
+  // Same for x <= 0 or NaN: 2^n is normal, and so is its product with p.
   static F ExpBelowZero(F x) {
     const F low = Set(kExpMin);
     const F shift = Set(kRoundingShift);
@@ -103,7 +103,7 @@ struct Avx2Vector {
     p = Fma(p, r, Set(kExpC1));
     p = Fma(p, r, Set(kExpC0));
     p = Add(Fma(p, Mul(r, r), r), Set(1.0f));
-    // The low bits of `shifted` are n; all others fall out.
+    // The low bits of `shifted` are n. All other bits are shifted out.
     const F power = PowerOfTwo(_mm256_castps_si256(shifted));
     return _mm256_andnot_ps(_mm256_cmp_ps(x, low, _CMP_LT_OQ), Mul(p, power));
   }
@@ -123,7 +123,7 @@ struct Avx2Vector {
     Store(x, _mm256_fmaddsub_ps(v, c, Mul(swapped, s)));
   }
 
-  // One block of a quantised panel as [32][8] floats.
+  // Dequantises one block of a quantised panel to [32][8] floats.
   static void UnpackQuants(DType dtype, const std::byte* panel, int64_t b, float* out) {
     VisitQuantType(dtype, [&](auto type) { UnpackBlock<type()>(panel, b, out); });
   }
@@ -168,7 +168,7 @@ static inline uint32_t LargestLane(__m256i v) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
 }
 
-// Sums of the 16 int8 in each half, in every 32-bit lane of the half.
+// The sums of the 16 int8 in each half, in every 32-bit lane of the half.
 static inline __m256i SumsOfHalves(__m256i bytes) {
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
   __m256i s = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));

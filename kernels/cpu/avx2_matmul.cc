@@ -1,10 +1,11 @@
-// Integer products for x86-64 with AVX2: the chains of ops.h. See avx2.cc for how it is built.
+// Integer products for x86-64 with AVX2: the chains of ops.h. See avx2.cc for how this file is
+// compiled.
 //
-// maddubs multiplies unsigned weights with signed activations and adds pairs into int16. A pair of
-// codes up to c adds at most 2 * 127 * c, so that kGroups groups of four columns fit an int16
-// before madd widens them: 8 for nibbles (c = 15), 2 for Q6_K's six bits. madd also multiplies by
-// the scale of the half where a type has one, and its zero point is taken off afterwards through
-// the activation's half sums.
+// maddubs multiplies unsigned weights by signed activations and adds pairs into int16. A pair of
+// codes up to c adds at most 2 * 127 * c, so kGroups groups of four columns fit into an int16
+// before madd widens them: 8 for nibbles (c = 15), 2 for Q6_K's six bits. If a type has one scale
+// per half, madd also multiplies by it. The zero point is subtracted afterwards with the
+// activation's half sums.
 #include "kernels/cpu/avx2_matmul.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -19,15 +20,15 @@
 namespace tidepool::kernels {
 namespace {
 
-// Four int8 of x, or the two half sums of a block, in every lane.
+// Copies four int8 of x, or the two half sums of a block, to every lane.
 __m256i BroadcastLane(const void* data) {
   int32_t lane;
   __builtin_memcpy(&lane, data, sizeof(lane));
   return _mm256_set1_epi32(lane);
 }
 
-// body(0), body(1) ... as constants: loops over arrays of vectors must vanish for the arrays to
-// live in registers, and the compiler unrolls only small ones.
+// Calls body(0), body(1) ... with constants. Arrays of vectors are only kept in registers if the
+// loops over them are unrolled, and the compiler only unrolls small loops.
 template <int N, typename Body>
 [[gnu::always_inline]] inline void Repeat(Body body) {
   [&]<int... kI>(std::integer_sequence<int, kI...>) [[gnu::always_inline]] {
@@ -36,14 +37,14 @@ template <int N, typename Body>
   (std::make_integer_sequence<int, N>());
 }
 
-// Makes the compiler have `v` at this point. Free to add up a tile's products in an order of its
-// own it computes all of them first, and spills most.
+// Forces the compiler to compute `v` here. Otherwise it reorders a tile's products, computes all of
+// them first, and spills most registers.
 [[gnu::always_inline]] inline __m256i Pin(__m256i v) {
   asm("" : "+x"(v));
   return v;
 }
 
-// One block of one panel, unpacked.
+// One unpacked block of one panel.
 template <DType kType>
 struct UnpackedBlock {
   static constexpr QuantFormat kFormat = FormatOf(kType);
@@ -54,7 +55,7 @@ struct UnpackedBlock {
     UnpackGroups<kType>(block, quants);
     LoadScales<kType>(record, block, &scales);
     if constexpr (kFormat.halves) {
-      // Bytes 0 and 1 of each lane in both its int16, then bytes 2 and 3.
+      // Puts bytes 0 and 1 of each lane into both its int16, then bytes 2 and 3.
       const __m256i first = _mm256_set_epi8(13, 12, 13, 12, 9, 8, 9, 8, 5, 4, 5, 4, 1, 0, 1, 0, 13,
                                             12, 13, 12, 9, 8, 9, 8, 5, 4, 5, 4, 1, 0, 1, 0);
       const __m256i second = _mm256_add_epi8(first, _mm256_set1_epi8(2));
@@ -69,11 +70,11 @@ struct UnpackedBlock {
 
   __m256i quants[8];
   RowScales scales;
-  __m256i factors[2];  // of the halves' products, int16
+  __m256i factors[2];  // int16 factors of the halves' products
   __m256i zero;        // zero point times factor, pairs (half 0, half 1)
 };
 
-// dots[r][p] = the products' integer of ops.h, before the zero point is taken off.
+// dots[r][p] = the integers of the products in ops.h, before the zero point is subtracted.
 template <DType kType, int R, int P>
 [[gnu::always_inline]] inline void BlockDots(const int8_t* const* x, int64_t k,
                                              const UnpackedBlock<kType> (&w)[P],
@@ -88,8 +89,8 @@ template <DType kType, int R, int P>
         const __m256i four = BroadcastLane(x[r()] + k + 4 * kGroup);
         Repeat<P>([&](auto p) [[gnu::always_inline]] {
           const __m256i q = w[p()].quants[kGroup];
-          // One side must be unsigned: for signed weights |w|, with x carrying w's sign. |-128| is
-          // 128 unsigned, and a pair adds at most 2 * 128 * 127, below 2^15.
+          // One operand must be unsigned. For signed weights this is |w|, and x gets the sign of w.
+          // |-128| is 128 unsigned, and a pair adds at most 2 * 128 * 127, which is below 2^15.
           const __m256i sums =
               HasSignedQuants(kType)
                   ? _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(four, q))
@@ -108,7 +109,7 @@ template <DType kType, int R, int P>
   });
 }
 
-// Adds block b's part to the sums of R rows from `row` on, times the P panels that `w` is of.
+// Adds block b's products to the sums of R rows, starting at `row`, times the P panels of `w`.
 template <DType kType, int R, int P>
 [[gnu::always_inline]] inline void AddBlock(const Tile& tile, int row, int64_t b,
                                             const UnpackedBlock<kType> (&w)[P],
@@ -137,8 +138,8 @@ template <DType kType, int R, int P>
   });
 }
 
-// R rows from `row` on times panel p, sums in registers: for few rows, which wait for the weights'
-// memory. One stream of ascending addresses is what the hardware prefetches best.
+// Multiplies R rows, starting at `row`, with panel p, with the sums in registers. For few rows,
+// which wait for the weights' memory: the hardware prefetches a single ascending stream best.
 template <DType kType, int R>
 void MultiplyFewRows(const Tile& tile, int row, int p) {
   __m256 sums[R][1];
@@ -153,7 +154,7 @@ void MultiplyFewRows(const Tile& tile, int row, int p) {
   }
 }
 
-// All rows times panel p, at most R at a time.
+// Multiplies all rows with panel p, at most R at a time.
 template <DType kType, int R>
 void MultiplyPanel(const Tile& tile, int row, int p) {
   for (; row + R <= tile.rows; row += R) MultiplyFewRows<kType, R>(tile, row, p);
@@ -162,7 +163,7 @@ void MultiplyPanel(const Tile& tile, int row, int p) {
   }
 }
 
-// The same as AddBlock, with the sums in the tile's output.
+// Same as AddBlock, with the sums in the tile's output.
 template <DType kType, int R, int P>
 void AddBlockToOut(const Tile& tile, int row, int first, int64_t b,
                    const UnpackedBlock<kType> (&w)[P]) {
@@ -177,8 +178,8 @@ void AddBlockToOut(const Tile& tile, int row, int first, int64_t b,
   }
 }
 
-// Many rows times the two panels from `first` on: each block is unpacked once for all of them, and
-// panels share the loads of x.
+// Multiplies many rows with the two panels from `first` on. Each block is unpacked once for all
+// rows, and the panels share the loads of x.
 template <DType kType>
 void MultiplyManyRows(const Tile& tile, int first) {
   constexpr int kRows = 4;
@@ -202,8 +203,8 @@ void Avx2MultiplyInt8(const Tile& tile) {
   constexpr int kFewRows = 4;
   VisitQuantType(tile.dtype, [&](auto type) {
     int p = 0;
-    // Cheap types are unpacked again instead of kept in registers. Signed types use too many
-    // registers for a second panel.
+    // Types that are cheap to unpack are unpacked again instead of kept in registers. Signed types
+    // use too many registers for a second panel.
     constexpr bool kCheap = type() == DType::kQ4_0 || type() == DType::kQ4_1;
     if constexpr (!kCheap && !HasSignedQuants(type())) {
       if (tile.rows > kFewRows) {

@@ -1,5 +1,5 @@
-// Attention's loops over sixteen lanes, for x86-64 with AVX-512 F, BW, VL and DQ. The build
-// compiles it for them alone, as it does avx512.cc.
+// Attention's loops with sixteen lanes, for x86-64 with AVX-512 F, BW, VL and DQ. Like avx512.cc,
+// it is the only kind of file compiled for them.
 #include "kernels/cpu/attention_kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
@@ -52,13 +52,13 @@ struct Avx512Vector {
     p = Fma(p, r, Set(kExpC1));
     p = Fma(p, r, Set(kExpC0));
     p = _mm512_add_ps(Fma(p, Mul(r, r), r), Set(1.0f));
-    // p lies within a factor of 2 of 1: scaling it rounds nothing.
+    // p is within a factor of 2 of 1, so scaling it is exact.
     const __mmask16 kept = _mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ);
     return _mm512_maskz_scalef_ps(kept, p, n);
   }
 };
 
-// The vector of 8 floats, as far as attention_inner.h uses it.
+// The vector of 8 floats, with the members that attention_inner.h uses.
 struct Avx512Half {
   using F = __m256;
 

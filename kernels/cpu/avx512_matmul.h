@@ -1,8 +1,7 @@
 // Integer products with AVX-512: the chains of ops.h, written once for CPUs with and without VNNI.
 // Only for files that are compiled for AVX-512. Each such file passes its own class D from an
 // unnamed namespace, so that the linker cannot merge template instances of different files.
-// D<kType>
-// is created from a PairBlock, and its
+// D<kType> is created from a PairBlock, and its
 //   __m512i Dot(const int8_t* x, __m512i half_sums) const
 // returns the products' integers: x points to the block's 32 quants of a row, and half_sums has the
 // two sums of their halves in every lane.

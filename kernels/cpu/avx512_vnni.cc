@@ -1,5 +1,5 @@
-// The form for x86-64 with AVX-512 F, BW, VL, DQ and VNNI: avx512.cc's, with dot products of bytes
-// in one instruction.
+// The kernels for x86-64 with AVX-512 F, BW, VL, DQ and VNNI: like avx512.cc, with dot products of
+// bytes in one instruction.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
@@ -12,9 +12,9 @@
 namespace tidepool::kernels {
 namespace {
 
-// dpbusd multiplies unsigned weights with signed activations and adds four products to a lane,
-// without rounding or saturation. Signed weights come with 128 added; what is added to a weight
-// leaves the sum again through the activation's half sums.
+// dpbusd multiplies unsigned weights by signed activations and adds four products to a lane,
+// without rounding or saturation. Signed weights get 128 added; the activation's half sums remove
+// this from the result.
 template <DType kType>
 class VnniDots {
  public:

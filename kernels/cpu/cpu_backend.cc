@@ -19,7 +19,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Rows of one range where a row takes a microsecond or less.
+// Rows per range if a row takes a microsecond or less.
 constexpr int64_t kRowGrain = 8;
 
 class CpuBackend final : public KernelBackend {
@@ -202,14 +202,14 @@ class CpuBackend final : public KernelBackend {
     });
   }
 
-  // The top_k of `shares`, which it marks as it takes them.
+  // Chooses the top_k of `shares`, and marks them as used.
   static void Choose(const GateSpec& spec, float* shares, int32_t* ids, float* weights) {
     float chosen = 0;
     for (int s = 0; s < spec.top_k; ++s) {
       int best = -1;
       float highest = -2;
       for (int e = 0; e < spec.experts; ++e) {
-        // A share is at least 0; a NaN ranks below every number and above what is taken.
+        // A share is at least 0. A NaN ranks below every number, but above used ones.
         const float rank = shares[e] == shares[e] ? shares[e] : -1.0f;
         if (rank > highest) {
           best = e;

@@ -1,5 +1,5 @@
-// KernelBackend::MatMulHead. Where only the best output of a row is wanted, no row of a whole
-// vocabulary is written, read and searched: each thread keeps its best so far.
+// KernelBackend::MatMulHead. If only the argmax of a row is needed, the row of the whole vocabulary
+// is not written to memory: each thread keeps its own argmax so far.
 #include <algorithm>
 #include <limits>
 
@@ -10,8 +10,8 @@ namespace {
 
 using Quad = float __attribute__((vector_size(16)));
 
-// Outputs [column, column + count) of a row. Most tiles hold nothing new, which four lanes at a
-// time show.
+// Adds outputs [column, column + count) of a row. Most tiles have no new maximum, which is checked
+// four lanes at a time.
 void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax* best) {
   const float bound = best->index < 0 ? -std::numeric_limits<float>::infinity() : best->value;
   int64_t i = 0;
@@ -20,7 +20,8 @@ void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax*
     for (; i + 4 <= count; i += 4) {
       Quad v;
       __builtin_memcpy(&v, values + i, sizeof(v));
-      // True for what is larger, for +infinity and for NaN; equal ones come too late.
+      // True for larger outputs, +infinity and NaN. An equal output is not better, because its
+      // index is higher.
       news |= ~(v <= bound);
     }
     bool any = (news[0] | news[1] | news[2] | news[3]) != 0;
@@ -39,7 +40,7 @@ struct HeadJob {
   int rows;
 };
 
-// All terms of its rows, summed: [rows][kTileCols].
+// The sum of all terms of its rows: [rows][kTileCols].
 void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
   const HeadTarget& target = job.target;
   const int64_t group = job.group;
@@ -92,7 +93,7 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
   const int64_t rows = static_cast<int64_t>(target.best.size());
   ArgMax* best = arena->Allocate<ArgMax>(threads * rows);  // [threads][rows]
   std::fill_n(best, threads * rows, ArgMax());
-  // Outputs that nobody asks for are not computed.
+  // Outputs that are not needed are not computed.
   const int64_t groups = GroupCount(
       target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.argmax_vocab));
   const int64_t macs = x.values.rows * x.values.cols * groups * kTileCols;

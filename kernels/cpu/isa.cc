@@ -8,7 +8,7 @@ namespace {
 
 struct Form {
   Isa isa;
-  const KernelTable* kernels;  // null: the build has none, or the machine cannot run them
+  const KernelTable* kernels;  // null: not in this build, or not supported by the machine
   const char* needs;
 };
 
@@ -33,7 +33,7 @@ KernelTable WithVnni(KernelTable table) {
 CpuFeatures DetectCpu() {
   CpuFeatures features;
 #if defined(__x86_64__)
-  // These look at what the operating system saves of a thread's registers, too.
+  // These also check that the operating system saves the registers of threads.
   features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("f16c");
   features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -57,7 +57,7 @@ const KernelTable* Avx512VnniKernels() {
 
 absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features) {
   const bool avx512 = features.avx2 && features.avx512;
-  // The fastest first.
+  // In order of speed, the fastest first.
   const Form forms[] = {
       {Isa::kAvx512Vnni, avx512 && features.avx512_vnni ? Avx512VnniKernels() : nullptr,
        "AVX-512 F, BW, VL, DQ and VNNI"},

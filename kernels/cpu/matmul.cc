@@ -7,8 +7,8 @@
 namespace tidepool::kernels {
 namespace {
 
-// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache
-// while the panels pass, many enough that a panel is read seldom.
+// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache,
+// many enough that each panel is read rarely.
 constexpr int64_t kRowChunk = 96;
 
 // [begin, end).
@@ -25,8 +25,8 @@ void ForRowTiles(const Range& range, Visit visit) {
   }
 }
 
-// Asks for the memory that rows [0, rows) of a tile will be stored to, `cols` floats from `column`
-// on: it comes while the tile is computed, so that no store waits for it.
+// Prefetches the memory to which rows [0, rows) of a tile will be stored, `cols` floats from
+// `column` on. So the stores need not wait for it.
 void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t cols) {
   constexpr int64_t kLineFloats = kAlignment / sizeof(float);
   for (int64_t r = row; r < row + rows; ++r) {
@@ -35,7 +35,7 @@ void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t
   }
 }
 
-// One row of a tile, which it may change, into its place: bias after the chain, then the store.
+// Stores one row of a tile, which it may change: adds the bias after the chain, then stores.
 void StoreRow(const CpuContext& context, const MatMulTarget& target, const Range& columns,
               float* tile, float* out) {
   const int64_t cols = columns.end - columns.begin;
@@ -47,7 +47,7 @@ void StoreRow(const CpuContext& context, const MatMulTarget& target, const Range
   }
 }
 
-// Rows of x with one group of a target's panels.
+// Multiplies rows of x with one group of a target's panels.
 void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
                            const MatMulTarget& target, int64_t group, const Range& range) {
   const int64_t column = group * kTileCols;
@@ -63,7 +63,7 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   });
 }
 
-// Rows of `source` with gate and up, into rows `offset` + of `out`.
+// Computes gate and up for the rows of `source`, and writes rows of `out` from `offset` on.
 struct SwiGluJob {
   const RowSource& source;
   const PackedMatrix& gate;
@@ -72,7 +72,8 @@ struct SwiGluJob {
   int64_t offset = 0;
 };
 
-// One group of the panels, with the int8 form of what it gives: a group is one block of that.
+// Computes one group of the panels and the int8 form of the result: a group is exactly one int8
+// block.
 void SwiGluGroup(const CpuContext& context, const SwiGluJob& job, int64_t group,
                  const Range& range) {
   const ActivationBuffer& out = job.out;
@@ -134,7 +135,7 @@ void ComputeTile(const CpuContext& context, const TileJob& job, float* out) {
 }
 
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs) {
-  constexpr int64_t kMinShared = 1 << 15;  // a microsecond or two of one thread
+  constexpr int64_t kMinShared = 1 << 15;  // one thread needs one or two microseconds for this
   constexpr int64_t kRangesPerThread = 8;
   if (macs < kMinShared) return std::max<int64_t>(1, tasks);
   return std::clamp<int64_t>(tasks / (kRangesPerThread * context.pool->threads()), 1, 16);

@@ -1,4 +1,4 @@
-// The form for any CPU: plain C++, the bits that the other forms must give.
+// The kernels for any CPU, in plain C++. All other kernels must give the same bits.
 #include "kernels/cpu/inner.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/math.h"
@@ -85,7 +85,7 @@ struct PortableVector {
     }
   }
 
-  // One block of a quantised panel as [32][8] floats.
+  // Dequantises one block of a quantised panel to [32][8] floats.
   static void UnpackQuants(DType dtype, const std::byte* panel, int64_t b, float* out) {
     VisitQuantType(dtype, [&](auto type) {
       const PanelBlock block = PanelBlock::At<type()>(panel, b);
@@ -99,10 +99,10 @@ struct PortableVector {
   }
 };
 
-// Four floats as GCC and Clang vectorise them on any architecture.
+// Four floats, which GCC and Clang vectorise on any architecture.
 using Quad = float __attribute__((vector_size(16)));
 
-// One block of a panel, unpacked: its integers as floats, and the rows' scales.
+// One unpacked block of a panel: its integers as floats, and the rows' scales.
 template <DType kType>
 struct UnpackedBlock {
   UnpackedBlock(const std::byte* panel, int64_t b) {
@@ -118,8 +118,8 @@ struct UnpackedBlock {
   BlockScales scales[kPanelRows];
 };
 
-// Adds block b's part to the sums of a panel's rows for one row of x, as ops.h says. Its integers
-// are below 2^24, so float arithmetic gives them exactly, in any order.
+// Adds block b's products to the sums of a panel's rows for one row of x, as defined in ops.h. The
+// integers are below 2^24, so float arithmetic is exact in any order.
 template <DType kType>
 void AddBlock(const Tile& tile, const UnpackedBlock<kType>& block, int row, int64_t b,
               float* sums) {
@@ -168,7 +168,7 @@ void MultiplyInt8(const Tile& tile) {
 void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
   auto [quants, scales, sums, half_sums] = out;
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
-    uint32_t amax_bits = 0;  // magnitudes order as integers, with infinity and NaNs on top
+    uint32_t amax_bits = 0;  // magnitudes order like integers, with infinity and NaNs above all
     for (int k = 0; k < kQuantBlock; ++k) {
       const uint32_t magnitude = FloatBits(x[k]) & 0x7fffffff;
       amax_bits = magnitude > amax_bits ? magnitude : amax_bits;

@@ -16,7 +16,7 @@ namespace {
 
 double SiluTruth(double x) { return x / (1 + std::exp(-x)); }
 
-// One block of a row in int8, as ops.h defines it.
+// Converts one block of a row to int8, as defined in ops.h.
 void QuantizeBlock(const float* x, int64_t block, const ActivationBuffer& out, int64_t row) {
   const int64_t blocks = out.values.cols / kQuantBlock;
   int8_t* q = out.quants + row * out.values.cols + block * kQuantBlock;
@@ -56,7 +56,7 @@ void NormalizeInto(const float* x, absl::Span<const float> weight, float eps, fl
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * scale * weight[i]);
 }
 
-// Row `row` of x as the product sees it: int8 values where the weight is quantised and x has them.
+// Row `row` of x as the product uses it: int8 values if the weight is quantised and x has them.
 std::vector<double> RowFor(const Activation& x, int64_t row, DType weight, Precision precision) {
   std::vector<double> values(x.values.cols);
   const bool int8 = precision == Precision::kFast && IsQuantised(weight);
@@ -68,7 +68,7 @@ std::vector<double> RowFor(const Activation& x, int64_t row, DType weight, Preci
   return values;
 }
 
-// Output row `r` of a weight against a row of x.
+// The product of row `r` of a weight with a row of x.
 double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) {
   std::vector<float> w(weight.cols);
   UnpackRow(weight, r, absl::MakeSpan(w));
@@ -77,16 +77,16 @@ double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) 
   return sum;
 }
 
-// One token's keys or values of one head: the places of its elements, in order.
+// The positions of the elements of one token's keys or values of one head.
 struct KvPlace {
-  // `base`: the head's elements in the block; they are `stride` apart.
+  // `base`: the head's elements in the block. `step` is the distance between two of them.
   KvPlace(DType type, std::byte* base, int dims, int64_t at, int64_t step)
       : dtype(type), dim(dims), first(at), stride(step), scales(base), elements(base) {
     if (dtype == DType::kQ8_0) elements += sizeof(uint16_t) * dim * kKvBlockTokens / kQuantBlock;
   }
 
   int64_t Index(int d) const { return first + d * stride; }
-  // Scales have the elements' order, with one dimension for 32.
+  // Scales have the order of the elements, one per 32 dimensions.
   std::byte* Scale(int d) const {
     const int64_t at =
         stride == 1 ? first / kQuantBlock + d / kQuantBlock : first + d / kQuantBlock * stride;
@@ -312,7 +312,7 @@ class ReferenceBackend final : public KernelBackend {
     const auto& [q, heads, scale, layer, spans] = call;
     const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
                                                        precision_, ActivationParts::kAll, arena);
-    for (int64_t i = 0; i < q.rows; ++i) {  // rows of no span give zeros
+    for (int64_t i = 0; i < q.rows; ++i) {  // rows without a span give zeros
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }
     for (const KvSpan& span : spans) {
@@ -399,7 +399,7 @@ class ReferenceBackend final : public KernelBackend {
   }
 
  private:
-  // What one head of a row sees.
+  // The KV that one head of a row sees.
   struct HeadView {
     const KvLayer& layer;
     const KvSpan& span;
@@ -451,7 +451,7 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
-  // Row `row` of x alone.
+  // Row `row` of x as a separate Activation.
   static Activation RowOf(const Activation& x, int64_t row) {
     Activation result;
     result.values = x.values.RowRange(row, 1);

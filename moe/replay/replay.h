@@ -4,8 +4,7 @@
 // The cost model: a layer's resident experts run first, one after the other. Meanwhile the missing
 // experts are read one after the other, and each runs once it has arrived and the previous one is
 // done. An expert runs in expert_bytes / memory_bandwidth, whatever the number of its tokens, and
-// is
-// read in expert_bytes / read_bandwidth. The next layer begins when the last expert has run.
+// is read in expert_bytes / read_bandwidth. The next layer begins when the last expert has run.
 // Attention and all other work of a step are ignored.
 #ifndef TIDEPOOL_MOE_REPLAY_REPLAY_H_
 #define TIDEPOOL_MOE_REPLAY_REPLAY_H_

@@ -59,7 +59,7 @@ absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_
     if (flag == nullptr || flag->apply == nullptr) {
       if (flag == nullptr) return Annotate(UnknownFlag(config->command, entry.key, ""), where);
       return absl::InvalidArgumentError(
-          absl::StrCat(where, ": ", entry.key, " cannot stand in a file"));
+          absl::StrCat(where, ": ", entry.key, " cannot be set in a file"));
     }
     std::vector<std::string> values = entry.values;
     // A flag that takes one list, for example tokens = [1, 2, 3].

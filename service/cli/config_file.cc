@@ -65,7 +65,7 @@ class Reader {
       const toml::parse_error& error = parsed.error();
       return Error(error.source().begin.line,
                    absl::StrCat("not TOML: ", OneLine(std::string(error.description())),
-                                " (names stand left of =, texts in quotes)"));
+                                " (keys are left of =, texts are in quotes)"));
     }
     std::vector<ConfigFileEntry> entries;
     for (const auto& [key, value] : parsed.table()) {

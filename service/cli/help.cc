@@ -63,7 +63,7 @@ std::string GeneralHelp() {
       "  tidepool chat --server 127.0.0.1:50051\n"
       "\n`tidepool COMMAND --help` lists the flags of a command; `tidepool --version` tells the "
       "version.\n"
-      "Flags can stand in a file instead: --config FILE.toml, with the same names as keys.\n"
+      "Flags can also be set in a file: --config FILE.toml, with the same names as keys.\n"
       "Exit codes: 0 done, 1 the work failed, 2 the command line or the input file is wrong.\n");
   return text;
 }

@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "rows are written in memory order");
 
 // Room for any two 64-bit numbers. The data that follows is aligned, as the format requires.
 constexpr int64_t kHeaderBytes = 128;

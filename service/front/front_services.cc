@@ -118,9 +118,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   }
   static absl::Status NothingTaken() {
     return absl::AbortedError(
-        "nothing of this stream was taken for too long, while there was something to take; send "
-        "the "
-        "request again, with a request_id and resume_after to go on");
+        "the client read nothing from this stream for too long, although output was waiting; send "
+        "the request again, with a request_id and resume_after to resume it");
   }
   Executor* loop() { return deps_.core->loop(); }
 

@@ -212,7 +212,7 @@ absl::Status Generation::LimitSession() {
         "the session is full: with this turn its log is ", prepared_.token_ids_size(),
         " tokens, and --max-session-tokens ", context_.max_session_tokens,
         " must hold at least one more; cut it with TruncateSession, branch off it with "
-        "ForkSession, or go on in a new session"));
+        "ForkSession, or continue in a new session"));
   }
   v1::Stopping* stopping = prepared_.mutable_stopping();
   stopping->set_max_tokens(engine::LimitMaxTokens(stopping->max_tokens(), room));

@@ -51,7 +51,7 @@ class IdempotencyCache {
   // Requires: Find returned null.
   std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,
                                     const std::string& digest);
-  // Its generation has ended, and is told so next. A failed request is forgotten: a retry may
+  // Its generation has ended and is informed next. A failed request is forgotten: a retry may
   // succeed. The caller must keep the result until the generation knows.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
   // Ends all readers. The responses are kept.

@@ -13,7 +13,7 @@ namespace {
 absl::Status CutSince(absl::string_view request_id, const SessionInfo& info) {
   return absl::FailedPreconditionError(
       absl::StrCat("the turn of request_id '", request_id, "' in session '", info.session_id,
-                   "' was cut short, and its log went on without it: take another request_id"));
+                   "' was interrupted, and its log continued without it: use another request_id"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace tidepool::service {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> AddressesOf(const std::string& host) {
-  boost::asio::io_context unused;  // required by the API, but only asynchronous calls use it
+  boost::asio::io_context unused;  // the API requires it, but only asynchronous calls use it
   boost::asio::ip::tcp::resolver resolver(unused);
   boost::system::error_code error;
   const auto found = resolver.resolve(host, /*service=*/"", error);

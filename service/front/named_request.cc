@@ -142,7 +142,7 @@ void NamedRequest::Reader::Advance() {
       request_->OnTaken(next_);
       continue;
     }
-    if (EndOf(message) < after_) break;  // the last one
+    if (EndOf(message) < after_) break;  // found the message that contains `after_`
     v1::GenerateResponse response = message;
     if (had) {
       // The tokens are known, but not how the response ended.

@@ -59,12 +59,10 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 // 3. workers with the preferred numerics_id,
 // 4. with `fewest`, fewer sequences.
 // Among equal workers, the least time to compute the prompt wins (queued and uncached tokens
-// divided
-// by the prefill rate). Workers within 20 % or 10 ms of the least time count as equal. Of these,
-// the
-// first in the rendezvous order of `affinity` wins, unless it is overloaded: it has more than 1.25
-// times the mean number of sequences, and more than one above the mean. A worker without a measured
-// rate gets the mean of the others.
+// divided by the prefill rate). Workers within 20 % or 10 ms of the least time count as equal. Of
+// these, the first in the rendezvous order of `affinity` wins, unless it is overloaded: it has more
+// than 1.25 times the mean number of sequences, and more than one above the mean. A worker without
+// a measured rate gets the mean of the others.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
 // A hash of (key, name) that is the same in every front.

@@ -47,7 +47,7 @@ void Generation::FindReceivedText() {
 void Generation::TakeLoggedPrompt() {
   const std::vector<int32_t>& prompt = turn_->logged()->prompt_ids;
   prepared_.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
-  prepared_.clear_block_hashes();  // they belong to another prompt
+  prepared_.clear_block_hashes();  // these hashes belong to the prompt of the first attempt
   const int64_t room = model_.context_length() - static_cast<int64_t>(prompt.size());
   prepared_.mutable_stopping()->set_max_tokens(
       engine::LimitMaxTokens(AskedMaxTokens(input_.request.stopping()), room));

@@ -49,7 +49,7 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   }
   JsonFields outer = fields->Inside(call, path + ".");
   const std::string id = outer.String("id").value_or("");
-  outer.Find("index", {"integer"});  // streams number their calls, and clients send it back
+  outer.Find("index", {"integer"});  // streams number their calls, and clients send the number back
   outer.Object("provider_specific_fields");
   if (outer.String("type").value_or("function") != "function") {
     outer.Fail("type", "is not \"function\"");

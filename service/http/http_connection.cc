@@ -95,7 +95,8 @@ void HttpConnection::ShakeHands() {
   socket_.AsyncHandshake([self = shared_from_this()](const Error& error) {
     if (self->state_ != State::kShakingHands) return;
     if (error) return self->Close();
-    self->begun_ = self->all_->clock->Monotonic();  // the certificate that was just used counts
+    // the connection's age begins with the certificate check
+    self->begun_ = self->all_->clock->Monotonic();
     self->WaitForRequest();
   });
 }

@@ -1,9 +1,8 @@
 // Decides which web pages may call a server without authentication.
 //
 // It prevents DNS rebinding: after a browser has loaded a page, the page's owner can change its
-// host
-// name to the address 127.0.0.1, and call a server on the reader's machine as if it were the page's
-// own. Browsers send the page in the Origin header
+// host name to the address 127.0.0.1, and call a server on the reader's machine as if it were the
+// page's own. Browsers send the page in the Origin header
 // (https://fetch.spec.whatwg.org/#origin-header). Other clients send none.
 #ifndef TIDEPOOL_SERVICE_HTTP_PAGE_ORIGIN_H_
 #define TIDEPOOL_SERVICE_HTTP_PAGE_ORIGIN_H_

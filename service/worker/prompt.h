@@ -24,9 +24,8 @@ struct PrepareContext {
 //
 // A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. For a later
 // CHAT turn, the whole conversation is rendered. The text after the last stored message is
-// tokenised
-// and appended, so generated tokens do not change. If the template renders the stored part
-// differently from the log, the whole prompt is tokenised, and the log is kept up to the first
+// tokenised and appended, so generated tokens do not change. If the template renders the stored
+// part differently from the log, the whole prompt is tokenised, and the log is kept up to the first
 // different token.
 //
 // Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt longer than the

@@ -1,10 +1,10 @@
-"""What streams that nobody reads cost those whose clients do.
+"""Measures how much streams that nobody reads slow down the streams of other clients.
 
 Usage: back_pressure_bench.py [--readers 8] [--callers 8] [--pairs 5] [--seconds 8] [--json]
 
-Pairs of runs of --callers callers against one server with the tiny model: with --readers streams of
-16,000 tokens and logprobs=20 that their clients have stopped reading, and without; every second pair
-the other way round. Printed are the medians of the callers' tokens a second.
+Each pair has two runs of --callers callers against one server with the tiny model: one with --readers
+streams of 16,000 tokens and logprobs=20 whose clients have stopped reading, and one without them. Every
+second pair has the reverse order. Prints the medians of the callers' tokens per second.
 """
 
 import argparse
@@ -19,7 +19,7 @@ CONTEXT = 16_384
 
 
 def open_stalled(server, count):
-    """So many streams that stand still, and what closes them."""
+    """Opens `count` streams whose clients do not read. Closing the result closes them."""
     clients = [harness.Client(server) for _ in range(count)]
     streams = []
     for number, client in enumerate(clients):

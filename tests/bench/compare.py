@@ -1,16 +1,15 @@
-"""Speed beside other engines on the same model files, in alternating rounds.
+"""Compares the speed with other engines on the same model files, in alternating rounds.
 
 Usage: compare.py MODEL.gguf... [--rounds 9] [--threads 2] [--prompt 512] [--generate 128]
                   [--batch 1,8,32] [--peer-threads 1,2] [--llama-bench FILE]... [--json]
   (tools/setup --peers and a build of //service:tidepool first; builds nothing itself)
 
-Peers are llama.cpp through llama-cpp-python, with flash attention as it chooses and switched on, and
-every --llama-bench (that of ik_llama.cpp, for example; one on PATH is found), each with every thread
-count of --peer-threads (default: --threads). One round runs Tidepool and each peer, all as fresh
-processes, so that a machine whose speed drifts moves all of them; every other round goes through them
-backwards, so that a drift within the rounds favours nobody. The table gives, by test, median and
-quartiles of Tidepool and of the peer whose median is best in that test, in tokens per second, and those
-of the ratio round by round.
+The peers are llama.cpp through llama-cpp-python, with flash attention "auto" and "on", and every
+--llama-bench program (for example that of ik_llama.cpp; one on PATH is found). Each peer runs with every
+thread count of --peer-threads (default: --threads). One round runs Tidepool and each peer in new processes,
+so a slow drift of the machine's speed affects all of them. Every second round has the reverse order, so a
+drift within a round favours no engine. For each test the table has median and quartiles, in tokens per
+second, of Tidepool and of the peer with the best median, and of their ratio in each round.
 """
 
 import argparse
@@ -47,7 +46,7 @@ def llama_bench_speeds(report):
 
 
 def make_sides(model, args):
-    """{name: function that gives {test: tokens per second}}, ours first."""
+    """{name: function that returns {test: tokens per second}}, Tidepool first."""
     python_shape = ["--prompt", args.prompt, "--generate", args.generate, "--batch", args.batch]
     bench_shape = ["-p", args.prompt, "-n", args.generate]
     ours = [args.tidepool, "bench", "--json", "-m", model, "-r", 1, "-t", args.threads, *bench_shape,

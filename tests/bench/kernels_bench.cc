@@ -1,10 +1,12 @@
-// Products and attention at the shapes of SmolLM2-135M, beside what memory can deliver.
+// Measures products and attention at the shapes of SmolLM2-135M and compares them with the memory
+// bandwidth.
 //
 //   bazel run --config=opt //tests/bench:kernels_bench -- --benchmark_filter=Decode
 //
 // Decode cases walk over copies of the weight that exceed the last-level cache, as a model's layers
-// do, and report bytes/s and `share` of a plain reading loop's bandwidth on the same threads.
-// Prefill cases report multiply-adds per second, Pack cases bytes/s of the file's layout.
+// do. They report bytes/s and `share`: the ratio to the bandwidth of a plain reading loop on the
+// same threads. Prefill cases report multiply-adds per second. Pack cases report bytes/s of the
+// file's format.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -98,7 +100,7 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   }
 }
 
-// Re-laying one matrix, in and out of memory beyond the caches, as loading a model does.
+// Packs one matrix, as loading a model does. Source and destination exceed the caches.
 void BenchPack(benchmark::State& state, DType dtype) {
   const int64_t cols = WholeBlocks(dtype, 2048);
   const int64_t row_bytes = cols / BlockElements(dtype) * BlockBytes(dtype);
@@ -113,7 +115,7 @@ void BenchPack(benchmark::State& state, DType dtype) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * source.size()));
 }
 
-// An empty loop over two ranges: what starting and joining the threads costs.
+// An empty loop over two ranges: the cost of starting and joining the threads.
 void BenchFork(benchmark::State& state, int threads) {
   base::ThreadPool pool(threads);
   for (auto _ : state) {

@@ -1,4 +1,4 @@
-"""Time to the first token of sessions whose KV has left memory, with --kv-disk and without.
+"""Measures the time to the first token of sessions whose KV is no longer in memory, with and without --kv-disk.
 
 Usage: kv_disk_bench.py MODEL.gguf [--tokens 1500] [--sessions 4] [--turns 4] [--threads 2] [--json]
 
@@ -20,7 +20,7 @@ BLOCK = 32
 
 
 def kv_bytes(model, tokens):
-    """Of so many tokens, in F16."""
+    """KV bytes of this number of tokens in F16."""
     shown = harness.run_tidepool("inspect", "--model", model, "--json")
     if shown.returncode != 0:
         raise SystemExit(shown.stderr.strip())
@@ -28,7 +28,7 @@ def kv_bytes(model, tokens):
 
 
 def first_token(client, ids):
-    """(seconds, tokens that were not computed)."""
+    """(seconds to the first token, tokens that were not computed)."""
     begun = time.perf_counter()
     answer = client.generate(ids=ids, max_tokens=1, timeout=600)
     return time.perf_counter() - begun, answer.usage.cached_tokens

@@ -22,7 +22,7 @@ WARM_UP_STEPS = 8
 def open_context(model, sequences, tokens, batch, args):
     params = llama_cpp.llama_context_default_params()
     params.n_seq_max = sequences
-    # Cells are given out in blocks of 256 to each sequence.
+    # llama.cpp gives cells to each sequence in blocks of 256.
     params.n_ctx = sequences * -(-tokens // 256) * 256
     params.n_batch = params.n_ubatch = batch
     params.n_threads = params.n_threads_batch = args.threads
@@ -35,7 +35,7 @@ def open_context(model, sequences, tokens, batch, args):
 
 
 def token_at(run, sequence, position, vocabulary):
-    """As engine/evaluation/throughput.cc has it (SplitMix64)."""
+    """Same as in engine/evaluation/throughput.cc (SplitMix64)."""
     mask = (1 << 64) - 1
     x = (run << 48 | sequence << 32 | position) + 0x9E3779B97F4A7C15 & mask
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -44,7 +44,7 @@ def token_at(run, sequence, position, vocabulary):
 
 
 def fill(batch, rows, last_only):
-    """rows: (token, position, sequence) in order."""
+    """`rows` are (token, position, sequence), in order."""
     batch.n_tokens = len(rows)
     for index, (token, position, sequence) in enumerate(rows):
         batch.token[index] = token
@@ -64,7 +64,7 @@ def forget(context):
 
 
 def seconds_of(context, batch, steps, rows_of_step, last_only):
-    """Runs steps batches from an empty cache."""
+    """Seconds for `steps` batches, starting with an empty cache."""
     forget(context)
     rows = [rows_of_step(step) for step in range(steps)]
     start = time.perf_counter()

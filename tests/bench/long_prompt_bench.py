@@ -1,12 +1,12 @@
-"""What a long prompt costs those whose answers are being made: the time between their tokens.
+"""Measures how long prompts affect the time between tokens of other streams.
 
 Usage: long_prompt_bench.py MODEL.gguf [--callers 4] [--prompt 1500] [--pairs 5] [--seconds 15]
                             [--threads 2] [--json]
 
-Pairs of runs in which --callers streams decode, one after the other each: alone, and while prompts
-of --prompt tokens that nobody sent before arrive one behind the other; every second pair the other
-way round. Printed are median and 99th percentile of the time between two messages with tokens of
-the callers' streams, and how long a prompt took to its first token. The clients run on the same
+--callers clients decode streams, one stream after another each. Each pair has two runs: one with nothing
+else, and one while new prompts of --prompt tokens arrive one after another. Every second pair has the
+reverse order. The report has median and 99th percentile of the time between two messages with tokens in
+the callers' streams, and the time to the first token of the prompts. The clients run on the same
 processors as the server.
 """
 
@@ -26,7 +26,7 @@ def quantile(values, share):
 
 
 def send_prompts(server, end, seed, tokens, firsts):
-    """Prompts one behind the other; appends the seconds to their first tokens to `firsts`."""
+    """Sends prompts one after the other; appends the seconds to their first tokens to `firsts`."""
     client = harness.Client(server)
     draw = random.Random(seed)
     while time.perf_counter() < end:

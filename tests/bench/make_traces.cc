@@ -1,5 +1,5 @@
-// Writes the traces that constants of policies are chosen on, or those that are held out, for
-// `tidepool replay` and replay_table.py:
+// Writes traces for `tidepool replay` and replay_table.py: either those used to choose the
+// constants of policies ("design"), or those held out to test the choice:
 //
 //   bazel run --config=opt //tests/bench:make_traces -- DIR design|held-out SEED
 #include <cstdlib>

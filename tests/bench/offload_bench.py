@@ -1,4 +1,4 @@
-"""Fewer experts in memory than the model has, beside llama.cpp's mmap and the disk's own speed.
+"""Measures a model with only part of its experts in memory, and compares it with llama.cpp's mmap.
 
 Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--limit 5.25] [--generate 64]
                         [--peer-generate 16] [--prompt 512,2048] [--rounds 9]
@@ -8,27 +8,27 @@ Usage: offload_bench.py MODEL.gguf [--expert-memory 4GiB] [--limit 5.25] [--gene
   (a build of //service:tidepool first, and an interpreter with llama-cpp-python, which tools/setup
   --peers makes, unless --no-peer; builds nothing itself)
 
-Whoever runs does so in a memory cgroup of --limit GiB, the page cache that it fills included (which
-needs root); what is left of the files in the page cache is dropped before. One that the group's
-limit ends is reported as that, and the others go on. A round measures, in fresh processes:
-- `tidepool bench` for each of --policy and of --readers, decoding --generate tokens of one sequence,
-  and before and after each the probe: O_DIRECT reads of one record's size at random places of the
-  pack, 8 at a time, for 10 s;
-- llama.cpp (llama-cpp-python) with mmap on the same tokens, without repacked weights: those are a
-  copy of the experts in memory, and do not fit;
-- for each length of --prompt the time to its first token, by both.
-Every other round goes through them backwards. Medians and quartiles over the rounds, those of ratios
-too: a ratio is one of two runs of the same round. The bound is the probe's bytes per second, the
-mean of before and after, over the bytes that a token misses; a run that also computes can come near
-it and not beyond by more than the probe errs.
+Each process runs in a memory cgroup of --limit GiB, which includes its page cache (this needs root).
+Before each run the model's files are dropped from the page cache. If the kernel kills a process because
+of the limit, the report says so and the other runs continue. A round measures, in new processes:
+- `tidepool bench` for each of --policy and of --readers: it decodes --generate tokens of one sequence.
+  Before and after each run a probe reads the pack at random places with O_DIRECT for 10 s: records of
+  one size, 8 at a time;
+- llama.cpp (llama-cpp-python) with mmap on the same tokens, without repacked weights, because repacking
+  copies the experts to memory, where they do not fit;
+- for each length of --prompt, the time to the first token with both engines.
+Every second round has the reverse order. The tables show medians and quartiles over the rounds. Each
+ratio is computed from two runs of the same round. The bound is the speed of the probe (bytes per second,
+mean of before and after) divided by the bytes that a token misses. A run also computes, so it should stay
+below the bound, except for the error of the probe.
 
-static keeps the most used experts of --profile; without it, of a trace that is recorded first. With
---resident all experts fit and the rounds alternate between --expert-memory 100% (tiers that read
-nothing) and auto (none). --data keeps each measurement as it comes: run again with the same flags,
-it goes on where it was, or with more --rounds.
+The policy static keeps the most used experts of --profile. Without --profile, a trace is recorded first.
+With --resident all experts fit into memory, and rounds alternate between --expert-memory 100% (tiers that
+read nothing) and auto (no tiers). --data saves each measurement at once: a second run with the same flags,
+or with more --rounds, continues where the first one stopped.
 
-A round of the defaults takes about as long as (--generate + a warm-up) tokens of llama.cpp do, eight
-minutes at 0.2 tokens/s, and a minute and a half for all else: --peer-generate makes it shorter.
+With the defaults, a round takes the time that llama.cpp needs for (--generate + a warm-up) tokens, which
+is eight minutes at 0.2 tokens/s, plus a minute and a half. --peer-generate makes it shorter.
 """
 
 import argparse
@@ -66,7 +66,8 @@ def probe(pack, record_bytes, seconds, depth=8):
 
     def read(worker):
         buffer = mmap.mmap(-1, record_bytes)
-        # Other places each time: what lies below the disk's name may keep those of the last probe.
+        # Different offsets each time: a cache below the disk may still hold those of the last
+        # probe.
         place = random.Random()
         while time.perf_counter() < end:
             done[worker] += os.preadv(file, [buffer], place.randrange(records) * record_bytes)
@@ -96,11 +97,11 @@ def drop_from_page_cache(file):
 
 
 class Killed(Exception):
-    """The kernel ended a run for its memory."""
+    """The kernel killed a process because it exceeded its memory limit."""
 
 
 def run_json(command, group=None):
-    """The object that the command prints."""
+    """The JSON object that the command prints."""
     before = group.kills() if group else 0
     result = subprocess.run([*(group.prefix() if group else []), *command], capture_output=True,
                             text=True)
@@ -130,14 +131,14 @@ def offload_flags(args, policy):
 
 
 def beside_slots_bytes(report):
-    """Of the process's memory at its peak, in the only test of a report, all but the weights that
-    are no experts and the memory for those that are."""
+    """Peak memory of the process, minus the shared weights and the memory for experts. The report must
+    have only one test."""
     (result,), offload = report["results"], report["offload"]
     return result["peak_rss_bytes"] - offload["weight_bytes"] - offload["capacity_bytes"]
 
 
 def run_decode(args, policy, reader):
-    # One probe serves the run before it and the one after it.
+    # One probe serves both the run before it and the run after it.
     before = args.probed or args.probe()
     args.probed = None
     report = bench(args, "-p", "0", "-n", str(args.generate), "--expert-reader", reader,
@@ -147,7 +148,7 @@ def run_decode(args, policy, reader):
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
     speed = result["tokens_per_s"]["median"]
-    # What `replay` counts for the same routing: a record for each miss.
+    # The misses of `replay` for the same routing: each reads one record.
     missed = counted["misses"] * offload["record_bytes"] / args.generate
     bound = statistics.mean([before, args.probed]) / max(1, missed)
     return {
@@ -164,7 +165,8 @@ def run_decode(args, policy, reader):
 
 
 def run_prompt(args, length):
-    """Seconds to the first token, and bytes read over the bytes of what was not resident."""
+    """Seconds to the first token, and the bytes read, relative to the bytes of the experts not
+    in memory."""
     report = bench(args, "-p", str(length), "-n", "0", *offload_flags(args, args.policies[0]))
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
@@ -197,7 +199,7 @@ def run_peer(args, test, count):
 
 
 def sides(args):
-    """{test: {side: function that measures it}} of a round."""
+    """{test: {side: function that measures it}} for one round."""
     if args.resident:
         return {"resident": {memory: lambda memory=memory: run_resident(args, memory)
                              for memory in ("100%", "auto")}}
@@ -231,7 +233,7 @@ def measure(args, kept):
 
 
 class Summary:
-    """Rows of medians and quartiles over rounds, of which a run that was killed is no part."""
+    """Rows of medians and quartiles over rounds. A killed run does not count."""
 
     def __init__(self, kept):
         self.kept, self.rows = kept, {}
@@ -247,7 +249,7 @@ class Summary:
             self.rows[name] = {"quartiles": quartiles(values), "rounds": len(values), "form": form}
 
     def add_ratio(self, name, over, under, form="{:.2f}"):
-        """Of two values()."""
+        """Adds the ratio of two values()."""
         self.add(name, [over[n] / under[n] for n in sorted(over.keys() & under.keys())], form)
 
     def add_kills(self, test, side):
@@ -364,7 +366,7 @@ def parse_arguments():
     args = parser.parse_args()
     settings = {name: value for name, value in vars(args).items()
                 if name not in ("rounds", "data", "json")}
-    # Numbers of two builds, or of two models, do not go together.
+    # Never mix results of two builds or two models.
     for name in ("model", "tidepool"):
         try:
             settings[f"{name}_time"] = os.stat(settings[name]).st_mtime
@@ -380,7 +382,7 @@ def parse_arguments():
 
 
 def prepare(args, scratch):
-    """What runs share: the pack, the group, the probe, the profile."""
+    """Prepares what runs share: the pack, the cgroup, the probe, the profile."""
     args.group, args.files, args.probed = None, [], None
     if args.resident:
         return

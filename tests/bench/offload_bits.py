@@ -1,12 +1,13 @@
-"""The same bits under any --expert-memory, at the size of a real model.
+"""Checks that a real model gives the same bits under any --expert-memory.
 
     python3 tests/bench/offload_bits.py MODEL.gguf [--tokens 2048] [--memory 4GiB,2GiB] [--tidepool BINARY]
   (a build of //service:tidepool first; builds nothing itself)
 
-A prompt of --tokens random tokens goes through `tidepool logits --dump` once for each of the budgets, in a fresh process:
-the first time in one pass, as a server computes it, then in passes of 512, with another policy, without reading ahead,
-and read by threads. The outputs of every layer at every position, and the last position's logits, are compared byte by byte:
-it ends with 1 and the name of one that differs. Dumps take (2 layers + 2) x tokens x hidden size x 4 bytes each, in --scratch.
+A prompt of --tokens random tokens goes through `tidepool logits --dump` for each memory budget, each time in a new process:
+first in one pass, as in a server; then in passes of 512, with another policy, without prefetching, and with reader threads.
+The outputs of every layer at every position and the last position's logits are compared byte by byte. At a difference the
+script prints the name of the dump and exits with 1. Each dump takes (2 layers + 2) x tokens x hidden size x 4 bytes of
+--scratch.
 """
 
 import argparse

@@ -5,18 +5,17 @@
     python3 tests/bench/offload_plots.py steps --data FILE.jsonl --out FILE.svg
 
 Needs matplotlib (tools/requirements-peers.txt), and zstd for `hits`. `hits` draws a panel for each trace of --names in
-DIR from `tidepool replay --json`; DIR may be one that //tests/bench:make_traces has filled. The profile of static is the
-first quarter of the trace, and is part of what is replayed.
+DIR with the results of `tidepool replay --json`. //tests/bench:make_traces can make such a DIR. The profile of static is the
+first quarter of the trace; the replay includes that quarter.
 
-`steps` draws a panel for each model: the time per token of one sequence, by `tidepool bench --json` in a fresh process
-for each policy, share of the experts and round; medians, with bars from quartile to quartile. Every other round goes
-through the policies backwards. The profile of static is a trace of other tokens, recorded first. --data keeps what was
-measured as it comes, so that a run that was stopped goes on where it was, and is drawn without measuring when no
---model is given.
+`steps` draws a panel for each model: the time per token of one sequence, measured with `tidepool bench --json` in a new
+process for each policy, share of the experts and round. It shows medians, with bars between the quartiles. Every second
+round has the reverse order. The profile of static is a trace of other tokens, which is recorded first. --data saves each
+measurement at once, so a stopped run can be continued. Without --model the saved measurements are drawn.
 
-How long it takes: `hits` a few seconds a trace. `steps` runs models x shares x 4 policies x rounds processes, 144
-for one model by default, and each loads the model, fills the slots and decodes --tokens twice: about 10 s for 9 GB of
-which a disk gives 1.5 GB/s, so half an hour; it tells on the way how long is left.
+Time: `hits` takes a few seconds per trace. `steps` runs models x shares x 4 policies x rounds processes, by default 144
+for one model. Each process loads the model, fills the slots and decodes --tokens twice. With 9 GB from a disk of 1.5 GB/s
+that is about 10 s per process and half an hour in all. It prints the estimated time left.
 """
 
 import argparse
@@ -110,7 +109,7 @@ def measure_point(options, model, policy, share, profile):
 
 
 def measure_steps(options, kept, scratch):
-    """Adds to `kept` what it lacks."""
+    """Measures what is missing in `kept` and adds it."""
     shares = [float(share) for share in options.shares.split(",")]
     runs = [(model, {"round": number, "model": pathlib.Path(model).stem, "share": share, "policy": policy})
             for number in range(options.rounds) for model in options.model for share in shares
@@ -119,7 +118,7 @@ def measure_steps(options, kept, scratch):
     profiles = {}
     for model in dict.fromkeys(model for model, _ in runs):
         note(f"recording a profile of {model}")
-        # Names of models may be equal, but for their folders.
+        # Models in different folders may have the same name.
         profiles[model] = record_profile(options.tidepool, model, options.threads,
                                          pathlib.Path(scratch) / f"profile{len(profiles)}.jsonl.zst")
     progress = Progress(len(runs))

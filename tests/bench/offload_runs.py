@@ -1,6 +1,6 @@
-"""What the measurements of offloading share: measurements kept as they come, quartiles, a profile.
+"""Code that the offloading benchmarks share: saved measurements, quartiles, a profile.
 
-For offload_bench.py and offload_plots.py.
+Used by offload_bench.py and offload_plots.py.
 """
 
 import json
@@ -23,13 +23,13 @@ def quartiles(values):
 
 
 class Measurements:
-    """Records of (round, test, side, ...), each in a JSON line of `file` (None: in memory alone) at
-    once, so that whatever ends a run loses none; the first line has the settings. A file that is
-    there already is gone on with if its settings are the same; SystemExit names one that differs."""
+    """Records of (round, test, side, ...). Each is written at once as a JSON line to `file` (None: only in
+    memory), so that none is lost if the run is stopped. The first line has the settings. An existing
+    file is continued if its settings are equal; otherwise SystemExit names one that differs."""
 
     def __init__(self, file, settings):
         self.file, self.records = file, []
-        # A line that a kill cut short is none.
+        # Ignore a line that a kill has truncated.
         whole, _, cut = file.read_text().rpartition("\n") if file and file.exists() else ("", "", "")
         if cut:
             file.write_text(whole and whole + "\n")
@@ -40,7 +40,7 @@ class Measurements:
 
     @classmethod
     def read(cls, file):
-        """What a file has, whatever its settings."""
+        """Reads a file, whatever its settings are."""
         if not file.exists():
             raise SystemExit(f"{file}: there is no such file")
         first = file.read_text().partition("\n")[0]
@@ -69,7 +69,7 @@ class Measurements:
 
 
 class Progress:
-    """Tells before each of `count` runs how long is left, by what those before have taken."""
+    """Before each of `count` runs, prints the estimated time left."""
 
     def __init__(self, count):
         self.count, self.done, self.start = count, 0, time.monotonic()
@@ -84,8 +84,8 @@ class Progress:
 
 
 def record_profile(tidepool, model, threads, file):
-    """A routing trace of 8 sequences of 64 tokens, for the policy static. One of them is that which
-    `tidepool bench` decodes alone; the seven others it never sees."""
+    """A routing trace of 8 sequences of 64 tokens, for the policy static. One of them is the sequence that
+    `tidepool bench` decodes; the others never occur there."""
     command = [tidepool, "bench", "--model", model, "-p", "0", "-n", "64", "-b", "8", "-r", "1",
                "-t", str(threads), "--trace-experts", str(file), "--json"]
     result = subprocess.run(command, capture_output=True, text=True)

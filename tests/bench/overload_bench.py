@@ -4,9 +4,9 @@ Usage: overload_bench.py [--model MODEL.gguf] [--threads 2] [--prompt 128] [--ou
                          [--seconds 60] [--search-seconds 10] [--json]
 
 The capacity is the best goodput of closed loops of 8, 16, 32, 64 and 128 callers. Then requests come
-at random times at that rate, and at three times it, for --seconds each; refused ones are not sent
-again. The load generator runs on the same processors as the server: "client" is the share of a core
-that it takes from it.
+at random times at that rate, and at three times that rate, for --seconds each. Refused requests are not
+sent again. The load generator runs on the same processors as the server: "client" is the share of a core
+that the load generator uses.
 """
 
 import argparse
@@ -22,12 +22,12 @@ WIDTHS = (len("128 callers"), *map(len, COLUMNS[1:]))
 
 
 def request_flags(args, run):
-    """The flags of the run's requests: prompts that no other run has sent, so that none is cached."""
+    """The flags of a run's requests. No other run sends the same prompts, so none is cached."""
     return "-p", args.prompt, "-n", args.output, "--seed", run
 
 
 def find_capacity(args, server):
-    """Goodput in requests a second, and the reports that it is the best of."""
+    """The best goodput in requests per second, and all reports."""
     reports = []
     for run, callers in enumerate(CALLERS):
         note(f"capacity: {callers} callers")
@@ -63,7 +63,7 @@ def main():
     reports = {}
     for times in TIMES:
         note(f"{times} x capacity for {args.seconds} s")
-        # The warm-up fills the queue where it is going to fill.
+        # The warm-up fills the queue if the load exceeds the capacity.
         reports[times] = load(server, *request_flags(args, len(CALLERS) + times),
                               "--rate", f"{times * peak:.3f}", "--duration", f"{args.seconds}s",
                               "--warm-up", "10s")

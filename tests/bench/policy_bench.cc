@@ -1,6 +1,6 @@
-// What a decision of each policy costs at the shape of a large model: 48 layers of 128 experts,
-// top 8, a quarter of them in memory. A quarter of decode's routings is new, prefills are of 512
-// rows. Time is per layer and forward, the bookkeeping of moe::Placement included.
+// The cost of a decision of each policy for a large model: 48 layers of 128 experts, top 8, with a
+// quarter of the experts in memory. A quarter of decode's routings is new. Prefills have 512 rows.
+// The time is per layer and forward, and includes the bookkeeping of moe::Placement.
 //
 //   bazel run --config=opt //tests/bench:policy_bench
 #include <cstdint>
@@ -34,7 +34,7 @@ void BM_Decide(benchmark::State& state, PolicyKind policy, int rows) {
   const PoolShape shape{.layers = 48, .experts = 128, .top_k = 8, .slots = 48 * 128 / 4};
   auto placement = Placement::Create(shape, {.kind = policy});
   CHECK(placement.ok()) << placement.status();
-  // Its first forwards are not like the others.
+  // The first forwards differ from the later ones, so skip them.
   size_t at = 0;
   const auto decide = [&] {
     benchmark::DoNotOptimize((*placement)->Decide(trace.entries[at].routing(kind.top_k)));

@@ -1,4 +1,4 @@
-"""What a short request and a long prompt cost each other, and what both cost running streams.
+"""Measures how a short request and a long prompt delay each other, and how both slow down running streams.
 
 Usage: prefill_sharing_bench.py MODEL.gguf [--old BINARY] [--prompt 4000] [--pairs 7] [--callers 4]
                                 [--stream-seconds 15] [--streams-only] [--threads 2] [--json]
@@ -34,7 +34,7 @@ def first_token(client, prompt):
 
 
 class Bench:
-    """One server, and what is measured of it."""
+    """One server and its measurements."""
 
     def __init__(self, name, binary, args):
         harness.BINARY = pathlib.Path(binary).resolve()

@@ -1,10 +1,10 @@
-"""Time to the first token of sessions that share a system prompt, beside sessions that do not.
+"""Compares the time to the first token of sessions that share a system prompt with that of sessions that do not.
 
 Usage: prefix_bench.py MODEL.gguf [--tokens 1000] [--sessions 50] [--cold 5] [--threads 2] [--json]
 
-One after the other, --cold sessions with system prompts of their own, then --sessions with one that
-all share. Each asks one short question. Ends with exit code 1 if those that find the shared prompt
-have their first token less than five times sooner than those with prompts of their own.
+The sessions run one after another: first --cold sessions with different system prompts, then --sessions sessions with the
+same one. Each asks one short question. The exit code is 1 if the sessions that find the shared prompt get their first token
+less than five times sooner than the others.
 """
 
 import argparse
@@ -21,7 +21,7 @@ WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar s
 
 
 def system_prompt(client, tokens, seed):
-    """A text of about so many tokens, a few more rather than fewer."""
+    """A text of at least this number of tokens, and only a few more."""
     draw = random.Random(seed)
     text = ""
     while True:

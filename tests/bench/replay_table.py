@@ -1,11 +1,11 @@
-"""Placement policies over routing traces: a table for docs/offload.md.
+"""Compares placement policies on routing traces: makes a table for docs/offload.md.
 
     python3 tests/bench/replay_table.py --tidepool BINARY --traces DIR [--shares 12.5,25,50,75] [--json FILE]
 
-For each trace in DIR (*.jsonl, *.jsonl.zst) and each share of its experts as slots, `tidepool replay` runs adaptive,
-lru, belady and, for every refresh interval from 1 to 32, tide. Cells are hit rates; "tide" is that of its best interval,
-found with the trace known, which no server could. Below the table stand adaptive's ratios to the better of lru and
-tide, and to belady.
+For each trace in DIR (*.jsonl, *.jsonl.zst) and each number of slots (a share of the experts), `tidepool replay` runs adaptive,
+lru, belady and tide, the latter with every refresh interval from 1 to 32. Cells are hit rates. "tide" is the rate at its best
+interval; a server cannot know that interval in advance. The last lines are adaptive's ratios to the better of lru and tide, and
+to belady.
 """
 
 import argparse

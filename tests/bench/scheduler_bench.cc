@@ -1,5 +1,5 @@
-// What a plan costs while many requests wait whose prompts begin alike: one of them computes the
-// prefix, of 4,096 tokens, and the others wait for it. Time is per plan, which is dropped.
+// The cost of a plan while many requests with a common prefix wait: one of them computes the prefix
+// of 4,096 tokens, and the others wait for it. The time is per plan; each plan is dropped.
 //
 //   bazel run --config=opt //tests/bench:scheduler_bench
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tidepool::engine {
 namespace {
 
 constexpr int64_t kPrefix = 4096;
-constexpr int64_t kOwn = 64;  // tokens of each prompt behind it
+constexpr int64_t kOwn = 64;  // tokens of each prompt after the common prefix
 
 void BM_Plan(benchmark::State& state, int64_t principals) {
   const int64_t waiting = state.range(0);

@@ -1,7 +1,8 @@
-"""Runs those scripts of this folder that need no other engine and no root, on traces and models made on the spot, and
-holds what they print to what the program says.
+"""Runs the scripts of this folder that need no other engine and no root.
 
-offload_plots.py needs matplotlib, and is left out where the interpreter has none. compare.py needs llama-cpp-python.
+The traces and models are made by the test. It compares the scripts' output with that of the
+program. offload_plots.py is skipped if matplotlib is not installed. compare.py needs
+llama-cpp-python and is not tested.
 """
 
 import importlib.util
@@ -127,7 +128,7 @@ class ModelTest(ScriptTest):
         result = self.compare_bits(TIDEPOOL)
         self.assertEqual(result.returncode, 0, result.stderr)
         said = re.search(r"80% and 45%: (\d+) files of every layer .* same to the last bit", result.stdout)
-        # Three layers, two parts each; embedding, norm and logits.
+        # Three layers with two parts each, the embedding, the norm and the logits.
         self.assertGreaterEqual(int(said[1]), 3 * 2 + 2, result.stdout)
 
     def test_a_bit_that_differs_is_named(self):
@@ -170,7 +171,7 @@ if "lru" in sys.argv:
             self.assertGreater(record["tokens_per_s"], 0)
             self.assertGreater(record["missed_bytes_per_token"], 0)
             self.assertTrue(0 < record["hit_rate"] < 1, record)
-        # What was missed does not depend on times.
+        # The number of misses does not depend on times.
         rates = {(record["side"], record["hit_rate"]) for record in decoded}
         self.assertEqual(len(rates), 2, rates)
         low, median, high = report["summary"]["threads: adaptive over lru"]["quartiles"]

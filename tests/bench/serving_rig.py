@@ -1,7 +1,7 @@
-"""What the benchmarks of serving share: servers, and `tidepool bench --server` against them.
+"""What the serving benchmarks share: servers, and `tidepool bench --server` as the load generator.
 
-They are run from anywhere, with the interpreter that tools/setup made (.cache/venv/bin/python), after
-a build of //service:tidepool; none builds anything itself.
+Build //service:tidepool first, and run them with the interpreter made by tools/setup
+(.cache/venv/bin/python) from any folder. They build nothing.
 """
 
 import json
@@ -48,7 +48,7 @@ def fresh_prompt(draw, tokens):
 
 
 def decode_until(server, end, seed, gaps, max_tokens):
-    """Streams one after the other; appends the seconds between their tokens to `gaps`."""
+    """Runs one stream after the other; appends the seconds between tokens to `gaps`."""
     client = harness.Client(server)
     draw = random.Random(seed)
     while time.perf_counter() < end:

@@ -1,13 +1,14 @@
-// What a step of the engine costs beside the arithmetic: tokens of a model whose products are next
-// to nothing (hidden size 32, 259 tokens), one sequence of 64 tokens, greedy; with one layer, which
-// is the engine's own work, and with 30, which adds the walk through a model of real depth.
+// Measures the engine's overhead per token, without the arithmetic: the model is so small (hidden
+// size 32, 259 tokens) that its products cost next to nothing. One sequence decodes 64 tokens
+// greedily. The model with one layer shows the engine's own work; the model with 30 layers adds the
+// loop over the layers of a real model.
 //
 //   step_bench [THREADS...]        default 1 2
 //
-// Prints, for each number of threads and layers, microseconds a token through the engine (plan,
-// forward, sample, commit, delivery; nobody reads the stream meanwhile; without the request's
-// start, which a run of one token gives) and of the forward pass alone: the median and the
-// quartiles of 200 runs.
+// For each number of threads and layers it prints microseconds per token, as median and quartiles
+// of 200 runs: through the engine (plan, forward, sample, commit, delivery) and for the forward
+// pass alone. Nobody reads the stream during a run. The start of the request is subtracted: a run
+// of one token measures it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -33,7 +33,7 @@ class KubernetesDocTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        # A tree without links, as a checkout is.
+        # A tree without symbolic links, like a checkout.
         cls.tree = harness.scratch_folder()
         shutil.copytree(RUNFILES / "k8s", cls.tree / "k8s")
         (overlay,) = blocks("yaml")
@@ -114,7 +114,7 @@ class KubernetesDocTest(unittest.TestCase):
         self.addCleanup(redis.terminate)
         harness.wait_until(lambda: harness.answers(port), "Redis listens")
 
-        # The container's probe, with and without what the Secret puts into its environment.
+        # The container's probe, with and without the Secret's variable in its environment.
         (variable,) = container["env"]
         password = (mounted / variable["valueFrom"]["secretKeyRef"]["key"]).read_text()
         shell, flag, script = container["readinessProbe"]["exec"]["command"]
@@ -153,7 +153,7 @@ class KubernetesDocTest(unittest.TestCase):
             name, _, source = file.rpartition("=")
             shutil.copy(folder / source, mounted / (name or source))
         config = config.replace(mount, str(mounted))
-        # The rest is of a cluster: addresses, volumes.
+        # The other lines need a cluster: addresses, volumes.
         kept = [line for line in config.splitlines() if "auth" in line or "-token-" in line]
         file = folder / f"{role}.toml"
         file.write_text("".join(line + "\n" for line in kept)

@@ -46,13 +46,13 @@ def code_blocks(text):
 
 
 def cut_out(text, heading):
-    """The section below `heading`, and the text without it."""
+    """Returns the section under `heading`, and the text without it."""
     found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
     return found.group(), text[:found.start()] + text[found.end():]
 
 
 def anchor(heading):
-    """As GitHub makes it."""
+    """The anchor that GitHub generates."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -73,7 +73,7 @@ def json_stream(text):
 
 
 def joined(messages):
-    """`messages` with a stream's tokens in one: a machine that is busy sends several at once."""
+    """`messages` with a stream's tokens merged: a busy machine sends several at once."""
     if not all("token_ids" in message for message in messages):
         return messages
     whole = {}
@@ -85,8 +85,8 @@ def joined(messages):
 
 
 class Terminal:
-    """One shell in `folder` that is given lines as a reader gives them; `said` is what it and what
-    it started printed. Ends with all of that, however the test ends."""
+    """A shell in `folder` that receives lines as a reader would type them; `said` is its output and that of its
+    programs. The shell and its programs end with the object, however the test ends."""
 
     def __init__(self, folder):
         programs = folder / "bin"
@@ -120,7 +120,7 @@ class Terminal:
         harness.wait_until(condition, lambda: f"{what}: {self.said}", timeout)
 
     def wait_end(self):
-        """The shell's, when it has run all lines and all that it started has ended."""
+        """The shell's exit code, after all lines have run and all programs have ended."""
         self.enter("wait\n")
         self._shell.stdin.close()
         self.wait_for(lambda: self._shell.poll() is not None, "the shell ends", 700)
@@ -169,8 +169,8 @@ class ReadmeTest(unittest.TestCase):
         return replaced
 
     def run_here(self, command, source):
-        """What the command printed. It runs in a scratch folder: generated stubs go beside the
-        client, not into the checkout."""
+        """The command's output. It runs in a scratch folder, so that generated stubs do not end
+        up in the checkout."""
         result = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, text=True,
                                 capture_output=True, timeout=300, env=self.environment)
         self.assertEqual(result.returncode, 0, f"{source}\n{result.stdout}{result.stderr}")
@@ -182,7 +182,7 @@ class ReadmeTest(unittest.TestCase):
         return self.run_here([PYTHON, str(client)], body)
 
     def run_line(self, line, following):
-        """Whether `line` is a command that this test runs; `following` is the next block."""
+        """True if `line` is a command that this test runs; `following` is the next block."""
         command = shlex.split(line, comments=True)
         if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
             return False
@@ -229,7 +229,7 @@ class ReadmeTest(unittest.TestCase):
         for port, address in (("50061", first), ("50062", second), ("50071", front)):
             self.assertIn(f"127.0.0.1:{port}", section)
             section = section.replace(f"127.0.0.1:{port}", address)
-        # A reader wants time to read; here half of it is enough on any machine.
+        # The page gives readers time to read. Half of it is enough here, on any machine.
         self.assertEqual(section.count("--max-tokens 2000"), 2)
         section = section.replace("--max-tokens 2000", "--max-tokens 1000")
         languages, blocks = zip(*code_blocks(section))
@@ -248,7 +248,7 @@ class ReadmeTest(unittest.TestCase):
             terminal.enter(compare)
             terminal.wait_end()
             said = terminal.said
-        # The kill met the stream on its way, and another attempt made the rest of it.
+        # The worker was killed during the stream, and another attempt generated the rest.
         self.assertRegex(said, r"request ended .* attempts=2 .* output_tokens=1000 .* code=OK")
         self.assertIn("the same to the last byte\n", said)
 

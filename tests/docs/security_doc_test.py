@@ -65,7 +65,7 @@ class SecurityPageTest(unittest.TestCase):
         return result.stdout
 
     def run_python(self, program):
-        # README's stubs, which the harness has made as well.
+        # The stubs of README.md, which the harness has generated too.
         stubs = pathlib.Path(harness.inference_pb.__file__).parents[2]
         result = subprocess.run([os.environ["TIDEPOOL_PYTHON"], "-c", program], cwd=self.folder,
                                 capture_output=True, text=True, timeout=120,

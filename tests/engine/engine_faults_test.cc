@@ -1,5 +1,5 @@
-// Engines whose disk fails under them: who needs an expert that is not to be had is told so, by its
-// name, and who shares a pass with it gets what it would have got.
+// Engines whose disk fails: a request that needs an unreadable expert fails with an error that
+// names the expert, and other requests in the same pass get their normal results.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// So many experts, of which a token takes so few, that two short answers have few in common.
+// With so many experts, and so few per token, two short responses have few experts in common.
 constexpr int kExperts = 64;
 constexpr tools::Shape kShape = {.name = "many",
                                  .architecture = "qwen3moe",
@@ -46,7 +46,7 @@ constexpr tools::Shape kShape = {.name = "many",
                                  .qk_norm = true};
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// The parts in the order in which they are needed.
+// An engine and the objects that it uses, declared so that each outlives its users.
 struct PuppetEngine {
   PuppetEngine(PuppetModels* models, const base::Clock* clock)
       : model(models->Make({.slots = 24, .read_patience = kPatience, .clock = clock}, {})),
@@ -69,7 +69,7 @@ struct PuppetEngine {
   std::unique_ptr<Engine> engine;
 };
 
-// What a request gives where nothing fails, and how often it needs each expert.
+// The result of a request without faults, and how often it needs each expert.
 struct SoundRun {
   std::vector<int32_t> tokens;
   std::vector<int64_t> uses;  // [layers, experts]
@@ -96,8 +96,9 @@ class EngineFaultsTest : public testing::Test {
     return run;
   }
 
-  // The one that needs the bad expert comes into the pass in which the other makes its second
-  // token: that one's first waits for its reads until then. `fail` says what reads come to.
+  // Runs both requests together: the one that needs the bad expert joins the pass in which the
+  // other generates its second token. Until then, the other's first token is held back. `fail` sets
+  // how reads end.
   void RunTogether(PuppetEngine* engine, const std::function<void()>& fail) const {
     moe::PuppetReader* const puppet = engine->model.puppet;
     puppet->set_held([](const moe::RecordRead&) { return true; });
@@ -123,8 +124,8 @@ class EngineFaultsTest : public testing::Test {
   const GenerationRequest kBroken = MakeRequest({90, 12, 55, 201, 8}, 1);
   PuppetModels models_{testing::TempDir() + "/engine_faults_test"};
   SoundRun sound_, broken_;
-  int64_t bad_;       // what the latter alone needs
-  std::string what_;  // is said of it
+  int64_t bad_;       // an expert that only the second request needs
+  std::string what_;  // part of the error message
 };
 
 TEST_F(EngineFaultsTest, ADiskThatReturnsErrorsFailsWhoNeedsTheExpert) {
@@ -157,11 +158,11 @@ TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
   });
   const absl::Duration waited = engine.engine->Stats().offload->stall_time;
   EXPECT_GE(waited, kPatience);
-  // At once from now on.
+  // From now on it fails at once.
   ExpectNamed(engine.Run(kBroken));
   EXPECT_LT(engine.engine->Stats().offload->stall_time, waited + kPatience);
   EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
-  // It comes late, and serves who asks then.
+  // The read ends late, and serves later requests.
   clock.Watch(nullptr);
   puppet->set_held(nullptr);
   puppet->WaitIdle();
@@ -170,7 +171,7 @@ TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
   EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
 }
 
-// Later than others, and before anybody's patience ends: nobody hears of it.
+// The read is slow but ends before the timeout, so no request fails.
 TEST_F(EngineFaultsTest, AReadThatComesLateFailsNobody) {
   PuppetEngine engine(&models_, &base::Clock::Real());
   moe::PuppetReader* const puppet = engine.model.puppet;

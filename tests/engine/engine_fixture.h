@@ -1,4 +1,4 @@
-// An engine over the fakes, and the ways in which tests drive it.
+// An engine with fakes, and functions that drive it.
 #ifndef TIDEPOOL_TESTS_ENGINE_ENGINE_FIXTURE_H_
 #define TIDEPOOL_TESTS_ENGINE_ENGINE_FIXTURE_H_
 
@@ -19,7 +19,7 @@
 
 namespace tidepool::engine {
 
-// All that a stream gave, and what of it came with which token.
+// Everything that a stream returned, and which token each part came with.
 struct Answer {
   std::vector<int32_t> tokens;
   std::string text;
@@ -50,7 +50,7 @@ inline Answer ReadAll(Stream* stream) {
   return answer;
 }
 
-// A greedy request, past the model's end tokens.
+// A greedy request that ignores the model's end tokens.
 inline GenerationRequest MakeRequest(std::vector<int32_t> prompt, int64_t max_tokens) {
   GenerationRequest request;
   request.prompt_length = prompt.size();
@@ -72,13 +72,13 @@ inline EngineOptions MakeOptions() {
   return options;
 }
 
-// Bytes of arena that hold `blocks` blocks of a ScriptedModel with these options.
+// Arena bytes for `blocks` blocks of a ScriptedModel with these options.
 inline size_t MemoryOfBlocks(int64_t blocks, const fakes::ScriptedModelOptions& model = {}) {
   const int full_layers = model.window > 0 ? (model.layers + 1) / 2 : model.layers;
   return blocks * full_layers * 3 * sizeof(float) * kernels::kKvBlockTokens;
 }
 
-// The parts in the order in which they are needed.
+// An engine and the objects that it uses, declared so that each outlives its users.
 struct TestEngine {
   explicit TestEngine(const EngineOptions& engine_options = MakeOptions(),
                       const fakes::ScriptedModelOptions& model_options = {})

@@ -1,4 +1,4 @@
-// An engine with a disk beneath its KV: the same tokens, and less to compute.
+// An engine with a KV disk generates the same tokens and computes less.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -81,7 +81,7 @@ TEST_F(EngineKvDiskTest, ANewProcessGoesOnWithTheKvOfTheOldOne) {
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(second.usage.cached_tokens, 6 * kTokens);
   EXPECT_LT(test.model.rows(), 200);
-  // Another model's KV is none of its own.
+  // KV of another model is not used.
   EngineOptions other = WithDisk(20);
   other.kv_disk_path = path_ + "2";
   std::filesystem::remove(other.kv_disk_path);

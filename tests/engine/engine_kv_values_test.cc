@@ -1,5 +1,5 @@
-// An engine over a model whose first layer makes a key that f16 cannot hold of one token: whoever
-// sends that token fails, and nobody else ever sees its KV.
+// An engine whose model computes, for one token, a key that f16 cannot represent: requests with
+// this token fail, and no other request uses its KV.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -34,8 +34,8 @@ std::vector<float> Floats(const EditableTensor& tensor) {
   return values;
 }
 
-// The first dimension of the embedding is the bad token's alone, and the first layer's norm makes
-// much of it.
+// Only the bad token has a value in the embedding's first dimension, and the first layer's norm
+// amplifies it.
 std::string WriteModel() {
   GgufEdit edit("tests/golden/tiny/llama_f32.gguf");
   EditableTensor& embedding = edit.at("token_embd.weight");
@@ -103,7 +103,7 @@ TEST_F(EngineKvValuesTest, AKeyPastTheKvTypeFailsItsRequestAndIsNotIndexed) {
     EXPECT_EQ(engine_->Stats().kv_blocks_cached, 0);
     EXPECT_TRUE(engine_->PrefixDigests().empty());
   }
-  // What it spills at its end was never there.
+  // The KV spilled at the end does not contain it.
   Start(DType::kF16);
   EXPECT_EQ(engine_->Stats().kv_disk->blocks, 0);
 }

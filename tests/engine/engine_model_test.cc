@@ -1,5 +1,5 @@
-// The engine over real graphs: what the fakes cannot show, such as KV blocks that hold another
-// sequence's remains.
+// The engine with real models. It covers what fakes cannot show, such as KV blocks with old
+// contents of other sequences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ namespace {
 using kernels::DType;
 using kernels::Precision;
 
-// A model of tests/golden/tiny with an engine over it.
+// A model of tests/golden/tiny, with an engine.
 struct RealEngine {
   RealEngine(const std::string& name, const EngineOptions& options)
       : loaded(Load("tests/golden/tiny/" + name + ".gguf",
@@ -45,7 +45,7 @@ struct RealEngine {
 
 class EngineModelTest : public testing::TestWithParam<const char*> {};
 
-// Requests with common beginnings, of many lengths, greedy and drawn.
+// Requests with common prefixes and different lengths, greedy and sampled.
 std::vector<GenerationRequest> MixedRequests(int count, int vocab_size) {
   std::vector<GenerationRequest> requests;
   for (int i = 0; i < count; ++i) {
@@ -77,7 +77,7 @@ TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
   options.context_length = 160;
   options.kv_memory_bytes = 64 << 20;
   RealEngine together(GetParam(), options);
-  // Little memory, small chunks: preemption and reuse all the time.
+  // With little memory and small chunks, sequences are preempted and reused all the time.
   EngineOptions tight = options;
   tight.prefill_chunk = 7;
   tight.kv_memory_bytes =
@@ -103,8 +103,8 @@ TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
   EXPECT_GT(squeezed.engine->Stats().preemptions, 0);
 }
 
-// Greedy requests that report no log-probabilities get the head's best token, the others their rows
-// of logits: together in one batch, both choose the same.
+// Greedy requests without log-probabilities use the head's argmax, others use their rows of logits.
+// In one batch, both choose the same tokens.
 TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
   EngineOptions options = MakeOptions();
   options.context_length = 160;
@@ -128,7 +128,7 @@ TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
   }
 }
 
-// A block given out again holds what its last owner left there; at worst, not even numbers.
+// A reused block still has its previous contents, in the worst case NaNs.
 TEST_P(EngineModelTest, WhatLiesInUnwrittenSlotsDoesNotMatter) {
   const LoadedModel loaded =
       Load(std::string("tests/golden/tiny/") + GetParam() + ".gguf", {.kv_dtype = DType::kF32});

@@ -1,5 +1,4 @@
-// An engine over a model whose experts do not all lie in memory, while operators change how they
-// are kept.
+// An engine with offloaded experts, while operators change the settings.
 #include "engine/engine_offload.h"
 
 #include <algorithm>
@@ -31,7 +30,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A call's answer, from whatever thread.
+// Waits for the result of a call, from any thread.
 template <typename T>
 class Awaited {
  public:
@@ -74,7 +73,7 @@ class EngineOffloadTest : public testing::Test {
   }
   ~EngineOffloadTest() override { std::filesystem::remove_all(folder_); }
 
-  // share 0: everything in memory, without tiers.
+  // share 0: all experts in memory, without offloading.
   Served Serve(double share, ExpertOptions experts = {}) const {
     LoadOptions load = {.threads = 2, .experts = std::move(experts)};
     if (share > 0) {
@@ -127,7 +126,7 @@ moe::OffloadChange RandomChange(std::mt19937* random) {
   return change;
 }
 
-// Changes at random moments of running generations change no bit of any.
+// Changes at random times during generation do not change any bit of the output.
 TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
   const std::vector<GenerationRequest> requests = Requests(12);
   const Served resident = Serve(0);
@@ -154,7 +153,7 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
         }
       }
     });
-    // As many as come between its steps, and no fewer than some.
+    // As many changes as happen between its steps, and at least a few.
     int changes = 0;
     while (changes < 20 || !served.engine->WaitIdle(absl::ZeroDuration())) {
       const moe::OffloadChange change = RandomChange(&random);
@@ -187,7 +186,7 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
   }
 }
 
-// Also when nothing runs.
+// Also if no sequence runs.
 TEST_F(EngineOffloadTest, AnswersWhileIdle) {
   const Served served = Serve(0.5);
   const auto settings = SetOffload(served.engine.get(), {.expert_memory_share = 0.3});
@@ -202,7 +201,7 @@ TEST_F(EngineOffloadTest, AnswersWhileIdle) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// What requests are told of their costs adds up to what the engine tells of all.
+// The usage costs of all requests add up to the engine's totals.
 TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
   const Served served = Serve(0.4);
   const moe::OffloadStats before = *served.engine->Stats().offload;
@@ -235,8 +234,7 @@ TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
   EXPECT_EQ(uses, stats.offload->placement.lookups());
 }
 
-// Whether a layer's tokens are of several requests, of which some read their prompt and some
-// answer.
+// True if the layer's tokens belong to several requests, of which some prefill and some decode.
 bool IsMixed(const moe::TraceEntry& entry) {
   const auto differ = [](const auto& of_tokens) {
     return std::any_of(of_tokens.begin(), of_tokens.end(),
@@ -245,9 +243,9 @@ bool IsMixed(const moe::TraceEntry& entry) {
   return differ(entry.requests) && differ(entry.phases);
 }
 
-// What an engine counts of many requests at once is what its own trace gives when it is replayed.
+// An engine's counters for many concurrent requests equal those of `replay` on its own trace.
 TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
-  const std::string profile = folder_ + "/lru.jsonl.zst";  // that of the first run
+  const std::string profile = folder_ + "/lru.jsonl.zst";  // trace of the first run
   for (const moe::PolicyKind kind : {moe::PolicyKind::kLru, moe::PolicyKind::kTide,
                                      moe::PolicyKind::kAdaptive, moe::PolicyKind::kStatic}) {
     const std::string name(moe::PolicyName(kind));
@@ -296,7 +294,8 @@ TEST(EngineInboxTest, TooManyCallsAreToldWhenToComeBack) {
   shared.Stop();
 }
 
-// What is left when the step thread ends goes to it to be told so, and nothing comes behind.
+// Tasks that are left when the step thread ends are called with an error, and no task is accepted
+// after that.
 TEST(EngineInboxTest, WhatIsPostedBeforeTheEndIsHandedOut) {
   EngineInbox shared(4);
   absl::Status told = absl::OkStatus();
@@ -321,7 +320,7 @@ TEST_F(EngineOffloadTest, AnEngineThatEndsAnswersWhoWaits) {
   test.engine->GetPlacement(placement.done());
   test.model.Release();
   test.engine.reset();
-  // The step thread came to them before the end, or told them of that.
+  // The step thread either handled them before the end, or called them with an error.
   for (const absl::Status& status : {settings.Get().status(), placement.Get().status()}) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status) || absl::IsUnavailable(status)) << status;
   }
@@ -333,7 +332,7 @@ moe::OffloadStats StatsOf(int64_t hits) {
   return stats;
 }
 
-// A layer of a minute says nothing before its end: what was counted before it stays in sight.
+// A layer can take a minute. Until it ends, the earlier counts stay visible.
 TEST(EngineWindowTest, DoesNotAgeWhileALayerRuns) {
   TestEngine test;
   test.model.SetOffloadStats(StatsOf(5));
@@ -356,7 +355,7 @@ TEST(EngineWindowTest, DoesNotAgeWhileALayerRuns) {
   EXPECT_EQ(stats.offload_recent.placement.hits, 0);
 }
 
-// Of the first prompt of a fresh server there is nothing else to see for a long time.
+// During the first prompt of a new server, these counts are the only information for a long time.
 TEST(EngineWindowTest, ShowsWhatTheLayersOfAPassHaveCostSoFar) {
   TestEngine test;
   test.model.SetOffloadStats(StatsOf(5));
@@ -377,7 +376,7 @@ TEST(EngineWindowTest, ShowsWhatTheLayersOfAPassHaveCostSoFar) {
   EXPECT_EQ(stats.offload_window, absl::Seconds(4));
   test.model.Release();
   ReadAll(stream.get());
-  // The pass's own counts are there once.
+  // The pass's own counts are added only once.
   EXPECT_EQ(test.engine->Stats().expert_hits, test.model.last_expert_counts().hits);
 }
 
@@ -393,8 +392,9 @@ TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// More changes than the engine keeps for the end of a long step are turned away at once. Who asks
-// where experts lie takes no place of theirs, however often, and the latest are answered.
+// If more changes are waiting than the engine keeps during a long step, further ones are refused at
+// once. Placement requests do not use these places, however many there are, and the latest ones are
+// answered.
 TEST_F(EngineOffloadTest, CallsThatWaitAreCounted) {
   TestEngine test;
   test.model.Hold();
@@ -428,7 +428,7 @@ TEST(AddShareTest, PartsOfAnyCutAddUp) {
       const int64_t end = std::min<int64_t>(rows, row + 1 + random() % 9);
       Usage part;
       AddShare(costs, {row, end}, rows, &part);
-      // Its share, to the next whole number.
+      // Its share, rounded to a whole number.
       EXPECT_LE(std::abs(part.expert_hits * rows - costs.hits * (end - row)), rows);
       AddShare(costs, {row, end}, rows, &sum);
       row = end;

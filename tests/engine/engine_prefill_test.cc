@@ -1,4 +1,5 @@
-// How long the passes are that an engine cuts prompts into, by what they have to read.
+// The sizes of the chunks into which an engine splits prompts, depending on the experts that must
+// be read.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Long passes spare reading while there is something to read, and cost others their time.
+// Large chunks save reads if experts are missing. Otherwise, they only delay other requests.
 TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
   EngineOptions options = MakeOptions();
   options.limits = {.rows = 200, .logit_rows = 32};
@@ -30,7 +31,7 @@ TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
     stats.slots = slots;
     stats.experts = 48;
     test.model.SetOffloadStats(stats);
-    // Seen by the step after the next.
+    // The second step from now uses it.
     test.Run(MakeRequest({static_cast<int32_t>(slots)}, 1));
     const int64_t before = test.model.forwards();
     test.Run(MakeRequest(std::vector<int32_t>(200, static_cast<int32_t>(slots)), 1));
@@ -48,11 +49,11 @@ std::vector<int32_t> Prompt(int64_t tokens) {
   return prompt;
 }
 
-// An engine on a machine that computes a row in a millisecond and reads a gigabyte in a second,
-// both at once, with 48 experts of 10 MB. A pass of many rows needs all of them.
+// An engine on a simulated machine that computes a row in a millisecond and reads a gigabyte in a
+// second, both at the same time, with 48 experts of 10 MB. A pass with many rows needs all of them.
 class SlowDisk {
  public:
-  static constexpr int64_t kBytesPerRowTime = kMegabyte;  // read while a row is computed
+  static constexpr int64_t kBytesPerRowTime = kMegabyte;  // bytes read while one row is computed
   static constexpr int64_t kExperts = 48;
 
   explicit SlowDisk(int64_t slots) : test_(Options()) {
@@ -60,7 +61,7 @@ class SlowDisk {
     stats_.record_bytes = 10 * kMegabyte;
     SetSlots(slots);
     test_.model.SetOffloadStats(stats_);
-    test_.Run(MakeRequest({2}, 1));  // whose pass sees them first
+    test_.Run(MakeRequest({2}, 1));  // the first pass with these stats
     passes_ = test_.model.forwards();
     rows_ = test_.model.rows();
     test_.model.Hold();
@@ -73,12 +74,12 @@ class SlowDisk {
 
   // Returns when the next pass has begun.
   void AwaitPass() { test_.model.WaitForForwards(passes_ + 1); }
-  // From the pass behind the next one on.
+  // Takes effect in the pass after the next one.
   void SetSlots(int64_t slots) { stats_.slots = slots; }
   int64_t missing_bytes() const { return (kExperts - stats_.slots) * stats_.record_bytes; }
   int64_t read_bytes() const { return stats_.demand_bytes; }
 
-  // Lets a pass end at what it costs; the rows that it had.
+  // Lets a pass take its simulated time; returns its number of rows.
   int64_t Pass() {
     constexpr absl::Duration kRow = absl::Milliseconds(1);
     test_.model.WaitForForwards(++passes_);
@@ -110,7 +111,8 @@ class SlowDisk {
   int64_t rows_ = 0;
 };
 
-// Where an answer waits for its next token, a prompt's rows take as long as what their pass reads.
+// If a stream waits for its next token, a prompt's rows take as long to compute as the pass's
+// reads.
 TEST(EnginePrefillTest, BesideAnswersRowsFollowTheMissingBytes) {
   SlowDisk disk(/*slots=*/10);
   const auto answer = disk.Submit(MakeRequest({1}, 100));
@@ -127,8 +129,8 @@ TEST(EnginePrefillTest, BesideAnswersRowsFollowTheMissingBytes) {
   }
 }
 
-// What a prompt reads beside an answer takes the disk no longer than its rows take to compute, but
-// for one pass; alone it reads each missing expert once.
+// Beside a stream, a prompt's reads take no longer than its computation, except for one pass.
+// Alone, the prompt reads each missing expert once.
 TEST(EnginePrefillTest, BesideAnswersAPromptReadsNoLongerThanItComputes) {
   constexpr int64_t kPrompt = 3000;
   for (const int64_t slots : {6, 24, 40}) {
@@ -166,12 +168,12 @@ constexpr tools::Shape kWide = {.name = "wide",
                                 .norm_eps = 1e-6f,
                                 .qk_norm = true};
 
-// A pass that an answer rides in reads each missing expert once, as one without does.
+// A pass that also decodes reads each missing expert only once.
 TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   constexpr int64_t kPrompt = 512, kExperts = 4 * 64, kSlots = 100;
   PuppetModels models(testing::TempDir() + "/engine_prefill_test");
   models.Write(kWide, GgmlType::kQ8_0);
-  // Of what is read ahead no request is told.
+  // Usage does not include prefetched bytes, so prefetch is off.
   const PuppetModel made = models.Make({.slots = kSlots, .prefetch = moe::Prefetch::kOff}, {});
   made.tiered->LoadResidents({});
   const auto tokenizer = fakes::MakeByteTokenizer();
@@ -182,8 +184,8 @@ TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   options.offload_prefill_chunk = 600;
   auto engine = Engine::Create(made.model.get(), tokenizer.get(), &base::Clock::Real(), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
-  // The answer's first pass waits until the prompt is there for its second; nothing is measured
-  // then of how long prompts take, so that it takes the prompt whole.
+  // The stream's first pass waits until the prompt has arrived for its second pass. No speed is
+  // measured by then, so the pass takes the whole prompt.
   made.puppet->set_held([](const moe::RecordRead&) { return true; });
   const auto answer = (*engine)->Submit(MakeRequest({1}, 100));
   ASSERT_TRUE(answer.ok()) << answer.status();
@@ -193,7 +195,7 @@ TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   made.puppet->set_held(nullptr);
   const Answer of_prompt = ReadAll(prompt->get());
   ASSERT_TRUE(of_prompt.status.ok()) << of_prompt.status;
-  // It bears what its pass cost but for the answer's row.
+  // The prompt is charged for the pass, except for the stream's row.
   const int64_t record = made.tiered->Settings().record_bytes;
   const int64_t missing = (kExperts - kSlots) * record;
   const int64_t read = of_prompt.usage.expert_demand_bytes * (kPrompt + 1) / kPrompt;

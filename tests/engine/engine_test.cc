@@ -111,7 +111,7 @@ TEST(EngineTest, NamesCachedPrefixes) {
             (std::vector<uint64_t>{BlockDigests(prompt, "test", "").back()}));
 }
 
-// What each stream gives must not depend on who runs beside it.
+// The output of each stream must not depend on concurrent streams.
 TEST(EngineTest, ManyStreamsEqualTheirSoloRuns) {
   for (const int64_t window : {0, 50}) {
     const fakes::ScriptedModelOptions model{.window = window};
@@ -185,7 +185,7 @@ TEST(EngineTest, ALowerPriorityThatHadToGiveWayGivesTheSameTokens) {
   low.sampling.temperature = 1;
   low.sampling.seed = 5;
   auto slow = test.Submit(low);
-  // It is in the middle of its answer when one comes that needs most of the memory.
+  // It is in the middle of its response when a request arrives that needs most of the memory.
   test.model.Allow(20);
   test.model.WaitForForwards(21);
   GenerationRequest high = MakeRequest(Prompt(180, 2), 4);
@@ -290,7 +290,7 @@ TEST(EngineTest, ASequenceThatOutgrowsTheKvMemoryEnds) {
   const Answer answer = test.Run(MakeRequest(Prompt(10, 1), 100));
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(answer.status.message().find("--kv-memory"), absl::string_view::npos);
-  EXPECT_EQ(answer.tokens.size(), 64u - 10 + 1);  // the last one needs no slot
+  EXPECT_EQ(answer.tokens.size(), 64u - 10 + 1);  // the last token needs no slot
   EXPECT_EQ(test.Run(MakeRequest(Prompt(10, 1), 10)).tokens.size(), 10u);
 }
 
@@ -307,7 +307,7 @@ TEST(EngineTest, AFailedForwardFailsItsBatchOnly) {
   EXPECT_EQ(test.engine->Stats().requests_failed, 1);
 }
 
-// Those of a batch that can be computed without the expert that is not to be had, are.
+// If an expert cannot be read, the requests of the batch that do not need it succeed.
 TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
   TestEngine test;
   const Answer undisturbed = test.Run(MakeRequest({65, 1, 2}, 50));
@@ -325,8 +325,7 @@ TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
   EXPECT_EQ(test.engine->Stats().requests_failed, 1);
 }
 
-// What a client does not read is no work: who looks for an engine that hangs must not find one
-// here.
+// A stream that its client does not read is not pending work, so the engine must not look stuck.
 TEST(EngineTest, WorkIsPendingWhereSomethingCanBeDone) {
   TestEngine test;
   const auto wait_for_rest = [&] {

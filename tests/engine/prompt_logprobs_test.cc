@@ -1,5 +1,5 @@
-// What prompts cost and tell: their tokens' log-probabilities, generations of no tokens, and tokens
-// that may not end a generation.
+// Log-probabilities of prompt tokens, generations without output tokens, and tokens that must not
+// end a generation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kVocab = fakes::kByteVocabSize;
 
-// The logits behind a history, as the test knows them.
+// The logits after a history, as the test expects them.
 std::vector<float> LogitsBehind(absl::Span<const int32_t> history) {
   std::vector<float> logits(kVocab);
   for (int id = 0; id < kVocab; ++id) {
@@ -44,7 +44,8 @@ GenerationRequest Scored(const std::vector<int32_t>& prompt, int32_t top, int64_
   return request;
 }
 
-// Reads to the end, granting credit for all that came; the prompt's entries, in order.
+// Reads to the end and grants credit for everything that arrives. Returns the prompt's entries in
+// order.
 std::vector<TokenLogprob> ReadPrompt(Stream* stream, int64_t first = 0, Answer* answer = nullptr) {
   std::vector<TokenLogprob> entries;
   Answer ignored;
@@ -147,7 +148,7 @@ TEST(PromptLogprobsTest, GoesOnWhereAnEarlierAttemptEnded) {
     Answer answer;
     const auto rest = ReadPrompt(test.Submit(request).get(), from, &answer);
     ExpectEqual(rest, {all.begin() + from, all.end()});
-    // What lies in front of the first row that is needed can come from the cache.
+    // KV before the first needed row can come from the cache.
     if (from > 40) {
       EXPECT_GT(answer.usage.cached_tokens, 0);
     }
@@ -162,7 +163,7 @@ TEST(PromptLogprobsTest, TakesCreditAndWaitsForMore) {
   request.credit = 5;
   const auto stream = test.Submit(request);
   std::vector<TokenLogprob> entries;
-  // With nothing granted it stands still, and another one's end shows that it does.
+  // Without credit it does not continue; another request completes meanwhile.
   while (entries.size() < 5) {
     const auto chunk = stream->Next();
     ASSERT_TRUE(chunk.ok());
@@ -187,7 +188,7 @@ TEST(PromptLogprobsTest, LosesAndRepeatsNothingWhenItIsPreempted) {
   const auto scored = test.Submit(Scored(prompt, 1, 3));
   test.model.Allow(4);
   test.model.WaitForForwards(5);
-  // In the middle of the prompt another one needs nearly all blocks, and goes first.
+  // In the middle of the prompt, another request with a higher priority needs nearly all blocks.
   GenerationRequest urgent = MakeRequest(LongPrompt(150), 5);
   urgent.token_ids[0] = 1;
   urgent.priority = 1;
@@ -210,9 +211,9 @@ TEST(PromptLogprobsTest, BrokenLogitsFailTheirSequenceOnly) {
   const std::vector<int32_t> sound = LongPrompt(20);
   std::vector<int32_t> broken = LongPrompt(25);
   broken[0] = 1;
-  broken[4] = 255;  // with many rows behind it
+  broken[4] = 255;  // many rows follow
   const auto expected = ReadPrompt(test.Submit(Scored(sound, 1, 0)).get());
-  // All in one batch: what is submitted while the first one is computed.
+  // All in one batch: they are submitted while the first one is computed.
   test.model.Hold();
   const int64_t before = test.model.forwards();
   const auto first = test.Submit(MakeRequest({9, 8}, 2));
@@ -255,7 +256,7 @@ TEST(PromptLogprobsTest, ProgressComesWithEachChunkOfThePrompt) {
   test.model.Release();
 }
 
-// A model that wants to end at once.
+// Makes the model prefer to end at once.
 void WantEnd(fakes::ScriptedModel* model) {
   model->SetScript([](absl::Span<const int32_t>, absl::Span<float> logits) {
     std::fill(logits.begin(), logits.end(), 0.0f);
@@ -295,7 +296,7 @@ TEST(MinTokensTest, LooksForNoStopStringInThem) {
   EXPECT_EQ(answer.text, "bbb");
   EXPECT_EQ(answer.tokens.size(), 5);
   EXPECT_EQ(answer.finish, FinishReason::kStopString);
-  // Behind tokens of an earlier attempt it ends where it would have.
+  // After the tokens of an earlier attempt, it ends at the same place.
   for (size_t k = 1; k < answer.tokens.size(); ++k) {
     GenerationRequest resumed = request;
     resumed.token_ids.insert(resumed.token_ids.end(), answer.tokens.begin(),

@@ -1,4 +1,4 @@
-// PuppetModel: a whole model whose experts are read as a test says.
+// PuppetModel: a whole model whose reads of experts the test controls.
 //
 //   PuppetModels models(testing::TempDir() + "/my_test");
 //   models.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
@@ -32,7 +32,7 @@
 
 namespace tidepool::engine {
 
-// With what it stands on.
+// The model with all objects that it depends on.
 struct PuppetModel {
   std::unique_ptr<WeightStore> store;
   std::unique_ptr<kernels::KernelBackend> backend;
@@ -41,7 +41,7 @@ struct PuppetModel {
   std::unique_ptr<TransformerModel> model;
 };
 
-// A random checkpoint in a folder of its own, and models over it, which it outlives.
+// A random checkpoint in its own folder, and models that use it. Outlives the models.
 class PuppetModels {
  public:
   // The folder is emptied.
@@ -60,10 +60,10 @@ class PuppetModels {
 
   struct MakeOptions {
     int threads = 1;
-    int seed = 1;  // of the order in which reads end
+    int seed = 1;  // seed of the order in which reads end
   };
-  // Packs on first use. The experts' records are read from memory; of `tiered`, what the model says
-  // is filled in.
+  // Packs on first use. The experts' records are read from memory. Fields of `tiered` that depend
+  // on the model are filled in.
   PuppetModel Make(moe::TieredOptions tiered, const MakeOptions& options) {
     PuppetModel made;
     made.store = *WeightStore::Create(*GgufFile::Open(path_), {.threads = options.threads});

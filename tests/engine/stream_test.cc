@@ -17,7 +17,7 @@ std::vector<int32_t> Concat(std::vector<int32_t> a, const std::vector<int32_t>& 
   return a;
 }
 
-// A request whose model answers `reply` to the prompt "?", then 'x' for ever.
+// A request whose model answers `reply` to the prompt "?", then 'x' without end.
 struct Dialogue {
   explicit Dialogue(std::vector<int32_t> reply) {
     test.model.SetScript(fakes::Replies(1, std::move(reply), 'x'));
@@ -114,7 +114,7 @@ TEST(StreamTextTest, EndTokens) {
 
 TEST(StreamTextTest, PenaltiesCountPromptAndOutput) {
   Dialogue dialogue({});
-  // 'x' is best, then 'y', then 'z', one logit apart.
+  // The best token is 'x', then 'y', then 'z', one logit apart.
   dialogue.test.model.SetScript([](absl::Span<const int32_t>, absl::Span<float> logits) {
     std::fill(logits.begin(), logits.end(), 0.0f);
     logits['x'] = 10;
@@ -139,8 +139,8 @@ TEST(StreamTextTest, PenaltiesCountPromptAndOutput) {
   EXPECT_EQ(dialogue.Run().text, "zzzzzz");
 }
 
-// At every cut, and with everything that has a memory switched on, the rest is the undisturbed
-// rest.
+// At every position, with every stateful feature on, the resumed stream equals the rest of the
+// original.
 TEST(StreamResumeTest, GoesOnAsIfNothingHadHappened) {
   TestEngine test;
   GenerationRequest request = MakeRequest(ByteTokens("What is the tide?"), 90);
@@ -222,7 +222,7 @@ TEST(StreamCreditTest, NoTokensWithoutCredit) {
   auto stalled = dialogue.test.Submit(dialogue.request);
   std::string text;
   while (text.size() < 3) text += stalled->Next()->text;
-  // Another stream makes the engine run on; nothing more comes here.
+  // Another stream keeps the engine running; this one gets no more tokens.
   GenerationRequest other = dialogue.request;
   other.credit = 100;
   EXPECT_EQ(dialogue.test.Run(other).tokens.size(), 100u);
@@ -280,7 +280,7 @@ TEST(StreamCancelTest, ItsKvIsFreeWithinTwoSteps) {
   const int64_t free_without = test.engine->Stats().kv_blocks_free;
   auto leaves = test.Submit(MakeRequest(std::vector<int32_t>(100, 'b'), 100));
   test.model.Allow(4);
-  test.model.WaitForForwards(5);  // the fifth computes both
+  test.model.WaitForForwards(5);  // the fifth forward computes both streams
   EXPECT_LT(test.engine->Stats().kv_blocks_free, free_without);
   leaves->Cancel();
   test.model.Allow(2);
@@ -315,7 +315,7 @@ TEST(StreamDeadlineTest, ExpiredWorkStops) {
   const Answer answer = ReadAll(stream.get());
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(dialogue.test.model.forwards(), 3);
-  // It is over already when it comes.
+  // The deadline has passed when the request arrives.
   EXPECT_EQ(dialogue.Run().status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(dialogue.test.model.forwards(), 3);
 }
@@ -362,7 +362,7 @@ TEST(StreamCallbackTest, BehindTheEnd) {
   EXPECT_TRUE(stream->Next()->finish.has_value());
   EXPECT_FALSE(stream->TryNext().has_value());
   EXPECT_EQ(stream->Next().status().code(), absl::StatusCode::kOutOfRange);
-  stream->Cancel();  // too late to matter
+  stream->Cancel();  // too late to have an effect
   EXPECT_TRUE(dialogue.test.engine->WaitIdle(absl::InfiniteDuration()));
   EXPECT_EQ(dialogue.test.engine->Stats().requests_cancelled, 0);
 }
@@ -459,7 +459,7 @@ TEST(EngineQueueTest, OnePrincipalLeavesRoomForOthers) {
   test.model.Release();
   EXPECT_TRUE(ReadAll(other.get()).finish.has_value());
   for (const auto& stream : streams) EXPECT_TRUE(ReadAll(stream.get()).finish.has_value());
-  // All have given their places back.
+  // All places are free again.
   streams.clear();
   for (int i = 0; i < 24; ++i) streams.push_back(test.Submit(request_of("greedy")));
 }

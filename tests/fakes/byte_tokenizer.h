@@ -1,4 +1,4 @@
-// A tokenizer small enough to reason about: token b is the byte b, and a few more.
+// A tokenizer that is easy to understand: token b is the byte b, and there are a few more.
 #ifndef TIDEPOOL_TESTS_FAKES_BYTE_TOKENIZER_H_
 #define TIDEPOOL_TESTS_FAKES_BYTE_TOKENIZER_H_
 

@@ -1,4 +1,4 @@
-// ManualClock: time that passes when a test says so.
+// ManualClock: a clock that advances only when the test says so.
 #ifndef TIDEPOOL_TESTS_FAKES_MANUAL_CLOCK_H_
 #define TIDEPOOL_TESTS_FAKES_MANUAL_CLOCK_H_
 
@@ -8,7 +8,8 @@
 
 namespace tidepool::fakes {
 
-// Thread-safe. Begins at the Unix epoch; both clocks go together, but for jumps of the wall clock.
+// Thread-safe. Begins at the Unix epoch. Both clocks advance together, except for jumps of the wall
+// clock.
 class ManualClock final : public base::Clock {
  public:
   absl::Duration Monotonic() const override {
@@ -24,7 +25,7 @@ class ManualClock final : public base::Clock {
     base::MutexLock lock(&mutex_);
     elapsed_ += time;
   }
-  // Somebody sets the wall clock.
+  // Simulates a change of the wall clock.
   void JumpWall(absl::Duration by) {
     base::MutexLock lock(&mutex_);
     jumped_ += by;

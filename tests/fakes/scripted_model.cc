@@ -181,7 +181,7 @@ void ScriptedModel::End() {
   }
 }
 
-// False: the pass ends.
+// Returns false if the pass ends.
 bool ScriptedModel::WaitForLayerEnd() {
   base::MutexLock lock(&mutex_);
   while (holding_ && allowed_ == 0 && layers_ended_ == layers_to_end_) changed_.Wait(&mutex_);
@@ -226,7 +226,7 @@ void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels
   output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
 }
 
-// Reads back all that the row sees, in every layer.
+// Reads back everything that the row sees, in every layer.
 void ScriptedModel::AnswerRow(const engine::RowSpan& span, int64_t row, const KvView& kv,
                               absl::Span<float> logits) {
   const int64_t last = span.first_slot + row;

@@ -1,6 +1,6 @@
-// ScriptedModel: a Model driven by hand. It keeps what it is fed in the KV blocks that it is told
-// to use, and reads them back: its logits are a function of what lies there, so a wrong block
-// table, a wrong slot or a block reused for other tokens changes the answer.
+// ScriptedModel: a Model that the test controls. It stores its input tokens in the KV blocks of the
+// batch and reads them back. Its logits depend on what it reads. So a wrong block table, a wrong
+// slot or a block reused for other tokens changes the response.
 #ifndef TIDEPOOL_TESTS_FAKES_SCRIPTED_MODEL_H_
 #define TIDEPOOL_TESTS_FAKES_SCRIPTED_MODEL_H_
 
@@ -17,48 +17,47 @@ namespace tidepool::fakes {
 
 struct ScriptedModelOptions {
   int vocab_size = 259;
-  // 0: all layers keep everything. Else every second layer is of KvKind::kWindow.
+  // 0: all layers are kFull. Otherwise every second layer is KvKind::kWindow.
   int64_t window = 0;
   int layers = 2;
 };
 
-// Sets the logits of the row behind `history`, the tokens that layer 0's KV holds. They come filled
-// with what the model answers by itself.
+// Sets the logits of the row after `history`, the tokens in layer 0's KV. The logits contain the
+// default response at first.
 using Script = std::function<void(absl::Span<const int32_t> history, absl::Span<float> logits)>;
 
-// Makes a script that goes on with `reply` behind any prompt of `prompt_length` tokens, and with
-// `filler` behind that.
+// A script that continues any prompt of `prompt_length` tokens with `reply`, then with `filler`.
 Script Replies(int64_t prompt_length, std::vector<int32_t> reply, int32_t filler);
 
-// Thread-safe, save that Forward is the step thread's.
+// Thread-safe, except for Forward, which only the step thread calls.
 class ScriptedModel final : public engine::Model {
  public:
   explicit ScriptedModel(const ScriptedModelOptions& options = {});
 
-  // The default answer: logits in [-4, 4) drawn from a hash of the whole history.
+  // The default response: logits in [-4, 4) from a hash of the whole history.
   void SetScript(Script script);
-  // Forward fails from now on, as long as `status` is not OK.
+  // While `status` is not OK, Forward fails with it.
   void SetFailure(absl::Status status);
-  // The same for batches that hold rows of this request (RowSpan::request).
+  // Same for batches with rows of this request (RowSpan::request).
   void SetFailureOf(int64_t request, absl::Status status);
 
-  // What the model tells of experts that are not all in memory; none to begin with.
+  // The stats about offloaded experts that the model reports. None by default.
   void SetOffloadStats(const moe::OffloadStats& stats);
 
-  // From now on each Forward waits at its end for one Allow.
+  // From now on, each Forward waits at its end for one Allow.
   void Hold();
   void Allow(int64_t forwards);
-  // No more holding.
+  // Ends Hold.
   void Release();
-  // Has a Forward that is held end a layer, and returns when that is done.
+  // Makes a held Forward end a layer. Returns when that is done.
   void EndLayer();
-  // Returns once `forwards` have begun since the model was made.
+  // Returns when this number of forwards have begun since the model was created.
   void WaitForForwards(int64_t forwards);
 
   int64_t forwards() const;       // begun
-  int64_t rows() const;           // of all of them
+  int64_t rows() const;           // rows of all forwards
   int64_t largest_batch() const;  // rows
-  int64_t most_spans() const;     // of one batch
+  int64_t most_spans() const;     // maximum number of spans in a batch
 
   int vocab_size() const override { return options_.vocab_size; }
   int hidden_size() const override { return 1; }
@@ -87,7 +86,7 @@ class ScriptedModel final : public engine::Model {
   base::CondVar changed_;
   Script script_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Status failure_ TIDEPOOL_GUARDED_BY(mutex_);
-  int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: all
+  int64_t failing_request_ TIDEPOOL_GUARDED_BY(mutex_) = -1;  // -1: every request fails
   std::optional<moe::OffloadStats> offload_ TIDEPOOL_GUARDED_BY(mutex_);
   bool holding_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   int64_t allowed_ TIDEPOOL_GUARDED_BY(mutex_) = 0;

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t cut = std::min(input.find(kSeparator), input.size());
   std::vector<std::string> arguments;
   for (const absl::string_view line : absl::StrSplit(input.substr(0, cut), '\n')) {
-    // Arguments of a process hold no zero, and another file could be one that never ends.
+    // A process's arguments contain no NUL byte. A path could name a file that never ends.
     if (absl::StrContains(line, '\0') || absl::StrContains(line, "/")) continue;
     arguments.emplace_back(line);
   }

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as the record of a checkpoint's digest. Of a sound one with any
-// digest in it that digest comes back, and nothing comes of anything else.
+// libFuzzer target: any bytes as the record of a checkpoint's digest. A valid record returns its
+// digest, whatever that is. Everything else returns nothing.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:digest_record_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::optional<std::string> digest = engine::ParseDigestRecord(Model(), text);
   if (digest.has_value()) CHECK(text == engine::FormatDigestRecord(Model(), *digest));
-  // A digest of the fuzzer's own.
+  // A digest that the fuzzer chooses.
   std::string own(32, '0');
   for (size_t i = 0; i < own.size() && i < size; ++i) own[i] = "0123456789abcdef"[data[i] % 16];
   std::string record = engine::FormatDigestRecord(Model(), own);

@@ -1,4 +1,5 @@
-// Last-Event-ID: no bytes crash the parser, and what it takes it writes the same.
+// libFuzzer target: any bytes as Last-Event-ID. The parser must not crash, and a valid id must be
+// written back unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string>

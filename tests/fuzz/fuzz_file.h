@@ -1,4 +1,4 @@
-// A fuzzer's bytes as a file that a path opens, in memory.
+// Stores a fuzzer's bytes as an in-memory file that has a path.
 #ifndef TIDEPOOL_TESTS_FUZZ_FUZZ_FILE_H_
 #define TIDEPOOL_TESTS_FUZZ_FUZZ_FILE_H_
 

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a GGUF file, read in full where they parse, and then as a model:
-// its configuration, tokenizer, chat template and weights.
+// libFuzzer target: any bytes as a GGUF file. A file that parses is read in full, and then loaded
+// as a model: its configuration, tokenizer, chat template and weights.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:gguf_fuzz -- -max_total_time=60
 #include <cstddef>

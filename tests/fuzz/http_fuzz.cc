@@ -1,8 +1,10 @@
-// libFuzzer target: any bytes as what HTTP hands on. The first byte chooses: 'p' a body of
-// /v1/completions, 'c' one of /v1/chat/completions, 'x' one of /tokenize, /detokenize and
-// /apply-template, 't' an answer in which calls of tools are looked for (behind a byte that chooses
-// the syntax and the size of its pieces), 'w' a web page's headers, one a line: Host, Origin,
-// Access-Control-Request-Headers.
+// libFuzzer target: any bytes as input of the HTTP front. The first byte selects the parser:
+//   p  the body of /v1/completions
+//   c  the body of /v1/chat/completions
+//   x  the body of /tokenize, /detokenize or /apply-template
+//   t  a response that is searched for tool calls; the next byte selects the syntax and the size of
+//      its pieces
+//   w  the headers of a web page, one per line: Host, Origin, Access-Control-Request-Headers
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:http_fuzz -- -max_total_time=60
 #include <algorithm>
@@ -67,7 +69,7 @@ void TryText(absl::string_view body) {
   if (!ids.ok()) CheckRefusal(ids.status());
 }
 
-// Everything that came out of a parser, in order of kinds.
+// Everything that the parser returned, ordered by kind.
 std::string Found(v1::ToolSyntax syntax, absl::string_view text, size_t step) {
   service::ToolCallParser parser(syntax);
   std::string content, calls;

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as what lies behind the header of a KV disk's file, once as they are
-// and once with the checksums that make its entries count.
+// libFuzzer target: any bytes after the header of a KV disk's file, once unchanged and once with
+// valid checksums, so that the entries are used.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:kv_disk_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -54,7 +54,7 @@ class StringFile final : public engine::KvDiskFile {
   std::string content_;
 };
 
-// Every block that it lists is read back intact or dropped, and it keeps working.
+// Every listed block is read back intact or dropped, and the disk keeps working.
 void Use(const std::string& content) {
   auto opened = engine::KvDisk::Open(
       std::make_unique<StringFile>(content),
@@ -93,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string content = header;
   if (size > 0) content.append(reinterpret_cast<const char*>(data), size);
   Use(content);
-  // As entries that were written so, and as far as the blocks are there with their checksums too.
+  // Gives the entries valid checksums, and the blocks too, as far as they exist.
   std::string sound = header;
   for (int64_t slot = 0; slot < kSlots; ++slot) {
     engine::KvDiskEntry entry;

@@ -1,9 +1,9 @@
-"""Makes corpus/: a few inputs of every kind for each fuzz target, so that a short run begins deep inside.
+"""Makes corpus/: a few valid inputs of every kind for each fuzz target, so that short runs reach deep code.
 
     python make_corpus.py
 
-Needs protoc, zstd, and the gguf package (tools/setup --peers). What is text is written here; protocol messages are
-encoded from text by protoc; the models are random, one layer, a few kilobytes.
+Needs protoc, zstd, and the gguf package (tools/setup --peers). Texts are written in this script. protoc encodes the
+protocol messages from text. The models have random weights, one layer and a few kilobytes.
 """
 
 import json
@@ -66,7 +66,7 @@ CONFIGS = {
 }
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-# The first byte says of how many choices, less one.
+# The first byte is the number of choices minus one.
 EVENT_IDS = {
     "one": "\x0017", "end": "\x0060f/done", "two": "\x0112,60f", "usage": "\x003f/usage", "wrong": "\x001,-2",
 }
@@ -190,7 +190,7 @@ def main():
             ["protoc", "-Iproto", f"--encode={message}", "proto/tidepool/worker/v1/worker.proto",
              "proto/tidepool/v1/inference.proto"], input=text.encode(), stdout=subprocess.PIPE, check=True, cwd=ROOT)
         (folder("request_fuzz") / name).write_bytes(letter.encode() + encoded.stdout)
-    # As kv_disk_fuzz.cc takes them: the keys of three entries, and flags.
+    # The format of kv_disk_fuzz.cc: the keys of three entries, then flags.
     (folder("kv_disk_fuzz") / "distinct").write_bytes(bytes(range(50)) + b"\x07\x00")
     (folder("kv_disk_fuzz") / "equal").write_bytes(bytes(52))
     kinds = gguf.GGMLQuantizationType

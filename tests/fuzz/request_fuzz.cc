@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a message of the protocol, through everything that looks at one
-// before the engine does. The first byte chooses the message.
+// libFuzzer target: any bytes as a message of the protocol. It runs all code that handles the
+// message before the engine. The first byte selects the message.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:request_fuzz -- -max_total_time=60
 #include <google/protobuf/stubs/logging.h>
@@ -53,7 +53,7 @@ const WorkerModel& Model() {
   return *model;
 }
 
-// False: not this message, and the complaint has been looked at.
+// Returns false if the bytes are not this message. Then the error message was checked.
 template <typename Message>
 bool Parse(absl::string_view bytes, Message* message) {
   if (message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return true;
@@ -73,7 +73,7 @@ void TryGenerate(const v1::GenerateRequest& request) {
 }
 
 void TryPrepare(const worker::PrepareRequest& request) {
-  // The front has checked what a worker is sent.
+  // The front checks requests before it sends them to a worker.
   if (!service::CheckGenerateRequest(request.request()).ok()) return;
   const auto prepared = service::Prepare(request, {.model = &Model(),
                                                    .now = absl::FromUnixSeconds(1'700'000'000),

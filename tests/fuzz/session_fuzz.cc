@@ -1,6 +1,6 @@
 // libFuzzer target: any bytes as an export of sessions, and as the note of a store's last commit.
-// What is taken holds what every session holds, is written as it was read, and can be cut wherever
-// PlanCut says so.
+// An accepted session has all required properties, is written as it was read, and can be cut
+// wherever PlanCut allows.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:session_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -45,7 +45,7 @@ absl::Status Take(const SessionLogData& session) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  // The note of the last commit: what is read is what was written.
+  // The note of the last commit is written as it was read.
   if (const auto commit = ParseWitness(bytes); commit.has_value()) {
     CHECK(absl::StartsWith(bytes, FormatWitness(*commit)));
   }

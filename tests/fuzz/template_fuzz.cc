@@ -25,7 +25,8 @@ using tidepool::engine::TextPiece;
 using Json = nlohmann::ordered_json;
 
 constexpr absl::string_view kSeparator = "\n---\n";
-// A character that nothing turns another one into: where it comes out, a message put it in.
+// A character that no operation produces from others. If it is in the output, it came from a
+// message.
 constexpr absl::string_view kMark = "\xEE\x80\x80";  // U+E000
 
 ChatInputs InputsOf(absl::string_view text) {
@@ -69,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CheckMessage(pieces.status());
     return 0;
   }
-  // An escape in a literal could write the mark, and then it is the template's own.
+  // An escape sequence in a literal could produce the mark. Then it belongs to the template.
   const bool can_write_mark = absl::StrContains(source, kMark) || absl::StrContains(source, "\\");
   std::string text;
   for (const TextPiece& piece : *pieces) {

@@ -2,9 +2,9 @@
 //
 //   tests/fuzz/run --seconds 300 tokenizer_fuzz
 //
-// What it demands: a vocabulary that is refused is refused in one line; any text has ids, each of
-// the vocabulary, none a control token; they give the text's bytes back; and SentencePiece's merges
-// are those of the plain definition.
+// It checks: a refused vocabulary gives a one-line error. Any text has ids in the vocabulary, none
+// of them a control token, and they decode to the text's bytes. SentencePiece's merges are equal to
+// those of a simple implementation.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -100,7 +100,7 @@ TokenizerSpec MakeSpec(Input* input) {
   return spec;
 }
 
-// SentencePiece's definition, in the plainest words: again and again the best neighbours.
+// A simple implementation of SentencePiece's definition: repeatedly merges the best neighbours.
 Ids Reference(const Tokenizer& tokenizer, const std::string& text) {
   const std::string marked = absl::StrReplaceAll(text, {{" ", kMark}});
   std::vector<std::string> symbols;
@@ -154,7 +154,7 @@ bool HasType(const TokenizerSpec& spec, TokenType type) {
 void CheckText(const Tokenizer& tokenizer, const std::string& text) {
   const auto ids = tokenizer.Encode(text, SpecialTokens::kAsText, AddBos::kNo);
   if (!ids.ok()) {
-    // A pattern's bound on matching, which no input has been seen to reach.
+    // The limit on matching, which no input has reached so far.
     CHECK(false) << ids.status().ToString();
   }
   StreamDecoder decoder(&tokenizer);
@@ -167,7 +167,7 @@ void CheckText(const Tokenizer& tokenizer, const std::string& text) {
   const bool spaces_marked = tokenizer.spec().model != "gpt2";
   const std::string expected = spaces_marked ? absl::StrReplaceAll(text, {{kMark, " "}}) : text;
   CHECK_EQ(*tokenizer.DecodeBytes(*ids, ControlText::kSkip), expected);
-  // The same in two pieces of one origin, and with control tokens parsed and shown.
+  // The same text in two pieces of one origin, and with control tokens parsed and shown.
   const auto parsed = tokenizer.Encode(text, SpecialTokens::kParse, AddBos::kNo);
   CHECK(parsed.ok());
   const auto middle = static_cast<std::ptrdiff_t>(text.size() / 2);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace tidepool::moe;  // NOLINT
 
-// Larger shapes take longer than they tell.
+// Larger shapes are slow and find nothing new.
 constexpr int64_t kMaxExperts = 1024;
 
 void ReplayAll(const Trace& trace) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Reads what `tidepool quantize` writes with the gguf package and with llama.cpp.
+"""Checks the files of `tidepool quantize` with the gguf package and with llama.cpp.
 
     python3 check_quantize.py TIDEPOOL_BINARY MAKE_SYNTHETIC_BINARY
 
-A small synthetic model in float32 becomes each weight type in turn. For each file: the values that the gguf
-package reads are, bit for bit, those that tidepool reads (written out as F32); llama.cpp loads it, and its
-logits are near those of `tidepool logits`; no tensor is farther from the original than the one that
-llama.cpp's own quantiser makes of it.
+It converts a small synthetic float32 model to each weight type and checks each file:
+- the gguf package reads bit for bit the values that tidepool reads (tidepool writes them out as F32);
+- llama.cpp loads the file, and its logits are near those of `tidepool logits`;
+- no tensor differs more from the original than the result of llama.cpp's own quantiser.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ import numpy as np
 
 import golden_common as common
 
-# Largest root mean square difference of logits, whose spread is about 2. llama.cpp rounds activations as
-# weights of the type ask for (to 8 bits, F16 or BF16), --exact does not.
+# Largest root mean square difference of logits, whose spread is about 2. llama.cpp rounds activations to
+# a type that depends on the weights (8 bits, F16 or BF16); --exact does not round them.
 LIMITS = {"F32": 1e-4, "F16": 0.01, "BF16": 0.1, "Q8_0": 0.1, "Q6_K": 0.1, "Q5_K": 0.1, "Q4_K": 0.1,
           "Q5_1": 0.1, "Q5_0": 0.1, "Q4_1": 0.1, "Q4_0": 0.1, "IQ4_NL": 0.1, "MXFP4": 0.1}
 WORST_RATIO = 1.02
@@ -41,7 +41,7 @@ def llamacpp_logits(path):
 
 
 def llamacpp_quantised(ggml, values, kind):
-    """values through llama.cpp's own quantiser and back."""
+    """The values after llama.cpp's quantiser and back."""
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     rows, columns = values.size // values.shape[-1], values.shape[-1]
     blocks = np.zeros((rows, columns // elements * size), np.uint8)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Loads synthetic mixtures of experts with llama.cpp, beside Tidepool.
+"""Loads synthetic mixtures of experts with llama.cpp and compares its logits with Tidepool's.
 
     python3 check_synthetic.py TIDEPOOL_BINARY MAKE_SYNTHETIC_BINARY
 
-Routers that like some experts more (--skew) and keep some from token to token (--persistence) are made
-of weights that only our own engine has read otherwise. For each file llama.cpp's logits after each of 96
-tokens must be ours: in float32 those of --exact; in Q8_0, where llama.cpp rounds activations and a near
-tie may choose another expert, close to them on average.
+Routers that prefer some experts (--skew) and keep some from token to token (--persistence) have special
+weights, which otherwise only our own engine reads. For each file this compares the logits after each of 96
+tokens. In float32, llama.cpp's logits must equal those of --exact. In Q8_0 they must be close on average:
+llama.cpp rounds activations, so a near-tie may select another expert.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ import golden_common as common
 
 ROUTINGS = {"random": [], "skew": ["--skew", "0.5"],
             "skew and persistence": ["--skew", "0.5", "--persistence", "0.6"]}
-# Of the root mean square difference of logits, relative to their own.
+# Largest root mean square difference of logits, relative to the logits' own root mean square.
 LIMITS = {"F32": 1e-4, "Q8_0": 0.1}
 TOKENS = [(37 * i * i + 11 * i + 5) % 300 for i in range(96)]
 

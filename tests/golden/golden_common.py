@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "gguf", "llama-cpp-p
 
 
 def make_parser(doc):
-    """An argument parser whose --help shows the script's docstring as it is written."""
+    """An argument parser whose --help prints the script's docstring unchanged."""
     return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
 
 

@@ -4,11 +4,11 @@
     python3 make_perplexity.py MODEL.gguf
     python3 make_perplexity.py MODEL.gguf --beside TIDEPOOL_BINARY
 
-The method is that of llama.cpp's own tool, over logits from llama-cpp-python: the text's tokens in chunks
-of 512, each with a cache of its own and BOS as its first token where the model adds one; tokens of the
-second half are scored. Once for the file as it is, once with its weights as float32. --beside writes
-nothing: it runs `tidepool perplexity` too, and fails when --exact is apart from llama.cpp on float32
-weights, or the default mode farther from that than llama.cpp on the file as it is.
+The method is that of llama.cpp's own tool, over logits from llama-cpp-python. The text's tokens are cut
+into chunks of 512. Each chunk has its own cache, and starts with BOS if the model adds one. The tokens of
+the second half of a chunk are scored. This is done for the file as it is, and with its weights as float32.
+--beside writes nothing. It also runs `tidepool perplexity`, and fails in two cases: --exact differs from
+llama.cpp on float32 weights, or the default mode differs from that more than llama.cpp on the file itself.
 """
 
 import json
@@ -27,12 +27,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 TEXT = HERE / "perplexity.txt"
 TARGET = HERE / "perplexity.json"
 CONTEXT = 512
-# How far --exact may be from llama.cpp on float32 weights, relatively.
+# Largest relative difference between --exact and llama.cpp on float32 weights.
 EXACT_LIMIT = 0.0002
 
 
 def losses(logits, tokens):
-    """Negative log-likelihood of each token, of the logits before it."""
+    """Negative log-likelihood of each token, from the logits of the position before it."""
     logits = logits.astype(np.float64)
     largest = logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(logits - largest).sum(axis=1)) + largest[:, 0]

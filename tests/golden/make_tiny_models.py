@@ -3,11 +3,11 @@
 
     python3 make_tiny_models.py [--out tiny] [--only NAME ...]
 
-A model is built in transformers (float32, eager attention), its matrices are rounded to the weight
-type of the file, the result is the truth and tiny_export.py writes the file. Of consecutive seeds
-the first is taken that has no near-ties, neither among greedy tokens nor at the edge of a router's
-top-K, and no control token in a greedy run; a serving model's runs must be varied too. README.md
-describes every file.
+Each model is built in transformers (float32, eager attention). Its matrices are rounded to the weight
+type of the file. The rounded model is the reference, and tiny_export.py writes the file. The script tries
+consecutive seeds and takes the first one without near-ties (among greedy tokens and at the edge of a
+router's top-K) and without control tokens in greedy runs. The runs of a serving model must also be varied.
+README.md describes every file.
 """
 
 import dataclasses

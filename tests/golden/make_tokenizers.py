@@ -30,7 +30,7 @@ PACKAGES = ("numpy", "tokenizers", "gguf", "llama-cpp-python", "sentencepiece")
 
 
 def write_lines(path, lines):
-    """Each line as a little-endian uint16 of its size, and its bytes."""
+    """Writes the size of each line as a little-endian uint16, then its bytes."""
     path.write_bytes(b"".join(struct.pack("<H", len(line)) + line for line in lines))
 
 
@@ -49,8 +49,8 @@ def checksum(numbers):
 
 
 def sums_of(golden, lines):
-    """(uint32 sums as bytes, {line index: numbers}) of one set: 0 for a line that is not to be compared, because
-    its reference says None."""
+    """(uint32 sums as bytes, {line index: numbers}) of one set. The sum is 0 for a line without comparison,
+    because the reference returns None."""
     sums, examples = [], {}
     for index, line in enumerate(lines):
         numbers = golden.numbers(line)

@@ -11,8 +11,8 @@ import golden_common as common
 
 Q = gguf.GGMLQuantizationType
 TYPES = {"f32": Q.F32, "f16": Q.F16, "bf16": Q.BF16, "q8_0": Q.Q8_0, "q4_0": Q.Q4_0, "q4_1": Q.Q4_1}
-# The weights "quants": every other quantised type in one file, two layers in turn. Blocks of 256
-# need rows of hidden size 256; what has shorter rows takes the types with blocks of 32.
+# The weights "quants": all other quantised types in one file, in two layers. Blocks of 256 need
+# rows of hidden size 256; matrices with shorter rows take the types with blocks of 32.
 QUANTS = {
     "embed_tokens": (Q.Q6_K,), "lm_head": (Q.Q4_K,),
     "q_proj": (Q.Q4_K, Q.Q2_K), "k_proj": (Q.Q5_K, Q.IQ4_XS), "v_proj": (Q.Q6_K, Q.Q3_K),
@@ -106,7 +106,7 @@ def quantize_with_ggml(values, kind):
 
 
 def encode(values, kind):
-    """The stored bytes of float32 rows, in the shape that GGUFWriter wants."""
+    """The stored bytes of float32 rows, in the shape that GGUFWriter expects."""
     if kind == Q.F32:
         return values
     try:
@@ -116,7 +116,8 @@ def encode(values, kind):
 
 
 def rounded(state, ftype):
-    """The truth's weights: each matrix of state through the file's weight type and back."""
+    """The weights of the reference model: each matrix is converted to the file's weight type and
+    back."""
     out = {}
     for name, values in state.items():
         if is_matrix(name):
@@ -127,7 +128,8 @@ def rounded(state, ftype):
 
 
 def gguf_tensors(state, config):
-    """Yields (GGUF name, float32 array, name whose weight type it takes or None) from a state."""
+    """Yields (GGUF name, float32 array, name) from a state. The last name decides the weight
+    type; None keeps F32."""
     llama_rows = ARCHS[config.model_type] == "llama"
     for name, values in state.items():
         if name == "model.embed_tokens.weight":
@@ -158,7 +160,7 @@ def gguf_tensors(state, config):
 
 
 def head_dim_of(config):
-    """The explicit head_dim where the family has one."""
+    """The explicit head_dim, for families that have one."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
@@ -203,7 +205,7 @@ def add_keys(writer, config, name):
 
 
 def add_tokenizer(writer, n_vocab, n_merges):
-    """Byte-level BPE, ChatML; <|im_end|> ends a turn, nothing is put in front."""
+    """Byte-level BPE with ChatML. <|im_end|> ends a turn, and no token is added at the start."""
     tokens, types, merges = vocabulary(n_vocab, n_merges)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -218,7 +220,7 @@ def add_tokenizer(writer, n_vocab, n_merges):
 
 
 def write_gguf(path, config, state, ftype, n_merges):
-    """state holds the weights before rounding; ftype names the type of the matrices."""
+    """`state` has the weights before rounding; `ftype` is the type of the matrices."""
     writer = gguf.GGUFWriter(path, ARCHS[config.model_type])
     add_keys(writer, config, f"tiny {pathlib.Path(path).stem}")
     kinds = {"f32": "ALL_F32", "quants": "MOSTLY_Q4_K_M"}

@@ -1,8 +1,8 @@
-"""Byte-level BPE for make_tokenizers.py: one vocabulary, and every family's way to cut text into words.
+"""Byte-level BPE for make_tokenizers.py: one vocabulary, and the word-splitting rule of every family.
 
-Its merges run across spaces, digits and punctuation, so that a word cut anywhere else shows in the ids.
-The regular expressions are those of the families' tokenizer.json files, in Oniguruma's syntax. Where
-there is none that we know (None), llama.cpp is the reference, and only ids are compared.
+The merges cross spaces, digits and punctuation, so a wrong split of words gives other ids. The regular
+expressions come from the families' tokenizer.json files, in Oniguruma's syntax. Where we know none (None),
+llama.cpp is the reference, and only ids are compared.
 """
 
 import gguf
@@ -14,7 +14,7 @@ from tokenizer_lines import Set, between_broken
 
 VOCABULARY = "bytes.gguf"
 SIZE = 3000
-# Tokens that no merges make: only ignore_merges reaches them.
+# Tokens that no merges produce: only ignore_merges uses them.
 WHOLE = ("\u0120Captain's", "\u0120harbour,", "tidewater", "\u01201234", "123", "\u0120\u0120\u0120\u0120\u0120", "?!?", "isn't",
          "\u0120int", "HttpRequest", "\u0120\u0120")
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -115,7 +115,8 @@ ALIASES = {
 
 
 def train(folder, corpus):
-    """Writes the vocabulary, trained without a pre-tokenizer that cuts."""
+    """Writes the vocabulary. It is trained without a pre-tokenizer, so merges cross word
+    borders."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
@@ -136,7 +137,7 @@ def _encoder(fields, steps, ignore_merges):
     """Line -> the sizes of its words in bytes, -1, its ids."""
     tokens = fields["tokenizer.ggml.tokens"]
     merges = [tuple(line.split(" ", 1)) for line in fields["tokenizer.ggml.merges"]]
-    # The library is strict where GGUF is not: a merge's parts and result are tokens.
+    # The library is stricter than GGUF: the parts and the result of a merge must be tokens.
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=ignore_merges))
     words = pre_tokenizers.Sequence(steps())
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -159,7 +160,8 @@ def ids_of(encode):
 
 
 def _byte_ids(tokens):
-    """By byte, the token of it alone. Bytes that print stand for themselves, the others in order for U+0100 on."""
+    """The token of each single byte. Printable bytes stand for themselves; the others are mapped in order to
+    U+0100 and up."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in prints]
     ids = {text: i for i, text in enumerate(tokens)}
@@ -167,7 +169,7 @@ def _byte_ids(tokens):
 
 
 def sets(folder):
-    """The Set of every rule. Of lines that are not UTF-8 only ids are compared."""
+    """One Set for every rule. Lines that are not UTF-8 compare only ids."""
     fields, _ = common.read_gguf(folder / VOCABULARY)
     byte_ids = _byte_ids(fields["tokenizer.ggml.tokens"])
     for pre, (steps, ignore_merges) in RULES.items():

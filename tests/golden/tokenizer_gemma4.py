@@ -1,7 +1,7 @@
-"""Gemma 4's kind of vocabulary for make_tokenizers.py: merges of characters by a list, bytes as tokens.
+"""Gemma 4's kind of vocabulary for make_tokenizers.py: a list of merges of characters, and byte tokens.
 
-Trained by Hugging Face's tokenizers; llama.cpp, which defines the form in GGUF, is the reference, and the
-library a second one on lines without a line end, where both cut alike.
+Hugging Face's tokenizers trains it. The reference is llama.cpp, which defines the form in GGUF. On lines
+without a line end, where both split alike, the library is a second reference.
 """
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -51,7 +51,7 @@ def _library(folder):
 
 
 def sets(folder):
-    """The one set; a line on which the two references differ ends the script."""
+    """The only set. The script fails if the two references differ on a line."""
     theirs, library = tokenizer_llamacpp.encoder(folder / f"{NAME}.gguf", None), _library(folder)
 
     def encode(line):

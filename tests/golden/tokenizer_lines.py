@@ -1,7 +1,7 @@
-"""The lines that tokenizers are compared on: seeded, many scripts, and what breaks careless splitters.
+"""The lines on which tokenizers are compared: from a seed, in many scripts, with inputs that are hard to split.
 
-A line is bytes; most are UTF-8 and have no line end at their end. Characters are those of Unicode 14
-(Python 3.11's tables), which every reference knows.
+A line is bytes. Most lines are valid UTF-8 and do not end with a line end. Characters are those of
+Unicode 14 (the tables of Python 3.11), which every reference supports.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ LETTERS = "aeiouncyAEIOUZ한日яש"
 
 
 def assigned_characters():
-    """Every assigned character of Unicode 14 but surrogates and private use."""
+    """Every assigned character of Unicode 14, except surrogates and private use."""
     return [chr(c) for c in range(0x110000)
             if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
 
@@ -137,7 +137,7 @@ def mixture(rng, words, every):
 
 
 def broken(rng, words, every):
-    """A mixture with bytes struck out, doubled, or put in: seldom UTF-8."""
+    """A mixture with bytes deleted, doubled or inserted. It is rarely valid UTF-8."""
     data = bytearray(mixture(rng, words, every).encode())
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)
@@ -201,8 +201,8 @@ def is_utf8(line):
 
 @dataclasses.dataclass
 class Set:
-    """One way to tokenise the lines, by a reference. Each function gives None where the reference has nothing
-    to say."""
+    """One way to tokenise the lines, by a reference. Each function returns None if the reference defines no
+    result."""
     name: str
     vocabulary: str  # its file
     pre: str | None  # tokenizer.ggml.pre, where it is not the file's

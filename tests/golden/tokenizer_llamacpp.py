@@ -1,4 +1,5 @@
-"""llama.cpp's side of make_tokenizers.py: vocabulary-only GGUF files, and the lines through them."""
+"""The llama.cpp part of make_tokenizers.py: writes vocabulary-only GGUF files and tokenises the
+lines with them."""
 
 import tempfile
 
@@ -8,7 +9,8 @@ import llama_cpp
 import golden_common as common
 import tokenizer_lines
 
-# Sets where llama.cpp gives other ids: on how many of the lines at most, and why; ours are the reference's.
+# Sets where llama.cpp gives other ids: the largest number of such lines, and the reason. Our ids are the
+# reference's.
 DIFFERENT = {
     "spm_unused": (5678, "llama.cpp writes unused pieces, a fifth of all; SentencePiece takes them apart again"),
     "tekken": (2295, "its pattern leaves combining marks out of words and knows the case of ASCII alone"),
@@ -18,12 +20,12 @@ DIFFERENT = {
     "deepseek-coder": (7, "the same"),
     "youtu": (103, "its matcher reads the two cases otherwise"),
 }
-# llama.cpp ends the process there: a character without a token, and no byte tokens.
+# llama.cpp aborts on these sets: they have a character without a token, and no byte tokens.
 UNREADABLE = ("spm_phrases",)
 
 
 def write(path, fields):
-    """A file with nothing but the tokenizer's keys."""
+    """Writes a file with only the tokenizer's keys."""
     writer = gguf.GGUFWriter(path, "llama")
     for key, value in fields.items():
         kind = gguf.GGUFValueType.get_type(value)
@@ -40,7 +42,8 @@ def write(path, fields):
 
 
 def write_bpe(path, tokens, merges, controls):
-    """Byte-level BPE; the rule is chosen by whoever opens it."""
+    """Writes byte-level BPE without a rule name. The reader chooses the rule when it opens the
+    file."""
     types = [3 if token in controls else 1 for token in tokens]
     write(path, {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
@@ -50,7 +53,7 @@ def write_bpe(path, tokens, merges, controls):
 
 
 def encoder(path, pre, special=False):
-    """Line -> ids of llama.cpp, nothing put in front."""
+    """Line -> ids of llama.cpp, without tokens added at the start."""
     with tempfile.NamedTemporaryFile(suffix=".gguf") as copy:
         fields = {key: value for key, value in common.read_gguf(path)[0].items() if key.startswith("tokenizer.")}
         if pre is not None:

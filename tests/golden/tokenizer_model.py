@@ -1,7 +1,7 @@
 """A whole model with a SentencePiece vocabulary, for make_tokenizers.py: tiny/mixtral_q4_0 with another tokenizer.
 
-Ids 0 to 255 are the bytes, then come 29 pieces, <unk>, <s> and </s>: the weights stay the same, and so do
-the ids that they greedily write.
+Ids 0 to 255 are the bytes, then come 29 pieces, <unk>, <s> and </s>. The weights stay the same, so the
+model still generates the same ids.
 """
 
 import json
@@ -64,7 +64,7 @@ def _write(path, proto):
 
 
 def _text(proto, ids):
-    """What a stream of these ids reads as; Python's codec is the judge of broken UTF-8."""
+    """The text of a stream of these ids. Python's codec decides how invalid UTF-8 is replaced."""
     kind = proto.SentencePiece
     data = b"".join(bytes([i]) if proto.pieces[i].type == kind.BYTE else
                     proto.pieces[i].piece.replace("\u2581", " ").encode() for i in ids)

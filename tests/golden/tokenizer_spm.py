@@ -14,7 +14,7 @@ COMMON = {
     "normalization_rule_name": "identity", "max_sentence_length": 1 << 20, "minloglevel": 2,
     "split_by_unicode_script": False, "unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1,
 }
-# As the models that the names hint at were trained; the last two for the rarer options.
+# Options like those of the models in the names; the last two test rarer options.
 KINDS = {
     "spm_llama": {"byte_fallback": True, "add_dummy_prefix": True, "split_digits": True,
                   "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True},
@@ -70,7 +70,7 @@ def train(folder, corpus):
 
 
 def _encoder(name, model):
-    """Line -> ids, or None where we follow llama.cpp instead: a "\u2581" in the text itself is part of no
+    """Line -> ids. None where we follow llama.cpp instead: a "\u2581" in the text is not part of a
     user-defined symbol."""
     def encode(line):
         marked = name == "spm_gemma" and ("\u2581\u2581" in line or "\u2581 " in line or " \u2581" in line)
@@ -79,8 +79,8 @@ def _encoder(name, model):
 
 
 def _broken_encoder(encode, model):
-    """Bytes -> ids, or None. The library reads each byte that is no character as U+FFFD, for which the
-    vocabularies have no piece; its three byte tokens are put back to that byte's one."""
+    """Bytes -> ids, or None. The library reads each invalid byte as U+FFFD, which the vocabularies
+    encode as three byte tokens. They are replaced with the one token of the byte."""
     byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
     replacement = [byte_ids[byte] for byte in "\ufffd".encode()]
     has_bytes = model.unk_id() not in byte_ids
@@ -106,7 +106,7 @@ def sets(folder):
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.model"))
         encode = _encoder(name, model)
         yield Set(name, f"{name}.gguf", None, encode, _broken_encoder(encode, model))
-    # With special tokens parsed SentencePiece has nothing to say.
+    # SentencePiece defines no parsing of special tokens.
     for name in ("spm_llama", "spm_gemma"):
         encode = tokenizer_llamacpp.encoder(folder / f"{name}.gguf", None, special=True)
         yield Set(f"{name}_parse", f"{name}.gguf", None, encode)

@@ -1,6 +1,6 @@
-"""Clients that mean no good: the server goes on answering others, and its memory stays bounded.
+"""Hostile clients: the server still serves others, and its memory stays bounded.
 
-Usage: abuse_test.py [CONNECTIONS [CALLERS]], 500 and 3,000 if left out. Figures are printed.
+Usage: abuse_test.py [CONNECTIONS [CALLERS]] (default: 500 and 3000). Prints its measurements.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from harness import Client, resident_bytes, wait_until
 
 CONNECTIONS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 500
 CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
-# Of gRPC's memory quota and what lies around it: what a flood takes is kept for later connections.
-# On an idle machine that is half as much; where it has no time, gRPC frees memory late.
+# gRPC's memory quota and related memory: gRPC keeps the memory that a flood needed for later
+# connections. On an idle machine this is half as much; on a busy one, gRPC frees memory late.
 GRPC_MEMORY = 2048 << 20
-# By a sanitizer, which also pads what is not freed.
+# A sanitizer keeps freed memory and pads allocations.
 KEPT_FREED = (512 << 20) if harness.SANITIZED else 0
 PATIENCE = 10  # seconds for a normal request, whatever else goes on
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 
 def setUpModule():
-    # Servers inherit it; they and this process hold an end of each connection.
+    # Servers inherit the limit. They and this process each hold one end of a connection.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -45,10 +45,10 @@ def connect(address):
 
 
 def say(address, data):
-    """What the server says to these bytes, until it closes."""
+    """The server's reply to these bytes, until it closes."""
     with connect(address) as connection:
         said = b""
-        # It may close before it has read all, or read no more.
+        # The server may close before it has read everything.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
@@ -65,7 +65,7 @@ class AbuseTest(unittest.TestCase):
     def serve(self, *arguments):
         server = harness.serve(*arguments, threads=2)
         self.addCleanup(server.kill)
-        # What a first request and a first connection take is no abuse's.
+        # Memory of a first request and a first connection must not count.
         with contextlib.closing(Client(server)) as client:
             client.generate(text="Once", max_tokens=5)
         return server
@@ -81,7 +81,8 @@ class AbuseTest(unittest.TestCase):
         return connections
 
     def check_answers(self, what, before=None, most_bytes=None):
-        """New clients of both ports are answered in time; prints that time, and the memory taken."""
+        """New clients of both ports are served in time; prints that time, and the additional
+        memory."""
         begun = time.monotonic()
         with contextlib.closing(Client(self.server)) as client:
             answer = client.generate(text="Once", max_tokens=5, timeout=PATIENCE)
@@ -110,7 +111,8 @@ class AbuseTest(unittest.TestCase):
                            (32 << 10) * CONNECTIONS + 32 * MIB)
 
     def test_more_connections_than_files(self):
-        """A crowd that takes all files is sent away, harms no client that was there, and leaves."""
+        """Connections that use up all file descriptors are refused, do not affect existing
+        clients, and end."""
         with contextlib.closing(Client(self.server)) as client:
             client.create_session("kept")
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -125,7 +127,7 @@ class AbuseTest(unittest.TestCase):
         self.check_answers("after a crowd of more than there are files")
 
     def test_clients_that_say_nothing(self):
-        """A connection without a first word is closed."""
+        """A connection that sends nothing is closed."""
         before = resident_bytes(self.server)
         silent = self.open_many(self.server.address, CONNECTIONS)
         self.check_answers(f"{CONNECTIONS} connections that say nothing", before,
@@ -184,7 +186,7 @@ class AbuseTest(unittest.TestCase):
         self.check_answers("headers of 1 MiB at both ports", before, 64 * MIB)
 
     def test_a_header_without_end(self):
-        """CONTINUATION frames on and on, at the gRPC port."""
+        """CONTINUATION frames without end, at the gRPC port."""
         before = resident_bytes(self.server)
         more = http2.frame(http2.CONTINUATION, 0, 1, http2.header_block([("x", "y" * 8000)]) * 2)
         sent = 0
@@ -206,7 +208,7 @@ class AbuseTest(unittest.TestCase):
             b"Content-Length: 30000000\r\n\r\n{")
         self.check_answers(f"{count} slow headers and as many slow bodies", before,
                            (64 << 10) * len(slow + bodies) + 32 * MIB)
-        # A byte now and then buys no more time: the whole header has its limit.
+        # Sending a byte now and then does not extend the limit, which is for the whole header.
         for connection in slow:
             connection.settimeout(3 * HANDSHAKE_TIMEOUT)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -231,7 +233,8 @@ class AbuseTest(unittest.TestCase):
         self.check_answers("garbage of 600 connections", before, 64 * MIB)
 
     def test_frames_by_the_thousand(self):
-        """Streams that begin and are reset, pings and settings: work that costs its sender nothing."""
+        """Streams that begin and are reset, pings and settings: frames that are cheap for the
+        sender."""
         before = resident_bytes(self.server)
         resets = b"".join(http2.call_headers(stream, GENERATE) + http2.reset(stream)
                           for stream in range(1, 40_001, 2))

@@ -39,7 +39,7 @@ def over_grpc(channel, headers):
                 inference_pb.ListModelsRequest(), timeout=30,
                 metadata=[("authorization", header) for header in headers])
         except grpc.RpcError as error:
-            # The client's own word where the server told it nothing.
+            # If the server sent no status, gRPC's client makes its own.
             return NO_CONNECTION if error.code().name == "UNAVAILABLE" else error.code().name
     return "OK"
 
@@ -99,8 +99,8 @@ class AcceptedClientsTest(CommandTest):
 
     @classmethod
     def ask(cls, *tokens, headers=None, pair=None, ca=None, server=None):
-        """(gRPC code, HTTP status) of a client with these tokens; alice's, if none is given. An
-        empty pair is no certificate."""
+        """(gRPC code, HTTP status) of a client with these tokens (default: alice's). An empty pair means no
+       certificate."""
         server, ca = server or cls.server, ca or cls.ours.ca
         pair = cls.pair if pair is None else pair
         if headers is None:
@@ -186,9 +186,9 @@ class AcceptedFrontsTest(CommandTest):
             for name in ("127.0.0.1", "other.example"))
 
     def connect(self, name="some.example", principal=None, ca=None, worker=None, **validity):
-        """A front that comes with these."""
+        """Starts a front with these credentials."""
         ca = ca or self.ours
-        # Files of its own: a front that runs reads those of another one again.
+        # Each front has its own files, because running fronts reload theirs.
         pair = ca.issue(f"front-{next(self.numbers)}", name, **validity)
         flags = [*pair_flags("worker-tls", pair), "--worker-tls-ca", self.ours.ca]
         if principal is not None:
@@ -205,7 +205,8 @@ class AcceptedFrontsTest(CommandTest):
 
     def expect_is_unavailable(self, front):
         wait_until(lambda: "cannot be watched" in front.stderr, lambda: front.stderr)
-        # A first try may fail on a busy machine: while another front gets in, this one tries again.
+        # The first attempt may fail on a busy machine; then this one retries while another front
+        # connects.
         self.expect_serves(self.connect("front.example"))
         self.assertFalse(health(front.address, "readiness"), front.stderr)
 

@@ -1,4 +1,4 @@
-"""Operators see and steer a server's experts while it serves."""
+"""Operators inspect and change a server's experts while it serves."""
 
 import fcntl
 import json
@@ -18,7 +18,7 @@ from command_test_case import CommandTest
 from harness import admin_pb, failure
 
 POLICIES = ("adaptive", "tide", "lru", "static")
-# Of the model: two layers of 8 experts, 3 for each token; 8 records are for what passes through.
+# The model has two layers of 8 experts, 3 for each token. Eight records are staging.
 EXPERTS, LEAST = 16, 11
 
 
@@ -102,7 +102,7 @@ class AdminTest(CommandTest):
         self.assertEqual((offload.policy, offload.refresh_interval, offload.prefetch),
                          ("tide", 6, True))
         self.assertEqual(offload.capacity_bytes, 12 * self.record)
-        # More than all need is what all need.
+        # More memory than all experts need is clamped.
         self.assertEqual(self.settings(expert_memory_bytes=1 << 33).slots, EXPERTS)
         refreshed = self.client.admin.RefreshExperts(admin_pb.RefreshExpertsRequest(), timeout=60)
         self.assertEqual(refreshed.workers[0].settings.policy, "tide")
@@ -221,7 +221,7 @@ class AdminTest(CommandTest):
         self.assertIn("workers", self.run_json(*at, "--once"))
 
     def terminal(self, columns, rows, **environment):
-        """What `stats` draws on a terminal of that size."""
+        """What `stats` draws on a terminal of this size."""
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -330,7 +330,7 @@ class WorkersTest(unittest.TestCase):
                          ["b"])
         self.assertEqual([worker.offload.policy for worker in client.stats().workers],
                          ["lru", "tide"])
-        # A worker answers for itself too.
+        # A worker can be called directly, too.
         direct = harness.Client(a)
         self.addCleanup(direct.close)
         answer = direct.admin.SetOffload(admin_pb.SetOffloadRequest(prefetch=False), timeout=30)

@@ -1,4 +1,5 @@
-"""The call that servers print on start works as it stands, whatever it takes to be let in."""
+"""The example call that servers print at the start works unchanged, with any kind of access
+control."""
 
 import json
 import os
@@ -24,7 +25,7 @@ class AnnounceTest(unittest.TestCase):
         return server
 
     def try_it(self, server, token=""):
-        """What the printed call answers; its files lie in the folder where it runs."""
+        """The output of the printed call; it runs in the folder with its files."""
         call = re.search(r"^Try:\n  (.*)\n", server.stdout, re.MULTILINE)[1]
         environment = harness.clean_environment(TOKEN=token)
         environment["PATH"] = f"{self.folder}:{environment['PATH']}"
@@ -34,7 +35,7 @@ class AnnounceTest(unittest.TestCase):
         return result.stdout
 
     def lay_out(self, certificates):
-        """The files that the call names."""
+        """Writes the files that the call names."""
         cert, key = certificates.issue("client", "front.example")
         for name, file in (("ca.pem", certificates.ca), ("cert.pem", cert), ("key.pem", key)):
             (self.folder / name).write_bytes(file.read_bytes())
@@ -45,7 +46,7 @@ class AnnounceTest(unittest.TestCase):
         self.assertIn("workers", json.loads(self.try_it(self.start(harness.worker))))
 
     def test_how_many_experts_are_in_memory(self):
-        # Its pack lies here, not beside the model that all tests share.
+        # Its pack is written here, not next to the model that all tests share.
         server = self.start(lambda *flags: harness.serve(*flags, model=harness.MOE),
                             "--expert-memory", "75%", "--offload-policy", "lru", "--cache-dir",
                             self.folder)

@@ -1,4 +1,4 @@
-"""Clients that stop reading: they stop nobody else, cost little memory, and lose nothing."""
+"""Clients that stop reading do not block other clients, cost little memory, and lose nothing."""
 
 import concurrent.futures
 import time
@@ -13,13 +13,13 @@ TOKENS = 16_000
 CONTEXT = 16_384
 MOST_BYTES = 8 << 20  # of the server, for each reader that stopped
 TOP_LOGPROBS = 20
-# What is made for a client that does not read: the 256 tokens that the front allows, and what fits
-# into the window of 64 KiB that the client's own gRPC opens. Of plain text that is many more tokens
-# than with logprobs, and all the more where several come as one message; how many depends on the
+# Tokens that are generated for a client that does not read: the 256 tokens that the front allows,
+# and the tokens that fit into the 64 KiB window of the client's gRPC. Plain text needs fewer bytes
+# per token than logprobs, especially if several tokens come in one message; how many depends on the
 # machine.
 MOST_TOKENS = {True: 2_000, False: TOKENS * 7 // 8}  # by whether there are logprobs
-# Bytes of plain text's messages: that window twice, for what waits in front of it is cut into
-# messages in another way when it is read.
+# Bytes of plain text's messages: twice the window, because waiting tokens are split into other
+# messages when they are read.
 MOST_UNREAD = 128 << 10
 
 
@@ -33,7 +33,7 @@ def request_of(number, logprobs):
 
 
 class Reading:
-    """A stream that is read when the test wants."""
+    """A stream that the test reads when it wants."""
 
     def __init__(self, client, number, logprobs):
         self._stream = client.inference.Generate(request_of(number, logprobs), timeout=600)
@@ -43,7 +43,7 @@ class Reading:
         for message in self._stream:
             for logprob in message.logprobs:
                 assert len(logprob.top) == TOP_LOGPROBS
-            # What has been checked need not stay.
+            # Free what has been checked.
             del message.logprobs[:]
             self.received.take(message)
             if messages is not None and len(self.received.messages) >= messages:
@@ -51,7 +51,7 @@ class Reading:
         return self.received.answer()
 
     def bytes_of(self, tokens):
-        """Of the messages that begin among the first so many tokens, as gRPC sends them."""
+        """Bytes of the messages that begin among the first `tokens` tokens, as gRPC sends them."""
         prefix = 5
         return sum(message.ByteSize() + prefix for message in self.received.messages
                    if message.position < tokens)
@@ -69,14 +69,14 @@ class BackPressureTest(unittest.TestCase):
         model = long_context.write(harness.scratch_folder() / "long.gguf", CONTEXT)
         server = harness.serve(model=model, threads=2)
         self.addCleanup(server.kill)
-        # A connection for each, as clients have that do not know each other.
+        # One connection each, as for independent clients.
         clients = [Client(server) for _ in range(READERS)]
         for client in clients:
             self.addCleanup(client.close)
         watcher = Client(server)
         self.addCleanup(watcher.close)
 
-        # All of it read at once: the answers to compare with, and the memory that reading takes.
+        # All are read at once: this gives the reference responses, and the memory for reading.
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             whole = list(pool.map(
                 lambda number: Reading(clients[number], number, logprobs).read(), range(READERS)))
@@ -87,7 +87,7 @@ class BackPressureTest(unittest.TestCase):
         readings = [Reading(client, number, logprobs) for number, client in enumerate(clients)]
         for reading in readings:
             reading.read(messages=1)
-        # No step is made while they have no credit: their sequences have left the plan.
+        # Without credit no steps run, because the sequences are not planned.
         stalled = wait_until(lambda: stall_of(watcher), "the streams are held back", timeout=120)
         for_each = (stalled - made) // READERS
         grown = (resident_bytes(server) - before) / READERS

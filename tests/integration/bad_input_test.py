@@ -1,4 +1,4 @@
-"""Bad requests and files: the right code and one plain line each, and the server goes on."""
+"""Bad requests and files get the right code and a one-line error, and the server continues."""
 
 import math
 import struct
@@ -13,7 +13,7 @@ CONTEXT = 4096
 
 
 def request(**changes):
-    """A good request but for one change: a dotted field and its value."""
+    """A valid request with one change: a dotted field and its value."""
     built = make_request(text="Good", max_tokens=3)
     for path, value in changes.items():
         *parents, name = path.split("__")
@@ -31,7 +31,7 @@ def request(**changes):
 
 
 NAN, INFINITY = math.nan, math.inf
-# Changes, and what the line must name.
+# Changes, and the text that the error must contain.
 INVALID = [
     *[({f"sampling__{name}": value}, name)
       for name, values in {
@@ -90,7 +90,7 @@ class BadRequestTest(unittest.TestCase):
         cls.before = cls.client.wait_idle()
 
     def tearDown(self):
-        # The server goes on, and nothing is left behind.
+        # The server continues, and nothing is left behind.
         self.assertEqual(self.client.generate(text="Good", max_tokens=3).ids, self.good.ids)
         self.assertEqual(self.client.wait_idle().kv_blocks_free, self.before.kv_blocks_free)
 
@@ -159,7 +159,7 @@ class BadRequestTest(unittest.TestCase):
                 inference.DetokenizeRequest(token_ids=ids)), "INVALID_ARGUMENT", str(ids[-1]))
 
     def raw(self, method, body, timeout=60):
-        """Calls tidepool.v1.`method` with bytes that no client library would make."""
+        """Calls tidepool.v1.`method` with bytes that no client library would send."""
         call = self.client.channel.unary_stream("/tidepool.v1." + method)
         return lambda: list(call(body, timeout=timeout))
 
@@ -185,7 +185,7 @@ class BadRequestTest(unittest.TestCase):
         self.assertEqual(last.finish_reason, harness.inference_pb.LENGTH)
 
     def test_unknown_methods_and_services(self):
-        # gRPC itself answers these, without a message.
+        # gRPC itself refuses these, without a message.
         for method in ("Inference/Nothing", "Nothing/Nothing"):
             self.assertEqual(failure(self.raw(method, b""))[0], "UNIMPLEMENTED")
 
@@ -210,7 +210,7 @@ class BadRequestTest(unittest.TestCase):
         small = Client(server)
         self.addCleanup(small.close)
         model = small.inference.GetModel(harness.inference_pb.GetModelRequest())
-        # The context that is promised is one that the memory holds.
+        # The reported context fits into the memory.
         stats = small.worker_stats()
         self.assertLessEqual(model.context_length, stats.kv_blocks_total * stats.kv_block_tokens)
         code, message = failure(
@@ -223,7 +223,8 @@ class BadRequestTest(unittest.TestCase):
         self.addCleanup(server.kill)
         client = Client(server)
         self.addCleanup(client.close)
-        # The first of them is not over before the last one has come: nobody reads it until then.
+        # The first one cannot end before the last one has arrived, because nobody reads it until
+        # then.
         streams = [client.wide_stream(text=f"Queue {number}", max_tokens=2500)
                    for number in range(24)]
         codes = []
@@ -284,14 +285,14 @@ class BadFileTest(unittest.TestCase):
         self.refuse(self.folder / "missing.gguf")
 
     def test_a_tensor_past_the_end(self):
-        # The offset is the last field of the last tensor's description.
+        # The offset is the last field of the last tensor info.
         at = self.good.index(b"output.weight") + len(b"output.weight") + 4 + 2 * 8 + 4
         far = bytearray(self.good)
         far[at:at + 8] = struct.pack("<Q", len(self.good) // 32 * 32 + (1 << 20))
         self.refuse(self.write("far.gguf", bytes(far)), "output.weight")
 
     def test_a_scale_that_is_no_number(self):
-        # output.weight stands last; a Q4_0 block is a 2-byte scale and 16 bytes.
+        # output.weight is the last tensor. A Q4_0 block is a 2-byte scale and 16 bytes.
         nan = bytearray(self.good)
         nan[-18:-16] = struct.pack("<H", 0x7e00)
         path = self.write("nan.gguf", bytes(nan))

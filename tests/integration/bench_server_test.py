@@ -1,4 +1,4 @@
-"""`tidepool bench --server`: what it sends, what it counts, what it refuses to do."""
+"""`tidepool bench --server`: what it sends, what it counts, and what it refuses."""
 
 import unittest
 
@@ -6,7 +6,8 @@ import harness
 from command_test_case import CommandTest
 from harness import Client
 
-# The tiny model makes a few tokens in the time of one message: an answer of several messages is long.
+# The tiny model generates several tokens per message, so a response must be long to have several
+# messages.
 TOKENS = 100
 SHORT = ("-p", "24", "-n", TOKENS, "--duration", "2s", "--warm-up", "200ms")
 SECTIONS = {"server", "model", "load", "seconds", "requests", "goodput", "first_token_s",
@@ -36,7 +37,7 @@ class BenchServerTest(CommandTest):
         self.assertEqual(requests["completed"], requests["sent"])
         self.assertEqual((requests["refused"], requests["broken"]), ({}, {}))
         self.assertEqual(report["prompt_tokens"], 24 * requests["completed"])
-        # The window's edges cut four answers each.
+        # The window's edges can each cut four responses.
         goodput = report["goodput"]
         self.assertAlmostEqual(goodput["tokens_per_s"], TOKENS * goodput["requests_per_s"],
                                delta=4 * TOKENS)
@@ -47,7 +48,7 @@ class BenchServerTest(CommandTest):
         self.addCleanup(client.close)
         stats = client.wait_idle()
         self.assertEqual(stats.requests_cancelled_total, 0)
-        # Those of the warm-up are served and not counted.
+        # Warm-up requests are served but not counted.
         self.assertGreaterEqual(stats.requests_finished_total, requests["sent"])
 
     def test_a_rate_past_capacity_is_refused_and_counted(self):
@@ -60,7 +61,7 @@ class BenchServerTest(CommandTest):
         self.assertEqual(requests["accepted"] + refused, requests["sent"])
         self.assertEqual(requests["retries"], 0)
         self.assertAlmostEqual(requests["sent"], 60, delta=40)
-        # Equal seeds send at equal times.
+        # Equal seeds give equal times.
         again = self.load(server, *flags, "--retries", "1")
         self.assertEqual(again["requests"]["sent"], requests["sent"])
 
@@ -69,7 +70,7 @@ class BenchServerTest(CommandTest):
         report = self.load(server, "-p", "200,240", "-n", "4", "--shared-prompt-tokens", "160",
                            "--duration", "1s", "--warm-up", "2s", "--concurrency", "2",
                            "--priority", "0,5")
-        # Whole blocks of what is shared are found; nothing else is.
+        # Only whole blocks of the shared prefix are cached.
         completed = report["requests"]["completed"]
         self.assertTrue(128 * completed <= report["cached_tokens"] <= 160 * completed, report)
         self.assertEqual([one["priority"] for one in report["priorities"]], [0, 5])

@@ -1,4 +1,4 @@
-"""Certificates of a CA that a test makes, and servers that show them."""
+"""Certificates of a test CA, and servers that use them."""
 
 import ssl
 
@@ -9,7 +9,7 @@ import harness
 
 
 class Certificates:
-    """A CA, and files of what it signed."""
+    """A CA, and files with certificates that it signed."""
 
     def __init__(self):
         self.folder = harness.scratch_folder()
@@ -18,7 +18,7 @@ class Certificates:
         self.authority.cert_pem.write_to_path(self.ca)
 
     def issue(self, file, *names, **more):
-        """(certificate, key) of these names, in files that appear in one piece."""
+        """(certificate, key) for these names, in files that are written atomically."""
         made = self.authority.issue_cert(*names, **more)
         paths = self.folder / f"{file}.pem", self.folder / f"{file}.key"
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
@@ -40,13 +40,14 @@ def serve_tls(certificates, *arguments, command=harness.serve, file="server",
 
 
 def open_tls(address, ca, pair=None):
-    """A channel that trusts this CA and shows this pair."""
+    """A channel that trusts this CA and presents this pair."""
     certificate, key = (path.read_bytes() for path in pair) if pair else (None, None)
     credentials = grpc.ssl_channel_credentials(ca.read_bytes(), key, certificate)
     return grpc.secure_channel(address, credentials,
                                options=[("grpc.use_local_subchannel_pool", 1),
                                         ("grpc.enable_http_proxy", 0),
-                                        # As harness.open_channel: what is not read is not sent.
+                                        # As in harness.open_channel: the window stays small, so
+                                        # unread messages are not sent.
                                         ("grpc.http2.bdp_probe", 0)])
 
 

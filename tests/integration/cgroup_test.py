@@ -1,7 +1,7 @@
-"""A mixture of experts much larger than its memory, where the kernel ends what takes more.
+"""A mixture of experts much larger than its memory, in a cgroup whose limit the kernel enforces.
 
-Needs root and a memory cgroup that it may divide; where there is none the tests are skipped and
-say so. The model is made for the test, random and of about 350 MB.
+Needs root and a memory cgroup with children; otherwise the tests are skipped with a message. The model is
+generated for the test, random and about 350 MB large.
 """
 
 import shlex
@@ -24,13 +24,13 @@ class CgroupTest(CommandTest):
         self.model = harness.scratch_folder() / "model.gguf"
 
     def make_model(self):
-        """Its dense and its expert bytes."""
+        """Creates the model, and returns its dense and its expert bytes."""
         synthetic_model.make(self.model, *synthetic_model.LARGE)
         memory = self.run_json("inspect", "--model", self.model)["memory"]
         return memory["weight_bytes"] - memory["expert_bytes"], memory["expert_bytes"]
 
     def join(self, limit):
-        """A group that every program of the harness is started in."""
+        """Makes the harness start every program in a group with this limit."""
         try:
             group = MemoryGroup(limit)
         except OSError as error:
@@ -72,7 +72,7 @@ class CgroupTest(CommandTest):
             self.assertEqual(len(answer.ids), 16)
             offload = client.worker_stats().offload
             self.assertLess(offload.slots, offload.experts)
-            # What is free is not the same twice.
+            # The free memory changes between the two measurements.
             self.assertAlmostEqual(offload.slots / foretold, 1, delta=0.15)
             self.assertIn(f"experts   {offload.slots} of {offload.experts} in ", server.stdout)
             client.close()

@@ -1,7 +1,7 @@
-"""A model that says what a test wants: after a line's end it goes through a list of tokens.
+"""A model whose output the test chooses: after a newline it generates a fixed list of tokens.
 
-A Llama of one layer whose attention and FFN are zero, so that its state is the last token's own row
-of a unit matrix, and its output matrix says which token follows which.
+It is a Llama of one layer with zero attention and FFN. So its state is the last token's row of a unit matrix,
+and the output matrix says which token follows which.
 """
 
 import gguf
@@ -12,7 +12,7 @@ SPECIALS = ["<|im_start|>", "<|im_end|>"]
 
 
 def byte_alphabet():
-    """GPT-2's printable character of each byte."""
+    """GPT-2's printable character for each byte."""
     printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     table, extra = {}, 256
     for byte in range(256):
@@ -25,7 +25,7 @@ def byte_alphabet():
 
 
 def write(path, pieces, chat_template):
-    """`pieces` are texts, each unlike the others and longer than one byte."""
+    """`pieces` are distinct texts of more than one byte."""
     alphabet = byte_alphabet()
     spelled = ["".join(alphabet[byte] for byte in piece.encode()) for piece in pieces]
     tokens = [alphabet[byte] for byte in range(256)] + SPECIALS + spelled

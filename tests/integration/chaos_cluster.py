@@ -1,4 +1,5 @@
-"""Two fronts, three workers and a Redis as processes of their own, and what can befall them."""
+"""Two fronts, three workers and a Redis as separate processes, and the faults that can happen to
+them."""
 
 import signal
 import threading
@@ -10,13 +11,12 @@ from tcp_links import Links
 
 FRONTS = 2
 WORKERS = 3
-# Of a worker that is stopped, or a link that lets nothing through: past the second after which a
-# front suspects it.
+# Pause of a stopped worker or link: longer than the second after which a front suspects the worker.
 SILENCE = 3.0
 
 
 class Cluster:
-    """Every front reaches every worker over a link of its own. One thread does the harm."""
+    """Every front reaches every worker over its own link. One thread causes the faults."""
 
     def __init__(self, model, dice):
         self.model, self.dice = model, dice
@@ -29,7 +29,7 @@ class Cluster:
         for index in range(WORKERS):
             self.start_worker(index)
         self.links = Links([port for _ in range(FRONTS) for port in self.worker_ports])
-        # Of fronts that are gone.
+        # Moves counted by fronts that have ended.
         self.earlier_moves = 0
         for index in range(FRONTS):
             self.start_front(index)
@@ -59,7 +59,7 @@ class Cluster:
         harness.wait_until(lambda: len(self.worker_stats()) == WORKERS, "all workers answer", 60)
 
     def moves(self):
-        """Streams that left a worker that failed or drains."""
+        """Number of streams that left a worker that failed or drains."""
         return self.earlier_moves + sum(self._moves_of(front) for front in range(FRONTS))
 
     def _moves_of(self, front):
@@ -71,7 +71,7 @@ class Cluster:
         for process in self.workers + self.fronts + [self.redis]:
             process.kill()
 
-    # Each of these harms one thing, and returns how to make it well again.
+    # Each of these causes one fault, and returns a function that repairs it.
 
     def kill_worker(self, index):
         self.workers[index].kill()

@@ -36,22 +36,22 @@ CLIENTS = 64
 SCRIPTS = 12 if REAL else 40
 TURNS = 2  # of a session
 SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
-# Generations begin at this rate, some at a time, so that streams meet what breaks.
+# Generations begin at this rate, not all at once, so that faults hit running streams.
 SECONDS = SECONDS_EACH * GENERATIONS
-# With the real model faults wait for prompts (wait_for_proof).
+# With the real model, faults wait for prompts (wait_for_proof).
 LIMIT = (4 if REAL else 2) * SECONDS
 TOGETHER = 16
-# A stream that stands still for so long is begun again at another front by its client.
+# If a stream is silent for this time, its client sends the request to another front.
 STALL = 30.0 if REAL else 5.0
-# A request that no front could finish in this time is lost.
+# A request that no front could finish in this time counts as lost.
 PATIENCE = 60
 
-# How often each fault is chosen once each has been, how long it lasts, and after which time its
-# effects have shown.
+# A fault's weight (once each has been chosen), its duration, and the time until its effects have
+# shown.
 Fault = collections.namedtuple("Fault", "name weight lasts shows")
 FAULTS = [
     Fault("kill_worker", 35, 0.0, 1.0),
-    # The second one up to two seconds after the first.
+    # The second kill comes up to two seconds after the first.
     Fault("kill_two_workers", 12, 0.0, 1.0),
     # A kill every half second.
     Fault("kill_again_and_again", 1, 0.0, 2.0),
@@ -61,37 +61,37 @@ FAULTS = [
     Fault("stop_links", 5, SILENCE, SILENCE),
     Fault("kill_front", 8, 0.0, 1.0),
     Fault("drain_front", 2, 0.0, 1.0),
-    # What it wakes up to has gone on at the other front.
+    # The front's streams have moved to the other front when it continues.
     Fault("stop_front", 1, STALL + 1, STALL + 1),
     Fault("kill_redis", 2, 0.5, 1.0),
     Fault("stop_redis", 1, SILENCE, SILENCE + 1),
 ]
-# A stream that is hit by three of these before it has got anywhere ends: one whose prompt has 500
-# tokens is computed for seconds by the real model. Kills may come as close together as they like.
+# Three of these faults end a stream that has made no progress in between: with the real model, a
+# prompt of 500 tokens takes seconds. Kills do not count, however close together they are.
 BLAMING = {"cut_links", "stop_worker", "stop_links"}
-# With this many tokens more it has got somewhere: twice what a front asks for, because some
-# that it had before the fault reach the client behind it.
+# This number of new tokens counts as progress. It is twice the front's own number, because some
+# earlier tokens reach the client after the fault.
 PROOF = 16
 OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
               "stop_worker", "stop_links"}
-# Seconds that 99 of 100 streams that were hit may stand still, beside waits_of() times what a new
-# stream of this run waits for its first token. A stream that moves is computed again beside others, which
-# takes as long as the machine is slow: what else runs here must not decide about this test. The
-# seconds are those that pass on any machine: timeouts, back-off, and restarts.
+# The maximum pause in seconds for 99 of 100 streams that were hit, in addition to waits_of() times the
+# time to first token of a new stream in this run. A moved stream is computed again beside others, which
+# takes longer on a slow machine; other load must not decide about this test. The seconds here are those
+# that pass on any machine: timeouts, back-off, and restarts.
 PAUSE_LIMITS = {} if REAL else {
     "kill_worker": 0.7, "kill_two_workers": 5.5, "kill_again_and_again": 9.5,
     "kill_front": 0.7, "kill_redis": 2.5, "drain_worker": 2.5,
     "drain_front": 2.5, "cut_links": 2.5, "stop_worker": 2.5, "stop_links": 2.5,
-    # Of what the client itself waits before it turns to another front.
+    # Includes the time that the client waits before it uses another front.
     "stop_front": STALL + 2.5, "stop_redis": STALL + 2.5}
 
 
 def waits_of(fault):
-    # Half of all streams come back at once when a front dies, with connections of their own.
+    # If a front dies, half of all streams reconnect at once.
     return 25 if fault == "kill_front" else 10
 
 
-# What sends a client back to try again.
+# Codes after which a client retries.
 PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 Turn = collections.namedtuple("Turn", "text max_tokens seed")
@@ -107,7 +107,8 @@ def make_scripts(dice):
 
 
 def undisturbed(scripts):
-    """What one process answers to each script: a list of (text, ids), and the session's log."""
+    """The response of one process without faults to each script: a list of (text, ids), and the
+    session's log."""
     server = harness.serve("--context", "2048", model=MODEL, threads=2)
     client = Client(server)
     known = []
@@ -123,7 +124,7 @@ def undisturbed(scripts):
 
 
 class Stream:
-    """One answer as its client sees it, over all that happens to it."""
+    """One response as its client sees it, across all faults."""
 
     def __init__(self):
         self.received = Received()
@@ -152,7 +153,7 @@ class Stream:
             not self.ended or moment < self.times[-1])
 
     def pause_at(self, moment):
-        """The time between the messages around `moment`; before the first one since it was asked for."""
+        """The time between the messages around `moment`; before the first message, since the request."""
         after = bisect.bisect_right(self.times, moment)
         if after == 0 or after == len(self.times):
             return 0.0
@@ -188,7 +189,7 @@ class Caller(threading.Thread):
         self.client = Client(harness.Address(self.run_.cluster.address(front)))
 
     def insist(self, action):
-        """action(client), again and at another front, while what stops it passes."""
+        """Repeats action(client), also at another front, while errors are temporary."""
         deadline = time.monotonic() + PATIENCE
         while True:
             if self.client is None:
@@ -226,7 +227,7 @@ class Caller(threading.Thread):
 
 
 class StoodStill(grpc.RpcError):
-    """The client has given a stream up that said nothing."""
+    """The client has given up a silent stream."""
 
     def code(self):
         return grpc.StatusCode.CANCELLED
@@ -274,7 +275,7 @@ def follow(client, request, stream):
 
 
 class Run:
-    """What clients and faults share."""
+    """State that clients and faults share."""
 
     def __init__(self, scripts, known, cluster):
         self.scripts, self.known, self.cluster = scripts, known, cluster
@@ -287,7 +288,7 @@ class Run:
         self._begun = 0
 
     def watch(self):
-        """Ends calls whose streams stand still."""
+        """Ends calls of silent streams."""
         while not self.over.wait(0.2):
             for stream in self.streams[-4 * CLIENTS:]:
                 call = stream.call
@@ -304,14 +305,15 @@ class Run:
         time.sleep(max(0.0, due - time.monotonic()))
 
     def wait_for_proof(self):
-        """Until none can be blamed for a second fault; now they can be for one."""
+        """Waits until no stream can be blamed for a second fault; from then on, each can be
+        blamed for one."""
         harness.wait_until(lambda: self.failed or all(stream.proven for stream in self.blamed),
                            "streams that were hit get somewhere", PATIENCE)
         self.blamed = []
         self.blame()
 
     def blame(self):
-        """Streams that run and were not blamed yet are from here on."""
+        """All running streams count as blamed from now on."""
         for stream in list(self.streams):
             if stream.times and not stream.ended and stream not in self.blamed:
                 stream.proven_at = len(stream.received.ids) + PROOF
@@ -351,7 +353,7 @@ class ChaosTest(unittest.TestCase):
         self.assertGreaterEqual(len(run.finished), GENERATIONS)
 
     def strike(self, dice, run):
-        """One fault, once everything is well; returns when its effects have shown."""
+        """Causes one fault, once everything is well; returns when its effects have shown."""
         self.cluster.wait_whole()
         fault = (self.firsts.pop() if self.firsts else
                  dice.choices(FAULTS, [one.weight for one in FAULTS])[0])
@@ -369,7 +371,7 @@ class ChaosTest(unittest.TestCase):
         if fault.name in BLAMING:
             run.blame()  # some began while it was under way
         if fault.name not in OF_WORKERS:
-            # What still stands still is not the next fault's doing.
+            # A stream that is still silent must not be blamed on the next fault.
             harness.wait_until(lambda: all(stream.call is None or stream.heard >= mended
                                            for stream in run.streams[-4 * CLIENTS:]),
                                "every stream goes on", 2 * STALL + PATIENCE)
@@ -383,13 +385,13 @@ class ChaosTest(unittest.TestCase):
         return fault.name, moment, met
 
     def busy(self):
-        """{worker: its sequences} once some run, else None."""
+        """{worker: its sequences} if some are running, else None."""
         load = {index: one.sequences_running for index, one in self.cluster.worker_stats().items()}
         return load if max(load.values(), default=0) > 1 else None
 
     @staticmethod
     def first_wait(run):
-        """Seconds until the first message, as half of the streams had it that met no trouble."""
+        """Median time to the first message of the streams without faults, in seconds."""
         waits = sorted(stream.times[1] - stream.times[0] for stream in run.finished
                        if not stream.broken)
         return waits[len(waits) // 2]

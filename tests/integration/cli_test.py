@@ -1,4 +1,4 @@
-"""The commands as a shell sees them: exit codes, stdout, stderr, shapes of --json."""
+"""The commands as seen by a shell: exit codes, stdout, stderr, and the structure of --json."""
 
 import json
 import os
@@ -115,7 +115,7 @@ class FileCommandTest(CommandTest):
         self.assertGreater(len(plain), 1)
         self.assertEqual(len(special["token_ids"]), 1)
         self.refuse("detokenize", *MODEL, "--tokens", "300", named="300")
-        # Bytes that are not UTF-8 are kept; JSON shows them as U+FFFD.
+        # Bytes that are not UTF-8 are kept, and shown as U+FFFD in JSON.
         broken = self.run_json("tokenize", *MODEL, stdin=b"a\xff\xfe")
         self.assertEqual(broken, {"token_ids": [97, 255, 254]})
         self.assertEqual(self.run_json("detokenize", *MODEL, "--tokens", "97,255,254"),
@@ -174,7 +174,7 @@ class FileCommandTest(CommandTest):
         self.assertIn("llama", summary)
         self.assertNotIn("token_embd.weight", summary)
         table = self.run_well("inspect", *MODEL, "--tensors").stdout
-        # What is free can change in between.
+        # The free memory may change in between.
         self.assertEqual(table.splitlines()[:20], summary.splitlines()[:20])
         self.assertGreater(table.index("token_embd.weight"), table.index("\nMemory\n"))
 
@@ -231,11 +231,11 @@ class GenerateTest(CommandTest):
             self.assertIn("40 tokens", streamed.stderr)
 
     def test_text_streams_to_a_pipe(self):
-        # On a busy machine all may be written before this process reads.
+        # On a busy machine, everything may be written before this process reads.
         harness.wait_met(lambda: self.pieces_of_a_stream() > 1, "text comes piece by piece")
 
     def pieces_of_a_stream(self):
-        """In how many the text of an answer is read from a pipe."""
+        """In how many pieces the text of a response is read from a pipe."""
         command = [str(harness.BINARY), "generate", *self.at_server, "--prompt", "On and on",
                    "--max-tokens", "3000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -247,7 +247,7 @@ class GenerateTest(CommandTest):
         return len(pieces)
 
     def test_a_closed_pipe_is_a_failure_not_a_crash(self):
-        # Nobody reads, and the other end is closed before the first byte comes.
+        # Nobody reads, because the other end is closed before the first byte is written.
         reader, writer = os.pipe()
         os.close(reader)
         try:
@@ -336,7 +336,7 @@ class ServeOutputTest(CommandTest):
 class TroubleTest(CommandTest):
 
     def start_front(self, *workers, more=()):
-        """A front that may have no worker to serve with, and its address."""
+        """Starts a front that may have no working worker, and returns it with its address."""
         flags = [flag for address in workers for flag in ("--worker", address)] + list(more)
         process = harness.Process("front", *flags, "--store", ":memory:", "--listen",
                                   "127.0.0.1:0")
@@ -360,7 +360,7 @@ class TroubleTest(CommandTest):
             self.assertIn(f"waiting for a worker of {address}: ", waiting)
             self.assertIn(address, end)
             return f"{address}: 127.0.0.1:1: " in waiting
-        # On a busy machine the front's word of its worker may take more than its second.
+        # On a busy machine, the front may hear from its worker after more than a second.
         harness.wait_met(tells_why_it_waits, "the worker's trouble is told")
         result = run_tidepool("stats", "--once", "--server", address)
         self.assertEqual(result.returncode, 1)
@@ -405,7 +405,7 @@ class TroubleTest(CommandTest):
                         named=(worker.address, "ask its front"))
 
     def test_chats_that_come_to_nothing(self):
-        # No prompt for a message that nobody would answer.
+        # No prompt is shown, since no message could be answered.
         self.refuse("chat", "--server", "127.0.0.1:1", code=1, stdin=b"Hello\n",
                     named="no server answers")
         long = b"kelp " * 4096 + b"\n"
@@ -425,7 +425,7 @@ class TroubleTest(CommandTest):
             result = run_tidepool(*arguments, "--store", folder / "new.db")
             self.assertNotEqual(result.returncode, 0)
             self.assertEqual(sorted(folder.iterdir()), [], arguments)
-        # A store that was there stays.
+        # An existing store is kept.
         kept = harness.serve(store=folder / "kept.db")
         kept.stop()
         before = sorted(folder.iterdir())

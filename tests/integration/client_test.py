@@ -1,7 +1,7 @@
-"""A stock grpcio client: streams, cancels, hits a deadline, and nothing is left behind.
+"""A stock grpcio client: streams, cancels, exceeds a deadline, and leaves nothing behind.
 
-Cancels and deadlines meet the real model in its slow exact form, where one token takes far longer
-than a message does to travel: what is computed after a cancel can then be counted.
+Cancels and deadlines use the real model in its slow exact mode, in which a token takes far longer than a
+message. So the tokens computed after a cancel can be counted.
 """
 
 import concurrent.futures
@@ -89,7 +89,7 @@ class StreamTest(unittest.TestCase):
         before = self.client.wait_idle()
 
         def cancelled(number):
-            # Long messages: it cannot end before it is read.
+            # Its messages are long, so it cannot end before it is read.
             stream = self.client.wide_stream(text=f"Stream number {number}", max_tokens=3000)
             next(stream)
             stream.cancel()
@@ -116,16 +116,17 @@ class SlowModelTest(unittest.TestCase):
         usage = cls.client.generate(text="The tide is", max_tokens=9).usage
         cls.token_seconds = usage.decode_seconds / 8
 
-    # More than a busy machine hides of what was made, and far less than is asked for.
+    # Limit for tokens that are computed but not received: more than a busy machine causes, and far
+    # fewer than a request without cancel would compute.
     MOST_UNSEEN = 100  # tokens
 
     def test_after_a_cancel_at_most_one_more_token_is_computed(self):
-        # On a busy machine this client may see a token only when later ones are already there.
+        # On a busy machine, this client may see a token only when later ones already exist.
         for count in (1, 3, 6, 2, 4):
             harness.wait_met(lambda: self.cancel_after(count) <= 1, f"cancelled after {count}")
 
     def cancel_after(self, count):
-        """How many tokens were computed that this client had not received when it cancelled."""
+        """Number of computed tokens that this client had not received when it cancelled."""
         before = self.client.wait_idle()
         received = Received()
         stream = self.client.stream(text="The sky is", max_tokens=500)
@@ -134,14 +135,14 @@ class SlowModelTest(unittest.TestCase):
         return self.unseen(before, received)
 
     def unseen(self, before, received):
-        """How many tokens a request that was cancelled had made that its client did not see."""
+        """Number of tokens of a cancelled request that its client did not receive."""
         after = self.wait_cancelled(before)
         made = after.generated_tokens_total - before.generated_tokens_total
         self.assertLessEqual(made - len(received.ids), self.MOST_UNSEEN)
         return made - len(received.ids)
 
     def wait_cancelled(self, before):
-        """The stats once a request more has been cancelled, with all its KV given back."""
+        """The stats after one more request was cancelled, with all its KV freed."""
         def cancelled():
             stats = self.client.worker_stats()
             more = stats.requests_cancelled_total + stats.requests_failed_total
@@ -153,7 +154,8 @@ class SlowModelTest(unittest.TestCase):
         return after
 
     def test_a_deadline_stops_the_work(self):
-        # On a busy machine tokens may be made that this client does not see before its deadline.
+        # On a busy machine, tokens may be computed that this client does not see before its
+        # deadline.
         harness.wait_met(self.work_stops_at_a_deadline, "work stops at a deadline")
 
     def work_stops_at_a_deadline(self):
@@ -164,7 +166,7 @@ class SlowModelTest(unittest.TestCase):
             for message in self.client.stream(timeout, text="The sea is", max_tokens=2000):
                 received.take(message)
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        # Where it had not even begun, the worker may know nothing of it.
+        # If the request had not begun, the worker may not know it.
         if not received.ids:
             self.client.wait_idle()
             return False
@@ -184,7 +186,7 @@ class SlowModelTest(unittest.TestCase):
         def comes_piece_by_piece():
             answer = self.client.generate(text="The wind is", max_tokens=8)
             return answer.messages >= len(answer.ids) - 1
-        # On a busy machine what was made meanwhile comes as one.
+        # On a busy machine, several tokens come as one message.
         harness.wait_met(comes_piece_by_piece, "a message for each token")
 
 

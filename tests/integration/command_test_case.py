@@ -14,11 +14,12 @@ class CommandTest(unittest.TestCase):
         return result
 
     def run_json(self, *arguments, **more):
-        """stdout as the one object that it must be."""
+        """stdout, which must be one JSON object."""
         return json.loads(self.run_well(*arguments, "--json", **more).stdout)
 
     def refuse(self, *arguments, named=(), code=2, **more):
-        """One plain line on stderr that names these, nothing on stdout."""
+        """The command must print one line on stderr that contains `named`, and nothing on
+        stdout."""
         result = run_tidepool(*arguments, **more)
         self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
         self.assertEqual(result.stdout, "", arguments)

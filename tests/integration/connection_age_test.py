@@ -1,4 +1,5 @@
-"""Connections over TLS end in time, so that certificates are shown anew, and nothing that runs is cut."""
+"""Connections over TLS end after a time, so that certificates are checked again, and no running call
+is cut."""
 
 import http.client
 import struct
@@ -18,7 +19,8 @@ NEVER_LAST = 2 ** 31 - 1
 
 
 class RevokedTest(unittest.TestCase):
-    """A client whose CA goes from the server's file while it is connected, and one whose CA comes."""
+    """A client whose CA is removed from the server's file while it is connected, and one whose CA
+    is added."""
 
     def setUp(self):
         self.servers, old, new = Certificates(), Certificates(), Certificates()
@@ -59,7 +61,7 @@ class RevokedTest(unittest.TestCase):
         self.addCleanup(connection.close)
 
         def ask():
-            """Whether this answer is the connection's last."""
+            """Whether this response is the connection's last."""
             connection.request("GET", "/healthz")
             response = connection.getresponse()
             response.read()
@@ -73,7 +75,7 @@ class RevokedTest(unittest.TestCase):
                 connection.close()
                 return True  # while it answered nothing
 
-        # A busy machine may need more than the connection's second for an answer.
+        # A busy machine may need more than a second for a response.
         harness.wait_met(lambda: not ended(), "an answer that is not its connection's last")
         self.trust_new()
         wait_until(ended, "the server ends the connection")
@@ -83,7 +85,7 @@ class RevokedTest(unittest.TestCase):
 
 
 def refused(call):
-    """The code with which call() fails; None: it does not."""
+    """The code with which call() fails; None if it succeeds."""
     try:
         call()
     except harness.grpc.RpcError as error:
@@ -92,7 +94,7 @@ def refused(call):
 
 
 class RawConnection:
-    """HTTP/2 over TLS by a client that heeds no GOAWAY."""
+    """HTTP/2 over TLS by a client that ignores GOAWAY."""
 
     def __init__(self, server, ca):
         context = ssl_context(ca)
@@ -110,7 +112,7 @@ class RawConnection:
                             + frame(DATA, END_STREAM, stream, EMPTY_MESSAGE))
 
     def go_round(self):
-        """To the server and back, with whatever else comes. Of pings it would soon have too many."""
+        """A round trip to the server, with other frames in between. Pings would soon be too many."""
         before = self.rounds
         self.socket.sendall(frame(SETTINGS))
         while self.rounds == before:
@@ -149,7 +151,7 @@ class GoawayTest(unittest.TestCase):
         self.addCleanup(server.kill)
         connection = RawConnection(server, ours.ca)
         self.addCleanup(connection.socket.close)
-        # Holds the connection: it has no end.
+        # Keeps the connection open, because it has no end.
         connection.call(1, "/grpc.health.v1.Health/Watch")
         connection.call(3, "/grpc.health.v1.Health/Check")
         rounds = 0
@@ -159,7 +161,7 @@ class GoawayTest(unittest.TestCase):
         while connection.last_stream in (None, NEVER_LAST):
             connection.take_frame()
         self.assertEqual(connection.last_stream, 3)
-        # gRPC shuts the door when the write of that GOAWAY has ended; the next write comes after that.
+        # gRPC accepts no more calls after it has written that GOAWAY; the next write comes after that.
         connection.go_round()
         connection.call(5, "/grpc.health.v1.Health/Check")
         for _ in range(100 * rounds):

@@ -1,4 +1,4 @@
-"""kill -9 of `serve` in the middle of a session: nothing that was received is forgotten."""
+"""kill -9 of `serve` in the middle of a session: no received token is lost."""
 
 import signal
 import unittest
@@ -9,7 +9,7 @@ import harness
 from harness import Client, Received
 
 
-# Of a turn that is cut short. Its messages are long: what its client has not read holds it up.
+# Tokens of the interrupted turn. Its messages are long, so it waits for its client to read.
 TOKENS = 2000
 
 
@@ -24,7 +24,7 @@ class CrashTest(unittest.TestCase):
         return server, Client(server)
 
     def stream_until_killed(self, server, client, count, **turn):
-        """What the client got of a turn whose server is killed after `count` tokens."""
+        """What the client received of a turn whose server is killed after `count` tokens."""
         received = Received()
         stream = client.wide_stream(max_tokens=TOKENS, temperature=1.0, seed=count, **turn)
         with self.assertRaises(grpc.RpcError):
@@ -38,7 +38,7 @@ class CrashTest(unittest.TestCase):
         return received
 
     def check_kept(self, session, received, log):
-        """The session holds its log, the turn's input, and all that was received."""
+        """The session contains its log, the turn's input, and everything that was received."""
         turn = session.turns[-1]
         self.assertEqual(list(session.token_ids)[:len(log)], log)
         self.assertEqual(turn.start, len(log))
@@ -77,7 +77,7 @@ class CrashTest(unittest.TestCase):
             server, client = self.start()
             session = client.get_session("c")
             kept = session.turns[-1]
-            # A template may close the cut answer of the turn before this one's input.
+            # A template may add an end to the interrupted response before this turn's input.
             self.assertEqual(list(session.token_ids)[:len(log)], log)
             output = list(session.token_ids)[kept.output_start:kept.end]
             self.assertEqual(output[:len(received.ids)], received.ids)
@@ -96,7 +96,7 @@ class CrashTest(unittest.TestCase):
         client.generate(session="one", text="First", max_tokens=25)
         client.generate(session="two", chat=[("user", "Second")], max_tokens=25)
         before = {name: client.get_session(name) for name in ("one", "two", "empty")}
-        # As soon as the client knows the end of a turn, the store does.
+        # As soon as the client knows the end of a turn, the store has it.
         server.kill()
         server, client = self.start()
         for name, session in before.items():

@@ -1,8 +1,7 @@
-"""Damaged and hostile GGUF files, made from a sound one, and what must come of each.
+"""Damaged and hostile GGUF files, made from a valid one, and the expected result of each command.
 
-Here: their structure; damaged_models.py goes on with what they say. A Case tells of each command
-whether it must refuse the file (and what the line must name), must go on as if nothing were wrong,
-or may do either.
+This file has damage to the structure; damaged_models.py has damage to the contents. A Case says for each
+command whether it must refuse the file (and what the error must name), must succeed, or may do either.
 """
 
 import collections
@@ -11,12 +10,13 @@ import struct
 import gguf_bytes as gguf
 from gguf_bytes import I32, STRING, U32, U64
 
-# Commands, in the order in which they read more and more of a file.
+# Commands, ordered by how much of a file they read.
 COMMANDS = ("tokenize", "inspect", "generate", "logits")
 
 FINE = "fine"  # exit code 0
 EITHER = "either"  # as FINE or as Refused(())
-# With code 2 the line also names the file; 1 is for what only shows while computing.
+# With exit code 2 the error also names the file. Code 1 is for faults that only computing can
+# detect.
 Refused = collections.namedtuple("Refused", "named code", defaults=(2,))
 
 # `files`: content by name, the first is the one to open. `outcomes`: by command.
@@ -24,7 +24,7 @@ Case = collections.namedtuple("Case", "name files outcomes")
 
 
 def case(name, content, refused=COMMANDS, named=(), otherwise=FINE):
-    """The commands `refused` must name `named`; the others do `otherwise`."""
+    """The commands in `refused` must name `named`; the others must do `otherwise`."""
     files = content if isinstance(content, dict) else {"damaged.gguf": content}
     wanted = (named,) if isinstance(named, str) else tuple(named)
     outcomes = {command: Refused(wanted) if command in refused else otherwise
@@ -32,8 +32,8 @@ def case(name, content, refused=COMMANDS, named=(), otherwise=FINE):
     return Case(name, files, outcomes)
 
 
-# Who must refuse what: a broken file; a model that contradicts itself; one that is sound but not
-# served, which inspect describes; bad numbers, which only those meet who read weights.
+# Which commands must refuse: a broken file; a contradictory model; a valid but unsupported one,
+# which inspect describes; bad numbers, which only commands that read weights notice.
 EVERYONE = COMMANDS
 MODEL = ("inspect", "generate", "logits")
 LOADERS = ("generate", "logits")
@@ -128,7 +128,7 @@ def metadata(victim):
                    named="general.alignment")
     yield case("alignment-u64", victim.copy().set("general.alignment", U64, 32).build(),
                named="general.alignment")
-    # What is odd but harmless.
+    # Unusual but harmless.
     for name, key, value in (
             ("key-of-two-lines", "a\nb\x1b[2J", "x"), ("key-not-utf8", b"\xff\xfe", "x"),
             ("value-not-utf8", "general.name", b"\xff\xfe\x80"),
@@ -199,7 +199,7 @@ def tensors(victim):
 
 
 def splits(victim):
-    """A checkpoint in two files, and what can go wrong between them."""
+    """A checkpoint in two files, and faults between them."""
     def part(number, tensors, count=2, total=len(victim.tensors)):
         piece = victim.copy() if number == 0 else gguf.Checkpoint()
         piece.tensors = tensors

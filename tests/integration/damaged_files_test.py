@@ -1,5 +1,5 @@
-"""Damaged and hostile model files, each through every command that reads one: a plain refusal or a
-normal end, never a signal, a hang, or memory out of proportion."""
+"""Damaged and hostile model files, each with every command that reads one: a one-line refusal or a normal
+end, but never a signal, a hang, or excessive memory."""
 
 import concurrent.futures
 import json
@@ -24,7 +24,7 @@ ARGUMENTS = {
                  "--kv-memory", "16MiB"),
     "logits": ("--tokens", "1,2", "--threads", "1"),
 }
-# Of a file of at most two MiB.
+# For a file of at most two MiB.
 CPU_SECONDS = 10
 PEAK_BYTES = 1 << 30
 ADDRESS_BYTES = 4 << 30  # sanitizers reserve terabytes
@@ -33,7 +33,7 @@ SCRATCH = harness.scratch_folder()
 
 
 class Outcome:
-    """How one command ended on one file."""
+    """The result of one command for one file."""
 
     def __init__(self, command, path, flags=None):
         arguments = [str(harness.BINARY), command, "--model", str(path),
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def json_complaint(path):
-    """What is wrong with inspect --json of a file that inspect takes."""
+    """The fault of inspect --json for a file that inspect accepts."""
     result = harness.run_tidepool("inspect", "--json", "--model", path)
     try:
         return "" if json.loads(result.stdout)["tensors"] else "no tensors"
@@ -67,7 +67,7 @@ def json_complaint(path):
 
 
 def complaints(outcome, wanted, folder):
-    """What is wrong with an outcome; a refusal names a file of `folder`."""
+    """The faults of an outcome; a refusal must name a file of `folder`."""
     refusal = wanted
     if wanted == damaged_files.EITHER:
         refusal = damaged_files.FINE if outcome.code == 0 else damaged_files.Refused(())
@@ -96,7 +96,7 @@ def complaints(outcome, wanted, folder):
 
 
 def run_case(one):
-    """Runs one case through all commands: what went wrong, and how many refused."""
+    """Runs one case with all commands: faults, and number of refusals."""
     wrong, refusals = [], 0
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         paths = [pathlib.Path(folder) / name for name in one.files]
@@ -152,13 +152,13 @@ class DamagedFilesTest(unittest.TestCase):
 
     def test_random_damage(self):
         refusals = self.check(list(damaged_models.random_damage(self.victim)))
-        # Some of it is met, and some of it does no harm.
+        # Some damage is noticed, and some is harmless.
         self.assertGreater(sum(count > 0 for count in refusals), len(refusals) // 4)
         self.assertGreater(sum(count == 0 for count in refusals), len(refusals) // 10)
 
 
 if __name__ == "__main__":
     if not harness.SANITIZED:
-        # What a file makes a command ask for ends that command, not this machine.
+        # If a file makes a command allocate too much, only that command ends, not the machine.
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
     unittest.main(verbosity=2)

@@ -1,4 +1,4 @@
-"""Damaged and hostile GGUF files: what keys, tokenizers and numbers say; random damage."""
+"""Damaged and hostile GGUF files: contents of keys, tokenizers and numbers; random damage."""
 
 import random
 import struct
@@ -76,8 +76,8 @@ def wrong_kinds(victim):
                    victim.copy().set_array(key, kind, values).build(), refused, key)
 
 
-# Values of keys under "llama." that contradict the format, each other or the tensors; what the line
-# names where that is another key or a tensor.
+# Values of keys under "llama." that contradict the format, other keys or the tensors; and the name
+# in the error if it is another key or a tensor.
 CONTRADICTIONS = {
     "attention.head_count": ((0, None), (3, "llama.attention."), (5, "llama.attention."),
                              (8, "llama.rope.dimension_count"), (4096, "llama.attention."),
@@ -115,7 +115,7 @@ def contradictions(victim):
     for suffix, values in CONTRADICTIONS.items():
         key = f"llama.{suffix}"
         for value, named in values:
-            # vocab_size is a hint beside the tokenizer; two are designs that are not served.
+            # The tokenizer overrides vocab_size. The two others belong to unsupported designs.
             refused = {"vocab_size": NOBODY, "expert_shared_feed_forward_length": LOADERS}.get(
                 suffix, MODEL)
             if (suffix, value) == ("attention.value_length", 8):
@@ -134,14 +134,14 @@ def contradictions(victim):
         unserved = suffix == "yarn_ext_factor"
         yield case(f"{suffix}-{value}", yarn.set(key, F64, value).build(),
                    LOADERS if unserved else MODEL, key)
-    # Sound, but of another kind: inspect describes them.
+    # Valid, but of another kind: inspect describes them.
     for key, kind, value in (
             ("general.architecture", STRING, "banana"), ("general.architecture", STRING, ""),
             ("llama.rope.scaling.type", STRING, "banana"), ("llama.rope.scaling.type", STRING, ""),
             ("llama.attn_logit_softcapping", F32, 30.0), ("llama.attention.causal", BOOL, 0),
             ("llama.expert_gating_func", U32, 2)):
         yield case(f"{key}-{value}", victim.copy().set(key, kind, value).build(), LOADERS, key)
-    # Sound at the edge of what is allowed: nothing is sized by a number alone.
+    # Valid at the limits: no memory is sized by a number alone.
     for key, kind, value in (
             ("llama.context_length", U32, 1 << 30), ("llama.expert_used_count", U32, 8),
             ("llama.attention.sliding_window", U32, 1), ("llama.rope.freq_base", F64, 1e308),
@@ -193,16 +193,16 @@ def tokenizers(victim):
                    victim.copy().set(f"tokenizer.ggml.{key}", STRING, "x" * (1 << 20)).build(),
                    ("tokenize", *LOADERS), f"tokenizer.ggml.{key}")
     yield changed("merge-of-a-mebibyte", "merges", STRING, merges[:-1] + [b"x" * (1 << 20)])
-    # Harmless, and so nobody refuses them. A merge whose parts or result are no tokens is never reached or comes
-    # apart again; published files have such. Nor can merges go in a circle, whatever they list: each makes one
-    # symbol of two that stand side by side, so a text of n bytes is done after n - 1 of them at most.
+    # Harmless, so no command refuses them. A merge whose parts or result are not tokens is never reached or is
+    # split again; published files have such merges. Merges cannot loop either: each makes one symbol of two
+    # neighbours, so a text of n bytes needs at most n - 1 merges.
     yield changed("merges-dangling", "merges", STRING, [b"zq qz", b"zqqz zqqz"], NOBODY)
     yield changed("merges-in-a-ring", "merges", STRING, [b"a a", b"aa a", b"a aa", b"aa aa"],
                   NOBODY)
     yield changed("merges-twice", "merges", STRING, merges + merges)
     for key, value in (("model", "banana"), ("model", ""), ("pre", "banana"),
                        ("pre", "a\nb\x1b[2J")):
-        # A tokenizer that is not known is described by inspect.
+        # inspect describes an unknown tokenizer.
         yield case(f"{key}-{value[:6]!r}",
                    victim.copy().set(f"tokenizer.ggml.{key}", STRING, value).build(),
                    ("tokenize", *LOADERS), f"tokenizer.ggml.{key}")
@@ -210,7 +210,7 @@ def tokenizers(victim):
 
 
 def _templates(victim):
-    """Templates matter only to a chat: no other command may mind them."""
+    """Only chats use templates, so no other command may refuse a bad one."""
     for name, template in {
             "broken": "{% if %}", "deep": "{{" + "(" * 5000 + ")" * 5000 + "}}",
             "not-utf8": b"\xff\xfe{{ a }}", "of-a-mebibyte": "{{ a }}" * 150000}.items():
@@ -218,13 +218,14 @@ def _templates(victim):
                    victim.copy().set("tokenizer.chat_template", STRING, template).build(), NOBODY)
 
 
-# Chat templates that a chat must survive: by name, and whether it is refused.
+# Chat templates that must not harm a chat: by name, and whether each is refused.
 _NEST = ("{%% set ns = namespace(a=[], b=[]) %%}{%% for i in range(200000) %%}"
          "{%% set ns.a = [ns.a] %%}{%% set ns.b = [ns.b] %%}{%% endfor %%}%s")
 _MEGABYTES = "{%% set s = ('a' * 1000) * 8000 %%}{%% set t = ('a' * 1000) * 4000 ~ 'b' %%}%s"
 _OFTEN = "%s{%% for i in range(100000) %%}{%% for j in range(100000) %%}%s{%% endfor %%}{%% endfor %%}"
 CHAT_TEMPLATES = {
-    # Each would take the product of two sizes, or fill the memory, if what it costs were not counted.
+    # Each would take time for the product of two sizes, or fill the memory, if its cost were not
+    # limited.
     "search": (_OFTEN % (_MEGABYTES % "", "{% set x = t in s %}"), True),
     "search-from-right": (_OFTEN % (_MEGABYTES % "", "{% set x = s.rfind('b' ~ t) %}"), True),
     "replace-what-is-not-there": (_OFTEN % (_MEGABYTES % "", "{% set x = s.replace(t, '') %}"), True),
@@ -266,7 +267,7 @@ CHAT_TEMPLATES = {
 }
 
 
-# Quantised types: id -> where the scales of a block lie, and how they are written.
+# Quantised types: id -> offsets of a block's scales, and their format.
 F16_AT = {2: (0,), 3: (0, 2), 6: (0,), 7: (0, 2), 8: (0,), 10: (80, 82), 11: (108,), 12: (0, 2),
           13: (0, 2), 14: (208,), 20: (0,), 23: (0,)}
 F16_BAD = {"nan": b"\x00\x7e", "inf": b"\x00\x7c", "minus-inf": b"\x00\xfc"}
@@ -278,7 +279,7 @@ WIDTH = 256
 
 
 def wide_model(victim, kind):
-    """One layer, 256 wide, all zeros, attn_q.weight of any type; zeros are sound in each."""
+    """One layer of width 256, all zeros, attn_q.weight of any type; zeros are valid in each."""
     wide = victim.copy()
     for suffix, value in {"embedding_length": WIDTH, "block_count": 1, "feed_forward_length": 32,
                           "expert_count": 0, "attention.head_count": 2,
@@ -320,7 +321,7 @@ def bad_numbers(victim):
                            "blk.0.ffn_gate_inp.weight": LOADERS}.items():
         yield case(f"nan-in-{other}", victim.patched(f"{other}.data", PLAIN_BAD[0][0], 4), refused,
                    other)
-    # Finite, but no sum of them is: what comes out is not passed off as an answer.
+    # The weights are finite, but their sums are not: the result must not be returned as a response.
     huge = struct.pack("<f", 3e38) * 64
     broken = case("overflow", victim.patched("output_norm.weight.data", huge), NOBODY)
     broken.outcomes.update({command: Refused(("logit",), 1) for command in LOADERS})

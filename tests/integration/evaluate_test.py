@@ -1,5 +1,5 @@
-"""Evaluation as strangers do it: lm-eval against the server scores as transformers does, and what a
-prompt's tokens score survives the death of a worker."""
+"""Evaluation with third-party tools: lm-eval scores the server like transformers, and the scores of a prompt's
+tokens survive the death of a worker."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import pathlib
 import tempfile
 import unittest
 
-# Nothing is fetched: tasks and data lie beside this test.
+# Nothing is downloaded: tasks and data are in the folder of this test.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", NO_PROXY="*",
                   HF_HOME=tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
 
@@ -64,7 +64,7 @@ class LmEvalTest(unittest.TestCase):
 
 
 class WorkersTest(unittest.TestCase):
-    """What prompts score, over a front whose worker is killed meanwhile."""
+    """Scores of prompts, from a front whose worker is killed meanwhile."""
 
     def score(self, client, request, on_first=None):
         """(tokens, logprobs, ranks, output tokens) of a stream."""

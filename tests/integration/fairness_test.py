@@ -1,5 +1,5 @@
-"""Who is served beside long work: a short request beside a long prompt, and another principal's
-request beside streams that hold every place."""
+"""Short requests beside long work: beside a long prompt, and beside another principal's streams that hold all
+places."""
 
 import random
 import threading
@@ -30,7 +30,7 @@ class BesideALongPromptTest(unittest.TestCase):
         self.server.kill()
 
     def overtakes(self):
-        """Whether a request of one token ends before the long prompt that came first does."""
+        """Whether a request of one token ends before a long prompt that arrived earlier."""
         self.attempts += 1
         prompt = ids(self.attempts, LONG_PROMPT)
         finished = self.client.wait_idle().requests_finished_total
@@ -43,7 +43,7 @@ class BesideALongPromptTest(unittest.TestCase):
         self.client.generate(ids=ids(-self.attempts, 3), max_tokens=1)
         before_the_long_one = self.client.worker_stats().requests_finished_total == finished + 1
         reader.join()
-        # Its prefix is cached now: cut in other pieces it gives the same tokens.
+        # Its prefix is cached now. Split differently, the prompt gives the same tokens.
         self.assertEqual(self.client.generate(ids=prompt, max_tokens=1).ids, answers[0].ids)
         return before_the_long_one
 
@@ -88,7 +88,7 @@ class BesideAnotherPrincipalTest(unittest.TestCase):
         self.assertGreaterEqual(stats.preemptions_total, 1)
         for reader in readers:
             reader.join()
-        # Those that gave way gave the same tokens.
+        # The preempted streams gave the same tokens.
         for i, answer in enumerate(answers):
             read(i)
             self.assertEqual(len(answer.ids), TOKENS)

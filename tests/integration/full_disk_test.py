@@ -1,8 +1,8 @@
-"""A disk that is full under a server that runs: nothing that a client received is lost, and when
-there is room again everything goes on.
+"""The disk becomes full while a server runs: nothing that a client received is lost, and when there is space
+again, everything continues.
 
-The streams that meet it stand still then: their clients have not read what there is, so that all of
-them have more to write when they do.
+The streams are blocked at that time, because their clients have not read everything. So each must write more
+when its client reads.
 """
 
 import resource
@@ -15,7 +15,7 @@ from harness import Client, Received
 
 STREAMS = 4
 TOKENS = 900
-# Of any file that the server writes: the store's log is longer already.
+# Maximum size of any file that the server writes: the store's log is already longer.
 FULL = 4 << 10
 
 
@@ -27,12 +27,12 @@ class FullDiskTest(unittest.TestCase):
         self.addCleanup(self.server.kill)
         self.client = Client(self.server)
         self.addCleanup(self.client.close)
-        # Of streams that are not read nothing stands in its way.
+        # Streams that are not read do not block this client.
         self.watcher = Client(self.server)
         self.addCleanup(self.watcher.close)
 
     def limit_files(self, size=None):
-        """None: as the machine has it."""
+        """Sets the limit of file sizes; None: the machine's own."""
         _, hard = resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE,
                          (hard if size is None else size, hard))
@@ -80,7 +80,7 @@ class FullDiskTest(unittest.TestCase):
         for stream, part in zip(streams, received):
             self.check_full(lambda: self.finish(stream, part))
             self.assertLess(len(part.ids), TOKENS)
-        # What was received is there; what is new is refused, and reading goes on.
+        # Received tokens are in the store; new requests are refused, and reading still works.
         for number, part in enumerate(received):
             log = self.output_in_log(f"s-{number}")
             self.assertEqual(log[:len(part.ids)], part.ids)

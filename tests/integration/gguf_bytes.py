@@ -14,7 +14,7 @@ U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 SCALARS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q",
            I64: "q", F64: "d"}
 
-# id -> (elements of a block, bytes of a block); the GGUF specification's.
+# id -> (elements per block, bytes per block), as in the GGUF specification.
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
           9: (32, 36), 10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176),
           14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74), 18: (256, 98),
@@ -34,7 +34,7 @@ def scalar(kind, value):
 
 
 def array(kind, values, count=None):
-    """The bytes of an array value; `count` is what it claims to hold."""
+    """The bytes of an array value; `count` is the number of elements that it claims."""
     claimed = len(values) if count is None else count
     return struct.pack("<IQ", kind, claimed) + b"".join(scalar(kind, value) for value in values)
 
@@ -45,7 +45,7 @@ def data_bytes(kind, dims):
 
 
 class Tensor:
-    """One tensor; `offset` is what its description claims, None for the truth."""
+    """One tensor; `offset` is the offset that its info claims, None for the true one."""
 
     def __init__(self, name, kind, dims, data=None, offset=None):
         self.name, self.kind, self.dims, self.offset = name, kind, list(dims), offset
@@ -92,7 +92,7 @@ class Checkpoint:
         return next(tensor for tensor in self.tensors if tensor.name == name)
 
     def take(self, name):
-        """Takes the tensor out."""
+        """Removes the tensor."""
         tensor = self.tensor(name)
         self.tensors.remove(tensor)
         return tensor
@@ -137,7 +137,7 @@ class Checkpoint:
         return bytes(out)
 
     def patched(self, mark, raw, shift=0):
-        """The built file with `raw` written over what stands at the mark."""
+        """The built file with `raw` written at the mark."""
         content = bytearray(self.build())
         at = self.marks[mark] + shift
         content[at:at + len(raw)] = raw
@@ -177,7 +177,7 @@ class _Reader:
 
 
 def read(content):
-    """The Checkpoint of a sound file with the default alignment."""
+    """The Checkpoint of a valid file with the default alignment."""
     reader = _Reader(content)
     checkpoint = Checkpoint()
     assert reader.take(4) == b"GGUF"

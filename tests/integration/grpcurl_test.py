@@ -1,4 +1,4 @@
-"""Stock grpcurl against `serve`: lists, describes and calls everything by reflection alone."""
+"""Stock grpcurl with `serve`: lists, describes and calls everything by reflection alone."""
 
 import json
 import os
@@ -47,7 +47,7 @@ class GrpcurlTest(unittest.TestCase):
         return result.stdout if code == 0 else result.stderr
 
     def call(self, method, request):
-        """The messages that tidepool.v1.`method` answers."""
+        """The response messages of tidepool.v1.`method`."""
         self.called.add("tidepool.v1." + method.replace("/", "."))
         answers = self.grpcurl("tidepool.v1." + method, flags=("-d", json.dumps(request)))
         return json_stream(answers)
@@ -93,7 +93,7 @@ class GrpcurlTest(unittest.TestCase):
         self.assertEqual(every, self.called)
 
     def call_drain(self):
-        """Of a server of its own, whose process ends."""
+        """Calls Drain of a separate server, whose process ends."""
         shared, self.server = self.server, harness.serve()
         self.addCleanup(self.server.kill)
         drained, = self.call_one("Admin/Drain", {})["workers"]

@@ -34,7 +34,7 @@ MOE = TINY / "serving_qwen3moe_f16.gguf"
 ENDPOINT = re.compile(r"\b127\.0\.0\.1:([1-9]\d*)\b")
 START_TIMEOUT = 90
 STOP_TIMEOUT = 60
-# Everything is many times slower then, and what is freed is kept for a while: up to 256 MiB of it.
+# Everything is many times slower then, and up to 256 MiB of freed memory is kept for a while.
 SANITIZED = "TIDEPOOL_SANITIZER" in os.environ
 
 _scratch = pathlib.Path(tempfile.mkdtemp(prefix="tidepool-", dir=os.environ.get("TEST_TMPDIR")))
@@ -49,7 +49,7 @@ def _clean_up():
 
 
 def smollm2():
-    """The real model; only targets that name it in their data have it."""
+    """The real model; only targets that have it in their data can use it."""
     return pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
 
 
@@ -58,7 +58,7 @@ def scratch_folder():
 
 
 def wait_until(condition, what, timeout=30):
-    """The first true value of condition(), polled; AssertionError naming `what` when time is up."""
+    """The first true value of condition(), polled; AssertionError with `what` after the timeout."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -70,9 +70,8 @@ def wait_until(condition, what, timeout=30):
 
 
 def free_port():
-    """A port that nobody listened on a moment ago. It is below those that the kernel gives to who
-    asks for any and to clients' ends of connections: no process gets it by chance before, or
-    between, those that the caller starts there."""
+    """A port that is free now. It is outside of the range from which the kernel assigns ports, so no process
+   gets it by chance before, or between, the processes that the caller starts on it."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(first // 2, first) if first > 2048 else (0,)
     while True:
@@ -109,7 +108,8 @@ def _make_stubs():
 
 
 def clean_environment(**more):
-    """What children see: no proxies (gRPC would use them for 127.0.0.1), their own home."""
+    """The environment of children: no proxies (gRPC would use them for 127.0.0.1), and their own
+    home."""
     environment = {key: value for key, value in os.environ.items()
                    if not key.lower().endswith("_proxy")}
     environment.update(HOME=str(_scratch), **more)
@@ -161,7 +161,7 @@ class Process:
         self._popen.send_signal(number)
 
     def wait(self, timeout=STOP_TIMEOUT):
-        """The exit code, once the process has ended by itself and its output is read."""
+        """The exit code, once the process has ended by itself and its output was read."""
         code = self._popen.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
@@ -174,7 +174,7 @@ class Process:
         self.wait()
 
     def stop(self):
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
@@ -200,10 +200,10 @@ class Server(Process):
 
         self.address = wait_until(endpoint, lambda: f"{command} prints its endpoint: {self.stderr}",
                                   START_TIMEOUT)
-        # Printed in the same piece as the endpoint.
+        # Printed in the same write as the endpoint.
         http = re.search(r"HTTP +(127\.0\.0\.1:\d+)", self.stdout)
         self.http_address = http.group(1) if http else None
-        # A server with TLS is asked in plain text at its probes' port.
+        # The health of a server with TLS is checked in plain text on its probe port.
         probes = re.search(r"probes +(127\.0\.0\.1:\d+)", self.stdout)
         self.probe_address = probes.group(1) if probes else self.address
         wait_until(lambda: health(self.probe_address, awaited),
@@ -225,11 +225,11 @@ def front(workers, *arguments, store=":memory:", **more):
 
 
 def open_channel(address):
-    # Its own subchannel, so that one test's broken connection is not another's back-off.
+    # Its own subchannel, so that one test's broken connection does not cause back-off in another.
     return grpc.insecure_channel(address, options=[
         ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
         ("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20),
-        # A window of 64 KiB for good: what a client does not read is not sent.
+        # The window stays at 64 KiB, so unread messages are not sent.
         ("grpc.http2.bdp_probe", 0)])
 
 
@@ -246,7 +246,7 @@ def health(address, service=""):
 
 
 def run_tidepool(*arguments, stdin=b"", timeout=120):
-    """A command that ends by itself: CompletedProcess with stdout and stderr as text."""
+    """Runs a command to its end; returns a CompletedProcess with stdout and stderr as text."""
     result = subprocess.run([str(BINARY)] + [str(argument) for argument in arguments], input=stdin,
                             capture_output=True, timeout=timeout, env=clean_environment())
     result.stdout = result.stdout.decode(errors="replace")
@@ -260,7 +260,7 @@ Answer = collections.namedtuple("Answer", "text ids finish usage messages")
 
 
 class Received:
-    """What has come of one stream so far; kept when the stream breaks."""
+    """What has arrived of one stream so far; kept if the stream breaks."""
 
     def __init__(self):
         self.text = ""
@@ -318,7 +318,8 @@ class Client:
         return self.inference.Generate(make_request(**fields), timeout=timeout)
 
     def wide_stream(self, timeout=120, **fields):
-        """As stream, with messages so large that a client that does not read soon holds it up."""
+        """Like stream, with messages so large that the server soon waits for a client that does
+        not read."""
         request = make_request(**fields)
         request.logprobs, request.top_logprobs = True, 20
         return self.inference.Generate(request, timeout=timeout)
@@ -353,13 +354,13 @@ class Client:
         return self.admin.GetStats(admin_pb.GetStatsRequest(), timeout=30)
 
     def worker_stats(self):
-        """Of the only worker."""
+        """The stats of the only worker."""
         workers = self.stats().workers
         assert len(workers) == 1 and workers[0].status_code == 0, workers
         return workers[0]
 
     def wait_idle(self):
-        """The only worker's stats once it has nothing left to do."""
+        """The only worker's stats when it has no more work."""
         def idle():
             stats = self.worker_stats()
             return stats if stats.sequences_running + stats.sequences_waiting == 0 else None
@@ -367,9 +368,9 @@ class Client:
 
 
 def wait_met(attempt, what, attempts=10):
-    """Calls attempt() until it is true, so many times at most: for what is true of a server, but is
-    seen only where this process gets the processor at the right moment. What has to hold each time
-    is attempt's to assert. Prints how often it took more than one."""
+    """Calls attempt() until it returns true, at most `attempts` times. For conditions that hold in the server, but
+   are only visible if this process runs at the right moment. attempt() must assert what has to hold each time.
+   Prints the number of attempts if it was more than one."""
     for tried in range(1, attempts + 1):
         if attempt():
             if tried > 1:
@@ -384,7 +385,7 @@ def resident_bytes(process):
 
 
 def stall_of(client):
-    """Tokens made so far, once 30 readings in a row with a running sequence are alike."""
+    """Tokens generated so far, once 30 consecutive readings with a running sequence are equal."""
     first = client.worker_stats()
     for _ in range(30):
         stats = client.worker_stats()

@@ -1,4 +1,4 @@
-"""HTTP/2 frames by hand (RFC 9113), for clients that do what no library would."""
+"""Handmade HTTP/2 frames (RFC 9113), for clients that do what no library would."""
 
 import struct
 
@@ -13,7 +13,7 @@ def frame(kind, flags=0, stream=0, payload=b""):
 
 
 def hello():
-    """What a client sends first."""
+    """The first bytes of a client."""
     return PREFACE + frame(SETTINGS)
 
 

@@ -1,4 +1,5 @@
-"""The HTTP side as strangers use it: the official OpenAI client, bare sockets, many connections."""
+"""The HTTP API with third-party clients: the official OpenAI client, raw sockets, many
+connections."""
 
 import concurrent.futures
 import json
@@ -27,20 +28,20 @@ HI = [{"role": "user", "content": "hi"}]
 
 
 def open_client(server):
-    # Without the proxies of the environment, and with every failure told at once.
+    # Without the proxies of the environment, and without retries that hide failures.
     return openai.OpenAI(base_url=f"http://{server.http_address}/v1", api_key="unused",
                          max_retries=0, timeout=120,
                          http_client=openai.DefaultHttpxClient(trust_env=False))
 
 
 def most_resident_bytes(process):
-    """As much memory as it ever had."""
+    """Peak resident memory."""
     with open(f"/proc/{process.pid}/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
 def raw(server, data, timeout=60):
-    """What the server says to these bytes until it closes."""
+    """The server's reply to these bytes, until it closes."""
     host, port = server.http_address.split(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
         try:
@@ -105,7 +106,7 @@ class OpenAiTest(unittest.TestCase):
         *_, last = client.completions.create(stream=True, stream_options={"include_usage": True},
                                              **ask)
         after = grpc.wait_idle()
-        # A worker that did nothing else: its totals are the answers'.
+        # This worker did nothing else, so its totals are those of the responses.
         for usage, first, then in ((whole, before, between), (last.usage, between, after)):
             self.assertEqual(usage.expert_hits, then.expert_hits_total - first.expert_hits_total)
             self.assertEqual(usage.expert_misses,
@@ -192,7 +193,7 @@ class OpenAiTest(unittest.TestCase):
 
     def test_a_cancel_stops_the_work(self):
         before = self.grpc.wait_idle().requests_cancelled_total
-        # More than fits between the server and a client that does not read.
+        # More than the buffers between the server and a client that does not read.
         stream = self.chat(stream=True, max_tokens=3900, logprobs=True, top_logprobs=20,
                            extra_body={"ignore_eos": True})
         next(iter(stream))
@@ -219,7 +220,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(ask(Idempotency_Key="again"), whole)
         rest = ask(Idempotency_Key="again", Last_Event_ID="17")
         self.assertTrue(rest and whole.endswith(rest) and len(rest) < len(whole), (whole, rest))
-        # As the same front would after a restart: the name chooses the seed.
+        # Like the same front after a restart: the request's name determines the seed.
         other = harness.serve()
         self.addCleanup(other.kill)
         again = open_client(other).completions.create(
@@ -254,13 +255,13 @@ class ToolsTest(unittest.TestCase):
         self.assertEqual([one.function.name for one in calls], ["weather"])
         self.assertEqual(chunks[-1].choices[0].finish_reason, "tool_calls")
 
-        # The conversation goes on with what the client makes of it.
+        # The conversation continues with the client's own message object.
         turn = HI + [choice.message.model_dump(),
                      {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
         more = client.chat.completions.create(model="chain", messages=turn, tools=TOOLS)
         bare = client.chat.completions.create(model="chain", messages=HI, tools=TOOLS)
         self.assertGreater(more.usage.prompt_tokens, bare.usage.prompt_tokens + len("weather"))
-        # Without tools the text is text.
+        # Without tools, the text is returned as content.
         plain = client.chat.completions.create(**ask).choices[0]
         self.assertIn("<tool_call>", plain.message.content)
         self.assertEqual(plain.finish_reason, "stop")
@@ -309,7 +310,7 @@ class WireTest(unittest.TestCase):
                          b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                          % (len(body), body))
             grpc = Client(self.server)
-            # Its sequence leaves the plan when its credit is used up.
+            # Without credit, its sequence is not planned.
             stalled = wait_until(lambda: stall_of(grpc), "the stream is held back")
             self.assertLess(stalled, 1900)
             others = open_client(self.server)

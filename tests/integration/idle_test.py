@@ -1,4 +1,4 @@
-"""An idle server leaves the processor alone: less than 0.5 % of a core over 30 s."""
+"""An idle server uses almost no CPU: less than 0.5 % of a core over 30 s."""
 
 import os
 import time
@@ -35,7 +35,7 @@ class IdleTest(unittest.TestCase):
         for process in (alone, worker, front):
             self.addCleanup(process.kill)
         for client in clients:
-            # Having worked, with a session and a client that stays connected.
+            # After work, with a session and a client that stays connected.
             client.create_session("idle")
             client.generate(session="idle", text="Before the calm", max_tokens=100)
             client.wait_idle()

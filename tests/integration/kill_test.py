@@ -27,7 +27,7 @@ SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 
 
 class Conversation:
-    """One session, and all that its client knows of its log."""
+    """One session, and everything that its client knows of its log."""
 
     def __init__(self, name, chat):
         self.name, self.chat = name, chat
@@ -35,14 +35,15 @@ class Conversation:
         self.running = None  # of the turn since then
 
     def talk(self, client, until):
-        """Turns, one after the other, until the server is gone or `until` is set."""
+        """Runs turns one after the other, until the server is gone or `until` is set."""
         turn = 0
         while not until.is_set():
             turn += 1
             try:
                 self.take_turn(client, turn)
             except grpc.RpcError as error:
-                # A full session goes back to its beginning; anything else is the server's end.
+                # A full session is truncated to its beginning; any other error means that the
+                # server has ended.
                 if error.code() != grpc.StatusCode.FAILED_PRECONDITION:
                     return
                 self.running = None
@@ -62,7 +63,8 @@ class Conversation:
         self.check(client.get_session(self.name))
 
     def check(self, session):
-        """Of a session whose turn has ended: it holds what was read before, and what was received."""
+        """For a session whose turn has ended: it contains what was read before and what was
+        received."""
         ids = list(session.token_ids)
         received, self.running = self.running, None
         if received is not None and received.ids:
@@ -106,7 +108,7 @@ class KillTest(unittest.TestCase):
             before = client.stats().front.requests_total
             for thread in threads:
                 thread.start()
-            # A point in the work, not in time.
+            # A point measured in work, not in time.
             wanted = before + random_points.randint(SESSIONS, 5 * SESSIONS)
             harness.wait_until(lambda: client.stats().front.requests_total >= wanted,
                                "work is done", timeout=120)

@@ -29,7 +29,7 @@ SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 WORKERS = 3
 STREAMS = 10  # of a round
 STORM_STREAMS = 12
-# The random model's answers are read at a pace at which they outlast what is killed.
+# The random model's responses are read at a pace at which they last longer than the kills.
 TOKENS = 60 if REAL else 1500
 TIMEOUT = 600
 
@@ -40,7 +40,7 @@ def request(number):
 
 
 class Reader(threading.Thread):
-    """Reads with a client, which it closes, a message each `pace` seconds until it may hurry."""
+    """Reads with a client, which it closes: a message every `pace` seconds until it may hurry."""
 
     def __init__(self, client, number, pace, hurry):
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ class Reader(threading.Thread):
 
 
 class WorkersTestCase(unittest.TestCase):
-    """Workers behind a front, which are killed and start again."""
+    """Workers of a front, which are killed and restarted."""
 
     @classmethod
     def setUpClass(cls):
@@ -96,7 +96,7 @@ class WorkersTestCase(unittest.TestCase):
                            "all workers answer", 120)
 
     def kill(self, index):
-        """Its successor starts at once, on a thread of its own."""
+        """Its successor starts at once, on its own thread."""
         self.workers[index].kill()
         self.kills += 1
         address = self.workers[index].address
@@ -116,7 +116,7 @@ class WorkersTestCase(unittest.TestCase):
         return Client(self.front)
 
     def begin(self, count, pace):
-        """Streams that have all begun, and what lets their clients hurry."""
+        """Streams that have all begun, and an event that lets their clients hurry."""
         hurry = threading.Event()
         self.addCleanup(hurry.set)
         readers = [Reader(self.new_client(), number, pace, hurry) for number in range(count)]
@@ -145,7 +145,7 @@ class KillsTest(WorkersTestCase):
     def test_two_kills_up_to_two_seconds_apart(self):
         moved = 0
         for number in range(ROUNDS):
-            # The first rounds are the extremes.
+            # The first rounds use the extremes.
             gap = (0.0, 2.0)[number] if number < 2 else self.dice.uniform(0.0, 2.0)
             readers, hurry = self.begin(STREAMS, pace=0.02)
             first, second = self.dice.sample(range(WORKERS), 2)
@@ -176,7 +176,7 @@ class KillsTest(WorkersTestCase):
         stats = self.client.stats().front
         print(f"{self.kills} kills, {stats.failovers_total} moves", flush=True)
         self.assertGreater(self.kills, STORM_SECONDS / 3)
-        # Nobody is refused afterwards.
+        # No prompt is refused afterwards.
         for number in range(STORM_STREAMS):
             self.assertEqual(self.client.generate(timeout=TIMEOUT, **request(number)).ids,
                              self.undisturbed[number].ids)
@@ -184,8 +184,8 @@ class KillsTest(WorkersTestCase):
 
 
 class PoisonousWorker(WireProxy):
-    """A way to a worker that is killed by `kill` when it has computed the poison, or prepared it: as
-    seen from a front the prompt crashes it. What it made last is lost."""
+    """A proxy of a worker, which `kill` kills when it has computed or prepared a poisonous prompt. So the front sees
+   a prompt that crashes workers. The worker's last output is lost."""
 
     def __init__(self, address, poisons, kill):
         super().__init__(address, lambda message: None)
@@ -210,8 +210,8 @@ class PoisonousWorker(WireProxy):
 
 
 class Poisons:
-    """Which prompt crashes workers: a text while it is prepared, or token ids at a token of the
-    response. None: nothing does."""
+    """The prompt that crashes workers: a text during its preparation, or token ids at some token of the response.
+   None: no prompt does."""
 
     def __init__(self):
         self.text, self.ids, self.place = None, None, 0
@@ -228,7 +228,7 @@ class Poisons:
 
 
 class PoisonTest(WorkersTestCase):
-    """A prompt that does crash whoever computes it, among streams that do not."""
+    """A prompt that crashes every worker that computes it, among streams that do not."""
 
     def setUp(self):
         super().setUp()
@@ -254,7 +254,7 @@ class PoisonTest(WorkersTestCase):
         return client_as(self.front, self.made["alice"])
 
     def poison_is_found(self, **poisoned):
-        """It kills three workers, is refused to its sender alone, and nobody else loses a stream."""
+        """It kills three workers and is refused to its sender only, and no other stream is lost."""
         readers, hurry = self.begin(6, pace=0.2)
         code, message = failure(lambda: self.mallory.stream(timeout=TIMEOUT, **poisoned))
         self.assertEqual(code, "INTERNAL", message)

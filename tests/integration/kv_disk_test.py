@@ -1,4 +1,4 @@
-"""--kv-disk: sessions whose KV memory has given up, or whose worker has stopped, are not computed again."""
+"""--kv-disk: sessions whose KV was evicted, or whose worker has stopped, are not computed again."""
 
 import pathlib
 import shutil
@@ -8,7 +8,7 @@ import unittest
 import harness
 from harness import Client, run_tidepool
 
-# Less memory than the sessions below take together.
+# Less memory than the sessions below need together.
 TIGHT = ("--context", "512", "--kv-memory", "256KiB")
 SESSIONS = 8
 
@@ -32,7 +32,7 @@ class KvDiskTest(unittest.TestCase):
         return self.serve(*TIGHT, "--kv-disk", "16MiB", "--cache-dir", self.folder, *flags, **more)
 
     def turns(self, client, count, first=0):
-        """The answers of so many turns of each session, one after the other."""
+        """The responses of `count` turns of each session, one after the other."""
         answers = []
         for turn in range(first, first + count):
             for number in range(SESSIONS):
@@ -54,11 +54,11 @@ class KvDiskTest(unittest.TestCase):
             self.assertEqual([one.ids for one in answers], [one.ids for one in expected])
             disk = self.check_disk(server, tight)
             server.kill()
-            # Such a small model computes so fast that reading is not always worth it. The first
-            # time it is: how long either takes is not known yet.
+            # This small model computes so fast that reading is not always worth it. The first time
+            # it is, because neither time is known yet.
             return min(answers[SESSIONS].usage.cached_tokens,
                        disk.restored_tokens_total) >= 3 * self.block
-        # On a busy machine the disk's thread may come too late, to write or to read.
+        # On a busy machine, the disk's thread may be too late to write or to read.
         harness.wait_met(comes_back, "a session comes back from the disk")
 
     def check_disk(self, server, tight):
@@ -92,7 +92,7 @@ class KvDiskTest(unittest.TestCase):
         self.assertGreater(second[0].usage.cached_tokens, 90)
         server.kill()
 
-        # Whatever the kill left, and damage besides.
+        # The file as the kill left it, with additional damage.
         with open(file, "r+b") as content:
             for place in range(5000, file.stat().st_size, 60000):
                 content.seek(place)

@@ -24,7 +24,7 @@ def main():
     whole = litellm.completion(messages=messages, metadata={"job": "7"}, user="u", **chat)
     said["whole"] = whole.choices[0].message.content
     said["first_turn_tokens"] = whole.usage.prompt_tokens
-    # Its own message object goes back as it is.
+    # The client's own message object is sent back unchanged.
     turns = messages + [whole.choices[0].message, {"role": "user", "content": "And again."}]
     said["second_turn_tokens"] = litellm.completion(messages=turns, **chat).usage.prompt_tokens
     chunks = litellm.completion(messages=messages, stream=True,

@@ -1,4 +1,4 @@
-"""What servers tell their operator: one line of JSON per request, followed from front to worker."""
+"""A server's log: one line of JSON per request, with the same trace in front and worker."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ SPAN = "00f067aa0ba902b7"
 
 
 def lines_of(process, message):
-    """The whole lines of its log with this message, as objects."""
+    """The complete lines of its log with this message, as objects."""
     whole = process.stderr.rpartition("\n")[0]
     objects = [json.loads(line) for line in whole.splitlines()]
     return [line for line in objects if line["message"] == message]
@@ -53,7 +53,7 @@ class LogsTest(unittest.TestCase):
         return list(self.client.inference.Generate(request, timeout=60, metadata=metadata))
 
     def post(self, headers, **fields):
-        """The answer of /v1/completions, and its x-request-id."""
+        """The response of /v1/completions, and its x-request-id."""
         connection = http.client.HTTPConnection(self.front.http_address, timeout=60)
         connection.request("POST", "/v1/completions", json.dumps(fields), {
             "Content-Type": "application/json", "Authorization": f"Bearer {self.token}", **headers})
@@ -160,7 +160,7 @@ class FlagsTest(unittest.TestCase):
                                    r"model=\".+\" worker=\S+ prompt_tokens=\d+ cached_tokens=\d+ "
                                    r"output_tokens=3 .* code=OK trace_id=\w{32} span_id=\w{16}\n$")
         self.assertIn(" session_id=mine ", ended[1])
-        # The worker in the same process would tell of the same.
+        # The worker in the same process would log the same.
         self.assertNotIn("run ended", server.stderr)
 
     def test_levels_hold(self):

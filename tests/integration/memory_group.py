@@ -1,4 +1,4 @@
-"""A memory cgroup whose processes, with the page cache that they fill, have a limit."""
+"""A memory cgroup that limits its processes and the page cache that they fill."""
 
 import os
 import pathlib
@@ -19,8 +19,8 @@ def own_group(controller):
 
 
 class MemoryGroup:
-    """Of `limit` bytes, until remove(). OSError where no group can be made: that needs root and a
-    memory cgroup which may be divided."""
+    """A group with a limit of `limit` bytes, until remove(). OSError if no group can be created: this needs root and
+   a memory cgroup with children."""
 
     LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
 
@@ -42,7 +42,7 @@ class MemoryGroup:
             raise OSError(f"no memory cgroup can be made here: {errors or 'none mounted'}")
 
     def prefix(self):
-        """Words that, put before a command, run it in the group."""
+        """Words before a command that run it in the group."""
         return ["/bin/sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
 
     def kills(self):

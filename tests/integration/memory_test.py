@@ -1,4 +1,4 @@
-"""What a loaded model takes: weights, KV cache and little else, at the peak of loading too."""
+"""Memory of a loaded model: weights, KV cache and little else, even at the peak of loading."""
 
 import os
 import pathlib
@@ -10,7 +10,8 @@ import harness
 from command_test_case import CommandTest
 
 MIB = 1 << 20
-# Beside weights and KV: the program, the tokenizer, activations, what loading holds twice.
+# In addition to weights and KV: the program, the tokenizer, activations, and data that loading
+# holds twice.
 OVERHEAD = 100 * MIB
 
 U32, F32, STRING, ARRAY = 4, 6, 8, 9
@@ -37,7 +38,8 @@ def array(key, kind, values):
 
 
 def write_model(path, vocab, hidden, ffn):
-    """A llama of one layer, every weight zero, most bytes in one Q6_K embedding, data a hole."""
+    """A llama of one layer with zero weights, most bytes in one Q6_K embedding; the data is a
+    hole in the file."""
     tokens = [chr(256 + i) if i < 256 else f"t{i}" for i in range(vocab)]
     metadata = [
         entry("general.architecture", STRING, "llama"),
@@ -80,7 +82,7 @@ def write_model(path, vocab, hidden, ffn):
 
 
 def peak_bytes(*arguments):
-    """VmHWM of a run of tidepool that must succeed."""
+    """VmHWM of a run of tidepool, which must succeed."""
     with subprocess.Popen([harness.BINARY, *map(str, arguments)], stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE) as process:
         errors = process.stderr.read().decode()

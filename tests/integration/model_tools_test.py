@@ -29,7 +29,7 @@ class BenchTest(CommandTest):
             self.assertGreater(result["bandwidth_share"], 0)
             self.assertGreater(result["peak_rss_bytes"], 1 << 20)
         one, three = (result["bytes_per_token"] for result in report["results"][2:])
-        # Three sequences share each reading of the weights and have a KV each.
+        # Three sequences share each read of the weights, and each has its own KV.
         weights = report["offload"]["weight_bytes"]
         self.assertLess(three, 0.5 * one)
         self.assertTrue(0.5 * weights < one < 1.2 * weights, (one, weights))
@@ -37,7 +37,7 @@ class BenchTest(CommandTest):
     def test_experts_are_counted(self):
         moe = ("--model", harness.TINY / "qwen3moe_f32.gguf")
         report = self.run_json("bench", *moe, "-p", "0", "-n", "5", "-r", "1")
-        # 3 of 8 experts in each of the layers, for 5 tokens.
+        # 3 of 8 experts in each layer, for 5 tokens.
         self.assertEqual(report["offload"]["expert_hits_total"] % 15, 0)
         self.assertGreater(report["offload"]["expert_hits_total"], 0)
 
@@ -65,7 +65,7 @@ class QuantizeTest(CommandTest):
         types = self.run_json("inspect", "--model", out)["types"]
         self.assertEqual(set(types), {"F32", "Q8_0"})
         self.run_well("generate", "--model", out, "--prompt", "tide", "--max-tokens", "4")
-        # By name, and from what is quantised already.
+        # With flags instead of positional arguments, and from weights that are already quantised.
         again = harness.scratch_folder() / "f32.gguf"
         result = self.run_well("quantize", "--out", again, "--model", out, "--type", "F32")
         self.assertIn("quantised already", result.stderr)

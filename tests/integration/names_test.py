@@ -1,6 +1,6 @@
-"""Workers that a front finds by a name, whose addresses come and go.
+"""Workers that a front finds by a DNS name whose addresses change.
 
-nss_wrapper gives the front's process a hosts file of its own, as DNS would change below it.
+nss_wrapper gives the front's process its own hosts file, in place of DNS.
 """
 
 import os
@@ -21,16 +21,16 @@ class NamesTest(unittest.TestCase):
         self.version = 0
 
     def name(self, *addresses):
-        """What the name stands for from now on; the file appears in one piece."""
+        """The addresses of the name from now on; the file is written atomically."""
         part = self.hosts.with_name("part")
         part.write_text("".join(f"{address} pool.example\n" for address in addresses))
-        # Changes of one second are no change to nss_wrapper.
+        # nss_wrapper ignores changes within one second.
         self.version += 1
         os.utime(part, (self.version, self.version))
         part.rename(self.hosts)
 
     def worker(self, host, *arguments):
-        """One that is named as its host is."""
+        """A worker whose name is its host's."""
         process = harness.Process("worker", "--model", harness.LLAMA, "--threads", "1", "--name",
                                   host, "--listen", f"{host}:{self.port}", *arguments)
         self.addCleanup(process.kill)
@@ -51,7 +51,7 @@ class NamesTest(unittest.TestCase):
 
     @staticmethod
     def long_stream(client):
-        """A stream of 4,000 tokens that has begun, and what came of it."""
+        """A stream of 4,000 tokens that has begun, and what has arrived."""
         stream, received = client.wide_stream(text="a", max_tokens=4000), Received()
         harness.take_tokens(stream, received, 1)
         return stream, received
@@ -87,7 +87,7 @@ class NamesTest(unittest.TestCase):
             received.take(message)
         self.assertEqual(len(received.answer().ids), 4000)
         self.wait_for(client, front, RIGHT)
-        # Without a name there is nobody new, and nobody is forgotten.
+        # If the name has no addresses, no worker is added, and none is forgotten.
         self.name()
         wait_until(lambda: "cannot look up pool.example" in front.stderr, lambda: front.stderr)
         self.assertEqual(self.answering(client), {RIGHT})

@@ -1,5 +1,5 @@
-"""Damaged experts are rebuilt from the model file. If that is damaged too, requests that need one fail and name it,
-other requests are answered as before, and the server is not ready."""
+"""Damaged experts are rebuilt from the model file. If that is damaged too, requests that need such an expert
+fail and name it, other requests get their usual response, and the server is not ready."""
 
 import json
 import os
@@ -14,20 +14,20 @@ import synthetic_model
 from command_test_case import CommandTest
 from harness import admin_pb, failure
 
-# Many experts of which a token takes one, so that two answers have few in common; and a vocabulary
-# that takes time, so that one goes on while the other comes and fails.
+# Many experts, one per token, so that two responses have few in common. The vocabulary is large and
+# slow, so that one response lasts while the other request arrives and fails.
 EXPERTS = 256
 SIZES = ("--layers", "2", "--hidden", "256", "--width", "64", "--experts", EXPERTS, "--top-k", "1",
          "--vocabulary", "65536", "--type", "Q8_0")
 LONG, SHORT = 500, 4  # output tokens
 PROMPTS = [[number, 2 * number + 1] for number in range(10, 90)]
-# On a busy machine an answer may be over before the other one's request arrives: pairs are asked
-# until so many met, and no pair may be wrong.
+# On a busy machine a response may end before the other request arrives. So pairs are sent until
+# enough overlapped, and no pair may be wrong.
 MEETINGS, ROUNDS = 3, 100
 
 
 class Run:
-    """What a prompt gives where nothing is damaged, and the (layer, expert) pairs it needs."""
+    """The result of a prompt without damage, and the (layer, expert) pairs that it needs."""
 
     def __init__(self, test, prompt, max_tokens):
         self.prompt, self.max_tokens = prompt, max_tokens
@@ -57,7 +57,7 @@ class DamageTest(CommandTest):
         self.addCleanup(self.client.close)
 
     def flip(self, path, place):
-        """Turns one bit; once more turns it back."""
+        """Flips one bit; a second call restores it."""
         with open(path, "r+b") as file:  # which the server has open
             file.seek(place)
             (byte,) = file.read(1)
@@ -67,12 +67,13 @@ class DamageTest(CommandTest):
             os.fsync(file.fileno())
 
     def change_record(self, layer, expert):
-        """In the middle of a record of the pack."""
+        """Flips a bit in the middle of a record of the pack."""
         header = self.pack.stat().st_size - self.layers * EXPERTS * self.record
         self.flip(self.pack, header + (layer * EXPERTS + expert) * self.record + self.record // 2)
 
     def change_model(self, layer, expert):
-        """A weight of this expert in the model file, from which its record is rebuilt."""
+        """Flips a bit of a weight of this expert in the model file, from which its record is
+        rebuilt."""
         content = self.model.read_bytes()
         (data,) = [tensor.data for tensor in gguf_bytes.read(content).tensors
                    if tensor.name == f"blk.{layer}.ffn_up_exps.weight"]
@@ -81,7 +82,7 @@ class DamageTest(CommandTest):
         self.flip(self.model, place)
 
     def ready(self):
-        """What /readyz says."""
+        """The response of /readyz."""
         try:
             with urllib.request.urlopen(f"http://{self.server.http_address}/readyz",
                                         timeout=60) as answer:
@@ -102,7 +103,8 @@ class DamageTest(CommandTest):
                 for expert in layer.resident_experts}
 
     def find(self):
-        """A long run, a short one, and what the short one alone needs and is not in memory."""
+        """A long run, a short one, and an expert that only the short one needs and that is not
+        in memory."""
         resident = self.resident()
         long = Run(self, [3, 4], LONG)
         self.assertEqual(len(long.ids), LONG)
@@ -117,8 +119,8 @@ class DamageTest(CommandTest):
         return {"ids": run.prompt, "max_tokens": run.max_tokens, "temperature": 0}
 
     def run_both(self, long, short):
-        """The long answer's tokens, the short one's failure, and whether the long one had begun
-        before that and went on after it."""
+        """The long response's tokens, the short one's failure, and whether the long one began before the failure and
+       continued after it."""
         received, stream = harness.Received(), self.client.stream(**self.ask(long))
         received.take(next(stream))
 
@@ -200,7 +202,7 @@ class DamageTest(CommandTest):
         with urllib.request.urlopen(f"http://{self.server.http_address}/metrics",
                                     timeout=60) as page:
             self.assertRegex(page.read().decode(), r"tidepool:expert_lost_records\{[^}]*\} 1\n")
-        # The model file comes back: so do all requests.
+        # The model file is repaired, so all requests succeed again.
         self.change_model(*damaged)
         self.check_all(short, long)
         self.await_ready(200)

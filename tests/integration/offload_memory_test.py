@@ -1,5 +1,5 @@
-"""What a server takes whose model is ten times its --expert-memory: that, the other weights, the KV
-cache and 200 MiB at the peak, at the first start too, which packs."""
+"""Memory of a server whose model is ten times its --expert-memory: at the peak, at most this, the other weights,
+the KV cache and 200 MiB. It also holds for the first start, which writes the pack."""
 
 import pathlib
 import re
@@ -14,14 +14,14 @@ MIB = 1 << 20
 EXPERT_MEMORY, KV = 32 * MIB, 24 * MIB
 OVERHEAD = 200 * MIB
 PROMPTS = [list(range(3, 3 + length)) for length in (500, 1, 40, 200)]
-# The largest pass that there is: what a workspace holds at the most.
+# The longest pass, which needs the largest workspace.
 LONGEST = [3 + place % 501 for place in range(2048)]
 CONTEXT = 2560
 FLAGS = ("--kv-memory", "24MiB", "--expert-memory", "32MiB", "--context", str(CONTEXT))
 
 
 def peak_of(process):
-    """VmHWM of a process that runs."""
+    """VmHWM of a running process."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE).group(1)) * 1024
 
@@ -45,7 +45,7 @@ class OffloadMemoryTest(CommandTest):
     def check(self, what, peak):
         print(f"{what}: peak {peak / MIB:.1f} MiB, limit {self.limit / MIB:.1f} MiB")
         self.assertLessEqual(peak, self.limit, what)
-        # All slots were in use: what is below is no peak of a run that offloads.
+        # All slots were in use: a smaller peak would mean that nothing was offloaded.
         self.assertGreater(peak, self.dense + EXPERT_MEMORY * 0.9, what)
 
     def packs(self):
@@ -60,7 +60,7 @@ class OffloadMemoryTest(CommandTest):
             client = harness.Client(server)
             self.addCleanup(client.close)
             longest = client.generate(ids=LONGEST, max_tokens=24).ids
-            # In one pass, and a pass for each token behind its first.
+            # One pass for the prompt, and one for each token after the first.
             self.assertEqual(client.worker_stats().steps_total, len(longest))
             got = [None] * len(PROMPTS)
 

@@ -1,5 +1,5 @@
-"""What is left where a pack cannot be finished: the disk is full, or the program is killed. Nothing,
-and the next start makes it whole."""
+"""A pack that cannot be completed, because the disk is full or the program is killed: nothing is left, and the
+next start writes it completely."""
 
 import os
 import pathlib
@@ -13,12 +13,12 @@ from command_test_case import CommandTest
 MIB = 1 << 20
 TOKENS = ("--tokens", "5,6,7", "--max-tokens", "8", "--temperature", "0")
 EXPERT_MEMORY = ("--expert-memory", "32MiB")
-# Shares of the pack that are written when SIGKILL comes.
+# Parts of the pack that are written when SIGKILL arrives.
 KILL_AT = (0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
 def written_bytes(process):
-    """What write and its kin have taken from a process; 0 when it is gone."""
+    """Bytes that a process has written so far; 0 if it is gone."""
     try:
         lines = pathlib.Path(f"/proc/{process.pid}/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["wchar"])
@@ -34,7 +34,7 @@ class PackTest(CommandTest):
                                          *synthetic_model.LARGE)
 
     def mount(self, size):
-        """A folder in memory with so much room."""
+        """A folder in memory with this much space."""
         if os.geteuid() != 0:
             self.skipTest("mounting a file system needs root")
         folder = harness.scratch_folder()
@@ -67,7 +67,7 @@ class PackTest(CommandTest):
         self.assertEqual(len(os.listdir(cache)), 1)
 
     def kill_midway(self, folder, pack_bytes, share):
-        """Whether SIGKILL came before the pack was there."""
+        """Whether SIGKILL arrived before the pack was complete."""
         process = harness.Process("pack", "--model", self.model, "--cache-dir", folder)
         harness.wait_until(
             lambda: written_bytes(process) > share * pack_bytes or not process.running(),
@@ -81,12 +81,12 @@ class PackTest(CommandTest):
                                           elsewhere)["out"])
         size, before = pack.stat().st_size, used_bytes()
         midway = kills = 0
-        # On a busy machine the pack may be there before the signal is sent.
+        # On a busy machine, the pack may be complete before the signal is sent.
         while kills < len(KILL_AT) or (midway < 3 and kills < 10 * len(KILL_AT)):
             share = KILL_AT[kills % len(KILL_AT)]
             kills += 1
             midway += self.kill_midway(folder, size, share)
-            # A pack that was finished before the signal is a whole one, and nothing stands beside it.
+            # A pack that was completed before the signal is whole, and no other file is next to it.
             for name in os.listdir(folder):
                 self.assertEqual(name, pack.name)
                 self.assertEqual((folder / name).read_bytes(), pack.read_bytes())
@@ -104,7 +104,8 @@ class PackTest(CommandTest):
         self.check_kills(harness.scratch_folder(), lambda: 0)
 
     def test_a_kill_keeps_no_room(self):
-        # A file system that nobody else writes to: its free blocks tell of files without names too.
+        # No other process writes to this file system, so its free blocks also show files without
+        # names.
         folder = self.mount(500 * MIB)
 
         def used():

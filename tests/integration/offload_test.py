@@ -1,4 +1,4 @@
-"""Experts under a memory budget, from the command line and served."""
+"""Offloaded experts, from the command line and in a server."""
 
 import os
 import pathlib
@@ -11,12 +11,12 @@ import harness
 from command_test_case import CommandTest
 from harness import run_tidepool
 
-# Of the 16 experts of two layers 4 and 7 slots, and all: eight records are for what passes through.
+# Slots for 4, 7 and all of the 16 experts of two layers; eight more records are staging.
 BUDGETS = ("75%", "94%", "1GiB")
 
 
 def names_in(value, path=""):
-    """Of all members of an object, those of objects in it, and in lists, by their paths."""
+    """The paths of all members of an object, including nested objects and lists."""
     if isinstance(value, dict):
         return {name for key, inner in value.items()
                 for name in {path + key} | names_in(inner, f"{path}{key}.")}
@@ -26,7 +26,7 @@ def names_in(value, path=""):
 
 
 def stderr_on_a_terminal(*arguments):
-    """What a command that must succeed writes there."""
+    """stderr of a command on a terminal; the command must succeed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([str(harness.BINARY), *map(str, arguments)],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
@@ -121,7 +121,8 @@ class OffloadTest(CommandTest):
     def test_a_server_outlives_its_pack_s_damage(self):
         self.run_well("pack", "--model", self.model)
         data = self.pack.read_bytes()
-        # All records; the last block of the last one, some sectors of it, and what ends in none.
+        # Damage: all records; the last block of the last record; some sectors of it; an end that is
+        # not at a sector; and a changed byte.
         damages = (len(data) - 4096, 4096, 512 * 3, 777, "changed")
         for reader in ("uring", "threads"):
             server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru",
@@ -135,9 +136,10 @@ class OffloadTest(CommandTest):
             self.assertEqual(server.stop(), 0)
 
     def check_damage(self, client, data, damage, number):
-        """A request under a damaged pack gets its tokens, from records that are rebuilt.
-        `damage`: how many bytes of its end are gone, or "changed"."""
-        # As many tokens as need every expert, and others each time: none of them is in the cache.
+        """A request with a damaged pack gets its tokens, from records that are rebuilt.
+       `damage`: how many bytes of its end are missing, or "changed"."""
+        # Enough tokens to need every expert, and different ones each time, so that none is in the
+        # prefix cache.
         ids = [(1 + number) * place * 37 % 250 for place in range(1, 200)]
         whole = self.run_json("generate", "--model", self.model, "--tokens",
                               ",".join(map(str, ids)), "--max-tokens", "8", "--temperature",
@@ -171,7 +173,7 @@ class OffloadTest(CommandTest):
             self.assertNotIn("packing", self.run_well(*command).stderr)
             self.pack.unlink()
             shown = stderr_on_a_terminal(*command)
-            # One line that is written again and again, and wiped at the end.
+            # One line that is rewritten repeatedly and erased at the end.
             line = "".join(f"\r\033[K{what}: {percent} %" for percent in packed)
             self.assertEqual(shown[:len(line)], line)
             self.assertTrue(shown[len(line):].startswith("\r\033[K"), shown)
@@ -202,7 +204,7 @@ class OffloadTest(CommandTest):
             self.assertEqual(total["misses"], worker["expert_misses_total"])
             self.assertEqual(total["misses"], total["promotions"] + total["pass_throughs"])
             self.assertGreater(total["demand_bytes"], 0)
-            # What bench tells has the same names, and three of its own.
+            # The report of bench has the same names, and three more.
             bench = self.run_json("bench", "--model", self.model, "-p", "4", "-n", "4", "-r", "2",
                                   "--expert-memory", "75%", "--offload-policy", "lru")
             own = {"expert_hits_total", "expert_misses_total", "weight_bytes"}

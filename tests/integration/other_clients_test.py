@@ -1,4 +1,5 @@
-"""Clients of other projects, unchanged: LangChain, LiteLLM, OpenAI's asynchronous one, grpc.aio."""
+"""Unchanged clients of other projects: LangChain, LiteLLM, OpenAI's asynchronous client,
+grpc.aio."""
 
 import asyncio
 import json
@@ -54,7 +55,7 @@ class OtherClientsTest(unittest.TestCase):
         usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         self.assertEqual([usage["input_tokens"] for usage in usages],
                          [self.chat.usage.prompt_tokens])
-        # Its own message is taken back, with all that it carries.
+        # The client's own message is accepted with all its fields.
         more = model.invoke(messages + [answer, HumanMessage("And again.")])
         self.assertGreater(more.usage_metadata["input_tokens"],
                            answer.usage_metadata["total_tokens"])

@@ -8,13 +8,13 @@ import harness
 from harness import Client
 
 SESSIONS = 50
-# What the first session computes, for each token of any other's.
+# How many times as many tokens the first session computes as any other.
 LESS_WORK = 5
 WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar sail".split()
 
 
 def system_prompt(client, tokens):
-    """A text of at least so many tokens."""
+    """A text of at least this number of tokens."""
     draw = random.Random(11)
     text = ""
     while True:
@@ -35,14 +35,14 @@ class PrefixTest(unittest.TestCase):
     def check_computed_once(self, answers, stats, shared):
         block = stats.kv_block_tokens
         own = max(answer.usage.prompt_tokens for answer in answers) - shared
-        # All but one found every whole block of what is shared.
+        # All sessions except one found every whole block of the shared prompt.
         found = sorted(answer.usage.cached_tokens for answer in answers)
         self.assertEqual(found[0], 0)
         self.assertGreater(found[1], shared - block)
         *others, first = sorted(answer.usage.prompt_tokens - answer.usage.cached_tokens
                                 for answer in answers)
         self.assertLess(others[-1], own + 2 * block)
-        # What a first token waits for; tests/bench/prefix_bench.py measures how long.
+        # Determines the time to first token, which tests/bench/prefix_bench.py measures.
         self.assertGreater(first, LESS_WORK * others[-1])
         self.assertEqual(stats.cached_prompt_tokens_total,
                          sum(answer.usage.cached_tokens for answer in answers))

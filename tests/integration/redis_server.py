@@ -1,4 +1,4 @@
-"""A real Redis for tests, that can die and come back."""
+"""A real Redis for tests, which can be killed and restarted."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ SAFE = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
 
 
 class Redis:
-    """A redis-server of this test's own, on a free port that it keeps over restarts."""
+    """A redis-server of this test, on a free port that it keeps over restarts."""
 
     def __init__(self, **settings):
         self.settings = {**SAFE, **settings}

@@ -1,4 +1,4 @@
-"""Sessions on a real Redis server: several fronts, and the server dying under them."""
+"""Sessions on a real Redis server: several fronts, and a server that dies while they use it."""
 
 import signal
 import unittest
@@ -33,7 +33,7 @@ class RedisTest(unittest.TestCase):
         whole = first.get_session("shared")
         self.assertEqual(whole.turn_count, 2)
         self.assertEqual(second.get_session("shared"), whole)
-        # One turn at a time, whichever front it is at.
+        # Only one turn at a time, at whichever front.
         stream = first.wide_stream(session="shared", chat=[("user", "At length")], max_tokens=3000)
         received = Received()
         harness.take_tokens(stream, received, 1)
@@ -45,7 +45,7 @@ class RedisTest(unittest.TestCase):
         second.truncate_session("shared", whole.turns[1].start)
         again = first.generate(session="shared", chat=[("user", "And now?")], max_tokens=30)
         self.assertEqual(list(first.get_session("shared").token_ids), list(whole.token_ids))
-        # A front that is killed leaves its sessions to the other one.
+        # If a front is killed, another one takes over its sessions.
         one.kill()
         self.assertEqual(second.get_session("shared").turns[1].messages[-1].content, again.text)
         self.assertEqual(second.generate(session="shared", chat=[("user", "So")],
@@ -80,7 +80,8 @@ class RedisTest(unittest.TestCase):
                     self.assertGreater(answer.usage.cached_tokens, 0, f"{session}, turn {turn}")
                 else:
                     moved.append(f"{session}, turn {turn}: {homes[-1]} -> {here}")
-        # Of 24. Who is kept from saying its state for a second, by a busy machine, is passed over.
+        # Out of 24. On a busy machine, a worker that cannot report its state for a second is
+        # skipped.
         self.assertLessEqual(len(moved), 4, moved)
         self.assertEqual(set(homes), set(names), "sessions are spread")
 
@@ -114,7 +115,7 @@ class RedisTest(unittest.TestCase):
             received.take(message)
         self.assertEqual((received.ids, received.text), (wanted.ids, wanted.text))
         check_refused()
-        # The same request gets the answer there, too.
+        # The same request gets its response there, too.
         again = Received()
         for message in second.inference.Generate(request("disturbed"), timeout=60):
             again.take(message)

@@ -1,5 +1,5 @@
-"""A front works with workers of the release before its own, and with those of the one behind it, which
-do not know its newest fields, or send none of them."""
+"""A front works with workers of the release before its own, and the reverse. The older side does not know the
+newest fields, or sends none of them."""
 
 import re
 import sys
@@ -15,8 +15,8 @@ from wire_proxy import WireProxy, keep_fields  # noqa: E402
 
 PROMPT = "The harbour"
 
-# What a front and a worker of the first release need of each other to make an answer; everything else
-# that stands in worker.proto tells of rates, load, caches, usage, traces, names, or has a default.
+# The fields that a front and a worker of the first release need for a response. All other fields of
+# worker.proto are about rates, load, caches, usage, traces or names, or have a default.
 FIRST = """
 message tidepool.worker.v1.PrepareRequest
   1 tidepool.v1.GenerateRequest request
@@ -98,7 +98,7 @@ class ReleasesTest(unittest.TestCase):
         return self.started(harness.worker("--name", name))
 
     def front_of_both(self, *workers):
-        """Once it has heard of both."""
+        """A front, once both workers have reported to it."""
         front, client = self.front(*workers)
         wait_until(lambda: {one.worker_id for one in client.stats().workers} == {"old", "new"},
                    lambda: front.stderr)
@@ -106,7 +106,7 @@ class ReleasesTest(unittest.TestCase):
 
     @staticmethod
     def begin(client, count):
-        """Streams with a token each, and what has come of them."""
+        """Streams that each have a token, and what they have received."""
         streams = [client.wide_stream(text=f"{PROMPT} {number}", max_tokens=2000)
                    for number in range(count)]
         answers = [Received() for _ in streams]
@@ -122,14 +122,14 @@ class ReleasesTest(unittest.TestCase):
                              self.truth(text=f"{PROMPT} {number}", max_tokens=2000).ids)
 
     def truth(self, **fields):
-        """What a front and a worker of one release answer."""
+        """The response of a front and a worker of the same release."""
         if not hasattr(self, "same"):
             self.same = self.front(self.worker("same"))[1]
         return self.same.generate(**fields)
 
 
 class ReleaseBeforeTest(ReleasesTest):
-    """One side knows what stands in released_wire.txt and no more."""
+    """One side only knows the fields in released_wire.txt."""
 
     def test_everything_works(self):
         proxy = self.proxy(self.worker("a"), released())
@@ -156,7 +156,7 @@ class ReleaseBeforeTest(ReleasesTest):
         front, client = self.front_of_both(self.proxy(old, released()), new)
         streams, answers = self.begin(client, 4)
         client.admin.Drain(admin_pb.DrainRequest(worker_id="old"))
-        # What nobody reads does not end before its worker has gone.
+        # An unread stream cannot end before its worker has gone.
         self.assertEqual(old.wait(60), 0, old.stderr)
         self.check_end(streams, answers)
         stats = client.stats().front
@@ -165,7 +165,7 @@ class ReleaseBeforeTest(ReleasesTest):
 
 
 class FirstReleaseTest(ReleasesTest):
-    """One side knows as little as an answer needs, and has no Admin."""
+    """One side only knows the fields that a response needs, and has no Admin."""
 
     def test_answers_are_the_same(self):
         proxy = self.proxy(self.worker("old"), first(), unknown=("tidepool.v1.Admin",))
@@ -178,7 +178,7 @@ class FirstReleaseTest(ReleasesTest):
         self.assertEqual(ids, self.truth(text=PROMPT, max_tokens=40, seed=7, temperature=1.0).ids)
         self.assertEqual(last.finish_reason, harness.inference_pb.LENGTH)
         self.assertFalse(last.HasField("usage"), "a front makes no figures up")
-        # Two turns of a session: what the worker does not tell of its caches is not needed.
+        # Two turns of a session: they work without the worker's report about its caches.
         client.create_session("s")
         for number, text in enumerate((PROMPT, " is")):
             for _ in client.inference.Generate(make_request(text=text, session="s", max_tokens=8)):
@@ -192,7 +192,7 @@ class FirstReleaseTest(ReleasesTest):
         old, new = self.worker("old"), self.worker("new")
         proxy = self.proxy(old, first(), unknown=("tidepool.v1.Admin",))
         front, client = self.front_of_both(proxy, new)
-        # No rate, no load, no cache is told by the old one: both get work.
+        # The old worker reports no rate, load or cache: both workers still get requests.
         streams, answers = self.begin(client, 8)
         for worker in (old, new):
             self.assertGreater(Client(worker).worker_stats().sequences_running, 0)

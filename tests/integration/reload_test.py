@@ -1,4 +1,4 @@
-"""SIGHUP: what of the --config file is taken while a server runs, and what is not."""
+"""SIGHUP: which keys of the --config file a running server applies, and which not."""
 
 import signal
 import unittest
@@ -13,7 +13,7 @@ class ReloadTest(unittest.TestCase):
         self.file = harness.scratch_folder() / "tidepool.toml"
 
     def write(self, **values):
-        """Keys with _ for -; the file appears in one piece."""
+        """Writes keys with _ for -, atomically."""
         lines = [f"{key.replace('_', '-')} = {value!r}\n" for key, value in values.items()]
         part = self.file.with_name("part")
         part.write_text("".join(lines))
@@ -36,7 +36,7 @@ class ReloadTest(unittest.TestCase):
         return process
 
     def reread(self, server, *expected):
-        """The lines that a SIGHUP leaves, which hold `expected` in their order."""
+        """The log lines after a SIGHUP, which must contain `expected` in this order."""
         before = len(self.said(server))
         server.signal(signal.SIGHUP)
         lines = wait_until(lambda: len(found := self.said(server)[before:]) >= len(expected)
@@ -60,7 +60,7 @@ class ReloadTest(unittest.TestCase):
         client.generate(text="a question", max_tokens=1)
         wait_until(lambda: 'prompt="a question"' in server.stderr, lambda: server.stderr)
         self.assertIn(" debug run ", server.stderr)
-        # Once more: what was taken is no news, what was not still is.
+        # The second time, applied changes are no longer reported, and the others still are.
         self.reread(server, "nothing changed", "kv-memory, max-sessions cannot change")
 
     def test_a_file_that_is_wrong_changes_nothing(self):
@@ -93,7 +93,7 @@ class ReloadTest(unittest.TestCase):
         tries = []
 
         def one_waits():
-            # The front hears of the room with its worker's next state.
+            # The front learns about the room with its worker's next state.
             if not tries or tries[-1].done():
                 tries.append(client.stream(text="b", max_tokens=2, timeout=60))
             return client.worker_stats().sequences_waiting == 1
@@ -118,7 +118,7 @@ class ReloadTest(unittest.TestCase):
             return [one for one in client.stats().workers
                     if one.worker_id == "right" and one.requests_finished_total >= 1]
         wait_until(busy_at_right, "new work goes to the new worker")
-        # What runs at the other one ends there.
+        # Streams on the other worker finish there.
         for message in stream:
             received.take(message)
         self.assertEqual(len(received.answer().ids), 4000)

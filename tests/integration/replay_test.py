@@ -45,7 +45,7 @@ class ReplayTest(CommandTest):
             self.assertEqual(result["bytes_moved"], 1000 * result["misses"])
             self.assertGreater(result["step_ms"], 0)
             self.assertLessEqual(result["hits"], by_policy["belady"]["hits"] if result in results[:6] else 120)
-        # Recency is of no use on a cycle that is longer than the pool.
+        # Recency does not help on a cycle that is longer than the pool.
         self.assertLess(by_policy["lru"]["hits"], by_policy["adaptive"]["hits"])
         self.assertEqual(by_policy["static"]["hits"], by_policy["hindsight"]["hits"])
         # All twelve fit.
@@ -64,7 +64,7 @@ class ReplayTest(CommandTest):
         for result in results:
             large, small = divmod(result["bytes_moved"], 4096 << 20)
             self.assertEqual(large + small / 4096, result["misses"])
-        # A cycle of six, and room for six in all: only the dear layer's are worth a slot.
+        # A cycle of six with six slots: only the experts of the expensive layer are worth a slot.
         self.assertLess(results[0]["bytes_moved"], results[1]["bytes_moved"] / 2)
         lines = self.run_well("replay", "--trace", path, "--slots", "6").stdout.splitlines()
         self.assertIn("4.00 KiB to 4.00 GiB each", lines[0])

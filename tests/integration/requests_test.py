@@ -1,4 +1,5 @@
-"""Requests with a request_id: a client that was cut off, or whose front died, comes back to them."""
+"""Requests with a request_id: a client that lost its connection, or whose front died, resumes
+them."""
 
 import itertools
 import signal
@@ -33,7 +34,8 @@ class RequestTest(unittest.TestCase):
         return self.started(harness.serve(*arguments, **more))
 
     def read(self, client, request, received, count=None):
-        """Reads on, to the end or until `received` has `count` tokens; gives the stream."""
+        """Resumes and reads to the end, or until `received` has `count` tokens; returns the
+        stream."""
         stream = client.inference.Generate(request, timeout=120)
         for message in stream:
             received.take(message)
@@ -61,7 +63,7 @@ class RequestTest(unittest.TestCase):
             self.read(client, request, received, count).cancel()
         self.come_back(client, received, "cut", **fields)
         self.assert_same(received, wanted)
-        # It was the same work all the time, and so is reading the answer again.
+        # It was only computed once, and reading it again computes nothing.
         again = Received()
         self.read(client, named("cut", **fields), again)
         self.assert_same(again, wanted)
@@ -105,9 +107,9 @@ class RequestTest(unittest.TestCase):
             request = named(f"orphan-{next(numbers)}", text=PROMPT, max_tokens=3900)
             self.read(client, request, Received(), 3).cancel()
             return client.wait_idle().generated_tokens_total - before < 3900
-        # On a busy machine a whole answer may be made before this client has left.
+        # On a busy machine, a whole response may be generated before this client has left.
         harness.wait_met(ends_early, "nobody's answer is ended")
-        # What was kept is forgotten in time: the id is free for something else.
+        # Kept responses expire, and the id can be used again.
         self.read(client, named("kept", text=PROMPT, max_tokens=3), Received())
         other = named("kept", text="Another", max_tokens=3)
 
@@ -120,7 +122,7 @@ class RequestTest(unittest.TestCase):
         harness.wait_until(accepted, "the request_id is free again")
 
     def test_the_front_dies_and_an_answer_goes_on(self):
-        # Without a session nothing is left of it: the same seed makes the same answer again.
+        # Without a session, nothing of it is left: the same seed gives the same response again.
         worker, _ = self.started(harness.worker())
         front, client = self.started(harness.front([worker]))
         for fields in ({"seed": 5}, {}):
@@ -162,7 +164,7 @@ class RequestTest(unittest.TestCase):
             self.assertEqual([turn.messages for turn in other.turns],
                              [turn.messages for turn in whole.turns])
             self.assertEqual(len(other.turns), 2)
-            # The turn has ended, and its log gives it again.
+            # The turn has ended, and the log returns it again.
             server.signal(signal.SIGKILL)
             server.wait()
             server, client = self.serve(store=store)

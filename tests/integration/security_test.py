@@ -1,4 +1,4 @@
-"""Tokens as an operator and clients use them: who gets what, rotation, and what logs hold."""
+"""Tokens as used by an operator and by clients: access, rotation, and the contents of logs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A Mixtral with a SentencePiece vocabulary, from text to tokens, through the model, and back."""
+"""A Mixtral with a SentencePiece vocabulary: text to tokens, through the model, and back."""
 
 import json
 import unittest
@@ -13,7 +13,7 @@ GOLDEN = json.loads((FOLDER / "mixtral_spm_q4_0.json").read_text())
 class SentencePieceTest(unittest.TestCase):
 
     def run_json(self, command, *arguments):
-        """stdout as the one object that it must be."""
+        """stdout, which must be one JSON object."""
         result = run_tidepool(command, "--model", FOLDER / GOLDEN["model"], *arguments, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)

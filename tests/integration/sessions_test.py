@@ -1,4 +1,4 @@
-"""Sessions of one server: turns find their KV, kinds do not mix, and the log is what was said."""
+"""Sessions of one server: turns find their KV, kinds do not mix, and the log is correct."""
 
 import unittest
 
@@ -7,7 +7,8 @@ from harness import Client, failure, sessions_pb
 
 
 def reusable(stats, tokens):
-    """Of a finished sequence's tokens, those in full KV blocks; the last was never computed."""
+    """Tokens of a finished sequence in full KV blocks; the KV of the last token was never
+    computed."""
     block = stats.kv_block_tokens
     return (tokens - 1) // block * block
 
@@ -86,7 +87,7 @@ class SessionsTest(unittest.TestCase):
 
     def test_a_busy_session_refuses_a_second_turn(self):
         self.client.create_session("busy")
-        # Long messages: it cannot end before it is read.
+        # Its messages are long, so it cannot end before it is read.
         stream = self.client.wide_stream(session="busy", text="A long turn", max_tokens=3900)
         received = harness.Received()
         harness.take_tokens(stream, received, 1)
@@ -104,7 +105,7 @@ class SessionsTest(unittest.TestCase):
         kept = list(session.token_ids)[turn.output_start:turn.end]
         self.assertEqual(kept[:len(received.ids)], received.ids)
         self.assertLess(len(kept), 3900)
-        # And goes on from what was kept.
+        # It continues after the part that was kept.
         answer = self.client.generate(session="busy", text=" and a short one", max_tokens=5)
         alone = self.client.generate(
             ids=list(session.token_ids) + self.tokenize(" and a short one"), max_tokens=5)
@@ -141,7 +142,7 @@ class SessionsTest(unittest.TestCase):
                 harness.inference_pb.DetokenizeRequest(token_ids=answer.ids[:kept])).text
             self.assertTrue(answer.text.startswith(turn.messages[-1].content))
             self.assertEqual(turn.messages[-1].content.strip(), text.strip())
-            # And the next turn goes on behind those tokens.
+            # The next turn continues after those tokens.
             self.client.generate(session=name, max_tokens=2, chat=[("user", "Go on")])
             after = self.client.get_session(name)
             self.assertEqual(after.turns[1].start, begin + kept)

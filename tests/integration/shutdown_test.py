@@ -1,4 +1,4 @@
-"""The last moments of a server, as clients see them who call until the end."""
+"""The last moments of a server, as seen by clients that call until the end."""
 
 import signal
 import socket
@@ -21,8 +21,8 @@ def end(connection):
 
 
 class DeafRelay:
-    """Connections to a server whose clients never hear that it takes no more calls: GOAWAY and the
-    ping that asks whether they have are left out, as if they were still on their way."""
+    """Connections to a server whose clients never learn that it accepts no more calls: the relay drops GOAWAY and
+   the ping after it, as if they were still in flight."""
 
     def __init__(self, target):
         self._target = ("127.0.0.1", int(target.rpartition(":")[2]))
@@ -81,8 +81,8 @@ class ShutdownTest(unittest.TestCase):
         return client
 
     def hold_up(self, server, client):
-        """A stream that cannot end, for its client reads no more: the server waits for it, and does
-        not close its connection."""
+        """Opens a stream that cannot end, because its client stops reading: the server waits for it, and does not close
+       its connection."""
         stream = client.wide_stream(text="Nobody reads", max_tokens=1500)
         next(stream)
         watcher = self.connect(server)
@@ -97,8 +97,8 @@ class ShutdownTest(unittest.TestCase):
             return error.code().name, error.details()
 
     def test_no_call_is_cancelled_that_its_client_did_not_cancel(self):
-        # Not only because the connection was gone; on a busy machine the server may be before this
-        # client has called.
+        # The error must also come from the server, not only from a closed connection. On a busy
+        # machine, the server may be gone before this client calls.
         harness.wait_met(lambda: any("is shutting down" in message
                                      for _, message in self.last_outcomes()), "a call is refused")
 

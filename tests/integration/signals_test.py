@@ -1,6 +1,6 @@
-"""SIGTERM in the middle of things, two servers on one port or store, and starting again.
+"""SIGTERM while work is running, two servers with one port or store, and restarts.
 
-The real model in its slow exact form makes streams that last while the test acts.
+The real model in its slow exact mode makes streams last while the test acts.
 """
 
 import signal
@@ -22,7 +22,7 @@ def serve_slowly(*arguments, **more):
 
 
 def plain_line(test, text, *named):
-    """The only line of `text`; it names each of `named`."""
+    """The only line of `text`, which must contain each of `named`."""
     lines = text.splitlines()
     test.assertEqual(len(lines), 1, text)
     for name in named:
@@ -49,7 +49,7 @@ class DrainTest(unittest.TestCase):
     def test_running_streams_finish_and_new_ones_are_refused(self):
         store = harness.scratch_folder() / "sessions.db"
         server, client = self.started(harness.serve("--drain-timeout", "5m", store=store))
-        # Long messages: it cannot end before it is read.
+        # Its messages are long, so it cannot end before it is read.
         received = Received()
         stream = client.wide_stream(text="The sky is", max_tokens=TOKENS)
         harness.take_tokens(stream, received, 1)
@@ -98,10 +98,10 @@ class DrainTest(unittest.TestCase):
 
 
 class LoadingTest(unittest.TestCase):
-    """Signals at a process that loads its model."""
+    """Signals to a process that is loading its model."""
 
     def interrupt(self, number, is_loaded, *arguments):
-        """The exit code of a process that got the signal while it loaded."""
+        """The exit code of a process that got the signal during the load."""
         for _ in range(20):
             process = harness.Process(*arguments, "--exact", "-t", "1", "--model",
                                       harness.smollm2())

@@ -15,7 +15,7 @@ from harness import Client, failure, run_tidepool
 
 
 def without_hashes(export):
-    """An export as an older program wrote it: its lines may be changed."""
+    """An export as an older program wrote it, so that its lines may be changed."""
     return re.sub(r',"hash":"[0-9a-f]{32}"', "", export)
 
 
@@ -33,7 +33,7 @@ class StoreTest(unittest.TestCase):
         return server, client
 
     def fill(self):
-        """A store of a few sessions; its export."""
+        """Creates a store with a few sessions, and returns its export."""
         server, client = self.serve()
         for name in ("tokens", "chat", "empty"):
             client.create_session(name)
@@ -56,7 +56,7 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
             self.assertIn("another process", result.stderr)
             self.assertIn(str(self.store), result.stderr)
-        # What is wrong on any machine comes first.
+        # Errors that do not depend on the machine come first.
         result = run_tidepool("serve", "--model", self.folder / "none.gguf", "--store", self.store)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("none.gguf", result.stderr)

@@ -1,4 +1,4 @@
-"""Streams that run together answer as each does alone, to the token."""
+"""Concurrent streams return the same tokens as each stream alone."""
 
 import concurrent.futures
 import random
@@ -12,7 +12,8 @@ WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar s
 
 
 def make_requests(longest):
-    """Mixed lengths, greedy and seeded, some sharing a prefix; `longest` in words of a prompt."""
+    """Mixed lengths, greedy and seeded, some with a shared prefix; `longest` is in words of a
+    prompt."""
     draw = random.Random(5)
     shared = " ".join(draw.choices(WORDS, k=40))
     requests = []
@@ -69,7 +70,7 @@ class StreamsTest(unittest.TestCase):
         self.check_together_equals_alone(harness.TINY / "qwen2_q8_0.gguf", "--exact", longest=40)
 
     def test_with_too_little_kv_memory_for_all(self):
-        """Streams wait or are put back, and still answer alike."""
+        """Streams wait or are preempted, and still return the same tokens."""
         requests = [{"text": f"{'kelp ' * 20}{number}", "max_tokens": 120, "temperature": 1.0,
                      "seed": number} for number in range(16)]
         roomy = self.serve(harness.LLAMA)

@@ -6,20 +6,20 @@ import struct
 import subprocess
 
 MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
-# Of about 330 MiB, nearly all of it 64 experts in each layer, 4 for each token.
+# About 330 MiB, nearly all of it in 64 experts per layer, 4 for each token.
 LARGE = ("--layers", "12", "--hidden", "512", "--width", "512", "--experts", "64", "--top-k", "4",
          "--type", "Q4_K")
 
 
 def make(path, *sizes):
-    """A mixture of experts of these sizes."""
+    """Creates a mixture of experts with these sizes."""
     subprocess.run([MAKE_SYNTHETIC, "--moe", "tiny-moe", *map(str, sizes), "--out", path],
                    check=True, stdout=subprocess.DEVNULL)
     return path
 
 
 def set_context(path, tokens):
-    """Makes the model take so many."""
+    """Sets the model's context to `tokens`."""
     with open(path, "r+b") as file:
         key = b".context_length"
         place = file.read(1 << 16).index(key) + len(key) + 4  # behind the value's type

@@ -1,5 +1,5 @@
-"""TCP links that a test can cut, stop or slow down, in a process of their own so that clients do not
-slow them."""
+"""TCP links that a test can cut, stop or delay, in a separate process so that clients do not slow
+them."""
 
 import asyncio
 import subprocess
@@ -9,7 +9,7 @@ CHUNK = 65536
 
 
 class _Link:
-    """Forwards one port to another, and does to its connections what it is told."""
+    """Forwards one port to another, and disturbs its connections as requested."""
 
     def __init__(self, target):
         self.target = target
@@ -53,7 +53,7 @@ class _Link:
             await self.flowing.wait()
             writer.write(chunk)
             await writer.drain()
-        # Whoever ends one direction ends the connection: gRPC never half-closes one.
+        # The end of one direction ends the connection, because gRPC never half-closes one.
         raise ConnectionResetError
 
     def do(self, action):
@@ -86,7 +86,8 @@ async def _serve(targets):
 
 
 class Links:
-    """One link to each of `targets`, ports of 127.0.0.1; `ports` are theirs. Thread-compatible."""
+    """One link to each of `targets`, ports of 127.0.0.1; `ports` are the links' ports.
+    Thread-compatible."""
 
     def __init__(self, targets):
         self._process = subprocess.Popen([sys.executable, __file__, *map(str, targets)],
@@ -105,18 +106,18 @@ class Links:
         self._tell(index, "cut")
 
     def stop(self, index):
-        """Lets nothing through, and tells nobody, until mend()."""
+        """Forwards nothing without closing connections, until mend()."""
         self._tell(index, "stop")
 
     def delay(self, index, seconds):
-        """Lets nothing through on a new connection for so long, until mend()."""
+        """Delays the first bytes of a new connection by `seconds`, until mend()."""
         self._tell(index, f"delay={seconds}")
 
     def mend(self, index):
         self._tell(index, "mend")
 
     def accepted(self, index):
-        """How many connections were made to the link, let in or not."""
+        """Number of connections made to the link, including refused ones."""
         return self._tell(index, "count")
 
     def close(self):

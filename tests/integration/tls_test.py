@@ -1,4 +1,4 @@
-"""TLS as clients and operators meet it: who gets through the door, and certificates that change."""
+"""TLS for clients and operators: which clients may connect, and certificates that change."""
 
 import contextlib
 import http.client
@@ -16,7 +16,7 @@ from tokens import Tokens, code_of
 
 
 def get_models(server, context):
-    """The HTTP status, or "closed" where TLS does not let the request through."""
+    """The HTTP status, or "closed" if TLS refuses the connection."""
     host, port = server.http_address.split(":")
     connection = http.client.HTTPSConnection(host, int(port), timeout=60, context=context)
     try:
@@ -48,7 +48,7 @@ class CommandsTest(CommandTest):
 
 
 class HttpsTest(CommandTest):
-    """What HTTP promises holds over TLS, too."""
+    """HTTP over TLS behaves like HTTP."""
 
     @classmethod
     def setUpClass(cls):
@@ -81,7 +81,7 @@ class HttpsTest(CommandTest):
         with self.connect() as connection:
             connection.sendall(ask % b"" + ask % b"" + ask % b"Connection: close\r\n")
             said = b""
-            # Without its close_notify, an end of the connection would raise an error.
+            # Without the server's close_notify, the end of the connection would raise an error.
             while chunk := connection.recv(65536):
                 said += chunk
         self.assertEqual(said.count(b"HTTP/1.1 200 OK"), 3)
@@ -95,7 +95,7 @@ class HttpsTest(CommandTest):
             self.assertIn(b"413", connection.recv(65536))
 
     def test_a_client_that_leaves_ends_its_generation(self):
-        # More than fits between the server and a client that does not read.
+        # More than the buffers between the server and a client that does not read.
         body = (b'{"prompt": "Low", "max_tokens": 100000, "stream": true, "ignore_eos": true, '
                 b'"logprobs": 20}')
         connection = self.connect()
@@ -118,7 +118,7 @@ class HttpsTest(CommandTest):
         self.assertEqual(get_models(self.server, self.context), 200)
         self.assertEqual(len(self.grpc.generate(text="Low", max_tokens=2).ids), 2)
         for connection in waiting:
-            # Closed by the server when the time for a handshake is over, with an alert or without.
+            # The server closes it at the handshake timeout, with or without an alert.
             try:
                 while connection.recv(65536):
                     pass
@@ -195,7 +195,7 @@ class SlowHandshakeTest(CommandTest):
         self.addCleanup(worker.kill)
         links = Links([worker.address.partition(":")[2]])
         self.addCleanup(links.close)
-        # Longer than the first back-off, and far below the 2 s that an attempt has.
+        # Longer than the first back-off, and much shorter than the 2 s of an attempt.
         links.delay(0, 0.3)
         pair = ours.issue("front", "front.example")
         fronts = []
@@ -210,7 +210,7 @@ class SlowHandshakeTest(CommandTest):
             self.addCleanup(fronts[-1].kill)
             return links.accepted(0) == before + 1
 
-        # On a busy machine a handshake may take those 2 s.
+        # On a busy machine, a handshake may take those 2 s.
         harness.wait_met(connects_once, lambda: fronts[-1].stderr)
         front = fronts[-1]
         client = Client(front)

@@ -1,4 +1,4 @@
-"""Tokens and clients that show them."""
+"""Tokens, and clients that send them."""
 
 import json
 
@@ -9,7 +9,7 @@ from harness import Client
 
 
 class Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Shows a token with every call."""
+    """Sends a token with every call."""
 
     def __init__(self, token):
         self.header = ("authorization", f"Bearer {token}")
@@ -63,7 +63,7 @@ def client_as(server, token):
 
 
 def code_of(call):
-    """The name of the code with which call() ends."""
+    """The name of call()'s status code."""
     try:
         value = call()
         if hasattr(value, "__iter__") and hasattr(value, "cancel"):

@@ -1,4 +1,4 @@
-"""Servers whose stderr nobody reads, or cannot be written: they serve and end as others do."""
+"""Servers whose stderr nobody reads, or is not writable: they serve and end normally."""
 
 import fcntl
 import http.client
@@ -79,7 +79,7 @@ class UnreadLogsTest(unittest.TestCase):
         self.assertEqual(harness.failure(lambda: stream)[0], "UNAVAILABLE")
 
     def test_a_signal_while_the_log_is_waited_for_ends_at_once(self):
-        # The last wait for the log takes two seconds: a busy machine may sleep through it.
+        # The final wait for the log takes two seconds, which a busy machine may miss.
         for _ in range(10):
             server = harness.serve("--drain-grace", "0s", stderr=full_pipe(self)[1])
             self.addCleanup(server.kill)

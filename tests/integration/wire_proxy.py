@@ -1,5 +1,5 @@
-"""A gRPC proxy before a worker that takes fields out of what passes, so that the worker, or who asks
-it, is as one of another release."""
+"""A gRPC proxy for a worker that removes fields from messages, so that one side behaves like
+another release."""
 
 import concurrent.futures
 import importlib
@@ -13,14 +13,14 @@ import harness
 importlib.import_module("tidepool.worker.v1.worker_pb2")  # its descriptors, beside the harness's
 
 SERVICES = ("tidepool.worker.v1.Worker", "tidepool.v1.Admin")
-# Calls that wait hold a thread each: every stream of states, every run.
+# A waiting call uses a thread: every stream of states, and every run.
 THREADS = 64
-# grpcio has some centuries for a call without a deadline, and takes no such time itself.
+# For a call without deadline grpcio reports centuries, but does not accept such a time itself.
 NO_DEADLINE = 10 ** 6
 
 
 def keep_fields(numbers):
-    """A change for WireProxy: of each message only these fields are left, {message: numbers}."""
+    """A change for WireProxy: keeps only these fields of each message, {message: numbers}."""
     def change(message):
         known = numbers.get(message.DESCRIPTOR.full_name, ())
         for field, value in message.ListFields():
@@ -36,8 +36,8 @@ def keep_fields(numbers):
 
 
 class WireProxy:
-    """Serves at `address` what the worker at `target` does. `change` edits each message in place;
-    services in `unknown` are UNIMPLEMENTED. Thread-compatible."""
+    """Serves at `address` what the worker at `target` serves. `change` edits each message in place;
+   services in `unknown` are UNIMPLEMENTED. Thread-compatible."""
 
     def __init__(self, target, change, unknown=()):
         self._change = change

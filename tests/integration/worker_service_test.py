@@ -1,4 +1,5 @@
-"""A worker as a front sees it, by grpcio and grpcurl: every rpc of tidepool.worker.v1, and health."""
+"""A worker's API for fronts, called by grpcio and grpcurl: every RPC of tidepool.worker.v1, and
+health."""
 
 import json
 import os
@@ -25,7 +26,7 @@ def start_of(prepared, credit, made=(), attempt=0):
 
 
 class Run:
-    """One Run, whose requests are sent when the test wants."""
+    """One Run; the test decides when its requests are sent."""
 
     def __init__(self, stub, *requests):
         self._requests = queue.SimpleQueue()
@@ -41,7 +42,7 @@ class Run:
         self._requests.put(None)
 
     def read(self, tokens=None):
-        """Up to so many tokens, or to the end."""
+        """Reads up to `tokens` tokens, or to the end."""
         while tokens is None or len(self.ids) < tokens:
             message = next(self._stream, None)
             if message is None:
@@ -109,7 +110,7 @@ class WorkerServiceTest(unittest.TestCase):
         self.assertEqual((run.ids, run.text), (whole.ids, whole.text))
         self.assertEqual(run.code(), grpc.StatusCode.OK)
 
-        # As after a failure elsewhere.
+        # As after a failure of another worker.
         rest = Run(self.stub, start_of(prepared, TOKENS, made=whole.ids[:15], attempt=1))
         rest.end_requests()
         rest.read()

@@ -1,4 +1,4 @@
-"""A front and two workers as processes of their own; workers die and come back."""
+"""A front and two workers as separate processes; workers are killed and restarted."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ SAMPLING = {"temperature": 1.0, "seed": 12}
 
 
 class TwoWorkers(unittest.TestCase):
-    """A front over two workers named left and right."""
+    """A front with two workers named left and right."""
 
     WORKER_FLAGS = ()
 
@@ -37,7 +37,7 @@ class TwoWorkersTest(TwoWorkers):
 
     @classmethod
     def setUpClass(cls):
-        # What one undisturbed process answers.
+        # The response of one process without faults.
         cls.reference_server = harness.serve()
         cls.addClassCleanup(cls.reference_server.kill)
         cls.reference = Client(cls.reference_server)
@@ -47,7 +47,7 @@ class TwoWorkersTest(TwoWorkers):
 
     @contextlib.contextmanager
     def who_works(self):
-        """Yields a list that will hold the names of the workers that finished requests."""
+        """Yields a list that will contain the names of the workers that finished requests."""
         before, names = self.stats_by_name(), []
         yield names
         def finished():
@@ -87,7 +87,7 @@ class TwoWorkersTest(TwoWorkers):
 
     def test_parallel_work_uses_both(self):
         before = self.stats_by_name()
-        # None ends before all have begun: nobody reads its long messages until then.
+        # None ends before all have begun, because nobody reads its long messages until then.
         streams = [self.client.wide_stream(text=f"Stream {number}", max_tokens=2500)
                    for number in range(8)]
         heads = [Received() for _ in streams]
@@ -203,7 +203,7 @@ class TwoWorkersTest(TwoWorkers):
         self.assertEqual(received.answer().ids, expected.ids)
 
     def test_a_front_survives_a_worker_that_stops(self):
-        """SIGTERM of a worker loses no stream, whichever of its ways it takes."""
+        """SIGTERM of a worker loses no stream, in every way that a stream can take."""
         expected = self.reference.generate(text="Drain", max_tokens=1500, **SAMPLING)
         streams = [self.client.stream(text="Drain", max_tokens=1500, **SAMPLING) for _ in range(4)]
         heads = [Received() for _ in streams]
@@ -218,7 +218,7 @@ class TwoWorkersTest(TwoWorkers):
 
 
 class DrainTest(TwoWorkers):
-    """Workers whose drain time is over before their streams are: nobody reads them until then."""
+    """Workers whose drain time ends before their streams, because nobody reads them until then."""
 
     STREAMS = 4
     GRACE = 0.5
@@ -243,7 +243,7 @@ class DrainTest(TwoWorkers):
         harness.wait_until(lambda: not harness.health(leaving.address, "readiness"),
                            "it is not ready any more")
         self.assertEqual(leaving.wait(), 0, leaving.stderr)
-        # Not before its grace is over.
+        # Not before the grace time is over.
         self.assertGreaterEqual(time.monotonic() - asked, self.GRACE)
         for stream, received, undisturbed in zip(streams, heads, expected):
             for message in stream:

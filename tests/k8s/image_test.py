@@ -1,4 +1,5 @@
-"""k8s/image/Dockerfile installs what the binary links, and agrees with the manifests."""
+"""Tests that k8s/image/Dockerfile installs the libraries that the binary links, and that it
+agrees with the manifests."""
 
 import pathlib
 import re
@@ -13,7 +14,7 @@ IN_EVERY_IMAGE = {"libc6"}
 
 
 def stages():
-    """Of the Dockerfile: the instructions of each stage, as (word, rest)."""
+    """Returns the instructions of each stage of the Dockerfile, as (word, rest)."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n", " ", text).splitlines()
     found = []
@@ -34,7 +35,8 @@ def run(*command):
 
 
 def packages_of(libraries):
-    """{library: the Debian package whose file it is}; a file is seen below /lib and /usr/lib."""
+    """{library: the Debian package that contains it}. A file is looked up below /lib and
+    /usr/lib."""
     paths = {path: library for library in libraries
              for path in (library, f"/usr{library}", library.removeprefix("/usr"))}
     found = subprocess.run(["dpkg-query", "-S", *paths], capture_output=True, text=True, timeout=60)
@@ -43,7 +45,8 @@ def packages_of(libraries):
 
 
 def needs(packages):
-    """These and all that they depend on, as installed here; of alternatives the first."""
+    """The packages and all their dependencies, as installed here. Of alternatives it takes the
+    first."""
     depends = {}
     for line in run("dpkg-query", "-W", "-f", "${Package}\t${Depends}\n").splitlines():
         package, _, those = line.partition("\t")

@@ -1,4 +1,5 @@
-"""What the tests of k8s/ share: the folders, what becomes of them, and ways into it."""
+"""What the tests of k8s/ share: the list of folders, their rendered manifests and helpers for
+reading them."""
 
 import functools
 import pathlib
@@ -29,7 +30,7 @@ def run_tidepool(*arguments):
 
 
 def find_kubectl():
-    """Of this machine, if it has one that is not too old for k8s/; else None."""
+    """kubectl of this machine if it is new enough for k8s/; else None."""
     program = shutil.which("kubectl")
     if program is None:
         return None
@@ -40,7 +41,7 @@ def find_kubectl():
 
 
 def kubectl_kustomize(folder):
-    """As kustomize.render, by the real program; it must have nothing to complain about."""
+    """As kustomize.render, but with kubectl itself, which must print no warning."""
     result = subprocess.run([find_kubectl(), "kustomize", str(folder)], capture_output=True,
                             text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, ""), result
@@ -88,8 +89,8 @@ class Rendered:
         return found[0]
 
     def mounted_config(self, resource):
-        """(text, path) of the file that the container is started with: the value of --config, or
-        the last word of a command of its own; found through mount, volume and ConfigMap."""
+        """(text, path) of the configuration file of the container: the value of --config, or
+        the last word of the container's own command. It is found through mount, volume and ConfigMap."""
         container = container_of(resource)
         paths = [word.removeprefix(CONFIG_FLAG) for word in container.get("args", [])
                  if word.startswith(CONFIG_FLAG)] or container["command"][-1:]
@@ -101,7 +102,7 @@ class Rendered:
         return self.get("ConfigMap", volume["configMap"]["name"])["data"][file], paths[0]
 
     def config(self, resource):
-        """The flags in it."""
+        """The flags in the configuration file."""
         return tomllib.loads(self.mounted_config(resource)[0])
 
 

@@ -1,10 +1,10 @@
-"""What `kubectl kustomize` makes of a folder, as far as the folders of k8s/ need it.
+"""A small implementation of `kubectl kustomize`, with the features that k8s/ uses.
 
-Known are namespace, resources (files and folders), patches (strategic merge), generated ConfigMaps
-of files (behavior create or replace, names with the hash of their content) and images; anything else
-in a kustomization is an error. The names and meaning of fields:
-https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/.
-manifests_test.py compares with the real program where there is one.
+It supports namespace, resources (files and folders), patches (strategic merge), ConfigMaps
+generated from files (behavior create or replace, names with the hash of their content) and images.
+Any other field is an error. The fields are defined in
+https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/. manifests_test.py compares
+the result with kubectl's where it is installed.
 """
 
 import copy
@@ -16,11 +16,11 @@ import yaml
 
 KNOWN = {"apiVersion", "kind", "namespace", "resources", "patches", "configMapGenerator", "images"}
 CLUSTER_KINDS = {"Namespace"}
-# Lists of objects that a patch merges by a field; every other list it replaces.
-# The patchMergeKey of each in the Kubernetes API, k8s.io/api/core/v1/types.go.
+# Lists of objects that a patch merges by a field; it replaces all other lists. The fields are the
+# patchMergeKey values of the Kubernetes API, k8s.io/api/core/v1/types.go.
 MERGE_KEYS = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
               "volumeMounts": "mountPath", "imagePullSecrets": "name"}
-# Of Service and container; theirs differ, and nothing here patches them.
+# Services and containers merge this list by different fields, and no patch here changes it.
 REFUSED_LISTS = {"ports"}
 
 
@@ -66,7 +66,8 @@ def render(folder):
 
 
 def _build(folder):
-    """Resources by identity, before hashes; and the names of generated ConfigMaps."""
+    """Returns the resources by identity, with names before hashing, and the names of generated
+    ConfigMaps."""
     path = folder / "kustomization.yaml"
     if not path.is_file():
         raise KustomizeError(f"{folder} has no kustomization.yaml")
@@ -114,10 +115,11 @@ def _generate(folder, settings, resources, generated):
 
 
 def content_hash(config_map):
-    """The suffix of a ConfigMap's name, as sigs.k8s.io/kustomize/api/hasher: without the name."""
+    """The hash that ends a ConfigMap's name, computed as in sigs.k8s.io/kustomize/api/hasher,
+    which leaves out the name."""
     encoded = json.dumps({"data": config_map["data"], "kind": "ConfigMap", "name": ""},
                          sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    # As Go writes JSON.
+    # Go's JSON encoder escapes these characters.
     for letter in "<>&\u2028\u2029":
         encoded = encoded.replace(letter, f"\\u{ord(letter):04x}")
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:10]
@@ -167,7 +169,7 @@ def _merge_lists(base, patch, key):
 
 
 def pod_spec(resource):
-    """Of a pod or of what makes pods; None of others."""
+    """The pod spec of a pod or of a resource that makes pods; None for others."""
     if resource["kind"] == "Pod":
         return resource["spec"]
     template = resource.get("spec", {}).get("template")

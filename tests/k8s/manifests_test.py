@@ -1,5 +1,5 @@
-"""The manifests of k8s/ are right in themselves: as Kubernetes' schemas, its restricted standard
-and the tidepool binary want them, and in agreement with each other."""
+"""Checks the manifests of k8s/ against the schemas of Kubernetes, its restricted pod standard,
+the tidepool binary and each other."""
 
 import copy
 import json
@@ -15,7 +15,8 @@ import yaml
 import k8s_case
 import kustomize
 
-# The first in which all of it is stable (probes over gRPC), and the latest that is known.
+# The first version in which all features used here are stable (gRPC probes), and the latest known
+# version.
 KUBERNETES_VERSIONS = ("1.27.0", kubernetes_validate.latest_version())
 PROBES = "probes"
 COPY_POD = k8s_case.K8S / "model_copy.yaml"
@@ -77,7 +78,7 @@ class KustomizeTest(k8s_case.K8sCase):
     @k8s_case.for_each_folder
     def test_kubectl_makes_the_same(self, rendered):
         with tempfile.TemporaryDirectory() as scratch:
-            # It follows no links, of which Bazel's folders are full.
+            # kubectl does not follow links, and Bazel's folders consist of links.
             folder = pathlib.Path(scratch) / "k8s"
             shutil.copytree(k8s_case.K8S, folder)
             self.assertEqual(k8s_case.kubectl_kustomize(folder / rendered.name), rendered.resources)
@@ -137,7 +138,7 @@ class AgreementTest(k8s_case.K8sCase):
                     labels = peer.get("podSelector", {}).get("matchLabels")
                     if labels:
                         rendered.workload_with(labels)
-        # Nothing is open to whoever comes by.
+        # Every workload has a NetworkPolicy.
         self.assertEqual(len(policies), len(rendered.workloads()))
 
     @k8s_case.for_each_folder
@@ -158,7 +159,7 @@ class AgreementTest(k8s_case.K8sCase):
             probes = {kind: probe for kind, probe in k8s_case.container_of(workload).items()
                       if kind.endswith("Probe")}
             if k8s_case.is_tidepool(workload):
-                # In plain text whatever the other ports have.
+                # Probes use plain text even if the other ports use TLS.
                 self.assertLessEqual({"livenessProbe", "readinessProbe"}, set(probes))
                 for kind, probe in probes.items():
                     wanted = "readiness" if kind == "readinessProbe" else "liveness"
@@ -187,11 +188,12 @@ class AgreementTest(k8s_case.K8sCase):
         headless = rendered.get("Service", worker["spec"]["serviceName"])
         self.assertEqual(headless["spec"]["clusterIP"], "None")
         self.assertIs(rendered.workload_with(headless["spec"]["selector"]), worker)
-        # However many there are: nothing else counts the replicas.
+        # The front's configuration does not list workers, so it is right for any number of
+        # replicas.
         self.assertNotIn("worker", front_config)
         self.assertEqual(front_config["workers"],
                          f"dns:///{headless['metadata']['name']}:{worker_ports['grpc']}")
-        # A front that waits for a model to be loaded knows whom it waits for.
+        # The front can resolve the names of workers that still load their model.
         self.assertIs(headless["spec"]["publishNotReadyAddresses"], True)
         if front_config["store"].startswith("redis://"):
             name, _, store_port = front_config["store"].removeprefix("redis://").partition(":")

@@ -1,8 +1,8 @@
-"""The containers' commands, run as processes of this machine with the files that they mount.
+"""Runs the containers' commands as processes of this machine, with the files that they mount.
 
-Only what a cluster would give is put in place: addresses, the mounted folders, the pods' names, and
-the headless Service's name, which nss_wrapper looks up in a file. The probes that the manifests name
-are asked as a kubelet would.
+The test replaces only what a cluster provides: addresses, mounted folders, pod names and the DNS
+name of the headless Service, which nss_wrapper looks up in a file. It calls the probes of the
+manifests as a kubelet would.
 """
 
 import os
@@ -21,7 +21,7 @@ from certificates import Certificates, pair_flags  # noqa: E402
 
 
 class Cluster:
-    """One folder's workers and fronts, and the folders that stand for their volumes."""
+    """The workers and fronts of one folder, and the folders that replace their volumes."""
 
     def __init__(self, test, rendered):
         self.test = test
@@ -35,7 +35,7 @@ class Cluster:
                 self.path(mount["mountPath"]).mkdir(parents=True, exist_ok=True)
         model = self.path(rendered.config(self.worker)["model"])
         shutil.copy(harness.MOE, model)
-        # By the name that a configuration has for it.
+        # Addresses by their name in a configuration.
         self.addresses = {}
         self.hosts = self.root / "hosts"
         self.service = self.worker["spec"]["serviceName"]
@@ -46,11 +46,12 @@ class Cluster:
         self.start_store()
 
     def path(self, inside):
-        """Where a path of a container lies here."""
+        """The path on this machine for a path inside a container."""
         return self.root / inside.lstrip("/")
 
     def words(self, workload, pod):
-        """The arguments of the pod's process, which name the configuration of its container."""
+        """The arguments of the pod's process. They include the configuration file of its
+        container."""
         text, path = self.rendered.mounted_config(workload)
         for key in ("model", "cache-dir", "store"):
             value = self.rendered.config(workload).get(key, "")
@@ -72,7 +73,8 @@ class Cluster:
         return process
 
     def start_store(self):
-        """Where the folder has Redis: a server with its configuration, and its probes."""
+        """If the folder has Redis, starts a Redis server with its configuration and checks its
+        probes."""
         for workload in self.rendered.workloads():
             container = k8s_case.container_of(workload)
             if container.get("command", [""])[0] != "redis-server":
@@ -98,7 +100,7 @@ class Cluster:
             self.addresses[name] = f"127.0.0.1:{port}"
 
     def start_worker(self, number, *more):
-        """One at an address of its own, as pods have one."""
+        """Starts a worker at its own address, as each pod has one."""
         pod, host = f"{self.worker['metadata']['name']}-{number}", f"127.0.0.{number + 1}"
         process = harness.Process(*self.words(self.worker, pod), "--listen",
                                   f"{host}:{self.worker_port}", "--probe-listen",
@@ -110,7 +112,7 @@ class Cluster:
         return process
 
     def scale(self, replicas):
-        """Starts the workers that are missing; the Service's name has them all."""
+        """Starts the missing workers and gives the Service's name all their addresses."""
         for number in range(len(self.workers), replicas):
             self.start_worker(number)
         for process in self.workers.values():
@@ -124,7 +126,7 @@ class Cluster:
         part.rename(self.hosts)
 
     def probe(self, workload, process, kind):
-        """Whether the container's probe finds the process well."""
+        """Whether the container's probe succeeds for the process."""
         probe = k8s_case.container_of(workload)[kind]
         return harness.health(process.probe_address, probe["grpc"]["service"])
 
@@ -147,11 +149,13 @@ class ProcessesTest(k8s_case.K8sCase):
         first = client.generate(text="The harbour", session="kept", max_tokens=8)
         self.check_workers(cluster, client, front)
 
-        # More replicas: the front finds them, and nothing but the Service's name has changed.
+        # With more replicas, the front finds the new workers although only the Service's addresses
+        # have changed.
         cluster.scale(cluster.worker["spec"]["replicas"] + 1)
         self.check_workers(cluster, client, front)
 
-        # What was said is there for every other pod: beside this one, or after it if it is alone.
+        # Every other pod can continue the conversation: a second front, or, if there is just one,
+        # the one that replaces it.
         if cluster.front["spec"]["replicas"] == 1:
             self.assertEqual(front.stop(), 0, front.stderr)
         again = cluster.start_front("front-b")
@@ -161,7 +165,7 @@ class ProcessesTest(k8s_case.K8sCase):
         client.generate(text=" is deep", session="kept", max_tokens=8)
         self.assertEqual(client.get_session("kept").turn_count, 2)
 
-        # Without workers a front lives, and is not ready.
+        # Without workers, a front is live but not ready.
         for process in cluster.workers.values():
             self.assertEqual(process.stop(), 0, process.stderr)
         harness.wait_until(lambda: not cluster.probe(cluster.front, again, "readinessProbe"),
@@ -170,7 +174,7 @@ class ProcessesTest(k8s_case.K8sCase):
         self.assertEqual(again.stop(), 0, again.stderr)
 
     def check_workers(self, cluster, client, front):
-        """Within a look-up or two all pods are known under their names, and answer."""
+        """Within one or two look-ups all pods are known by name, and they answer."""
         harness.wait_until(
             lambda: ({one.worker_id for one in client.stats().workers if one.status_code == 0}
                      == set(cluster.workers)),
@@ -186,7 +190,7 @@ class ProcessesTest(k8s_case.K8sCase):
         front = cluster.start_front("front-a", *tls, awaited="liveness")
         for workload, process in ((cluster.worker, worker), (cluster.front, front)):
             for kind in ("livenessProbe", "readinessProbe"):
-                # A front that shows its worker no TLS has none: it lives, and is not ready.
+                # The front connects to the worker without TLS and fails: it is live but not ready.
                 ready = process is worker or kind == "livenessProbe"
                 self.assertEqual(cluster.probe(workload, process, kind), ready, kind)
             self.assertFalse(harness.health(process.address, "liveness"), "its port is TLS's")

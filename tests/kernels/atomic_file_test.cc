@@ -93,7 +93,7 @@ TEST_P(AtomicFileTest, WhatCameMeanwhileStays) {
   EXPECT_EQ(Files(), 1);
 }
 
-// Several at once, none of which takes another's file for one that was left.
+// Several writers at once. None of them removes another's unfinished file.
 TEST_P(AtomicFileTest, WritersAreNotInEachOthersWay) {
   auto first = Create(ExistingFile::kReplace);
   auto second = Create(ExistingFile::kReplace);
@@ -119,8 +119,8 @@ TEST_P(AtomicFileTest, WhatAKillLeavesIsGoneWithTheNext) {
         ::testing::KilledBySignal(SIGKILL), "");
     EXPECT_EQ(Files(), GetParam() == UnfinishedFile::kNamed ? 1 : 0);
   }
-  // As the name of one that was killed when it was complete, whatever the way. The others are not
-  // of this path, or no such names.
+  // The name of an unfinished file whose writer was killed. The other names belong to another path,
+  // or are not of this form.
   std::ofstream(path_ + ".00c0ffee.partial") << "left";
   std::ofstream(path_ + ".00coffee.partial") << "theirs";
   std::ofstream(path_ + "2.00c0ffee.partial") << "theirs";
@@ -136,7 +136,7 @@ TEST_P(AtomicFileTest, WhatAKillLeavesIsGoneWithTheNext) {
 }
 
 TEST_P(AtomicFileTest, AFullDiskIsNamedAtOnce) {
-  // A limit on the size of files is met as a full disk is.
+  // Exceeding a file size limit is handled like a full disk.
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -152,7 +152,7 @@ TEST_P(AtomicFileTest, AFullDiskIsNamedAtOnce) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("5000 bytes"));
   EXPECT_EQ(Files(), 0);
 
-  // Where the size was not told, when it is met.
+  // If the size was not given, the limit is noticed during a write.
   auto file = Create(ExistingFile::kRefuse);
   ASSERT_TRUE(file.ok()) << file.status();
   const std::string much(5000, 'x');

@@ -1,4 +1,5 @@
-// The law of equal bits: over ISAs, threads, and what else is in the batch.
+// The rule of equal bits: results do not depend on the ISA, on threads, or on the rest of the
+// batch.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -17,7 +18,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Equal bits, where any NaN equals any other: IEEE leaves their payload open.
+// Compares bits, but all NaNs are equal, because IEEE does not define their payload.
 testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << ", " << b.size();
   for (size_t i = 0; i < a.size(); ++i) {
@@ -78,7 +79,7 @@ TEST_P(IsaBitsTest, EqualOverIsasAndThreads) {
   }
 }
 
-// Each row of a product, alone, gives the bits that it gives in the batch.
+// Each row of a product has the same bits alone and in the batch.
 TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
   constexpr int64_t kRows = 67;
   constexpr int64_t kOut = 77;
@@ -129,7 +130,7 @@ constexpr int kHeads = 6;
 constexpr int kKvHeads = 2;
 constexpr int kThreads = 2;
 
-// A sequence, and where its KV lies.
+// A sequence, and the position of its KV.
 struct Tokens {
   Tokens(int64_t count, int head_dim, int seed, std::vector<int32_t> places)
       : dim(head_dim),
@@ -190,7 +191,7 @@ class Attention {
     layer_.block_bytes = 2 * layer_.v_offset;
   }
 
-  // Computes `chunk` rows at a time, and `stride` rows of the other sequence; 0: without the other
+  // Computes `chunk` rows at a time, and `stride` rows of the other sequence. 0: without the other
   // one.
   std::vector<float> Run(int64_t chunk, int64_t stride, int64_t window) {
     Buffer buffer(2 * kBlocks * layer_.block_bytes);
@@ -248,7 +249,7 @@ TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
   }
 }
 
-// A NaN or an infinity in one sequence's rows stays in that sequence, and is not hidden there.
+// A NaN or an infinity stays in the rows of its sequence, where it is visible.
 TEST_P(IsaBitsTest, NansStayInTheirRow) {
   for (const DType dtype : kAllDTypes) {
     const int64_t cols = WholeBlocks(dtype, 64);
@@ -281,7 +282,7 @@ TEST_P(IsaBitsTest, NansStayInTheirRow) {
   }
 }
 
-// Grouped experts are the plain ops on each expert's rows.
+// GroupedFfn gives the same bits as separate ops on each expert's rows.
 TEST(BitsTest, GroupedFfnIsItsParts) {
   constexpr int64_t kHidden = 96;
   constexpr int64_t kWidth = 64;

@@ -1,4 +1,4 @@
-// What a CPU backend says of itself and refuses, and ops on inputs that no model should give.
+// A CPU backend's description and refusals, and ops with inputs that no model should give.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -41,13 +41,14 @@ TEST(CpuBackendTest, SaysWhatItIs) {
   EXPECT_EQ((*fast)->precision(), Precision::kExact);
 }
 
-// A machine gets the best form that it can run, and a clear no to any other.
+// A machine gets the best kernels that it supports, and an error for all others.
 TEST(CpuBackendTest, IsaIsWhatTheMachineHas) {
   const CpuFeatures none;
   const CpuFeatures avx2 = {.avx2 = true};
   const CpuFeatures avx512 = {.avx2 = true, .avx512 = true};
   const CpuFeatures all = {.avx2 = true, .avx512 = true, .avx512_vnni = true};
-  // AVX-512 without AVX2, or VNNI without AVX-512, is a masked processor: what lies below is gone.
+  // AVX-512 without AVX2, or VNNI without AVX-512, means that the CPU's features are masked. Only
+  // complete sets are used.
   const CpuFeatures odd = {.avx512 = true, .avx512_vnni = true};
   const auto refusal = [](Isa isa, const CpuFeatures& features) {
     const auto kernels = ChooseKernels(isa, features);
@@ -82,8 +83,8 @@ std::vector<const KernelTable*> AllKernels() {
   return result;
 }
 
-// The vector exp is the scalar one, bit for bit, over the whole range and past it: shares of a
-// softmax over {0, x} with x <= 0 show exp(x) itself once divided by 1 + exp(x).
+// The vector exp equals the scalar one, bit for bit, over the whole range and beyond. The test uses
+// the softmax of {0, x} with x <= 0, which gives exp(x) / (1 + exp(x)).
 TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
   for (const KernelTable* table : AllKernels()) {
     std::vector<float> gate;
@@ -107,7 +108,7 @@ TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
   }
 }
 
-// Halves in both directions are math.h's, bit for bit, NaNs apart.
+// Conversions of float16 in both directions equal math.h's, bit for bit, except for NaNs.
 TEST(CpuBackendTest, KvConversionIsTheScalarOne) {
   std::vector<float> x;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 60013) {
@@ -185,7 +186,7 @@ TEST(CpuBackendTest, EmptyBatchesAreFine) {
   }
 }
 
-// Both backends share this: literal ranges are what tells it right from wrong.
+// Both backends share this function, so it is compared with literal ranges.
 TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
   const auto visible = [](Mask mask, int64_t window, int64_t row) {
     const SlotRange range = VisibleSlots({0, 4, 10, {}, mask, window}, row);
@@ -201,7 +202,7 @@ TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
   EXPECT_EQ(visible(Mask::kBidirectional, 3, 1), Range(9, 14));
 }
 
-// The bounds that an owner sizes an arena with hold.
+// The documented bounds of arena bytes hold.
 TEST(CpuBackendTest, ArenaBoundsHold) {
   for (const int threads : {1, 3}) {
     const auto backend = *MakeCpuBackend({.threads = threads});

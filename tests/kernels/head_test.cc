@@ -1,4 +1,4 @@
-// MatMulHead: rows of logits are MatMul's, and the best of a row is what its logits say.
+// MatMulHead: its rows of logits equal MatMul's, and its argmax is that of the logits.
 #include <cmath>
 #include <memory>
 #include <tuple>
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, HeadTest,
 
 constexpr int64_t kCols = 64;
 
-// A row that is all zero has equal outputs: the lowest index wins, whichever thread had it.
+// A row of zeros has equal outputs: the lowest index wins, whichever thread computed it.
 TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
   const auto backend = *MakeCpuBackend({4, Precision::kFast, Isa::kBest});
   const Weight weight(DType::kQ8_0, 5000, kCols, 5);

@@ -101,7 +101,7 @@ TEST_P(Int8BoundTest, ProductsAreThoseOfTheFloatsWithinTheRoundingToInt8) {
   const Weight weight(dtype(), 45, cols, 1);
   for (const int64_t rows : {1, 2, 7, 66}) {
     std::vector<float> values = Noise(rows).Floats(rows * cols);
-    // Blocks of different sizes: one that took another's scale would show.
+    // Blocks of different sizes, so that a wrong block's scale would be detected.
     for (size_t i = 0; i < values.size(); ++i) values[i] *= std::ldexp(1.0f, i / kQuantBlock % 7);
     const ConstMatrixView x(values.data(), rows, cols);
     const std::vector<float> actual = Product(*fast_, weight, x);
@@ -117,8 +117,8 @@ TEST_P(Int8BoundTest, ProductsAreThoseOfTheFloatsWithinTheRoundingToInt8) {
   }
 }
 
-// Activations that all lie halfway between two int8, each on the side that moves the first output
-// up: the bound is met, so none smaller holds.
+// All activations are halfway between two int8 values, each rounded in the direction that increases
+// the first output. So the bound is reached, and a smaller one would be wrong.
 TEST_P(Int8BoundTest, TheBoundIsReached) {
   const int64_t cols = WholeBlocks(dtype(), 64);
   const Weight weight(dtype(), 3, cols, 2);

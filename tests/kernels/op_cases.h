@@ -14,7 +14,7 @@ namespace tidepool::kernels {
 // The float32 unit roundoff: one rounding changes a value by at most this share of it.
 inline constexpr double kRoundoff = 0x1p-24;
 
-// What an op wrote, as floats.
+// The output of an op, as floats.
 struct OpResult {
   std::vector<float> values;
   std::vector<float> int8_form;  // an Activation's quants, scales and sums
@@ -24,8 +24,8 @@ struct OpResult {
 struct OpCase {
   std::string name;
   std::function<OpResult(KernelBackend&)> run;
-  // How far each of `values` may lie from the reference's, given those: derived at each op from the
-  // roundings on the way. Never a constant tuned to pass.
+  // The allowed difference of each of `values` from the reference. It is derived for each op from
+  // the roundings in between, and never tuned.
   std::function<std::vector<double>(const std::vector<float>& reference)> tolerance;
 };
 
@@ -38,17 +38,17 @@ void AddRowCases(Precision precision, std::vector<OpCase>* cases);
 void AddAttentionCases(Precision precision, std::vector<OpCase>* cases);
 void AddExpertCases(Precision precision, std::vector<OpCase>* cases);
 
-// An Activation's values and int8 form as an OpResult. Fails the test where the int8 form is not
-// exactly what ops.h says of the values.
+// Returns an Activation's values and int8 form. Fails the test if the int8 form differs from the
+// definition in ops.h.
 OpResult ResultOf(const Activation& activation, Precision precision);
 OpResult ResultOf(ConstMatrixView values);
 
 // A tolerance that is a share of each reference value.
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share);
 
-// sum over k of |w| |x| for each output of x w^T, [x.rows, w.rows]: what each rounding of a chain
-// is relative to. x is rounded to int8 first where the op does so, at most doubling the largest
-// term.
+// Returns, for each output of x w^T, the sum over k of |w| |x|, [x.rows, w.rows]. Each rounding of
+// a chain is relative to it. If the op rounds x to int8, this does too, which at most doubles the
+// largest term.
 class Weight;
 std::vector<double> ChainMagnitudes(const Weight& weight, ConstMatrixView x);
 

@@ -23,8 +23,7 @@ struct Heads {
   int heads, kv_heads, k_dim, v_dim;
 };
 
-// A layer's KV in memory that starts as NaNs, with each span's history and rows stored by
-// `backend`.
+// A layer's KV in memory filled with NaNs. `backend` stores each span's history and rows.
 class AttentionFixture {
  public:
   AttentionFixture(DType dtype, const Heads& heads, std::vector<SpanShape> shapes)
@@ -39,7 +38,8 @@ class AttentionFixture {
     queries_ = noise.Floats(rows_ * heads.heads * heads.k_dim);
   }
 
-  // Stores everything, then attends: the results of the spans' rows, or the bytes of the KV.
+  // Stores everything, then runs attention. Returns the results of the spans' rows, or the bytes of
+  // the KV.
   OpResult Attend(KernelBackend& backend) const {
     Memory memory(*this);
     memory.Store(backend);
@@ -98,7 +98,7 @@ class AttentionFixture {
         tables.emplace_back((shape.first_slot + shape.rows) / kKvBlockTokens + 2);
         total += static_cast<int32_t>(tables.back().size());
       }
-      // Blocks in descending order, so that neighbours in a sequence are none in memory.
+      // Blocks in descending order, so that neighbours in a sequence are not neighbours in memory.
       for (auto& table : tables) {
         for (int32_t& block : table) block = --total;
       }

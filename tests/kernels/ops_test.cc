@@ -1,4 +1,4 @@
-// Every op of every CPU form against the reference, case by case.
+// Compares every op of every CPU kernel with the reference, case by case.
 #include <cmath>
 #include <memory>
 
@@ -25,7 +25,7 @@ TEST_P(OpsTest, AgreeWithTheReference) {
     for (size_t i = 0; i < expected.size(); ++i) {
       const double error = std::fabs(static_cast<double>(actual[i]) - expected[i]);
       const double allowed = i < tolerance.size() ? tolerance[i] : 0;
-      // So written that a NaN fails; equal values, such as infinities, pass.
+      // Written so that a NaN fails, and equal values such as infinities pass.
       ASSERT_TRUE(actual[i] == expected[i] || error <= allowed)
           << "element " << i << ": " << actual[i] << ", expected " << expected[i] << " within "
           << allowed;

@@ -38,7 +38,7 @@ std::vector<GoldenBlock> GoldenBlocks(DType dtype) {
   return blocks;
 }
 
-// Every row of matrices that hold the golden blocks, each block in every place of a panel.
+// Every row of matrices with the golden blocks, with each block in every position of a panel.
 TEST(PackedMatrixTest, UnpackRowIsGgufDequantisation) {
   for (const DType dtype : kAllDTypes) {
     const std::vector<GoldenBlock> golden = GoldenBlocks(dtype);
@@ -87,7 +87,7 @@ TEST(PackedMatrixTest, RecordsHaveTheStatedSizes) {
   }
 }
 
-// The layout that panel.h states, byte by byte: pack files depend on it.
+// The layout in panel.h, byte by byte, because pack files depend on it.
 TEST(PackedMatrixTest, BytesAreWherePanelSays) {
   const Weight weight(DType::kQ4_1, 11, 64, 5);
   const std::byte* packed = weight.matrix().data;

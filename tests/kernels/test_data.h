@@ -1,4 +1,4 @@
-// Inputs for tests of kernels: reproducible noise, weights of every type, memory full of garbage.
+// Inputs for kernel tests: reproducible noise, weights of every type, memory full of NaNs.
 #ifndef TIDEPOOL_TESTS_KERNELS_TEST_DATA_H_
 #define TIDEPOOL_TESTS_KERNELS_TEST_DATA_H_
 
@@ -18,7 +18,7 @@ inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,    DType::kBF1
                                        DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
                                        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
 
-// Where a GGUF block of this type holds f16 scales: d, then m or dmin.
+// The positions of f16 scales in a GGUF block of this type: d, then m or dmin.
 struct ScalePlaces {
   int count;
   int offset;
@@ -151,7 +151,7 @@ class Weight {
   Buffer packed_;
 };
 
-// Fills free memory with NaNs of every type, so that what reads it without writing it shows.
+// Fills free memory with NaNs of every type, so that reads of uninitialised memory are detected.
 inline void Spoil(Arena* arena) {
   const size_t mark = arena->used();
   const size_t free = arena->capacity() - mark - 2 * kAlignment;

@@ -29,8 +29,8 @@ TEST(ThreadPoolTest, CoversEveryIndexOnce) {
   }
 }
 
-// Plain writes by the workers are visible to the caller afterwards, and the caller's to the
-// workers: what a race detector checks here, loop after loop.
+// Plain writes by the workers are visible to the caller afterwards, and the caller's writes to the
+// workers. A race detector checks this loop after loop.
 TEST(ThreadPoolTest, PublishesPlainMemoryBothWays) {
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);
@@ -57,8 +57,8 @@ TEST(ThreadPoolTest, WorkerIndexesScratchAlone) {
   EXPECT_EQ(scratch[0] + scratch[1] + scratch[2], 200 * 50);
 }
 
-// Two ranges that each wait for the other end only when two threads run them: the pool is parallel,
-// also for a loop that comes after a pause in which the worker went to sleep.
+// Two ranges wait for each other, so they end only if two threads run them. The pool must also be
+// parallel after a pause in which the worker slept.
 TEST(ThreadPoolTest, RunsRangesAtTheSameTime) {
   ThreadPool pool(2);
   volatile uint64_t busy = 0;

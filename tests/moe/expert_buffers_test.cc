@@ -68,7 +68,7 @@ TEST_F(ExpertBuffersTest, AReadInFlightKeepsTheBuffer) {
   BeginRead(kExpert);
   buffers_.Drop(kExpert, Holder::kPrefetch);
   EXPECT_EQ(free(), 1);
-  buffers_.EndRead(kExpert);  // nobody wants it any more
+  buffers_.EndRead(kExpert);  // no holder needs the expert any longer
   EXPECT_EQ(free(), 2);
   EXPECT_TRUE(buffers_.IsAbsent(kExpert));
 }

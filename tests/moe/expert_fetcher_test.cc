@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Twelve slots, of which experts 0 to 3 of each layer have one, and three buffers for the others.
+// Twelve slots: experts 0 to 3 of each layer have one. Three more buffers are for other experts.
 class ExpertFetcherTest : public testing::Test {
  protected:
   ExpertFetcherTest() {
@@ -75,9 +75,9 @@ TEST_F(ExpertFetcherTest, GivesExpertsOutAsTheyArrive) {
   reader_->End(1);
   EXPECT_THAT(Ready(Patience::kUntilOne), ElementsAre(9, 1));
   fetcher_->Release(9);
-  EXPECT_TRUE(fetcher_->buffers().IsAbsent(9));  // it passed through
+  EXPECT_TRUE(fetcher_->buffers().IsAbsent(9));  // expert 9 was used once and dropped
   fetcher_->Release(1);
-  EXPECT_TRUE(fetcher_->buffers().IsReady(1));  // it is resident
+  EXPECT_TRUE(fetcher_->buffers().IsReady(1));  // expert 1 is resident
   reader_->End(2);
   EXPECT_THAT(Ready(), ElementsAre(2));
   fetcher_->Release(2);
@@ -98,7 +98,7 @@ TEST_F(ExpertFetcherTest, ReadsMoreWhenABufferIsReleased) {
   reader_->End(4);
   EXPECT_THAT(Ready(), ElementsAre(4));
   EXPECT_EQ(InFlight(), 14);
-  fetcher_->Release(4);  // its buffer is for the last one
+  fetcher_->Release(4);  // frees a buffer for the last expert
   EXPECT_EQ(InFlight(), 15);
   EXPECT_FALSE(fetcher_->request().has_waiting());
   for (const int64_t expert : {0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11}) reader_->End(expert);
@@ -144,7 +144,7 @@ TEST_F(ExpertFetcherTest, HintsGiveWayToReadsOnDemand) {
   EXPECT_EQ(InFlight(), 1);
   EXPECT_EQ(reader_->reads()[0].priority, ReadPriority::kSpeculative);
   fetcher_->Begin(0, {8});
-  EXPECT_EQ(InFlight(), 1);  // the hint's read had not begun: it was taken back
+  EXPECT_EQ(InFlight(), 1);  // the hint's read had not begun, so it was withdrawn
   EXPECT_EQ(reader_->reads()[0].read.ticket, 8);
   EXPECT_EQ(fetcher_->counters().prefetch.bytes, 0);
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBytes = 3 * 4096;
 
-// How the kernel protects the page at `address`, such as "rw-p"; "": it is not mapped.
+// The protection of the page at `address` in the kernel, such as "rw-p". "" if it is not mapped.
 std::string ProtectionOf(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");
@@ -44,7 +44,7 @@ TEST(MappedMemoryTest, ReservedSpaceIsUsableWhereItIsCommitted) {
   EXPECT_EQ(at[100], std::byte{0});
 }
 
-// Address space of buffers that may not be in use is promised to nobody.
+// Address space for buffers above the limit is not committed.
 TEST(ExpertPoolTest, OnlyWhatMayBeInUseIsMemory) {
   auto pool = ExpertPool::Create(kBytes, 4, 20);
   ASSERT_TRUE(pool.ok()) << pool.status();
@@ -61,7 +61,7 @@ TEST(ExpertPoolTest, OnlyWhatMayBeInUseIsMemory) {
   EXPECT_EQ(usable, 2);
 }
 
-// Buffers that are in use are distinct and usable, however the limit moves.
+// Buffers in use are distinct and usable while the limit changes.
 TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
   constexpr int kMax = 30;
   auto pool = ExpertPool::Create(kBytes, 5, kMax);

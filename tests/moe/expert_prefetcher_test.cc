@@ -37,7 +37,7 @@ class ExpertPrefetcherTest : public testing::Test {
       buffers_.EndRead(arrival.read.ticket);
     }
   }
-  // As a layer does that asks for the expert.
+  // A layer requests the expert.
   void Use(int64_t expert) {
     buffers_.Hold(expert, Holder::kRequest);
     prefetcher_->UseIfHinted(expert);
@@ -74,11 +74,11 @@ TEST_F(ExpertPrefetcherTest, AnExpertThatIsAskedForIsUsed) {
   prefetcher_->Hint({5, 6});
   Arrive(5);
   Use(5);
-  Use(6);  // while it is read
+  Use(6);  // while expert 6 is being read
   EXPECT_EQ(Records().used_bytes, 2);
   EXPECT_EQ(Records().wasted_bytes, 0);
   EXPECT_TRUE(buffers_.IsReady(5));
-  prefetcher_->Hint({7});  // room for others again
+  prefetcher_->Hint({7});  // there is a free buffer again
   EXPECT_EQ(InFlight(), (std::vector<int64_t>{6, 7}));
   Use(8);  // not hinted
   EXPECT_EQ(Records().used_bytes, 2);
@@ -123,7 +123,7 @@ TEST_F(ExpertPrefetcherTest, WantsNoHintsWhenOffOrAfterWaste) {
   prefetcher_->set_prefetch(Prefetch::kOn);
   prefetcher_->Hint({5});
   prefetcher_->DropIfHinted(5);
-  EXPECT_FALSE(prefetcher_->WantsHints());  // all of it was wasted
+  EXPECT_FALSE(prefetcher_->WantsHints());  // all prefetched bytes were wasted
   prefetcher_->NoteDemand(100 * record_);
   EXPECT_TRUE(prefetcher_->WantsHints());
 }

@@ -58,11 +58,11 @@ class Experts {
   std::vector<std::vector<kernels::FfnWeights>> layers_;
 };
 
-// Gives out what is asked for in an order and in waves that a test chooses, and no more than it has
-// memory for: odd experts count as fetched and leave, each in one of `memory` places.
+// Gives out experts in an order and in groups that the test chooses, within its memory: odd experts
+// count as fetched and leave, and each needs one of `memory` places.
 class PuppetSource final : public ExpertSource {
  public:
-  // `seed` decides order and waves.
+  // `seed` determines the order and the groups.
   PuppetSource(const Experts* experts, int seed, int memory = kExperts)
       : memory_(memory), experts_(*experts), random_(seed) {}
 
@@ -138,7 +138,7 @@ class PuppetSource final : public ExpertSource {
   std::map<int32_t, std::unique_ptr<kernels::FfnWeights>> lent_;
 };
 
-// Tokens with a routing: distinct random experts each, weights in descending order as a gate's are.
+// Tokens with a routing: random distinct experts, with descending weights like a gate's.
 struct Tokens {
   explicit Tokens(int64_t count, int seed = 3) : x(count * kHidden) {
     std::mt19937 random(seed);
@@ -180,10 +180,10 @@ class ExpertSchedulerTest : public testing::Test {
                                      .width = kWidth});
   }
 
-  // The layer's output on top of ones.
+  // The layer's output added to ones.
   absl::StatusOr<std::vector<float>> Run(const Tokens& tokens, int layer, ExpertSource* source) {
     kernels::Arena inputs(1 << 20);
-    // Exactly what is promised, and full of NaNs.
+    // The arena has exactly the documented size, and is full of NaNs.
     kernels::Arena arena(Workspace(tokens));
     std::memset(arena.Allocate<std::byte>(arena.capacity()), 0xff, arena.capacity());
     arena.Reset();
@@ -222,7 +222,7 @@ double Dot(const std::vector<float>& weights, const double* x) {
   return sum;
 }
 
-// 1 + the sum over a token's experts, straight from the definition.
+// 1 + the sum over a token's experts, computed from the definition.
 std::vector<double> Definition(const Tokens& tokens,
                                const std::vector<kernels::FfnWeights>& layer) {
   std::vector<double> out(tokens.x.size(), 1.0);
@@ -273,7 +273,8 @@ TEST_F(ExpertSchedulerTest, OrderAndWavesOfArrivalChangeNoBit) {
   }
 }
 
-// Too little room for the outputs of all pairs, and a source with memory for two experts.
+// The workspace is too small for the outputs of all pairs, and the source has memory for two
+// experts.
 TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
   const Tokens tokens(150);
   ResidentExperts resident(experts_.layers());
@@ -295,12 +296,12 @@ TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
     ASSERT_TRUE(all.ok());
     ASSERT_EQ(*all, *expected) << rows << " rows, all resident";
   }
-  EXPECT_EQ(postponed, 0);  // the next in turn always comes first here
+  EXPECT_EQ(postponed, 0);  // the next expert in order always comes first here
 }
 
-// A source whose memory is taken by experts that come later gets it back.
+// If later experts use all of a source's memory, they are postponed to make room.
 TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
-  // Whatever leaves comes in descending order.
+  // Experts that leave come in descending order.
   class Backwards final : public ExpertSource {
    public:
     explicit Backwards(const Experts* experts) : experts_(*experts) {}
@@ -309,7 +310,7 @@ TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
     }
     absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
       if (left_.empty() || held_ == 2) return std::vector<ReadyExpert>();
-      // Once something had to be given back, the lowest.
+      // After an expert was postponed, the lowest one comes next.
       const auto at = postponed > 0 ? left_.begin() : left_.end() - 1;
       const int32_t expert = *at;
       left_.erase(at);
@@ -342,7 +343,7 @@ TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
   EXPECT_GT(source.postponed, 0);
 }
 
-// Twice the tokens take the sums and words of as many more, and no more outputs.
+// Twice the tokens need twice the sums and index words, but not more outputs.
 TEST_F(ExpertSchedulerTest, WorkspaceIsBounded) {
   const ExpertShape qwen3_30b = {
       .tokens = 2048, .experts = 128, .top_k = 8, .hidden = 2048, .width = 768};
@@ -369,7 +370,7 @@ TEST_F(ExpertSchedulerTest, OtherTokensChangeNoBit) {
   }
 }
 
-// A token's experts are summed by id, so the order in which its gate lists them is no matter.
+// A token's experts are summed in order of id, so the order in its routing does not matter.
 TEST_F(ExpertSchedulerTest, OrderOfTheGateChangesNoBit) {
   const Tokens tokens(5);
   Tokens reversed = tokens;

@@ -1,4 +1,4 @@
-// HangClock: the time of tests whose reads do not end.
+// HangClock: a clock for tests with reads that do not end.
 #ifndef TIDEPOOL_TESTS_MOE_HANG_CLOCK_H_
 #define TIDEPOOL_TESTS_MOE_HANG_CLOCK_H_
 
@@ -9,8 +9,8 @@
 
 namespace tidepool::moe {
 
-// Thread-safe. Time passes, with each look at it, while a reader has nothing to do but reads that
-// are held: so no read that is not can come too late, however slow the machine.
+// Thread-safe. Each look at the clock lets time pass if the reader only has held reads. So no other
+// read can be late, however slow the machine is.
 class HangClock final : public base::Clock {
  public:
   explicit HangClock(absl::Duration tick) : tick_(tick) {}

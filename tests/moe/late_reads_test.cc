@@ -1,4 +1,4 @@
-// Reads that do not end, or not in time.
+// Reads that do not end, or end too late.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -97,7 +97,7 @@ TEST(LateReadsTest, OnlyRequestsForTheStuckExpertFail) {
   EXPECT_EQ(rig.experts->Stats()->failed_reads, 0);
 }
 
-// Residents stay, for the requests that can be served.
+// A failed request evicts no residents, so other requests can be served.
 TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, 12);
@@ -108,7 +108,7 @@ TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
     ASSERT_TRUE(Ask(master, layer, {0, 1, 2, 3}, rig.experts).ok());
   }
   const int64_t reads = rig.puppet->reads();
-  // Each of these would want the places of three others.
+  // Each of these requests would evict three other experts.
   for (int32_t first = 8; first + 3 < kExperts; ++first) {
     EXPECT_TRUE(absl::IsUnavailable(Ask(master, 1, {5, first, first + 1, first + 2}, rig.experts)));
   }
@@ -119,8 +119,8 @@ TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
   rig.HoldNone();
 }
 
-// Each request may need other experts. They do not all wait the whole time, and do not wait at all
-// when no buffer is left to read into.
+// Requests for other experts do not all wait the full time. If no buffer is left, they do not wait
+// at all.
 TEST(LateReadsTest, LaterRequestsWaitATenthForASilentDisk) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, kTopK);
@@ -154,7 +154,7 @@ TEST(LateReadsTest, LaterRequestsWaitATenthForASilentDisk) {
       EXPECT_TRUE(status.ok()) << status;
     }
   }
-  // The whole patience is back after a read that ended.
+  // After a read has ended, the full patience applies again.
   rig.HoldAll();
   const absl::Duration before = rig.StallTime();
   EXPECT_FALSE(Ask(master, 1, {4, 5, 6, 7}, rig.experts).ok());
@@ -179,8 +179,8 @@ TEST(LateReadsTest, LoadResidentsLeavesStuckExpertsOut) {
   }
 }
 
-// Any reads may hang at any time. Requests get the right bytes or an error that names an expert,
-// and all succeed when the disk works again.
+// Any read may hang at any time. Requests get the right bytes, or an error that names an expert.
+// When the disk works again, all succeed.
 TEST(LateReadsTest, RandomStuckReadsFailOnlyTheirRequests) {
   const Master master;
   constexpr PolicyKind kPolicies[] = {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru,

@@ -12,7 +12,7 @@ namespace {
 using Experts = std::vector<int64_t>;
 using Start = LayerRequest::Start;
 
-// Layer 2 of ten experts each: 21 is in memory, 22 on its way, 23 and 25 are neither.
+// Layer 2 with ten experts per layer: 21 is in memory, 22 is being read, 23 and 25 are absent.
 LayerRequest Asked() {
   LayerRequest request(10);
   request.Begin(2);

@@ -1,5 +1,5 @@
-// ManualReader: a RecordReader over bytes in memory whose reads end when a test says so, on the
-// test's own thread. SteppingClock: a clock that moves with each look at it, so that nothing waits.
+// ManualReader: a RecordReader for bytes in memory. Reads end when the test says so, on the test's
+// thread. SteppingClock: a clock that advances with each look at it, so that no test waits.
 #ifndef TIDEPOOL_TESTS_MOE_MANUAL_READER_H_
 #define TIDEPOOL_TESTS_MOE_MANUAL_READER_H_
 
@@ -44,7 +44,7 @@ class ManualReader final : public RecordReader {
   }
   std::string Description() const override { return "manual"; }
 
-  // Ends the read of this ticket, which is in flight.
+  // Ends the read of this ticket. Requires: it is in flight.
   void End(int64_t ticket, const absl::Status& status = absl::OkStatus()) {
     const auto found = std::find_if(reads_.begin(), reads_.end(), [ticket](const Begun& begun) {
       return begun.read.ticket == ticket;

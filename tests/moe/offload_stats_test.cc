@@ -36,7 +36,7 @@ TEST(OffloadWindowTest, CoversTheLatestTenSeconds) {
   EXPECT_EQ(recent.stall_time, absl::Milliseconds(recent.placement.hits));
 }
 
-// After a pause the stretch is longer, but holds what came since.
+// If readings are far apart, the interval is longer, but includes everything since.
 TEST(OffloadWindowTest, ReadingsFarApart) {
   OffloadWindow window;
   window.Add(absl::Seconds(1), At(1));
@@ -47,7 +47,7 @@ TEST(OffloadWindowTest, ReadingsFarApart) {
   EXPECT_EQ(window.recent().placement.hits, 5);
 }
 
-// What was the same all through a pause was so at its end, too.
+// If nothing changed during a pause, the interval begins at the pause's end.
 TEST(OffloadWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
   OffloadWindow window;
   for (int64_t i = 0; i <= 20; ++i) window.Add(absl::Seconds(i), At(i));
@@ -60,7 +60,7 @@ TEST(OffloadWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
   window.Add(absl::Seconds(108), At(28));
   EXPECT_EQ(window.length(), OffloadWindow::kLength);
   EXPECT_EQ(window.recent().placement.hits, 8);
-  // A pause shorter than the stretch is part of it.
+  // A pause shorter than the interval is part of it.
   window.Add(absl::Seconds(113), At(28));
   EXPECT_EQ(window.recent().placement.hits, 8);
 }

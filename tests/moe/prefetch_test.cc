@@ -1,4 +1,4 @@
-// How prefetch hints change the reads of TieredExperts.
+// The effect of prefetch hints on the reads of TieredExperts.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -18,8 +18,8 @@ enum class Guess : uint8_t { kNone, kRight, kWrong };
 constexpr int kSteps = 200;
 constexpr int64_t kSlots = 12;
 
-// Runs steps of one token through all layers; the layer after gets hints as `guess` says, and
-// their reads have ended before it is asked for.
+// Runs steps of one token through all layers. The next layer gets hints according to `guess`, and
+// their reads end before the layer requests its experts.
 class Runner {
  public:
   explicit Runner(const Master& master)
@@ -72,7 +72,7 @@ TEST(PrefetchTest, RightHintsReplaceReadsOnDemand) {
   const OffloadStats with = RunWith(master, Guess::kRight);
   EXPECT_EQ(without.prefetch_bytes, 0);
   EXPECT_GT(without.demand_bytes, 0);
-  // Half of the three staging records, which is one, before each layer that misses something.
+  // Half of the three staging records, rounded down to one, before each layer with misses.
   const int64_t record = master.records().largest_bytes();
   EXPECT_GT(with.prefetch_used_bytes, kSteps * kLayers / 2 * record);
   EXPECT_EQ(with.prefetch_wasted_bytes, 0);
@@ -80,7 +80,7 @@ TEST(PrefetchTest, RightHintsReplaceReadsOnDemand) {
   EXPECT_TRUE(with.placement == without.placement);
 }
 
-// At 8 % of what is read.
+// Prefetch stops when 8 % of the read bytes are wasted.
 TEST(PrefetchTest, WrongHintsEndPrefetch) {
   const Master master;
   const OffloadStats without = RunWith(master, Guess::kNone);
@@ -94,7 +94,7 @@ TEST(PrefetchTest, WrongHintsEndPrefetch) {
   EXPECT_EQ(with.demand_bytes, without.demand_bytes);
 }
 
-// Many right hints before do not allow many wrong ones later.
+// Many right hints in the past do not allow many wrong ones later.
 TEST(PrefetchTest, HintsThatTurnWrongEndPrefetch) {
   const Master master;
   Runner runner(master);
@@ -103,7 +103,7 @@ TEST(PrefetchTest, HintsThatTurnWrongEndPrefetch) {
   const OffloadStats bad = Difference(runner.Run(2500, Guess::kWrong), good);
   EXPECT_GT(bad.prefetch_wasted_bytes, 0);
   EXPECT_LE(bad.prefetch_wasted_bytes * 10, bad.demand_bytes + bad.prefetch_bytes);
-  // Prefetch returns when the waste has faded.
+  // Prefetch restarts when the old waste no longer counts.
   const OffloadStats before = runner.Run(0, Guess::kNone);
   const OffloadStats again = Difference(runner.Run(kSteps, Guess::kRight), before);
   EXPECT_GT(again.prefetch_used_bytes, kSteps * kLayers / 2 * master.records().largest_bytes());

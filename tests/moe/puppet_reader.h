@@ -1,5 +1,5 @@
-// PuppetReader: a RecordReader over bytes in memory whose reads end in random order and as a test
-// says.
+// PuppetReader: a RecordReader for bytes in memory. Reads end in random order, with results that
+// the test chooses.
 #ifndef TIDEPOOL_TESTS_MOE_PUPPET_READER_H_
 #define TIDEPOOL_TESTS_MOE_PUPPET_READER_H_
 
@@ -19,13 +19,13 @@
 
 namespace tidepool::moe {
 
-// Thread-safe. A thread of its own ends the reads.
+// Thread-safe. Its own thread ends the reads.
 class PuppetReader final : public RecordReader {
  public:
-  // What becomes of a read; may change the bytes.
+  // Returns the result of a read, and may change the bytes.
   using Fate = std::function<absl::Status(const RecordRead& read)>;
 
-  // Which reads do not end for now.
+  // Returns true for reads that must not end yet.
   using Held = std::function<bool(const RecordRead& read)>;
 
   // `file` outlives the reader.
@@ -44,7 +44,7 @@ class PuppetReader final : public RecordReader {
     fate_ = std::move(fate);
   }
 
-  // Of the reads that are asked for from now on, and of those held so far.
+  // Applies to new reads and to the held ones.
   void set_held(Held held) {
     base::MutexLock lock(&mutex_);
     is_held_ = std::move(held);
@@ -53,12 +53,12 @@ class PuppetReader final : public RecordReader {
     }
     changed_.NotifyAll();
   }
-  // How many are held.
+  // Number of held reads.
   int64_t held() const {
     base::MutexLock lock(&mutex_);
     return static_cast<int64_t>(held_.size());
   }
-  // Whether nothing will end unless it is asked for or held no longer.
+  // True if only held reads are left.
   bool idle() const {
     base::MutexLock lock(&mutex_);
     return !busy_ && demand_.empty() && speculative_.empty();
@@ -84,7 +84,7 @@ class PuppetReader final : public RecordReader {
 
   std::string Description() const override { return "puppet"; }
 
-  // Returns when every read that was asked for has ended, or is held.
+  // Returns when every read has ended or is held.
   void WaitIdle() {
     base::MutexLock lock(&mutex_);
     while (busy_ || !demand_.empty() || !speculative_.empty()) idle_.Wait(&mutex_);

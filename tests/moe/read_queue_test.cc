@@ -17,7 +17,7 @@ using Wait = ReadQueue::Wait;
 constexpr int64_t kBytes = 4096;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Four records, which tickets 0 to 3 read.
+// Four records; ticket i reads record i.
 class ReadQueueTest : public testing::Test {
  protected:
   ReadQueueTest() : file_(4 * kBytes, std::byte{7}), into_(4 * kBytes) {
@@ -92,7 +92,7 @@ TEST_F(ReadQueueTest, ReadsInFlightAreLateAfterATimeout) {
   EXPECT_EQ(reads_->late(), 2);
   EXPECT_TRUE(reads_->IsLate(0));
   EXPECT_FALSE(reads_->IsLate(2));
-  // Nobody waits for late reads, and less for others, until one ends.
+  // Late reads are not waited for. Other reads get less time until one ends.
   EXPECT_EQ(reads_->Await(), Wait::kNothing);
   EXPECT_EQ(reads_->patience(), kPatience / 10);
   Begin(2);
@@ -121,7 +121,7 @@ TEST_F(ReadQueueTest, WithdrawTakesBackSpeculativeReads) {
 
 TEST_F(ReadQueueTest, TimeIsBusyWhileAReadIsInFlight) {
   EXPECT_EQ(reads_->BusyTime(), absl::ZeroDuration());
-  Begin(0);  // looks at the clock when it begins, and when the last one ends
+  Begin(0);  // reads the clock at the start, and when the last read ends
   Begin(1);
   reader_->End(0);
   reader_->End(1);

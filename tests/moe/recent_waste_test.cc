@@ -1,4 +1,4 @@
-// Prefetch as RecentWaste allows it, by guesses that are sometimes right.
+// RecentWaste's control of prefetch, with guesses that are right with some probability.
 #include <cstdint>
 #include <deque>
 #include <random>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRecord = 4096;
 constexpr int64_t kWindow = RecentWaste::kWindowRecords;
-constexpr int kGuesses = 4;  // that may be on their way at a time
+constexpr int kGuesses = 4;  // maximum number of guesses in flight
 
 struct Counts {
   int64_t read = 0;  // records
@@ -26,8 +26,8 @@ class Disk {
  public:
   explicit Disk(uint32_t seed) : random_(seed) {}
 
-  // Layers that each need six records, of which up to four are read ahead where that is allowed,
-  // each with this chance to be one of the six; until so many records have been read.
+  // Simulates layers that each need six records. Up to four are read ahead while prefetch is on,
+  // each with probability `right` of being needed. Ends after `records` records were read.
   Counts Read(int64_t records, double right) {
     Counts counts;
     while (counts.read < records) Layer(right, &counts);
@@ -57,7 +57,8 @@ class Disk {
   RecentWaste waste_{kRecord};
 };
 
-// However long all went well before: totals since the start would let four of ten be in vain.
+// Many successes in the past do not matter. With totals since the start, four of ten reads could be
+// wasted.
 TEST(RecentWasteTest, GuessesThatGoWrongLateAreNoticed) {
   Disk disk(1);
   const Counts good = disk.Read(1000 * kWindow, 1);
@@ -76,7 +77,7 @@ TEST(RecentWasteTest, GuessesThatComeRightAreReadAgain) {
   EXPECT_GE(good.guessed * 100, good.layers * 95);
 }
 
-// Where 6 % are in vain on average.
+// With an average waste of 6 %, prefetch stays on.
 TEST(RecentWasteTest, ChanceEndsNothing) {
   for (uint32_t seed = 1; seed <= 5; ++seed) {
     const Counts counts = Disk(seed).Read(200 * kWindow, 0.905);
@@ -85,7 +86,7 @@ TEST(RecentWasteTest, ChanceEndsNothing) {
   }
 }
 
-// Any sixteen windows on end, while guesses become better and worse.
+// In any sixteen windows in a row, while the quality of guesses changes.
 TEST(RecentWasteTest, NoStretchPassesATenth) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);

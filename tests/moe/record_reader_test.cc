@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kRecord = 5 * kRecordAlignment;
 constexpr int64_t kBig = int64_t{9} << 20;  // more than a reader asks for at once
 
-// What a reader's reads came to. Thread-safe.
+// Thread-safe. Collects the results of reads.
 class Results {
  public:
   explicit Results(int64_t count) : status_(count) {}
@@ -64,7 +64,7 @@ class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
   }
   ~RecordReaderTest() override { std::remove(path_.c_str()); }
 
-  // Null where the machine has no such reader.
+  // Returns null if the machine does not support this reader.
   std::unique_ptr<RecordReader> Open(int64_t in_flight_bytes) {
     auto reader = OpenRecordReader(path_, {.kind = GetParam(), .in_flight_bytes = in_flight_bytes});
     if (reader.status().code() == absl::StatusCode::kFailedPrecondition) return nullptr;
@@ -125,18 +125,18 @@ TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
   EXPECT_EQ(status[2].code(), absl::StatusCode::kDataLoss);
 }
 
-// Wherever it is cut, also inside a block, of which the kernel gives the bytes that are left: that
-// is damage, and not an error that may pass.
+// Wherever the file is truncated, also inside a block, of which the kernel still returns the rest:
+// this is DATA_LOSS, not a temporary error.
 TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
   auto memory = MappedMemory::Create(2 * kRecord + kBig);
   ASSERT_TRUE(memory.ok());
-  std::vector<std::unique_ptr<Results>> results;  // the last one counts
+  std::vector<std::unique_ptr<Results>> results;  // the last element is the current one
   const auto reader = Open(4 * kRecord);
   if (reader == nullptr) GTEST_SKIP() << "no io_uring here";
   reader->Start([&](const RecordRead& read, const absl::Status& status) {
     results.back()->Put(read, status);
   });
-  // Under a reader that has the file open, and shorter each time.
+  // The file is truncated further and further while the reader has it open.
   constexpr int64_t kSecond = kRecord;
   constexpr int64_t kThird = 40 * kRecord;
   for (const int64_t left :
@@ -164,7 +164,7 @@ TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
   }
 }
 
-// Those that were withdrawn and those that were done are all, and none is both.
+// Each read is either withdrawn or done, and never both.
 TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
   constexpr int64_t kReads = 64;
   auto memory = MappedMemory::Create(kReads * kRecord);
@@ -195,9 +195,9 @@ TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
   EXPECT_EQ(seen, std::vector<int>(kReads, 1));
 }
 
-// What is needed now overtakes what was only expected, but for reads that have begun.
+// Demand reads overtake speculative ones that have not begun.
 TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
-  constexpr int64_t kReads = 200;  // of each kind
+  constexpr int64_t kReads = 200;  // number of reads of each kind
   auto memory = MappedMemory::Create(2 * kReads * kRecord);
   ASSERT_TRUE(memory.ok());
   base::Mutex mutex;
@@ -227,8 +227,8 @@ TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
     }
     results.Await();
   }
-  // Reads that have ended, or begun, and are told of out of turn: a thread that the machine held up
-  // in between has one.
+  // The number of reads that may be reported out of order, because the machine may delay a thread
+  // in between.
   constexpr int64_t kLate = 16;
   int64_t expected_before = 0;
   int64_t demands = 0;
@@ -242,7 +242,7 @@ TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
   EXPECT_LE(expected_before, expected_at_demand + kLate);
 }
 
-// Reading one's own memory where there is none is an I/O error.
+// Reading one's own memory at an unmapped address gives an I/O error.
 TEST_P(RecordReaderTest, AnErrorOfTheDiskMayPass) {
   auto reader = OpenRecordReader("/proc/self/mem", {.kind = GetParam()});
   if (absl::IsFailedPrecondition(reader.status())) GTEST_SKIP() << "no io_uring here";
@@ -268,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RecordReaderTest,
                                          ReaderKind::kAuto),
                          KindName);
 
-// As containers do it: a call is refused, for this thread and those that it starts, for good.
+// Refuses a system call for this thread and its children, as containers do.
 bool Refuse(uint32_t call, int error) {
   sock_filter program[] = {
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -318,7 +318,8 @@ TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
 
-// A ring that is there, and takes nothing: for reasons that stay, or that may pass and do not.
+// A ring that exists but accepts no reads, with a permanent error or a temporary one that does not
+// end.
 TEST(OpenRecordReaderTest, ReadsItselfWhenUringRefusesReadsForGood) {
   const std::string path = testing::TempDir() + "/given_up";
   constexpr int64_t kReads = 12;
@@ -360,8 +361,8 @@ TEST(OpenRecordReaderTest, ReadsItselfWhenUringRefusesReadsForGood) {
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
 
-// Some file systems open a file for reads past the page cache, and refuse each of those. io_uring's
-// reads are no calls of pread, so that this one has what is refused to others.
+// Some file systems allow opening a file for direct reads, but refuse each read. The test refuses
+// pread; io_uring's reads do not use pread, so they still work.
 TEST(OpenRecordReaderTest, ReadsThroughThePageCacheWhereDirectReadsAreRefused) {
   const std::string path = testing::TempDir() + "/indirect";
   const std::string bytes(2 * kRecord, 'x');

@@ -1,4 +1,4 @@
-// What operators change of TieredExperts while they are used.
+// Changes by operators while TieredExperts are in use.
 #include <algorithm>
 #include <cmath>
 #include <future>
@@ -43,8 +43,8 @@ int64_t Residents(const ExpertMap& map) {
   return std::count(map.resident.begin(), map.resident.end(), true);
 }
 
-// Any change at any moment, while some reads fail or come late: the right bytes are given out, and
-// memory stays within what was allowed last.
+// Random changes at random times, while some reads fail or are late: the bytes given out are right,
+// and memory stays within the last limit.
 TEST(TieredControlTest, RandomChangesKeepBytesAndBudget) {
   const Master master;
   for (int seed = 0; seed < 12; ++seed) {
@@ -65,7 +65,7 @@ TEST(TieredControlTest, RandomChangesKeepBytesAndBudget) {
       if (random() % 4 == 0) rig.experts->RefreshSoon();
       const absl::Status changed = rig.experts->Change(change);
       if (!changed.ok()) {
-        // Static, when nothing was counted yet.
+        // kStatic is refused before any use was counted.
         EXPECT_EQ(changed.code(), absl::StatusCode::kFailedPrecondition);
         EXPECT_EQ(step, 0);
       } else if (change.expert_memory_bytes.has_value()) {
@@ -116,7 +116,7 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
   EXPECT_EQ(stats.record_bytes, settings.record_bytes);
   ASSERT_TRUE(control->Change({}).ok());
   EXPECT_EQ(control->Settings().slots, settings.slots);
-  // More than all need is what all need.
+  // Memory above the need of all experts is clamped to it.
   ASSERT_TRUE(control->Change({.expert_memory_bytes = int64_t{1} << 40}).ok());
   EXPECT_EQ(control->Settings().slots, kAll);
   ASSERT_TRUE(control->Change({.expert_memory_share = 0.5}).ok());
@@ -124,7 +124,7 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
   EXPECT_EQ(control->Settings().slots, kAll);
 }
 
-// A slot of the pool holds any expert, so each is as large as the largest.
+// A slot can hold any expert, so each slot is as large as the largest expert.
 TEST(TieredControlTest, AShareOfUnequalExpertsIsAShareOfTheirBytes) {
   const Master master(4 * kRows);
   Rig rig(master, PolicyKind::kLru, 9, 1);
@@ -179,7 +179,7 @@ TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
   status = refused({.policy = PolicyKind::kStatic});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("policy is static"), HasSubstr("--profile")));
-  // Nothing is held yet: twenty slots and the staging records are to be had, not one byte less.
+  // No buffer is in use yet: twenty slots and the staging records need exactly this memory.
   const int64_t want = (20 + kStaging) * record;
   status = refused({.expert_memory_bytes = want, .available_bytes = want - 1});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -193,7 +193,7 @@ TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
   EXPECT_TRUE(control->Change({.expert_memory_bytes = want, .available_bytes = want}).ok());
 }
 
-// Also what a layer that failed left on its way.
+// It also waits for the reads of a failed layer.
 TEST(TieredControlTest, ShrinkingWaitsForReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 20; ++seed) {
@@ -268,7 +268,7 @@ TEST(TieredControlTest, ShrinkingFreesMemoryAndGrowthFillsIt) {
   EXPECT_EQ(Residents(rig.experts->Map()), 20);
 }
 
-// Steps that its interval does not divide promote nothing, but for one that was asked to.
+// Steps that are not a multiple of the interval promote nothing, except after RefreshSoon.
 TEST(TieredControlTest, RefreshSoonAffectsOnlyTheNextStep) {
   const Master master;
   Rig rig(master, PolicyKind::kTide, 12, 4);
@@ -287,7 +287,8 @@ TEST(TieredControlTest, RefreshSoonAffectsOnlyTheNextStep) {
   EXPECT_EQ(promotions_of(4), 0);
 }
 
-// The uses of the map are the placement's lookups, and static by them keeps the most used.
+// The uses in the map equal the placement's lookups, and the static policy keeps the most used
+// experts.
 TEST(TieredControlTest, StaticWithoutAProfileTakesTheCounts) {
   const Master master;
   Rig rig(master, PolicyKind::kLru, 12, 4);

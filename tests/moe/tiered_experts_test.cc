@@ -58,8 +58,8 @@ std::vector<int32_t> Numbers(const std::vector<ReadyExpert>& wave) {
   return numbers;
 }
 
-// A layer starts on the experts that are there, and gets each of the others as soon as that has
-// come, whatever is still on its way.
+// A layer starts with the experts in memory, and gets each other expert as soon as it has arrived,
+// even while other reads are in flight.
 TEST(TieredExpertsTest, ReadyExpertsDoNotWaitForOtherReads) {
   const Master master;
   std::vector<int32_t> all(kExperts);
@@ -104,7 +104,7 @@ TEST(TieredExpertsTest, ReadyExpertsDoNotWaitForOtherReads) {
   }
 }
 
-// With prefetch or without, what counts as hit and miss is what a Placement alone says.
+// With or without prefetch, hits and misses are counted like by a Placement alone.
 TEST(TieredExpertsTest, CountsLikeAPlacement) {
   const Master master;
   for (const PolicyKind policy : kPolicies) {
@@ -149,8 +149,8 @@ TEST(TieredExpertsTest, CountsLikeAPlacement) {
   }
 }
 
-// A prompt that needs most experts of every layer and sums them in order: each missing one is read
-// once, but for the few that had to give way.
+// A prompt that needs most experts of every layer and sums them in order. Each missing expert is
+// read once, except for the few that were postponed.
 TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
   const Master master;
   std::vector<int32_t> all(kExperts);
@@ -180,8 +180,8 @@ TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
   }
 }
 
-// A damaged record, or one that cannot be read, ends the layer that needs it, by name; whatever
-// needs others goes on, and so does it once the record is sound again.
+// A damaged or unreadable record fails the layer that needs it, with an error that names the
+// expert. Other layers continue, and this one works again once the record is readable.
 TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
   const Master master;
   const int64_t record_bytes = master.records().largest_bytes();
@@ -214,7 +214,7 @@ TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
           }
           ++failures;
           EXPECT_TRUE(needs_bad);
-          EXPECT_LE(step, 40);  // one that was on its way then may still arrive damaged
+          EXPECT_LE(step, 40);  // a read that was in flight may still arrive damaged
           EXPECT_EQ(drained.code(),
                     damaged ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable);
           EXPECT_THAT(std::string(drained.message()),
@@ -226,7 +226,7 @@ TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
   }
 }
 
-// Whoever goes away in the middle of a layer leaves nothing that keeps reading into freed memory.
+// Destroying it in the middle of a layer leaves no read that writes to freed memory.
 TEST(TieredExpertsTest, CanBeDestroyedWithReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 10; ++seed) {

@@ -1,5 +1,4 @@
-// TieredExperts over records in memory, whose reads end in random order, and random routings of
-// them.
+// TieredExperts with records in memory, reads that end in random order, and random routings.
 #ifndef TIDEPOOL_TESTS_MOE_TIERED_RIG_H_
 #define TIDEPOOL_TESTS_MOE_TIERED_RIG_H_
 
@@ -28,7 +27,7 @@ inline constexpr int kStaging = 3;
 inline constexpr int64_t kRows = 16;
 inline constexpr int64_t kAll = int64_t{kLayers} * kExperts;
 
-// Records of random bytes, laid one behind the other.
+// Records of random bytes, one after the other.
 class Master {
  public:
   Master() : Master(kRows) {}
@@ -128,7 +127,7 @@ struct Rig {
   std::unique_ptr<TieredExperts> experts;
 };
 
-// Everything that a layer asked for, checked; an error ends it.
+// Gives out everything that a layer requested and checks it. An error ends this.
 inline absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& expected,
                           TieredExperts* experts) {
   std::vector<int32_t> given;
@@ -149,8 +148,8 @@ inline absl::Status Drain(const Master& master, int layer, const std::vector<int
   return absl::OkStatus();
 }
 
-// As Drain, for one that uses experts in ascending order alone and holds what comes before its
-// turn; returns how many it had to give back for that.
+// Like Drain, but uses experts in ascending order only and holds experts that come before their
+// turn. Returns the number of experts that it had to postpone.
 inline absl::StatusOr<int> DrainInOrder(const Master& master, int layer,
                                         const std::vector<int32_t>& expected,
                                         TieredExperts* experts) {

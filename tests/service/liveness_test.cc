@@ -1,4 +1,4 @@
-// Engines that hang, and what probes are told of them.
+// Engines that hang, and the results of health probes.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class LivenessTest : public ServeTest {
     };
   }
 
-  ~LivenessTest() override { server_.reset(); }  // which logs here to its end
+  ~LivenessTest() override { server_.reset(); }  // the server logs to this object until it ends
 
   RawAnswer Healthz() {
     const std::string address = server_->http_address();
@@ -75,7 +75,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   const RawAnswer stuck = Healthz();
   EXPECT_EQ(stuck.status, 503);
   EXPECT_EQ(stuck.body, std::string(kStandsStill) + "\n");
-  // Told once, however long it lasts.
+  // The stall is logged once, however long it lasts.
   std::this_thread::sleep_for(std::chrono::milliseconds(600));
   EXPECT_FALSE(IsLive(server_->address()));
   EXPECT_EQ(Lines(), std::vector<std::string>{kStandsStill});
@@ -87,7 +87,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // The end is told once, too; on a busy machine a later step may take as long, and is told in the
+  // Its end is logged once, too. On a busy machine a later step may be slow and be logged in the
   // same way.
   const std::vector<std::string> lines = Lines();
   EXPECT_GE(lines.size(), 2);

@@ -1,4 +1,5 @@
-// Health and reflection ask nobody for a token: how little of a server strangers get by them.
+// Health and reflection need no token: unauthenticated clients can only use few resources of a
+// server.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 
 using grpc::StatusCode;
 
-// A stream of questions about schemas, as a client without a token opens it.
+// A reflection stream, opened by a client without a token.
 class ReflectionStream {
  public:
   explicit ReflectionStream(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
@@ -31,7 +32,7 @@ class ReflectionStream {
     queue_.Shutdown();
   }
 
-  // Whether the server answers. While it waits for the next question it keeps a thread.
+  // True if the server answers. Until the next question, it uses a thread.
   bool Ask() {
     call_->Write(grpc::ByteBuffer(&nothing_, 1), this);
     if (!Wait()) return false;
@@ -90,7 +91,7 @@ TEST_F(OpenServicesTest, StreamsOfReflectionTakeFewThreads) {
   EXPECT_GE(held.size(), 1);
   EXPECT_LE(held.size(), 16);
   EXPECT_GE(refused, 48);
-  // What everybody else needs goes on.
+  // All other services still work.
   EXPECT_TRUE(IsServing(channel_));
   EXPECT_TRUE(Generate(Text("Hello", 2)).status.ok());
 

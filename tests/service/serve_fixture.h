@@ -74,7 +74,7 @@ class ServeTest : public testing::Test {
     return request;
   }
 
-  // Ends at 2,000 tokens and not before: far more than a stream's credit.
+  // Generates exactly 2,000 tokens: far more than a stream's credit.
   static v1::GenerateRequest LongText() {
     v1::GenerateRequest request = Text("Hello", 2000);
     request.mutable_stopping()->set_ignore_eos(true);
@@ -106,7 +106,7 @@ class ServeTest : public testing::Test {
     return stats;
   }
 
-  // Waits for the engine's own word, not for time.
+  // Waits for the engine, not for a time.
   void WaitIdle() { ASSERT_TRUE(engine_->engine->WaitIdle(absl::Seconds(20))); }
 
   const Authenticator* authenticator_ = nullptr;

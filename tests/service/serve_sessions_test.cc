@@ -1,4 +1,4 @@
-// Sessions over real gRPC: turns, what a cancelled one keeps, and the session calls themselves.
+// Sessions over real gRPC: turns, what a cancelled turn keeps, and the session calls.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class ServeSessionsTest : public ServeTest {
     return Generate(request);
   }
 
-  // A turn that is computed for eight forwards, and stands still then until the model is released.
+  // A turn that is computed for eight forwards, and then blocks until the model is released.
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> BeginHeldTurn(
       const std::string& id, grpc::ClientContext* context) {
     engine_->model.Hold();
@@ -113,7 +113,7 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   EXPECT_EQ(session.turns(1).finish_reason(), v1::LENGTH);
   EXPECT_FALSE(session.busy());
 
-  // The same conversation in one piece gives the same tokens.
+  // The same conversation in one request gives the same tokens.
   v1::GenerateRequest whole;
   whole.mutable_token_ids()->mutable_ids()->Assign(session.token_ids().begin(),
                                                    session.token_ids().begin() + 164);
@@ -145,8 +145,8 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   EXPECT_EQ(two.text, "<think>a</think>b");
   v1::Session session = GetSession(id);
   EXPECT_EQ(session.kind(), v1::CHAT);
-  // "opera" stays as the five tokens that were made, not as the word that a tokenizer would find;
-  // the end of the turn is there once.
+  // "opera" stays as the five generated tokens, and does not become the word that a tokenizer would
+  // find. The end of the turn occurs once.
   ASSERT_EQ(session.turns_size(), 2);
   EXPECT_EQ(session.turns(1).start(), 26);
   EXPECT_EQ(session.token_ids(25), fakes::kEndToken);
@@ -154,7 +154,7 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   ASSERT_EQ(session.turns(1).messages_size(), 2);
   EXPECT_EQ(session.turns(1).messages(1).content(), "<think>a</think>b");
 
-  // This template drops what was thought: the log branches where the answer began.
+  // This template drops the reasoning: the log branches where the response began.
   const Answer three = Ask(id, "so");
   ASSERT_TRUE(three.status.ok()) << three.status.error_message();
   session = GetSession(id);
@@ -183,7 +183,7 @@ TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
     received.insert(received.end(), message.token_ids().begin(), message.token_ids().end());
   }
 
-  // Busy for everybody else, and for deletion.
+  // Busy for all other requests, and for deletion.
   v1::GenerateRequest other = Text("me too", 5);
   other.set_session_id(id);
   EXPECT_EQ(Generate(other).status.error_code(), StatusCode::ABORTED);
@@ -306,7 +306,7 @@ TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
   more.set_session_id(id);
   EXPECT_EQ(Generate(more).token_ids, Generate(whole).token_ids);
 
-  // As new, and of the other kind.
+  // Like a new session, and of the other kind.
   ASSERT_TRUE(Truncate(id, 0).ok());
   EXPECT_EQ(GetSession(id).kind(), v1::SESSION_KIND_UNSPECIFIED);
   EXPECT_TRUE(Ask(id, "hi").status.ok());

@@ -1,5 +1,4 @@
-// The whole service over real gRPC: front and worker in one process, the scripted model behind
-// them.
+// The whole service over real gRPC: front and worker in one process, with the scripted model.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -145,7 +144,7 @@ TEST_F(ServeTest, ADeadlineStopsTheWork) {
 TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
   Start({.max_queued = 0});
   engine_->model.Hold();
-  // More than can run at the same time: some find no place.
+  // More than can run at the same time: some are refused.
   constexpr int kStreams = 80;
   grpc::ClientContext contexts[kStreams];
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;
@@ -174,8 +173,9 @@ TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
   EXPECT_GT(refused, 0);
 }
 
-// The front tries again what a worker could not do, and then says what that said: of an expert, its
-// name. Also behind tokens that the client has, and nobody else suffers.
+// The front retries what a worker could not do, and then returns the worker's error, which names
+// the expert. This also works after the client has received tokens, and other requests are not
+// affected.
 TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
   Start();
   const v1::GenerateRequest request = Text("The tide", 40);
@@ -371,7 +371,7 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   std::thread stopper([this] { server_->Shutdown({.drain = absl::Seconds(30)}); });
-  // Everything is refused at some point from now on, while the old stream goes on.
+  // From now on every new request is refused, while the old stream continues.
   grpc::Status listed;
   do {
     grpc::ClientContext list_context;
@@ -425,14 +425,14 @@ TEST_F(ServeTest, APortIsTakenOnce) {
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
 }
 
-// Its place is another one's then, and it hears why should it read after all.
+// Then its place is free, and if the client reads after all, it gets the reason.
 TEST_F(ServeTest, AStreamThatIsNotReadForTooLongEnds) {
   front_limits_.taken_within = absl::Seconds(2);
   Start();
   v1::GenerateRequest request = LongText();
   request.set_logprobs(true);
   request.set_top_logprobs(20);
-  // A window of 64 KiB for good: what is not read is not sent.
+  // The window stays at 64 KiB, so unread messages are not sent.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   const auto stub = v1::Inference::NewStub(

@@ -1,4 +1,4 @@
-// A worker over the scripted model, for tests of the service over real gRPC.
+// A worker with the scripted model, for tests of the service over real gRPC.
 #ifndef TIDEPOOL_TESTS_SERVICE_TEST_SERVER_H_
 #define TIDEPOOL_TESTS_SERVICE_TEST_SERVER_H_
 
@@ -22,8 +22,8 @@ struct TestEngineOptions {
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
 };
 
-// What a server needs of an engine, over bytes as tokens. Its template is
-// <|start|>ROLE\nCONTENT<|end_of_text|> per message, with answers told to have no <think> part.
+// What a server needs from an engine, with bytes as tokens. Its template is
+// <|start|>ROLE\nCONTENT<|end_of_text|> per message, and removes <think> parts of responses.
 struct TestEngine {
   explicit TestEngine(const TestEngineOptions& options = {});
 

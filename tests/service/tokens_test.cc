@@ -1,4 +1,5 @@
-// Who gets what, over real gRPC and HTTP: no token, an unknown one, and one of each role.
+// Access control over real gRPC and HTTP: without a token, with an unknown one, and with one of
+// each role.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ namespace {
 
 using grpc::StatusCode;
 
-// Tokens are their principals' names. Thread-safe.
+// Thread-safe. A token is the name of its principal.
 class Doorkeeper final : public Authenticator {
  public:
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override {
@@ -41,7 +42,8 @@ class Doorkeeper final : public Authenticator {
 
   mutable std::atomic<int> refused = 0;
 
-  // From now on this principal's token is not taken; that of the one before is again.
+  // From now on this principal's token is refused, and the previously revoked one is accepted
+  // again.
   void Revoke(const std::string& principal) {
     base::MutexLock lock(&mutex_);
     revoked_ = principal;
@@ -58,14 +60,15 @@ class Doorkeeper final : public Authenticator {
   std::string revoked_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// "" shows no token.
+// "" sends no token.
 std::unique_ptr<grpc::ClientContext> As(const std::string& token) {
   auto context = std::make_unique<grpc::ClientContext>();
   if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
   return context;
 }
 
-// How an empty request of this method ends: every rpc of ours takes one message from its client.
+// The status of an empty request to this method. Every RPC of ours takes one message from its
+// client.
 grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                   const std::string& token) {
   grpc::GenericStub stub(channel);
@@ -103,7 +106,7 @@ void ExpectRefused(const grpc::Status& status, StatusCode code, const std::strin
 class TokensTest : public ServeTest {
  protected:
   TokensTest() { authenticator_ = &doorkeeper_; }
-  // Servers go before whom they ask.
+  // Destroys servers before the authenticator that they use.
   ~TokensTest() override {
     server_.reset();
     worker_.reset();
@@ -118,7 +121,7 @@ class TokensTest : public ServeTest {
     return client.ReadAnswer().status;
   }
 
-  // A worker at a port, and a front over it that shows the token `front`.
+  // Starts a worker with a port, and a front that uses it with the token `front`.
   void StartApart() {
     engine_ = std::make_unique<TestEngine>();
     auto worker = StartWorkerServer(&engine_->worker, engine_->engine.get(),
@@ -213,7 +216,7 @@ TEST_F(TokensTest, HealthAndReflectionAreOpen) {
   EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
   EXPECT_EQ(HttpStatus("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 200);
   EXPECT_EQ(HttpStatus("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"), 200);
-  // Browsers ask before they send a token.
+  // Browsers send a preflight before they send a token.
   EXPECT_EQ(HttpStatus("OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: "
                        "https://app.example\r\nAccess-Control-Request-Method: POST\r\n\r\n"),
             204);
@@ -233,7 +236,8 @@ TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
   };
   EXPECT_EQ(code_for("alice"), StatusCode::OK);
   EXPECT_EQ(code_for("bob"), StatusCode::NOT_FOUND);
-  EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);  // an admin's sessions are their own, too
+  // an admin cannot see other principals' sessions either
+  EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);
   v1::ListSessionsResponse list;
   ASSERT_TRUE(sessions_->ListSessions(As("bob").get(), {}, &list).ok());
   EXPECT_EQ(list.sessions_size(), 0);
@@ -274,7 +278,7 @@ TEST_F(TokensTest, CachedPrefixesAreTheirPrincipalsAlone) {
   };
   EXPECT_EQ(cached_for("alice"), 0);
   EXPECT_GT(cached_for("alice"), 0);
-  // How fast an answer comes would tell what others asked.
+  // Otherwise the response time would reveal others' requests.
   EXPECT_EQ(cached_for("bob"), 0);
 }
 
@@ -335,7 +339,7 @@ TEST_F(TokensTest, HttpAsksForAToken) {
   EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer alice\r\n"), 200);
   EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer ops\r\n"), 401);
   EXPECT_EQ(complete("X-Api-Key: alice\r\nX-Api-Key: alice\r\n"), 400);
-  // A page that has a token was given it.
+  // A page with a token was given it by its user.
   EXPECT_EQ(complete("Authorization: Bearer alice\r\nOrigin: https://app.example\r\n"), 200);
 }
 
@@ -345,7 +349,7 @@ TEST_F(TokensTest, AFrontShowsItsWorkersAToken) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-// A stream that ends by itself goes on; one that never would does not outlive its token.
+// A stream that will end continues. One without an end must not outlive its token.
 TEST_F(TokensTest, ARevokedTokenEndsAWatchOfStats) {
   StartApart();
   v1::WatchStatsRequest request;
@@ -380,8 +384,8 @@ TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
   EXPECT_EQ(message.usage().completion_tokens(), 2000);
 }
 
-// Of a front whose token is not taken any more the worker takes no work; its clients are not told
-// that their own tokens were bad, and wait for a worker.
+// A worker refuses a front whose token was revoked. The front's clients are not told that their own
+// tokens were bad; their requests wait for a worker.
 TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   StartApart();
   ASSERT_TRUE(CompleteAs("alice").ok());
@@ -397,7 +401,7 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   v1::TokenizeRequest request;
   request.set_text("Hello");
   v1::TokenizeResponse tokens;
-  // At once, while the front takes the worker for well.
+  // At once, while the front still considers the worker healthy.
   ExpectRefused(inference_->Tokenize(As("alice").get(), request, &tokens), StatusCode::UNAVAILABLE,
                 "the worker refuses");
   while (watch->Read(&state)) {
@@ -409,7 +413,7 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   EXPECT_TRUE(again.ok()) << again.error_message();
 }
 
-// Then there is nothing to show, and no thread that looks at files.
+// Then there are no credentials, and no thread that watches files.
 TEST(ClientSecurityTest, WithoutFilesThereIsNone) {
   const auto security = ClientSecurity::Open({});
   ASSERT_TRUE(security.ok()) << security.status();

@@ -1,4 +1,4 @@
-// A front over workers, each with its port: failover over real gRPC.
+// A front with workers on their own ports: failover over real gRPC.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class WorkersTest : public testing::Test {
     WaitForWorkers(workers);
   }
 
-  // Until so many workers answer the front.
+  // Waits until `wanted` workers respond to the front.
   void WaitForWorkers(int wanted) {
     auto admin = v1::Admin::NewStub(channel_);
     int answering = -1;
@@ -74,7 +74,7 @@ class WorkersTest : public testing::Test {
     return request;
   }
 
-  // Where a stream runs.
+  // The worker that runs a stream.
   Worker& Busy() {
     while (true) {
       for (const auto& worker : workers_) {
@@ -102,13 +102,13 @@ class WorkersTest : public testing::Test {
   std::unique_ptr<v1::Inference::Stub> inference_;
 };
 
-// What came of a stream so far.
+// What a stream has received so far.
 struct Received {
   std::vector<int32_t> tokens;
   std::string text;
   v1::GenerateResponse last;
 
-  // The next message; false at the stream's end. Positions must follow on each other.
+  // Reads the next message. Returns false at the stream's end. Positions must be consecutive.
   bool Read(grpc::ClientReader<v1::GenerateResponse>& reader) {
     if (!reader.Read(&last)) return false;
     EXPECT_EQ(last.position(), tokens.size());
@@ -129,7 +129,7 @@ TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
   while (received.tokens.size() < 5 && received.Read(*reader)) {
   }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
-  // Its model stays in its step, so that the server goes while the stream is in the middle.
+  // Its model stays in its step, so the server stops in the middle of the stream.
   std::thread killer([&] { busy.server.reset(); });
   other.engine.model.Release();
   while (received.Read(*reader)) {
@@ -159,7 +159,7 @@ TEST_F(WorkersTest, AStreamLeavesAWorkerThatDrains) {
   }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
   other.engine.model.Release();
-  // Its model is held in its step, and the stream ends elsewhere.
+  // Its model is held in its step, and the stream continues elsewhere.
   busy.server->Shutdown({.drain = absl::Milliseconds(100)});
   while (received.Read(*reader)) {
   }
@@ -240,13 +240,13 @@ TEST_F(StuckWorkerTest, ItsStreamsAndNewOnesGoToTheOther) {
   const grpc::Status status = reader->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(received.tokens.size(), 60);
-  // Its states come on, and tell that it stands still; the other's tell of its load.
+  // Its states still arrive, and say that it is stuck. The other worker's states report its load.
   const int64_t forwards = stuck.engine.model.forwards();
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
   }
   EXPECT_EQ(stuck.engine.model.forwards(), forwards);
-  // Where there is no other any more, and it moves, it is one like others.
+  // When there is no other worker and it makes progress again, it is used like any other.
   stuck.engine.model.Release();
   other.Kill();
   EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
@@ -263,7 +263,7 @@ TEST_F(FourWorkersTest, APromptThatCrashedThreeWorkersDoesNotReachTheFourth) {
   const v1::GenerateRequest request = Text("poison", 60);
   auto reader = inference_->Generate(&context, request);
   for (int crash = 0; crash < 3; ++crash) {
-    // In the middle of its first step: the server goes, and the model finds nobody to tell.
+    // In the middle of its first step, the server stops, and the model's results are discarded.
     Worker& busy = Busy();
     busy.server.reset();
     busy.engine.model.Release();

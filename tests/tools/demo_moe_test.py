@@ -67,7 +67,7 @@ class DemoMoeTest(unittest.TestCase):
         return np.load(out)
 
     def plain_routing(self):
-        """Neurons in some order, every expert like the others."""
+        """Neurons in some order, with all experts alike."""
         routing = routing_data.load(TOOLS / "routing.npz")
         shuffled = np.random.default_rng(5)
         routing.neurons = np.stack([shuffled.permutation(NEURONS) for _ in range(LAYERS)])
@@ -82,7 +82,7 @@ class DemoMoeTest(unittest.TestCase):
         dense = self.logits(MODEL, "--exact")
         quantised = self.make_well("plain.gguf", "--routing", routing)
         difference = np.abs(self.logits(quantised, "--exact") - dense)
-        # What quantising the down projections again costs, of logits that spread by 6.
+        # The cost of quantising the down projections again, for logits that spread by 6.
         self.assertLess(difference.mean(), 0.4)
         quantised.unlink()
         exact = self.make_well("exact.gguf", "--routing", routing, "--down-type", "F32")
@@ -101,7 +101,7 @@ class DemoMoeTest(unittest.TestCase):
             name: json.loads(self.run_tidepool("perplexity", "--model", str(model), "--file", text,
                                                "--chunks", "2", "--json"))["perplexity"]
             for name, model in (("dense", MODEL), ("moe", out))}
-        # A quarter of the FFN is skipped for each token; routing that is wrong gives thousands.
+        # A quarter of the FFN is skipped for each token. Wrong routing would give thousands.
         self.assertLess(found["moe"], 4 * found["dense"], found)
         self.assertGreater(found["moe"], found["dense"], found)
         out.unlink()

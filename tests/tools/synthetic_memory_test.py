@@ -8,7 +8,7 @@ import unittest
 
 MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
 MB = 10**6
-# Of other layers' sizes, a peak differs by what the allocator keeps.
+# For other layer sizes, the peak differs by the memory that the allocator keeps.
 NOISE = 16 * MB
 
 

@@ -1,4 +1,4 @@
-// What the routers of synthetic models do when the models run, beside what was asked for.
+// The routing of synthetic models when they run, compared with the requested one.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,12 +23,13 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kTokens = 640;
-// Until then the slow part averages over few tokens.
+// Before this, the slow part averages over too few tokens.
 constexpr int kFirstCounted = 48;
 
 using Routing = std::vector<std::vector<int64_t>>;  // [tokens][chosen]
 
-// The experts of largest score for each row of the residual stream, norm weights being one.
+// The experts with the largest scores for each row of the residual stream, with norm weights of
+// one.
 Routing Route(const engine::GgufTensor& router, kernels::ConstMatrixView stream, int64_t chosen) {
   Routing routing;
   std::vector<int64_t> order(router.dims[1]);
@@ -47,8 +48,8 @@ Routing Route(const engine::GgufTensor& router, kernels::ConstMatrixView stream,
   return routing;
 }
 
-// The share of all choices that the layer's most liked quarter of experts has: those for which the
-// router's weight of the constant channel, the last, is largest.
+// The share of all choices that goes to the layer's most popular quarter of experts: those with the
+// largest router weight for the constant channel, which is the last one.
 double Skew(const Routing& routing, const engine::GgufTensor& router) {
   const int64_t experts = router.dims[1];
   const auto* weights = reinterpret_cast<const float*>(router.data);
@@ -168,7 +169,7 @@ TEST_F(SyntheticRoutingTest, TheModelRoutesAsAsked) {
     SCOPED_TRACE(absl::StrCat(c.base, " ", c.experts, " ", c.target.persistence.value_or(0)));
     const Run run = RunModel(shape, {.type = c.type, .routing = c.target});
     ASSERT_EQ(run.skew.size(), 3u);
-    // What persists is a sample of few: over all layers it is large enough.
+    // The persistence of one layer is a small sample; over all layers it is large enough.
     double skew = 0;
     double persistence = 0;
     for (int layer = 0; layer < 3; ++layer) {

@@ -64,7 +64,7 @@ TEST_F(SyntheticTest, ModelsOfEveryTypeRun) {
                                 return absl::OkStatus();
                               });
     ASSERT_TRUE(status.ok()) << status;
-    // As wide as promised: nothing blew up or vanished on the way.
+    // The logits are as wide as documented: nothing exploded or vanished on the way.
     EXPECT_NEAR(std::sqrt(squares / static_cast<double>(count)), 2, 0.4) << shape;
   }
 }

@@ -31,7 +31,7 @@ ChatInputs OneMessage(absl::string_view content) {
   return inputs;
 }
 
-// The rendering, or the status as a text that no template makes.
+// Returns the rendering, or the status as a text that no template produces.
 std::string RenderSource(absl::string_view source, const ChatInputs& inputs,
                          const ChatTemplateLimits& limits = ChatTemplateLimits()) {
   const auto chat = ChatTemplate::Parse(source);

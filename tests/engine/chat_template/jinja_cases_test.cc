@@ -1,4 +1,4 @@
-// Small templates beside what Jinja makes of them; golden/make_jinja_cases.py made the table.
+// Compares small templates with Jinja's results; golden/make_jinja_cases.py generated the table.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +48,8 @@ TEST(JinjaCasesTest, TemplatesFailWhereJinjaFails) {
     const std::string message(text.status().message());
     EXPECT_EQ(message.rfind("chat template, line ", 0), 0u) << source << "\n" << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << source << "\n" << message;
-    // A range that is too long is a limit; all else is wrong in itself, or not there.
+    // Only a range that is too long exceeds a limit. All other errors are wrong templates or
+    // missing functions.
     const bool is_limit = source.find("range(") != std::string::npos &&
                           item["error"].get<std::string>() == "OverflowError";
     EXPECT_EQ(text.status().code() == absl::StatusCode::kResourceExhausted, is_limit) << source;

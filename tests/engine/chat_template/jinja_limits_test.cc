@@ -1,4 +1,5 @@
-// Templates that would run for ever, or fill the memory, end with an error that names the limit.
+// Templates that would run without end, or fill the memory, fail with an error that names the
+// limit.
 #include <string>
 #include <utility>
 
@@ -92,7 +93,8 @@ TEST(JinjaLimitsTest, ValuesAreBounded) {
       "the limit");
 }
 
-// Lists that hold one list twice, a hundred times over: small to keep, endless to go through.
+// A list that contains another one twice, repeated a hundred times: it uses little memory, but a
+// full traversal would not end.
 TEST(JinjaLimitsTest, SharedValuesAreBounded) {
   const std::string doubled =
       "{% set ns = namespace(a=[1], b=[1], c=(1,)) %}{% for i in range(100) %}"
@@ -133,8 +135,8 @@ TEST(JinjaLimitsTest, DepthIsBounded) {
       "deeper than 200");
 }
 
-// Namespaces and macros that hold each other, in rings and long chains, cost no stack and no leak
-// (the leak is seen under ASan).
+// Namespaces and macros that refer to each other, in cycles and long chains, neither overflow the
+// stack nor leak (ASan would detect the leak).
 TEST(JinjaLimitsTest, RingsAndChainsEnd) {
   for (const std::string source :
        {"{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.l = [ns] %}{{ ns }}{{ ns.l }}",

@@ -1,7 +1,7 @@
-// What a hostile template can cost: templates as if for ever end by a limit, in under a second
-// whatever they do at each step, and in under two where that is over megabytes. The time is the
-// processor time of this thread, which hardly knows what else the machine does: it bounds the work
-// that a step or a byte of the limits stands for.
+// The time that a hostile template can take: an endless loop ends at a limit in less than a second,
+// whatever it does in each step, and in less than two if it processes megabytes. The test measures
+// CPU time of this thread, which hardly depends on other load: it checks that each step or byte of
+// the limits stands for a bounded amount of work.
 #include <algorithm>
 #include <ctime>
 #include <string>
@@ -18,10 +18,10 @@ namespace {
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 constexpr double kSlower = 1;
 #else
-constexpr double kSlower = 20;  // the compiler's help is missing, or a sanitizer watches
+constexpr double kSlower = 20;  // factor without optimisation, or with a sanitizer
 #endif
-constexpr double kStepSeconds = 1;  // of an endless loop, whatever it does
-constexpr double kByteSeconds = 2;  // of one over megabytes
+constexpr double kStepSeconds = 1;  // for an endless loop
+constexpr double kByteSeconds = 2;  // for a loop over megabytes
 
 double ThreadSeconds() {
   timespec time = {};
@@ -29,7 +29,7 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Expects that the template ends with a limit that the message names.
+// Expects that the template exceeds a limit that the message names.
 void ExpectEnd(const std::string& source, double most_seconds) {
   SCOPED_TRACE(source.substr(source.size() - std::min<size_t>(source.size(), 300)));
   const auto chat = ChatTemplate::Parse(source);
@@ -42,7 +42,7 @@ void ExpectEnd(const std::string& source, double most_seconds) {
   EXPECT_LT(seconds, kSlower * most_seconds) << status;
 }
 
-// `body` as often as the limits let it, after `before`.
+// Repeats `body` as often as the limits allow, after `before`.
 void ExpectLoopEnds(const std::string& before, const std::string& body, double most_seconds) {
   ExpectEnd(absl::StrCat(before,
                          "{% for i in range(100000) %}{% for j in range(100000) %}"
@@ -120,7 +120,7 @@ TEST(JinjaTimeTest, BytesAreQuick) {
   }
 }
 
-// Strings that nearly hold another one, everywhere.
+// Strings that contain the beginning of the other string at every position.
 TEST(JinjaTimeTest, SearchIsLinear) {
   const std::string before =
       absl::StrCat("{% set s = ", Letters(8000), " %}{% set t = ", Letters(4000), " ~ 'b' %}",
@@ -132,7 +132,7 @@ TEST(JinjaTimeTest, SearchIsLinear) {
   }
 }
 
-// Work for each pair of what a template has many of.
+// Operations that could take time for each pair of two large inputs.
 TEST(JinjaTimeTest, NothingTakesTheProductOfTwoSizes) {
   const std::string ends =
       absl::StrCat("{% set s = ", Letters(1000), " %}{% set c = ('b' * 1000) * 1000 ~ 'a' %}");
@@ -173,7 +173,7 @@ TEST(JinjaTimeTest, NothingTakesTheProductOfTwoSizes) {
   ExpectLoopEnds(nested, "{% set x = t < u %}", kByteSeconds);
 }
 
-// Neither do they fill the memory before a limit is met: each part is paid for before it is made.
+// Such operations cannot fill the memory either: each part is charged before it is created.
 TEST(JinjaTimeTest, PartsArePaidForOneByOne) {
   ExpectEnd(absl::StrCat("{{ ", Letters(30'000), ".split('a') | length }}"), kByteSeconds);
   ExpectEnd("{{ (('a ' * 1000) * 15000).split() | length }}", kByteSeconds);

@@ -51,7 +51,7 @@ class ContentDigestTest : public testing::Test {
     return *std::move(file);
   }
 
-  // With a record, however small the model.
+  // Writes a record even for a small model.
   ContentDigest Digest(int threads = 2) {
     calls_ = 0;
     absl::StatusOr<ContentDigest> digest =
@@ -66,7 +66,7 @@ class ContentDigestTest : public testing::Test {
     return *std::move(digest);
   }
 
-  // Of nothing that is recorded.
+  // The digest computed without any record.
   static std::string Computed(const std::string& path, int threads = 2) {
     absl::StatusOr<ContentDigest> digest = DigestContent(Open(path), {.threads = threads});
     CHECK_OK(digest.status());
@@ -74,7 +74,7 @@ class ContentDigestTest : public testing::Test {
     return digest->hex;
   }
 
-  // Turns one bit of the model, and puts its time of change back.
+  // Flips one bit of the model and restores its modification time.
   void FlipModel(int64_t at) const {
     struct stat before;
     CHECK_EQ(stat(model_.c_str(), &before), 0);
@@ -158,7 +158,7 @@ TEST_F(ContentDigestTest, ADamagedRecordIsNotTrusted) {
   EXPECT_EQ(Digest().origin, DigestOrigin::kRemembered);
 }
 
-// One bit where no sample is taken, and the time of modification put back.
+// Flips a bit that is not sampled, and restores the modification time.
 TEST_F(ContentDigestTest, ARecordFromBeforeAChangeIsNotTrusted) {
   const std::string digest = Digest().hex;
   FlipModel(static_cast<int64_t>(writer_.OffsetOf("data")) + 1);
@@ -176,7 +176,7 @@ TEST_F(ContentDigestTest, ARecordOfAnotherFileIsNotTrusted) {
 }
 
 TEST_F(ContentDigestTest, GoesToTheCacheIfTheModelsFolderTakesNone) {
-  std::filesystem::create_directory(record_);  // in its place
+  std::filesystem::create_directory(record_);  // blocks the record's path
   const ContentDigest nowhere = Digest();
   EXPECT_FALSE(nowhere.recorded.ok());
   EXPECT_NE(nowhere.recorded.message().find(record_), std::string::npos) << nowhere.recorded;

@@ -50,7 +50,7 @@ TEST(Dequantize, AgreesWithTheReferenceBitForBit) {
     }
     seen.insert(name);
   }
-  // Every type that can be read is in the file.
+  // The file has every type that can be dequantised.
   for (uint32_t id = 0; id < 64; ++id) {
     const GgmlTypeInfo* info = FindGgmlType(id);
     if (info == nullptr) continue;

@@ -54,7 +54,8 @@ class GgufFileWriterTest : public ::testing::Test {
     return GgufFileWriter::Create(Path(), SomeMetadata(), Plans(), existing);
   }
 
-  // 24 bytes of floats and a block of 34, in pieces that cross the tensors' border.
+  // Writes 24 bytes of floats and a block of 34 bytes, in pieces that cross the border of the
+  // tensors.
   static absl::Status WriteAll(GgufFileWriter* writer) {
     std::vector<std::byte> bytes(24 + 34);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
@@ -143,7 +144,7 @@ TEST_F(GgufFileWriterTest, AFileThatCameMeanwhileStays) {
 }
 
 TEST_F(GgufFileWriterTest, ADiskThatIsTooSmallSaysSoAtOnce) {
-  // A limit on the size of files is met as a full disk is.
+  // Exceeding a file size limit is handled like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

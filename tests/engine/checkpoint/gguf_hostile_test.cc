@@ -1,5 +1,5 @@
-// Damaged and hostile files: each is refused with one plain line or parses to something that can be
-// read in full. Run under ASan and UBSan, where a read outside the file's bytes is an error.
+// Damaged and hostile files: each is refused with a one-line error, or parses to contents that can
+// be read completely. Runs under ASan and UBSan, which detect reads outside of the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ absl::StatusOr<GgufContents> Parse(const std::string& bytes) {
   std::copy_n(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), copy.get());
   absl::StatusOr<GgufContents> contents = ParseGguf("victim", {copy.get(), bytes.size()});
   if (!contents.ok()) return contents.status();
-  // Everything that the parser has let pass can be read.
+  // Everything that the parser accepted can be read.
   size_t text = 0;
   unsigned sum = 0;
   for (const GgufEntry& entry : contents->entries) text += GgufFile::FormatValue(entry).size();
@@ -52,7 +52,7 @@ absl::StatusOr<GgufContents> Parse(const std::string& bytes) {
   return contents;
 }
 
-// The whole path of a model's start, over a file on disk.
+// Loads a model from a file on disk, as at a real start.
 absl::Status Load(const std::string& bytes) {
   absl::StatusOr<GgufFile> file = GgufFile::Open(WriteTempFile("hostile.gguf", bytes));
   if (!file.ok()) return file.status();
@@ -220,7 +220,7 @@ TEST(HostileGguf, ForeignFilesAreRefused) {
   }
 }
 
-// Every value of every byte that decides structure would take too long; a fixed sample will do.
+// All values of all structural bytes would take too long, so this tests a fixed random sample.
 TEST(HostileGguf, RandomDamageNeverReadsOutside) {
   const std::string bytes = Victim().Build();
   std::mt19937 random(20240817);

@@ -162,7 +162,7 @@ TEST(GgufFile, DigestFollowsEveryPartOfTheFile) {
 }
 
 TEST(GgufFile, DigestSamplesBigFiles) {
-  // 20 MiB: past the size up to which everything is hashed.
+  // 20 MiB: above the size up to which all bytes are hashed.
   std::vector<float> values = Ramp(5 << 20);
   const std::string digest =
       OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).SampledDigest();

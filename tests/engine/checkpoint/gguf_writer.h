@@ -45,7 +45,7 @@ class GgufWriter {
 
   std::string Build();
 
-  // After Build: where a field begins. "version", "n_tensors", "n_kv"; "KEY.length", "KEY.type",
+  // After Build: the offset of a field. "version", "n_tensors", "n_kv"; "KEY.length", "KEY.type",
   // "KEY.value"; "NAME.length", "NAME.n_dims", "NAME.dims", "NAME.type", "NAME.offset"; "data".
   size_t OffsetOf(const std::string& mark) const { return marks_.at(mark); }
   const std::map<std::string, size_t>& marks() const { return marks_; }

@@ -102,7 +102,7 @@ TEST_F(PackFileTest, ReplacesAnOldOne) {
   EXPECT_TRUE(ReadPack(path_, Contents()).ok());
 }
 
-// The digest is of every byte, so that a copy of the checkpoint may have another time.
+// The digest covers every byte, so a copy of the checkpoint may have another modification time.
 TEST_F(PackFileTest, TheTimeOfTheCheckpointDoesNotMatter) {
   ASSERT_TRUE(Write(Contents()).ok());
   PackContents copied = Contents();
@@ -110,8 +110,8 @@ TEST_F(PackFileTest, TheTimeOfTheCheckpointDoesNotMatter) {
   EXPECT_TRUE(ReadPack(path_, copied).ok());
 }
 
-// An edit in place that the samples miss is seen by its time; an archive that cut that to seconds
-// changed nothing.
+// The modification time detects an edit that the samples miss. An archive that truncated the time
+// to seconds changed nothing.
 TEST_F(PackFileTest, APackOfAnEarlierReleaseIsUsedWhileTheTimeIsTheSame) {
   PackContents earlier = Contents();
   earlier.digest = earlier.sampled_digest;
@@ -139,7 +139,7 @@ TEST_F(PackFileTest, APackOfAnEarlierReleaseGetsTheDigest) {
   PackContents copied = Contents();
   copied.modified_ns = 8000000000;
   EXPECT_TRUE(ReadPack(path_, copied).ok());
-  // It is what this release writes, and stays so.
+  // The pack has the current format, and is not changed again.
   ASSERT_TRUE(Write(Contents()).ok());
   EXPECT_EQ(Bytes(), renewed);
   ASSERT_TRUE(RenewPackDigest(path_, Contents()).ok());
@@ -171,7 +171,7 @@ TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {
   EXPECT_EQ(ReadPack(path_, Contents()).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// No byte of the header, and no end that comes too early, passes unseen.
+// Every damaged byte of the header is detected, and so is every truncation.
 TEST_F(PackFileTest, EveryDamageToTheHeaderShows) {
   const PackContents contents = Contents();
   ASSERT_TRUE(Write(contents).ok());
@@ -205,8 +205,8 @@ TEST_F(PackFileTest, AnErrorLeavesNothingBehind) {
   EXPECT_EQ(Files(), 0u);
 }
 
-// Killed at any record, a first time and with an old pack in its place; and what other file systems
-// keep of that.
+// Kills the process at each record, with and without an old pack, also on file systems without
+// unnamed files.
 TEST_F(PackFileTest, AKillLeavesNoHalfPack) {
   const PackContents contents = Contents();
   for (const bool replace : {false, true}) {
@@ -234,7 +234,7 @@ TEST_F(PackFileTest, AKillLeavesNoHalfPack) {
 }
 
 TEST_F(PackFileTest, AFullDiskIsNamedAndLeavesNothingBehind) {
-  // The limit stands in for a disk: files may not grow past it.
+  // The file size limit simulates a full disk.
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);

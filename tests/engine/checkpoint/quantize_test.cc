@@ -83,12 +83,12 @@ TEST(QuantizeTest, ErrorIsNoLargerThanTheReferences) {
       seen.insert(name);
     }
   }
-  // Every type but the floats is in the file.
+  // The file has every type except the float types.
   EXPECT_EQ(seen.size(), QuantizableTypes().size() - 3);
 }
 
 TEST(QuantizeTest, EvenLevelsComeBackNearlyAsTheyWere) {
-  // Codes that reach both ends in every 16, times a scale that float16 holds.
+  // Codes that reach both ends in every 16 elements, times a scale that float16 can represent.
   for (const GgmlType type : QuantizableTypes()) {
     std::vector<float> x(kColumns);
     for (int i = 0; i < kColumns; ++i) {
@@ -97,7 +97,7 @@ TEST(QuantizeTest, EvenLevelsComeBackNearlyAsTheyWere) {
     }
     if (type == GgmlType::kIQ4_NL) continue;  // its values are not evenly spaced
     const std::vector<float> values = RoundTrip(type, x);
-    // More levels than these eight, or scales in steps of their own, lose a little even so.
+    // Other types have more than these eight levels, or quantised scales, and lose a little.
     const bool is_float = TypeInfo(type).block_elements == 1;
     const double limit = is_float || type == GgmlType::kMXFP4 ? 0 : 0x1p-6 * 0.1;
     for (int i = 0; i < kColumns; ++i) {
@@ -117,7 +117,7 @@ TEST(QuantizeTest, ZerosConstantsAndExtremesStayFinite) {
       alone[37] = value;
       const std::vector<float> spike = RoundTrip(type, alone);
       const float scale = std::max(std::abs(value), 0x1p-14f);
-      // MXFP4 rounds to a quarter of the value; the others come much nearer.
+      // MXFP4 rounds to within a quarter of the value; the others are much closer.
       const float limit = type == GgmlType::kMXFP4 ? 0.26f * scale : 0.07f * scale;
       for (int i = 0; i < kColumns; ++i) {
         ASSERT_NEAR(same[i], value, limit) << GgmlTypeName(type) << " of " << value;
@@ -127,7 +127,7 @@ TEST(QuantizeTest, ZerosConstantsAndExtremesStayFinite) {
   }
 }
 
-// The best line through such elements begins below the least of them, where float16 ends.
+// The best line through these elements begins below the smallest one, outside of float16's range.
 TEST(QuantizeTest, AMinimumPastTheLastFloat16StaysFinite) {
   for (const GgmlType type : QuantizableTypes()) {
     for (const float sign : {1.0f, -1.0f}) {

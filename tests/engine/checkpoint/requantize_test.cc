@@ -71,7 +71,7 @@ TEST(RequantizeTest, EachTensorTakesItsType) {
   const auto out = GgufFile::Open(OutPath());
   ASSERT_TRUE(out.ok()) << out.status();
   auto types = TypesOf(*out);
-  EXPECT_EQ(types["token_embd.weight"], GgmlType::kQ6_K);  // the head too
+  EXPECT_EQ(types["token_embd.weight"], GgmlType::kQ6_K);  // tied, so it is also the head
   EXPECT_EQ(types["blk.0.attn_q.weight"], GgmlType::kQ4_K);
   EXPECT_EQ(types["blk.0.attn_k.weight"], GgmlType::kQ5_0);
   EXPECT_EQ(types["blk.0.attn_v.weight"], GgmlType::kF16);
@@ -131,7 +131,7 @@ TEST(RequantizeTest, BadNumbersAreNamedAndLeaveNothing) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("blk.0.ffn_down.weight"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("row 5"));
     EXPECT_FALSE(std::filesystem::exists(OutPath()));
-    // BF16 has the range, but not for what is no number.
+    // BF16 has the range, but infinities and NaNs are refused.
     const bool fits = std::isfinite(bad);
     EXPECT_EQ(Requantize(in, OutPath(), {.type = GgmlType::kBF16}).ok(), fits);
     std::remove(OutPath().c_str());

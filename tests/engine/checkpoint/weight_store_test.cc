@@ -26,7 +26,7 @@ std::unique_ptr<WeightStore> Store(GgufWriter writer, int threads = 2) {
   return *std::move(store);
 }
 
-// Random bytes of which every one can be part of a finite scale.
+// Random bytes, each of which can be part of a finite scale.
 std::string RandomBlocks(GgmlType type, int64_t elements, unsigned seed) {
   const GgmlTypeInfo& info = TypeInfo(type);
   std::mt19937 random(seed);
@@ -151,7 +151,7 @@ TEST(WeightStore, ErrorsNameTensorAndShapes) {
               HasSubstr("iq: type IQ2_XXS is not supported yet"));
 }
 
-// A row of 32 columns among 20, with one bad number at `offset` of the row's bytes.
+// The status for a tensor with 20 rows of 32 columns and one bad number at byte `offset` of row 13.
 template <typename T>
 absl::Status StatusWithBad(GgmlType type, int row, size_t offset, T value) {
   std::string bytes = RandomBlocks(type, 20 * 256, 3);
@@ -193,11 +193,11 @@ TEST(WeightStore, RefusesNumbersThatAreNotFinite) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("w: row 13 has a NaN or an infinity"));
   }
-  // The same bits among the quants of a block are just numbers.
+  // In the quants of a block, the same bits are ordinary numbers.
   EXPECT_TRUE(StatusWithBad(GgmlType::kQ8_0, 13, 7 * 34 + 2, kInf16).ok());
   EXPECT_TRUE(StatusWithBad(GgmlType::kQ2_K, 13, 0, kInf16).ok());
   EXPECT_TRUE(StatusWithBad(GgmlType::kQ6_K, 13, 0, kInf16).ok());
-  // 6 * 2^125 is the largest that MXFP4 can say in float32.
+  // 6 * 2^125 is the largest MXFP4 value in float32.
   EXPECT_TRUE(StatusWithBad(GgmlType::kMXFP4, 13, 17, uint8_t{252}).ok());
 
   const auto store = Store(GgufWriter().F32Tensor("v", {2}, {1.0f, kNan}));

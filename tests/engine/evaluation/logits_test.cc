@@ -16,7 +16,7 @@ constexpr char kModel[] = "tests/golden/tiny/llama_f32.gguf";  // 283 tokens, co
 
 class LogitsTest : public testing::Test {
  protected:
-  // Positions and values that the sink was given.
+  // Records the positions and values that the sink received.
   absl::Status Run(absl::Span<const int32_t> ids, const LogitsOptions& options) {
     positions_.clear();
     rows_.clear();
@@ -86,7 +86,7 @@ TEST_F(LogitsTest, PartsComeWithTheirPositions) {
   ASSERT_TRUE(Run({1, 2, 3, 4, 5}, options).ok());
   EXPECT_EQ(parts, (std::vector<std::pair<std::string, int64_t>>{
                        {"layer.2", 0}, {"layer.2", 2}, {"layer.2", 4}, {"norm", 4}}));
-  // And nothing is observed any more.
+  // The observer was removed.
   parts.clear();
   ASSERT_TRUE(Run({1, 2, 3}, {}).ok());
   EXPECT_TRUE(parts.empty());

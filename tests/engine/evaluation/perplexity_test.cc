@@ -59,8 +59,8 @@ TEST(PerplexityTest, TheDefaultModeIsNoFartherFromTheTruthThanLlamaCpp) {
   const double truth = reference["as_float32"]["perplexity"];
   const double theirs = reference["as_it_is"]["perplexity"];
   EXPECT_LE(std::abs(result->perplexity - truth), std::abs(theirs - truth));
-  // The two round activations to 8 bits in different blocks: both are apart from float32, and so
-  // from each other, by no bound that either promises.
+  // The two round activations to 8 bits in different blocks. So both differ from float32, and from
+  // each other, without a guaranteed bound.
   absl::PrintF(
       "default mode %.4f, llama.cpp %.4f, float32 %.4f: from float32 %+.2f %% and %+.2f %%, "
       "from llama.cpp %+.2f %%\n",
@@ -70,8 +70,8 @@ TEST(PerplexityTest, TheDefaultModeIsNoFartherFromTheTruthThanLlamaCpp) {
               0.02);
 }
 
-// In the same numerics, float32, over the whole text. 0.5 % is what is asked for; sums in another
-// order explain less than a twentieth of that.
+// Same numerics, float32, over the whole text. The required limit is 0.5 %; the different order of
+// sums explains less than a twentieth of it.
 TEST(PerplexityTest, ExactModeAgreesWithLlamaCppInFloat32) {
   const nlohmann::json reference = ReadJson(kReference)["as_float32"];
   const std::unique_ptr<ModelBundle> bundle = LoadReal(kernels::Precision::kExact);
@@ -119,7 +119,7 @@ TEST(PerplexityTest, ABrokenModelIsNoSuccess) {
   ASSERT_TRUE(file.ok()) << file.status();
   const GgufTensor* norm = file->FindTensor("output_norm.weight");
   ASSERT_NE(norm, nullptr);
-  // Finite as weights are asked to be, and past float32's range with any sum.
+  // The weights are finite, as required, but every sum exceeds float32's range.
   const std::vector<float> huge(norm->dims[0], 3e38f);
   std::memcpy(&broken[norm->file_offset], huge.data(), huge.size() * sizeof(float));
   const std::string path = testing::TempDir() + "/broken.gguf";

@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A forward pass takes one second; what each pass was asked for is written down.
+// A model whose forward pass takes one second, and which records its calls.
 class TimedModel final : public Model {
  public:
   explicit TimedModel(fakes::ManualClock* clock) : clock_(clock) {}
@@ -83,7 +83,7 @@ TEST_F(MeasureThroughputTest, APromptGoesThroughInChunks) {
   EXPECT_EQ(result->experts.hits, 9);
   EXPECT_EQ(result->experts.misses, 3);
   EXPECT_EQ(result->bytes, 3 * (1000 + 4 * 100) + 25 * 7 + (10 + 20 + 25) * KvBytes());
-  ASSERT_EQ(model_.passes.size(), 1u + 2 * 3);  // one to warm up
+  ASSERT_EQ(model_.passes.size(), 1u + 2 * 3);  // one warm-up pass
   const auto& last = model_.passes.back();
   EXPECT_EQ(last.first_slot, 20);
   EXPECT_EQ(last.rows, 5);

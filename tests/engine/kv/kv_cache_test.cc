@@ -269,7 +269,7 @@ TEST(KvCacheTest, NamesRecentPrefixes) {
   EXPECT_TRUE(cache->RecentPrefixes(10).empty());
 }
 
-// Two contents of one hash, as an attacker might find them.
+// Two contents with the same hash, as an attacker might construct them.
 TEST(BlockPoolTest, AHashCollisionDoesNotShareKv) {
   BlockPool pool(4);
   const BlockKey key = {.hash = {1, 2}, .group = 0};
@@ -279,7 +279,7 @@ TEST(BlockPoolTest, AHashCollisionDoesNotShareKv) {
   pool.Index(block, key, others);
   EXPECT_EQ(pool.Find(key, others), block);
   EXPECT_EQ(pool.Find(key, mine), kNoBlock);
-  // The second one is computed, and not found.
+  // The second one is computed, but not found.
   const int32_t second = pool.Allocate();
   pool.Index(second, key, mine);
   EXPECT_EQ(pool.Find(key, mine), kNoBlock);

@@ -1,4 +1,4 @@
-// The file beneath a KvDisk: what lies where in it, how it is opened, and what it takes of memory.
+// The file of a KvDisk: its layout, how it is opened, and its memory.
 #include "engine/kv/kv_disk_file.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(KvDiskFormatTest, EntriesComeBackAndNothingElseIsOne) {
   EXPECT_EQ(parsed->tokens, entry.tokens);
   EXPECT_EQ(parsed->stamp, entry.stamp);
   EXPECT_EQ(parsed->checksum, entry.checksum);
-  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // another slot's
+  EXPECT_FALSE(ParseKvDiskEntry(bytes, 8).has_value());  // the entry belongs to another slot
   EXPECT_FALSE(ParseKvDiskEntry(bytes.substr(0, 255), 9).has_value());
   EXPECT_FALSE(ParseKvDiskEntry(std::string(kKvDiskEntryBytes, '\0'), 0).has_value());
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
@@ -66,7 +66,7 @@ int64_t HeapBytes() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-// At numbers of blocks just behind those at which hash tables double.
+// Uses numbers of blocks just above those at which hash tables grow.
 TEST(KvDiskMemoryTest, IsAtMostKvDiskMemoryBytes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's heap is another one";

@@ -1,4 +1,4 @@
-// A KvDisk over a file that is held, fails and is damaged as a test says.
+// A KvDisk with a fake file that blocks, fails or is damaged as the test requires.
 #ifndef TIDEPOOL_TESTS_ENGINE_KV_KV_DISK_FIXTURE_H_
 #define TIDEPOOL_TESTS_ENGINE_KV_KV_DISK_FIXTURE_H_
 
@@ -18,10 +18,10 @@
 
 namespace tidepool::engine {
 
-// What lies on the disk, and how the disk behaves. Thread-safe; outlives its files.
+// Thread-safe. The contents of the disk, and how it behaves. Outlives its files.
 class FakeDisk {
  public:
-  // Reads and writes of slots wait from now on for one Allow each.
+  // From now on, each read or write of a slot waits for one Allow.
   void Hold() {
     base::MutexLock lock(&mutex_);
     holding_ = true;
@@ -44,7 +44,7 @@ class FakeDisk {
     base::MutexLock lock(&mutex_);
     read_status_ = status;
   }
-  // So many writes reach the disk, small ones too; then the process is gone.
+  // This number of writes reaches the disk, including small ones. Then the process is killed.
   void KillAfter(int writes) {
     base::MutexLock lock(&mutex_);
     writes_left_ = writes;
@@ -61,12 +61,12 @@ class FakeDisk {
     base::MutexLock lock(&mutex_);
     return static_cast<int64_t>(content_.size());
   }
-  // Whether a read or a write has come while nothing is let through.
+  // True if a read or write is waiting.
   bool waited_for() const {
     base::MutexLock lock(&mutex_);
     return waiting_ > 0;
   }
-  // That reached the disk, small ones too.
+  // Number of writes that reached the disk, including small ones.
   int writes() const {
     base::MutexLock lock(&mutex_);
     return writes_;
@@ -148,12 +148,12 @@ class FakeDisk::File final : public KvDiskFile {
 
 inline std::unique_ptr<KvDiskFile> FakeDisk::Open() { return std::make_unique<File>(this); }
 
-// The smallest limit with so many slots for blocks of this size.
+// The smallest limit with this number of slots, for blocks of this size.
 inline int64_t LimitOf(int64_t slots, int64_t block_bytes) {
   return KvDiskLayout{.block_bytes = block_bytes, .slots = slots}.file_bytes();
 }
 
-// Waits for what the disk's thread does; false when it never comes.
+// Waits until the disk's thread has done something. Returns false if it never happens.
 template <typename Condition>
 bool Eventually(const Condition& condition) {
   const absl::Duration end = base::Clock::Real().Monotonic() + absl::Seconds(60);

@@ -16,7 +16,7 @@ std::vector<int32_t> TokensOf(int name) {
 }
 BlockKey KeyOf(int name) { return {{static_cast<uint64_t>(name), 7}, 0}; }
 
-// Four slots; blocks are known by small numbers.
+// Four slots; small numbers identify the blocks.
 class KvDiskIndexTest : public testing::Test {
  protected:
   KvDiskIndexTest() { index_.EndRestore(); }
@@ -53,7 +53,7 @@ TEST_F(KvDiskIndexTest, FindsBlocksFromTheBeginningOfTheirWrite) {
   EXPECT_TRUE(index_.InFile(slot));
   EXPECT_EQ(index_.entry(slot).checksum, 99u);
   EXPECT_EQ(index_.stored(), 1);
-  EXPECT_EQ(index_.Find(KeyOf(1), TokensOf(2)), kNoBlock);  // other tokens of the same hash
+  EXPECT_EQ(index_.Find(KeyOf(1), TokensOf(2)), kNoBlock);  // other tokens with the same hash
 }
 
 TEST_F(KvDiskIndexTest, AFailedWriteLeavesNothing) {
@@ -66,7 +66,7 @@ TEST_F(KvDiskIndexTest, AFailedWriteLeavesNothing) {
 TEST_F(KvDiskIndexTest, ReusesTheLeastRecentlyUsedSlot) {
   for (int name = 1; name <= 4; ++name) Store(name);
   index_.NoteUse(index_.Find(KeyOf(1)), -1);
-  EXPECT_EQ(Begin(5), 1);  // block 2 had it
+  EXPECT_EQ(Begin(5), 1);  // the slot of block 2
   EXPECT_FALSE(Has(2));
   EXPECT_TRUE(Has(1));
 }
@@ -74,7 +74,7 @@ TEST_F(KvDiskIndexTest, ReusesTheLeastRecentlyUsedSlot) {
 TEST_F(KvDiskIndexTest, ReusesASlotInsteadOfGrowthIfThatIsForbidden) {
   const int32_t slot = Store(1);
   EXPECT_EQ(Begin(2, Growth::kForbidden), slot);
-  EXPECT_EQ(Begin(3, Growth::kForbidden), kNoBlock);  // all are being written
+  EXPECT_EQ(Begin(3, Growth::kForbidden), kNoBlock);  // all slots are being written
   EXPECT_NE(Begin(3), kNoBlock);
 }
 
@@ -82,7 +82,7 @@ TEST_F(KvDiskIndexTest, ReadersKeepASlot) {
   for (int name = 1; name <= 4; ++name) Store(name);
   index_.BeginRead(0);
   EXPECT_EQ(Begin(5), 1);
-  index_.Forget(0);  // it is damaged
+  index_.Forget(0);  // block 0 is damaged
   EXPECT_FALSE(Has(1));
   EXPECT_EQ(Begin(6), 2);
   index_.EndRead(0);
@@ -93,7 +93,7 @@ TEST_F(KvDiskIndexTest, UsesMakeEntriesStaleOnce) {
   const int32_t first = Store(1);
   const int32_t second = Store(2);
   EXPECT_FALSE(index_.has_stale());
-  EXPECT_TRUE(index_.NoteUse(first, -1));  // the first stale one
+  EXPECT_TRUE(index_.NoteUse(first, -1));  // the first stale entry
   EXPECT_FALSE(index_.NoteUse(first, -1));
   EXPECT_FALSE(index_.NoteUse(second, -1));
   EXPECT_FALSE(index_.NoteUse(Begin(3), -1));  // being written: has a new entry anyway
@@ -116,7 +116,7 @@ TEST_F(KvDiskIndexTest, RestoresTheOrderOfUse) {
   restored.Restore(0, {.key = KeyOf(0), .stamp = 30});
   restored.Restore(1, {.key = KeyOf(1), .stamp = 10});
   restored.Restore(2, {.key = KeyOf(2), .stamp = 20});
-  // The same content again, of a later use: the first slot in the order of stamps keeps it.
+  // The same content again, with a later stamp: the first slot keeps it.
   restored.Restore(3, {.key = KeyOf(0), .stamp = 40});
   restored.EndRestore();
   EXPECT_EQ(restored.stored(), 3);
@@ -128,7 +128,7 @@ TEST_F(KvDiskIndexTest, RestoresTheOrderOfUse) {
 
 TEST_F(KvDiskIndexTest, BlocksOfALastSpillKeepTheirOrder) {
   for (int name = 1; name <= 3; ++name) Store(name);
-  // Written the newest first.
+  // Written in reverse order of use.
   for (int name = 1; name <= 3; ++name) index_.NoteUse(index_.Find(KeyOf(name)), name - 1);
   EXPECT_GT(index_.entry(0).stamp, index_.entry(1).stamp);
   EXPECT_GT(index_.entry(1).stamp, index_.entry(2).stamp);

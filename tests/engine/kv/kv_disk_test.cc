@@ -105,7 +105,7 @@ TEST_F(KvDiskTest, ReplacesTheLeastRecentlyUsed) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
   EXPECT_EQ(Read(0), "ok");  // used since
-  WriteAndWait(1);           // it is there already, and used again
+  WriteAndWait(1);           // it is already stored, so this only counts as a use
   EXPECT_EQ(disk_->stats().written_blocks, 4);
   WriteAndWait(4);
   WriteAndWait(5);
@@ -120,14 +120,14 @@ TEST_F(KvDiskTest, BlocksSurviveARestart) {
   Start(4);
   EXPECT_EQ(disk_->stats().blocks, 4);
   for (int i = 2; i < 6; ++i) EXPECT_EQ(Read(i), "ok") << i;
-  // The order is known still.
+  // The order is still known.
   Start(4);
   WriteAndWait(6);
   EXPECT_FALSE(Has(2));
   EXPECT_TRUE(Has(3));
 }
 
-// However it was used again.
+// A changed order of use also survives.
 TEST_F(KvDiskTest, TheOrderOfUseSurvivesARestart) {
   const std::vector<std::pair<std::string, std::function<void()>>> uses = {
       {"read", [this] { EXPECT_EQ(Read(0), "ok"); }},
@@ -157,20 +157,21 @@ TEST_F(KvDiskTest, ManyUsesSurviveARestart) {
   Start(300);
   for (int i = 300; i < 450; ++i) WriteAndWait(i);
   for (int i = 0; i < 450; ++i) EXPECT_EQ(Has(i), i < 150 || i >= 300) << i;
-  // The first named is the first to give way.
+  // The first named is the first to be evicted.
   WriteAndWait(450);
   EXPECT_FALSE(Has(149));
   EXPECT_TRUE(Has(148));
 }
 
-// A use costs no write; the file learns of all once a minute, and a kill forgets no more.
+// A use causes no write. The file gets all changes once a minute, so a kill loses at most a
+// minute's.
 TEST_F(KvDiskTest, UsesAreWrittenTogether) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
   const int before = fake_.writes();
   for (int i = 0; i < 100; ++i) disk_->NoteUse({Key(1), Key(0)});
   clock_.Advance(absl::Seconds(59));
-  EXPECT_EQ(Read(2), "ok");  // it looks at the time when it has work
+  EXPECT_EQ(Read(2), "ok");  // the disk checks the time when it has work
   EXPECT_EQ(Read(2), "ok");
   EXPECT_EQ(fake_.writes(), before);
   clock_.Advance(absl::Seconds(1));
@@ -197,14 +198,14 @@ TEST_F(KvDiskTest, UsesThatCannotBeWrittenCostNoBlock) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Read(i), "ok") << i;
 }
 
-// A disk that takes nothing for a while, as a full one, is told a minute later.
+// If writes fail for a while, as on a full disk, they are repeated a minute later.
 TEST_F(KvDiskTest, UsesThatCouldNotBeWrittenAreWrittenLater) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
   fake_.FailWrites(absl::ResourceExhaustedError("no space left"));
   disk_->NoteUse({Key(0), Key(1)});
   clock_.Advance(absl::Minutes(1));
-  EXPECT_EQ(Read(2), "ok");  // it looks at the time when it has work
+  EXPECT_EQ(Read(2), "ok");  // the disk checks the time when it has work
   ASSERT_TRUE(Eventually([&] { return disk_->stats().failed_writes == 1; }));
   fake_.FailWrites(absl::OkStatus());
   const int before = fake_.writes();
@@ -245,9 +246,9 @@ TEST_F(KvDiskTest, DamagedBlocksAreNotFound) {
   EXPECT_FALSE(Has(0));
   EXPECT_EQ(Read(1), "ok");
   EXPECT_EQ(disk_->stats().damaged_blocks, 1);
-  WriteAndWait(0);  // its slot is of use again
+  WriteAndWait(0);  // its slot can be used again
   EXPECT_EQ(Read(0), "ok");
-  // Damaged while nobody had it open: block, entry, and what a shorter file lacks.
+  // Damage while the file is closed: of the block, of the entry, and by truncation.
   disk_.reset();
   fake_.Flip(layout.slot_offset(1));
   fake_.Flip(layout.entry_offset(2) + 40);
@@ -261,11 +262,11 @@ TEST_F(KvDiskTest, DamagedBlocksAreNotFound) {
   EXPECT_EQ(Read(5), "missing");
 }
 
-// After each number of writes that reached the disk: a block is either whole or not there.
+// After each number of writes that reached the disk, a block is either complete or missing.
 TEST_F(KvDiskTest, AKillLeavesWholeBlocks) {
   for (int writes = 0; writes < 16; ++writes) {
     fake_.KillAfter(1 << 30);
-    Start(3, "of an earlier run");  // so that each run begins anew
+    Start(3, "of an earlier run");  // so that each run begins with an empty file
     Start(3);
     fake_.KillAfter(writes);
     for (int i = 0; i < 5; ++i) WriteAndWait(i);
@@ -278,7 +279,7 @@ TEST_F(KvDiskTest, AKillLeavesWholeBlocks) {
       EXPECT_EQ(Read(i), "ok") << i << " after " << writes;
       ++whole;
     }
-    // Two writes a block, and one more where another block lay.
+    // Two writes per block, and one more if the slot had another block.
     EXPECT_EQ(whole, std::vector<int>({0, 0, 1, 1, 2, 2, 3, 2, 2, 3, 2, 2, 3, 3, 3, 3})[writes])
         << writes;
   }
@@ -289,7 +290,7 @@ TEST_F(KvDiskTest, DropsBlocksWhenTheDiskIsTooSlow) {
   fake_.Hold();
   int taken = 0;
   for (int i = 0; i < 200; ++i) taken += Write(i) ? 1 : 0;
-  EXPECT_EQ(taken, 64);  // the staging memory for writing
+  EXPECT_EQ(taken, 64);  // the staging memory for writes
   EXPECT_EQ(disk_->stats().dropped_blocks, 136);
   EXPECT_FALSE(disk_->Flush(absl::ZeroDuration()));
   fake_.Release();
@@ -297,7 +298,8 @@ TEST_F(KvDiskTest, DropsBlocksWhenTheDiskIsTooSlow) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(Read(i), i < 64 ? "ok" : "missing") << i;
 }
 
-// Who evicts waits a moment, and after one in vain not at all; a last spill has all its time.
+// An eviction waits for a moment, and after a timeout not at all. A final spill waits as long as
+// necessary.
 TEST_F(KvDiskTest, ALastSpillWaitsForTheDisk) {
   disk_ = KvDisk::Open(fake_.Open(),
                        {.limit_bytes = LimitOf(100, kBlockBytes), .block_bytes = kBlockBytes},
@@ -326,7 +328,7 @@ TEST_F(KvDiskTest, ReusesSlotsWhenTheDiskIsFull) {
   EXPECT_FALSE(Has(2));
   EXPECT_EQ(disk_->stats().failed_writes, 1);
   fake_.FailWrites(absl::OkStatus());
-  // For some seconds nothing new is tried, and what is there serves.
+  // For some seconds no new writes are tried, and existing blocks can be read.
   WriteAndWait(3);
   EXPECT_FALSE(Has(0));
   EXPECT_TRUE(Has(1) && Has(3));
@@ -336,7 +338,7 @@ TEST_F(KvDiskTest, ReusesSlotsWhenTheDiskIsFull) {
   EXPECT_EQ(Read(4), "ok");
 }
 
-// What cannot be written in the place of another leaves all others where they are.
+// If replacing a block fails, all other blocks stay.
 TEST_F(KvDiskTest, AFailingDiskKeepsItsBlocks) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
@@ -359,7 +361,8 @@ TEST_F(KvDiskTest, FailedReadsAreReported) {
   EXPECT_EQ(disk_->stats().damaged_blocks, 0);
 }
 
-// One that is still to be written is read when it is; or not at all, if that fails.
+// A block that is waiting to be written can be read after the write, or not at all if the write
+// fails.
 TEST_F(KvDiskTest, ReadsFollowTheirWrites) {
   for (const bool fails : {false, true}) {
     Start(3, fails ? "fails" : "works");
@@ -395,7 +398,7 @@ TEST_F(KvDiskTest, ReadersKeepABlock) {
   fake_.Hold();
   ASSERT_TRUE(disk_->StartRead(Key(0), Tokens(0), 5));
   ASSERT_TRUE(disk_->StartRead(Key(1), Tokens(1), 6));
-  EXPECT_FALSE(Write(2));  // both slots are read
+  EXPECT_FALSE(Write(2));  // both slots are being read
   disk_->Withdraw(6);
   EXPECT_TRUE(Write(2));  // but this is not any more
   fake_.Release();
@@ -411,7 +414,7 @@ TEST_F(KvDiskTest, ReadersKeepABlock) {
   EXPECT_TRUE(Has(0) && Has(2));
 }
 
-// The newest of a last spill are the last to give way, though they are written first.
+// The newest blocks of a final spill are evicted last, although they are written first.
 TEST_F(KvDiskTest, ALastSpillKeepsTheOrderOfUse) {
   Start(4);
   for (int i = 0; i < 4; ++i) {
@@ -425,8 +428,7 @@ TEST_F(KvDiskTest, ALastSpillKeepsTheOrderOfUse) {
   EXPECT_FALSE(Has(2) || Has(3));
 }
 
-// Against a map, through everything that can happen: what is read is what was written last, and
-// never something else.
+// Compares the disk with a map through random operations: each read returns what was written last.
 TEST_F(KvDiskTest, RandomUse) {
   std::mt19937 random(1);
   Start(10);

@@ -12,7 +12,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A /proc and a /sys of the test's own.
+// Uses fake /proc and /sys folders.
 class AvailableCpusTest : public testing::Test {
  protected:
   AvailableCpusTest()

@@ -41,7 +41,7 @@ TEST(ModelBundleTest, HoldsAllThatACheckpointBecomes) {
   EXPECT_LT(ids->size(), 6u);
 }
 
-// The threads that packed the weights have ended; the backend's, less the caller's, stay.
+// The packing threads have ended. Only the backend's threads (without the caller) remain.
 TEST(ModelBundleTest, OnlyTheBackendKeepsThreads) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});

@@ -1,4 +1,4 @@
-// Pack files that are damaged, and the models over them.
+// Damaged pack files, and models that use them.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 
 using TieredDamageTest = TieredModelTest;
 
-// A bit in the middle of the record of each of the second layer's experts: they are rebuilt from
-// the checkpoint, at the start and while the model runs, and put back.
+// Flips a bit in the middle of each record of the second layer. The records are rebuilt from the
+// checkpoint, at the start and while the model runs, and written back.
 TEST_F(TieredDamageTest, ADamagedRecordIsMadeAgainFromTheCheckpoint) {
   const auto expected = Logits(MustLoad(model_, {}).get(), 24);
   ASSERT_TRUE(expected.ok());
@@ -44,7 +44,7 @@ TEST_F(TieredDamageTest, ADamagedRecordIsMadeAgainFromTheCheckpoint) {
   ASSERT_EQ(lines.size(), 1u) << "each of them";
   EXPECT_THAT(lines[0], HasSubstr(pack_));
   EXPECT_THAT(lines[0], HasSubstr("rebuilt from the model file"));
-  // Until none is left that a run needs.
+  // Until no record that a run needs is damaged.
   for (int i = 0; i < 100 && Read(pack_) != sound; ++i) {
     const auto bundle = MustLoad(model_, Share(1));
     if (bundle->model->offload_stats()->rebuilt_records == 0) break;
@@ -52,7 +52,7 @@ TEST_F(TieredDamageTest, ADamagedRecordIsMadeAgainFromTheCheckpoint) {
   EXPECT_EQ(Read(pack_), sound);
 }
 
-// With the checkpoint's experts damaged in the same way.
+// The checkpoint's experts are damaged in the same way.
 TEST_F(TieredDamageTest, ARecordThatCannotBeMadeAgainIsLostUntilItIsSound) {
   Notes notes;
   ExpertOptions options = Share(12.1 / 48);
@@ -81,7 +81,7 @@ TEST_F(TieredDamageTest, ARecordThatCannotBeMadeAgainIsLostUntilItIsSound) {
   EXPECT_EQ(bundle->model->offload_stats()->lost_records, 0);
 }
 
-// Touching it would end the process.
+// Access to the truncated part would end the process.
 TEST_F(TieredDamageTest, ACheckpointThatIsCutShortMakesNothingAgain) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   ASSERT_TRUE(Logits(bundle.get(), 24).ok());
@@ -92,7 +92,7 @@ TEST_F(TieredDamageTest, ACheckpointThatIsCutShortMakesNothingAgain) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(model_, ": bytes ")));
 }
 
-// What has its name is another checkpoint's, perhaps.
+// The file of that name may belong to another checkpoint.
 TEST_F(TieredDamageTest, APackThatWasReplacedIsNotWrittenTo) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   const auto expected = Logits(bundle.get(), 24);
@@ -111,7 +111,7 @@ TEST_F(TieredDamageTest, APackThatWasReplacedIsNotWrittenTo) {
 TEST_F(TieredDamageTest, APackWhoseHeaderIsDamagedIsMadeAgain) {
   const auto expected = Logits(MustLoad(model_, Share(0.5)).get(), 24);
   const std::string sound = Read(pack_);
-  for (const int64_t at : {3, 90, 500}) {  // the first bytes, a record's, and the checksum's place
+  for (const int64_t at : {3, 90, 500}) {  // the first bytes, a record's, and the checksum
     std::string bad = sound;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     std::ofstream(pack_, std::ios::binary) << bad;
@@ -126,7 +126,7 @@ TEST_F(TieredDamageTest, APackWhoseHeaderIsDamagedIsMadeAgain) {
   }
 }
 
-// Cut short under a model that runs.
+// The file is truncated while the model runs.
 TEST_F(TieredDamageTest, WhatAPackThatIsCutShortLostIsMadeAgain) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   const auto expected = Logits(bundle.get(), 1);

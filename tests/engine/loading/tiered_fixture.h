@@ -1,4 +1,4 @@
-// A model with experts that lie in a pack file, and what its tests do to both files.
+// A model with experts in a pack file, and functions that damage files.
 #ifndef TIDEPOOL_TESTS_ENGINE_LOADING_TIERED_FIXTURE_H_
 #define TIDEPOOL_TESTS_ENGINE_LOADING_TIERED_FIXTURE_H_
 
@@ -33,7 +33,7 @@ inline std::vector<int32_t> Tokens(int count) {
   return tokens;
 }
 
-// Lines of a model about trouble. Thread-safe.
+// Thread-safe. Collects the notes of a model.
 class Notes {
  public:
   std::function<void(absl::string_view)> Taker() {
@@ -58,7 +58,7 @@ inline std::string Read(const std::string& path) {
   return text.str();
 }
 
-// Turns a bit in each of these places of a file; once more turns them back.
+// Flips a bit at each of these offsets of a file. A second call restores them.
 inline void Flip(const std::string& path, const std::vector<int64_t>& places) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   for (const int64_t at : places) {
@@ -87,7 +87,7 @@ class TieredModelTest : public testing::Test {
     return *std::move(bundle);
   }
 
-  // All logits of the tokens, in passes of `chunk` rows.
+  // Returns all logits of the tokens, computed in passes of `chunk` rows.
   static absl::StatusOr<std::vector<float>> Logits(ModelBundle* bundle, int chunk,
                                                    int tokens = 24) {
     std::vector<float> all;
@@ -101,7 +101,7 @@ class TieredModelTest : public testing::Test {
     return all;
   }
 
-  // The model with its last layer's experts in a larger type, as files of mixed types have them.
+  // Writes the model with a larger type in the last layer's experts, like files with mixed types.
   std::string WriteMixed() const {
     const std::string larger = folder_ + "/larger.gguf";
     CHECK_OK(tools::WriteSynthetic(*tools::FindShape("tiny-moe"), larger,
@@ -133,7 +133,7 @@ class TieredModelTest : public testing::Test {
     return mixed;
   }
 
-  // All of the second layer's, in the pack and in the checkpoint.
+  // Damages all records of the second layer, in the pack and in the checkpoint.
   void FlipRecords() const {
     const auto size = static_cast<int64_t>(std::filesystem::file_size(pack_));
     const int64_t record = (size - 4096) / 48;

@@ -1,4 +1,5 @@
-// Whole models whose experts are read as a test says, against the same with everything in memory.
+// Whole models whose experts are read in random order, compared with the same models with all
+// experts in memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -51,7 +52,7 @@ std::vector<float> Logits(TransformerModel* model, const std::vector<int32_t>& i
   return all;
 }
 
-// One sequence on its way through batches.
+// The progress of one sequence through batches.
 struct Walker {
   std::vector<int32_t> ids;
   std::vector<float> expected;  // [ids.size(), vocabulary]
@@ -74,7 +75,7 @@ constexpr int64_t kTopK = 4;
 
 using Parts = std::vector<std::pair<Walker*, int64_t>>;  // rows of sequences
 
-// A random part of some of the sequences that are not at their end.
+// Random numbers of rows for some of the unfinished sequences.
 Parts DrawParts(std::vector<Walker>* walkers, std::mt19937* random) {
   Parts parts;
   for (Walker& walker : *walkers) {
@@ -122,8 +123,9 @@ moe::TieredOptions RandomOptions(PolicyKind kind, std::mt19937* random) {
   return options;
 }
 
-// Any budget, policy and prefetch, from cold or warm, changed in between, with sequences that go on
-// in any company, and reads that end in any order after any time.
+// Covers any budget, policy and prefetch, with and without resident experts at the start, and
+// changes in between. Sequences continue in random batches, and reads end in random order after
+// random times.
 TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
   models_.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
   std::vector<Walker> fresh(5);
@@ -138,7 +140,7 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
   for (int seed = 0; seed < 24; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    std::mt19937 delays(seed);  // the reader's thread has it
+    std::mt19937 delays(seed);  // used by the reader's thread
     const moe::TieredOptions options = RandomOptions(kPolicies[seed % 4], &random);
     PuppetModel puppet = models_.Make(options, {.threads = 1 + seed % 2, .seed = seed});
     puppet.puppet->set_fate([&delays](const moe::RecordRead&) {
@@ -179,7 +181,7 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
     sum.prefetch_used_bytes += stats.prefetch_used_bytes;
     sum.prefetch_wasted_bytes += stats.prefetch_wasted_bytes;
   }
-  // All that could have changed some has happened.
+  // Checks that the interesting events did occur.
   EXPECT_GT(sum.placement.hits, 1000);
   EXPECT_GT(sum.placement.promotions, 1000);
   EXPECT_GT(sum.placement.pass_throughs, 1000);
@@ -187,10 +189,10 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
   EXPECT_GT(sum.prefetch_wasted_bytes, 0);
 }
 
-// A prompt as long as a pass, which needs nearly all experts and whose outputs do not fit into the
-// workspace, reads each missing expert once, cold or warm. Those are what is not resident when the
-// pass begins, but where a layer's misses take the places of experts whose layer comes later in the
-// pass: so does lru, which goes by the pass before.
+// The prompt fills a pass, needs nearly all experts, and its outputs do not fit into the workspace.
+// It must read each missing expert only once, whichever experts are in memory. One exception:
+// experts that are evicted for an earlier layer's misses during the pass, as lru does, are read
+// again.
 TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
   constexpr tools::Shape kWide = {.name = "wide",
                                   .architecture = "qwen3moe",

@@ -1,4 +1,4 @@
-// Models whose experts lie in a pack file against the same with everything in memory.
+// Models with experts in a pack file, compared with the same models with all experts in memory.
 #include "engine/loading/tiered_model.h"
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What a miss of each layer costs, as its placement sees it. Requires: experts are offloaded.
+// The cost of a miss in each layer, as the placement knows it. Requires: experts are offloaded.
 std::vector<float> MissCost(const ModelBundle& bundle) {
   const auto* experts = static_cast<moe::TieredExperts*>(bundle.model->offload_control());
   return experts->placement().shape().miss_cost;
@@ -67,7 +67,7 @@ TEST_F(TieredModelTest, SameBitsForAnyBudgetPolicyReaderAndChunk) {
   }
 }
 
-// Runs the model, and replays the run's own trace: hits, misses and promotions are the same.
+// Runs the model and replays its trace: hits, misses and promotions must be equal.
 void CheckCountsAsReplay(const std::string& model, const ExpertOptions& options) {
   const auto bundle = LoadModel(model, {.threads = 2, .experts = options});
   ASSERT_TRUE(bundle.ok()) << bundle.status();
@@ -92,7 +92,7 @@ void CheckCountsAsReplay(const std::string& model, const ExpertOptions& options)
   }
 }
 
-// For records of one size and of several.
+// For records of one size and of different sizes.
 TEST_F(TieredModelTest, CountsAsReplayDoes) {
   for (const std::string& model : {model_, WriteMixed()}) {
     for (const moe::PolicyKind policy : {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru,
@@ -109,7 +109,7 @@ TEST_F(TieredModelTest, CountsAsReplayDoes) {
   }
 }
 
-// A miss costs its bytes, and those of the last layer are more.
+// A miss costs the record's bytes, and the last layer's records are larger.
 TEST_F(TieredModelTest, KnowsWhatAMissOfEachLayerCosts) {
   EXPECT_THAT(MissCost(*MustLoad(model_, Share(0.6))), IsEmpty());
   const auto costs = MissCost(*MustLoad(WriteMixed(), Share(0.6)));
@@ -128,7 +128,7 @@ TEST_F(TieredModelTest, ATraceThatCannotBeWrittenIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write the trace /dev/full"));
 }
 
-// Who reads along while nothing runs sees all that ran.
+// While nothing runs, a reader of the trace sees everything so far.
 TEST_F(TieredModelTest, ATraceIsWholeWhileNothingRuns) {
   ExpertOptions options = Share(0.6);
   options.trace_path = folder_ + "/run.jsonl";
@@ -164,8 +164,8 @@ TEST_F(TieredModelTest, ThePackIsMadeOnceAndAgainForAnotherCheckpoint) {
   EXPECT_NE(third.st_ino, second.st_ino);
 }
 
-// A weight of an expert that is changed in place shows, whatever the time says; the time alone
-// changes nothing.
+// An expert's weight that is changed in place is detected, even if the modification time is
+// restored. A changed time alone has no effect.
 TEST_F(TieredModelTest, ACheckpointThatWasWrittenToIsPackedAgain) {
   MustLoad(model_, Share(0.5));
   struct stat first;
@@ -187,7 +187,7 @@ TEST_F(TieredModelTest, ACheckpointThatWasWrittenToIsPackedAgain) {
 
 TEST_F(TieredModelTest, APackThatCannotBeWrittenNamesTheRemedy) {
   ExpertOptions options = Share(0.5);
-  options.cache_dir = "/sys";  // where nobody makes files
+  options.cache_dir = "/sys";  // not writable
   const absl::Status status = LoadModel(model_, {.threads = 1, .experts = options}).status();
   EXPECT_TRUE(absl::IsPermissionDenied(status) || absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
@@ -227,7 +227,7 @@ TEST_F(TieredModelTest, TheKvOfAnnouncedTokensIsCounted) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("MiB are KV"));
 }
 
-// Its index too, which such a small model's short blocks make large.
+// The index counts too. It is large here, because a small model has small blocks.
 TEST_F(TieredModelTest, TheMemoryOfAKvDiskIsCounted) {
   constexpr int64_t kGib = int64_t{1} << 30;
   const auto load = [&](int64_t kv_disk_bytes) {
@@ -254,7 +254,7 @@ TEST(PlanExpertSlotsTest, AutoTakesAllOrWhatIsFree) {
   const auto slots = [](int64_t available, int64_t reserve) {
     return PlanExpertSlots({}, {available * kMib, reserve * kMib, 50 * kMib}, kSizes);
   };
-  EXPECT_EQ(*PlanExpertSlots({}, {}, kSizes), 0);                                // cannot be told
+  EXPECT_EQ(*PlanExpertSlots({}, {}, kSizes), 0);                                // unknown memory
   EXPECT_EQ(slots(0, 0).status().code(), absl::StatusCode::kResourceExhausted);  // full
   EXPECT_EQ(*slots(290, 10), 0);  // 200 + 30 + 50 + 10: just fits
   EXPECT_EQ(*slots(289, 10), 199 / 2 - 8);
@@ -270,7 +270,7 @@ TEST(PlanExpertSlotsTest, TheReserveIsSmallerWhereThereIsLittle) {
 }
 
 TEST(DefaultKvBytesTest, AGibibyteOrAQuarterOfWhatIsFree) {
-  EXPECT_EQ(DefaultKvBytes(std::nullopt), 1024 * kMib);  // cannot be told
+  EXPECT_EQ(DefaultKvBytes(std::nullopt), 1024 * kMib);  // unknown memory
   EXPECT_EQ(DefaultKvBytes(9000 * kMib), 1024 * kMib);
   EXPECT_EQ(DefaultKvBytes(400 * kMib), 100 * kMib);
   EXPECT_EQ(DefaultKvBytes(0), 1024);
@@ -293,7 +293,7 @@ TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
   EXPECT_FALSE(share(0.11).ok());
 }
 
-// Slots hold any expert, and a share is one of bytes: it has room for fewer slots than experts.
+// A slot can hold any expert, and a share is one of bytes. So there are fewer slots than experts.
 TEST(PlanExpertSlotsTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
   ExpertSizes sizes = kSizes;
   sizes.total_bytes = 150 * kMib;

@@ -1,4 +1,4 @@
-// The laws on bits: what must not change one bit of a model's logits.
+// The rules about bits: changes that must not change any bit of a model's logits.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -38,7 +38,7 @@ std::vector<int32_t> Ids(int64_t count, int seed) {
   return ids;
 }
 
-// As bytes, so that 0.0 is not -0.0 and a NaN is itself.
+// Compares bytes, so that 0.0 differs from -0.0, and a NaN equals itself.
 bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -87,7 +87,7 @@ TEST_P(IsaBitsTest, AnyThreadsAndIsaGiveTheSameBits) {
   }
 }
 
-// One sequence on its way through a batch.
+// The progress of one sequence through batches.
 struct Walker {
   std::vector<int32_t> ids;
   std::vector<int32_t> blocks;
@@ -95,7 +95,8 @@ struct Walker {
   std::vector<float> logits;  // of all rows so far
 };
 
-// Sequences move on at random, several in one batch, with blocks strewn over an arena full of NaNs.
+// Sequences continue at random, several in one batch, with blocks scattered over an arena full of
+// NaNs.
 TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
   const LoadedModel loaded = LoadDefault();
   TransformerModel& model = *loaded.model;
@@ -154,7 +155,7 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
   }
 }
 
-// Rows that want no logits and rows that do: the same rows come out, in order.
+// Only some rows request logits: these rows are equal and in order.
 TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
   const LoadedModel loaded = LoadDefault();
   TransformerModel& model = *loaded.model;
@@ -178,7 +179,7 @@ TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
   }
 }
 
-// The "quants" models hold the ten types that no other does.
+// The "quants" models have the ten types that no other model has.
 constexpr BitsCase kCases[] = {{"llama_f32", Precision::kFast, DType::kF16},
                                {"llama3_rope_f16", Precision::kFast, DType::kF16},
                                {"llama3_rope_f16", Precision::kExact, DType::kF32},

@@ -1,4 +1,4 @@
-// Rewrites a GGUF file for a test: the same model, told otherwise.
+// Rewrites a GGUF file for a test: the same model with changes.
 #ifndef TIDEPOOL_TESTS_ENGINE_MODEL_GGUF_EDIT_H_
 #define TIDEPOOL_TESTS_ENGINE_MODEL_GGUF_EDIT_H_
 
@@ -18,10 +18,10 @@ struct EditableTensor {
   std::string data;
 };
 
-// Thread-compatible. The tokenizer's metadata is left out.
+// Thread-compatible. Omits the tokenizer's metadata.
 class GgufEdit {
  public:
-  // Ends the process when the file cannot be read.
+  // Ends the process if the file cannot be read.
   explicit GgufEdit(const std::string& path);
 
   GgufWriter& metadata() { return metadata_; }
@@ -29,7 +29,7 @@ class GgufEdit {
 
   // The tensor; ends the process when there is none.
   EditableTensor& at(const std::string& name);
-  // Takes the tensor out and returns it.
+  // Removes the tensor and returns it.
   EditableTensor Take(const std::string& name);
   void Add(EditableTensor tensor) { tensors_.push_back(std::move(tensor)); }
 

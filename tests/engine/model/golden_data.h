@@ -36,7 +36,7 @@ NpyArray<T> ReadNpy(const std::string& path);
 
 nlohmann::json ReadJson(const std::string& path);
 
-// A model with all that it stands on.
+// A model with all objects that it depends on.
 struct LoadedModel {
   std::unique_ptr<WeightStore> store;
   std::unique_ptr<kernels::KernelBackend> backend;
@@ -72,7 +72,7 @@ class GreedyRun {
   int64_t slots_used_ = 0;
 };
 
-// The path that the test rule gives for the real model; ends the process when there is none.
+// Path of the real model from the test rule. Ends the process if there is none.
 std::string RealModelPath();
 
 }  // namespace tidepool::engine

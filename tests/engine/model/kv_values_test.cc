@@ -1,4 +1,4 @@
-// Keys and values that a KV type cannot hold.
+// Keys and values that a KV type cannot represent.
 #include "engine/model/kv_values.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// The bits of golden models' logits stand beside the version of our arithmetic: neither changes
-// alone.
+// The version of our arithmetic and a hash of golden models' logits must change together.
 #include "engine/model/numerics_version.h"
 
 #include <algorithm>
@@ -57,7 +56,7 @@ class Hash {
   XXH3_state_t* const state_;
 };
 
-// Both modes' logits after every token of `ids`.
+// Adds the logits of both modes after every token of `ids`.
 void AddModel(const std::string& path, Isa isa, absl::Span<const int32_t> ids, Hash* hash) {
   for (const Precision precision : {Precision::kFast, Precision::kExact}) {
     const bool exact = precision == Precision::kExact;

@@ -19,7 +19,8 @@ using kernels::Precision;
 constexpr char kPrompts[] = "tests/golden/smollm2/";
 constexpr char kText[] = "tests/golden/text800/";
 constexpr int kThreads = 2;
-// Where the truth's two best logits are closer, two right implementations may part.
+// If the reference's two best logits are closer than this, correct implementations may choose
+// differently.
 constexpr double kNearTie = 0.02;
 
 class SmolLm2Test : public testing::Test {
@@ -77,8 +78,9 @@ TEST_F(SmolLm2Test, ExactGreedyTextIsTheTruthUpToTheFirstNearTie) {
   }
 }
 
-// The laws on bits, at the sizes of a real model. bits_test.cc has the rest of them. The portable
-// form calls a function for every exact multiply-add, so it gets the shortest prompt there.
+// The rules about bits for the sizes of a real model. bits_test.cc covers the other rules. The
+// portable kernels call a function for every exact multiply-add, so they get only the shortest
+// prompt.
 TEST_F(SmolLm2Test, ThreadsIsaAndChunkChangeNoBit) {
   const nlohmann::json golden = ReadJson(std::string(kPrompts) + "golden.json");
   for (const Precision precision : {Precision::kFast, Precision::kExact}) {
@@ -95,7 +97,7 @@ TEST_F(SmolLm2Test, ThreadsIsaAndChunkChangeNoBit) {
   }
 }
 
-// The truth of one text in its compact form.
+// The reference logits of one text in compact form.
 struct TextTruth {
   nlohmann::json golden = ReadJson(std::string(kText) + "golden.json");
   NpyArray<int32_t> columns = ReadNpy<int32_t>(std::string(kText) + "columns.npy");
@@ -127,7 +129,7 @@ double SampleError(const TextTruth& truth, int64_t position, absl::Span<const fl
   return sum / static_cast<double>(expected.size());
 }
 
-// All tokens but the truth's best are one.
+// Treats all tokens except the reference's best as one.
 double BucketKl(const TextTruth& truth, int64_t position, absl::Span<const float> row) {
   const double our_sum = LogSumExp(row);
   const double sum = truth.logsumexp.values[position];
@@ -177,13 +179,13 @@ TEST_F(SmolLm2Test, DefaultModeIsCloserThanLlamaCpp) {
   EXPECT_LT(ours.kl, theirs["bucket_mean_kl"].get<double>());
 }
 
-// What KV in q8_0 costs, beside what it costs llama.cpp (which quantises the query too).
+// The error of KV in q8_0, compared with llama.cpp's (which also quantises the query).
 TEST_F(SmolLm2Test, QuantisedKvIsAsCloseAsLlamaCpp) {
   const TextTruth truth;
   const LoadedModel loaded = Load(RealModelPath(), {.kv_dtype = DType::kQ8_0, .threads = kThreads});
   const TextMetrics exact = Measure(truth, loaded.model.get());
   std::printf("q8_0 KV alone: mean |error| %.5f, mean KL %.7f\n", exact.error, exact.kl);
-  // Beside float32 arithmetic the KV's rounding stands alone: well below that of the activations.
+  // With float32 arithmetic, only the KV's rounding remains, well below that of the activations.
   EXPECT_LE(exact.error, 0.5 * truth.golden["llamacpp"]["sample_mean_abs_error"].get<double>());
   EXPECT_LE(exact.kl, 0.5 * truth.golden["llamacpp"]["bucket_mean_kl"].get<double>());
 
@@ -197,8 +199,7 @@ TEST_F(SmolLm2Test, QuantisedKvIsAsCloseAsLlamaCpp) {
   EXPECT_LE(ours.kl, 1.05 * theirs["bucket_mean_kl"].get<double>());
 }
 
-// The same metrics must vanish where the arithmetic is the truth's: they would show a wrong
-// formula.
+// With exact arithmetic, the metrics must be almost zero. Otherwise a formula would be wrong.
 TEST_F(SmolLm2Test, ExactModeIsTheTruthOnTheText) {
   const TextTruth truth;
   const TextMetrics ours = Measure(truth, LoadIn(Precision::kExact).model.get());

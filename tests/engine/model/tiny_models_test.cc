@@ -30,7 +30,7 @@ Difference Compare(const std::vector<float>& ours, const std::vector<float>& tru
   EXPECT_EQ(ours.size(), truth.size());
   Difference difference;
   for (size_t i = 0; i < truth.size(); ++i) {
-    // Written so that a NaN counts as infinitely far.
+    // Written so that a NaN counts as an infinite error.
     const double error = std::abs(static_cast<double>(ours[i]) - truth[i]);
     difference.most = error <= difference.most ? difference.most : error;
     difference.mean += error / static_cast<double>(truth.size());
@@ -67,11 +67,12 @@ TEST_P(TinyModelTest, ExactGreedyIdsAreTransformers) {
   }
 }
 
-// Default mode: int8 activations where weights are quantised, F16 KV. With float weights only the
-// KV rounds, by 2^-12 of each value on average, which logits of spread 3 show as 0.001 to 0.002.
-// Blocks of int8 round to 1/254 of their largest element in each of a dozen products: llama.cpp,
-// which does the same, differs by 0.04 to 0.12 on these files. The bounds are the upper ends,
-// doubled where nobody else's number is at hand.
+// Default mode: int8 activations if weights are quantised, and F16 KV. With float weights only the
+// KV is rounded, by 2^-12 of each value on average; for logits with a spread of 3, this gives
+// errors of 0.001 to 0.002. Blocks of int8 round to 1/254 of their largest element in each of a
+// dozen products: llama.cpp, which does the same, differs by 0.04 to 0.12 on these files. The
+// limits are the upper ends of these ranges, doubled if there is no other implementation to compare
+// with.
 TEST_P(TinyModelTest, DefaultModeStaysClose) {
   const LoadedModel loaded =
       Load(ModelPath(), {.precision = Precision::kFast, .kv_dtype = DType::kF16});

@@ -19,7 +19,7 @@ using kernels::Precision;
 
 std::string Tiny(const std::string& name) { return "tests/golden/tiny/" + name + ".gguf"; }
 
-// One sequence in a KV of its own.
+// One sequence with its own KV.
 class Sequence {
  public:
   Sequence(TransformerModel* model, int64_t slots)
@@ -27,7 +27,7 @@ class Sequence {
         kv_(model->kv_specs(), 1, slots),
         workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = slots})) {}
 
-  // The logits of every row of `span`, which goes in at slot 0.
+  // Returns the logits of every row of `span`, which begins at slot 0.
   std::vector<float> Run(RowSpan span) {
     Batch batch;
     span.blocks = kv_.blocks(0);
@@ -70,7 +70,8 @@ TEST(TransformerTest, PositionsDefaultToSlots) {
   EXPECT_EQ(sequence.Run(span), expected);
 }
 
-// RoPE sees distances alone: shifting all positions changes rounding only, stretching them more.
+// RoPE only depends on distances: shifting all positions only changes rounding, stretching them
+// changes more.
 TEST(TransformerTest, PositionsAreApartFromSlots) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
   RowSpan span = SpanOf({5, 99, 200, 31, 7});
@@ -125,7 +126,7 @@ TEST(TransformerTest, ASlidingWindowCutsFromItsLengthOn) {
   EXPECT_EQ(AllLogits(windowed.model.get(), ids, 7), a);
 }
 
-// More rows than are attended at once, in spans that begin and end anywhere.
+// More rows than one part of attention can have, in spans that begin and end anywhere.
 TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_q4_1"), {.threads = 2});
   constexpr int kLengths[] = {700, 200, kMaxAttentionRows, 1, 1100};
@@ -159,7 +160,7 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   }
   EXPECT_EQ(together, apart);
 
-  // The last one again, as a prompt that comes in chunks.
+  // The last sequence again, as a prompt in chunks.
   const ContiguousKv kv(loaded.model->kv_specs(), 1, 1100);
   for (int64_t begin = 0; begin < 1100; begin += 100) {
     const auto& ids = spans.back().token_ids;
@@ -226,7 +227,7 @@ TEST(TransformerTest, ADenseModelCountsNoExperts) {
   EXPECT_EQ(loaded.model->last_expert_counts().hits, 0);
 }
 
-// Shares `rows` out over spans at random.
+// Distributes `rows` over random spans.
 Batch RandomBatch(int64_t rows, int64_t logit_rows, const ContiguousKv& kv, std::mt19937* random) {
   Batch batch;
   int sequence = 0;
@@ -244,9 +245,9 @@ Batch RandomBatch(int64_t rows, int64_t logit_rows, const ContiguousKv& kv, std:
   return batch;
 }
 
-// A full batch fits, and what it leaves unused is little. Of small batches much is per thread; the
-// bounds in ops.h count an int8 form that exact mode does not have, and for experts also the gate's
-// and up's products apart.
+// A full batch fits into the workspace and uses most of it. Small batches leave more unused,
+// because some memory is per thread. The bounds in ops.h also count an int8 form that exact mode
+// does not have, and for experts the gate's and up's products separately.
 TEST(TransformerTest, WorkspaceBytesAreEnoughAndNotMuchMore) {
   std::mt19937 random(11);
   for (const char* name :

@@ -1,4 +1,4 @@
-// What a loader accepts, and how it refuses the rest.
+// Which checkpoints the loader accepts, and how it refuses the others.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -148,8 +148,8 @@ TEST(TransformerWeightsTest, ProgressRisesToOne) {
   EXPECT_DOUBLE_EQ(fractions.back(), 1);
 }
 
-// Every tensor of these files is needed, save an untied head and biases. (Without the embedding the
-// metadata already lacks the number of tokens.)
+// Every tensor of these files is needed, except an untied head and biases. (Without the embedding,
+// the metadata already lacks the number of tokens.)
 TEST(TransformerWeightsTest, AMissingTensorIsNamed) {
   for (const char* path : {kLlama, kQwen2, kQwen2Moe, kQwen3, kMixtral}) {
     const GgufEdit whole(path);

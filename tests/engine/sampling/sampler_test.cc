@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a Sampler is asked, in a form that is short to write down.
+// The arguments of a Sampler, in a short form.
 struct Case {
   SamplingParams params;
   TokenCounts counts;
@@ -32,7 +32,7 @@ struct Case {
     EXPECT_TRUE(token.ok()) << token.status();
     return token.ok() ? token->token_id : -1;
   }
-  // How often each token comes in `draws` positions.
+  // How often each token is drawn in `draws` positions.
   std::map<int32_t, int> Histogram(const std::vector<float>& logits, int draws) {
     std::map<int32_t, int> histogram;
     for (int i = 0; i < draws; ++i) ++histogram[Token(logits, i)];
@@ -117,7 +117,7 @@ TEST(SamplerTest, DrawsDependOnSeedPositionAndNothingElse) {
   for (int i = 0; i < 50; ++i) forward.push_back(a.Token(logits, i));
   for (int i = 49; i >= 0; --i) backward[i] = b.Token(logits, i);
   EXPECT_EQ(forward, backward);
-  // All 64 bits of the seed count, and positions past 32 bits.
+  // All 64 bits of the seed are used, and positions above 32 bits.
   b.params.seed ^= uint64_t{1} << 63;
   EXPECT_NE(a.Token(logits), b.Token(logits));
   EXPECT_NE(a.Token(logits, 1), a.Token(logits, 1 + (int64_t{1} << 32)));
@@ -145,14 +145,14 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1, 2}));
   c.params.top_p = 0.85f;
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 1, 2}));
-  // Behind top_k the mass is that of the kept: 0.5 of 0.8 reaches 0.6.
+  // After top_k, the mass is that of the kept tokens: 0.5 of 0.8 reaches 0.6.
   c.params.top_k = 2;
   c.params.top_p = 0.6f;
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1}));
 }
 
-// The whole of the sampler's definition over candidates that all must be in order, and many of
-// which are equal: sorted by value, ties by id.
+// Compares the sampler with its definition on many candidates, many of them equal: sorted by value,
+// ties by id.
 TEST(SamplerTest, ManyCandidatesAreInOrder) {
   std::vector<float> logits(20000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7919 % 401) / 200;
@@ -221,7 +221,7 @@ TEST(SamplerTest, PenaltiesAndBias) {
   c.params.presence_penalty = 0;
   c.params.logit_bias = {{2, 3.0f}, {1, -100.0f}};
   EXPECT_EQ(c.Token({5, 90, 4}), 2);
-  // Extremes are still the caller's wish, not a broken model.
+  // Extreme values are the caller's choice, not a broken model.
   c.params.repetition_penalty = std::numeric_limits<float>::denorm_min();
   c.params.logit_bias.clear();
   EXPECT_EQ(c.Token({1e30f, 1, 1e30f}), 0);

@@ -11,8 +11,8 @@
 namespace tidepool::engine {
 namespace {
 
-// What comes out of `text` cut into pieces of these sizes, the last one repeated; held text
-// included.
+// Feeds `text` in pieces of these sizes, repeating the last size, and returns the output including
+// held text.
 std::pair<std::string, bool> Feed(StopMatcher matcher, const std::string& text,
                                   const std::vector<size_t>& sizes) {
   std::string out;
@@ -50,7 +50,7 @@ TEST(StopMatcherTest, TheFirstToEndWins) {
   EXPECT_EQ(Feed(equal_ends, "abcdef", {100}), (std::pair<std::string, bool>("a", true)));
 }
 
-// A plain statement of what is meant, character by character.
+// A simple implementation of the definition, character by character.
 std::pair<std::string, bool> Expected(const std::vector<std::string>& stops,
                                       const std::string& text, StopText stop_text) {
   for (size_t end = 1; end <= text.size(); ++end) {
@@ -88,7 +88,7 @@ TEST(StopMatcherTest, PiecesDoNotMatter) {
   EXPECT_LT(stopped, 1900);
 }
 
-// What is out is out: it never has to be taken back, and no more is held than could matter.
+// Output is never taken back, and no more text is held back than necessary.
 TEST(StopMatcherTest, HoldsNoMoreThanNeeded) {
   std::mt19937 random(11);
   for (int round = 0; round < 500; ++round) {

@@ -1,4 +1,4 @@
-// Admission alone: no plans, no steps.
+// Admission alone, without plans and steps.
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,7 +38,7 @@ class AdmissionOutcomesTest : public SchedulerTest {
     sequence->has_credit = true;
     waiting_.Add(std::move(sequence));
   }
-  // Who runs after a plan, in order.
+  // The sequences that run after a plan, in order.
   std::string Run() {
     running_->BeginStep();
     admission_->Run({});
@@ -90,7 +90,7 @@ TEST_F(AdmissionOutcomesTest, AStalledSequenceGivesUpItsPlace) {
   sequences_["A"]->has_credit = false;
   Wait({.name = "C", .prompt = 3});
   EXPECT_EQ(Run(), "B C");
-  EXPECT_FALSE(sequences_["A"]->admission.charged);  // its client does not read
+  EXPECT_FALSE(sequences_["A"]->admission.charged);  // A's client does not read
 }
 
 }  // namespace

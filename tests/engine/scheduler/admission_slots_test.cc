@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Places = std::vector<AdmissionSlots::Place>;
 
-// Takes as many as it gets.
+// Takes slots until it is refused.
 Places TakeAll(AdmissionSlots* shares, const std::string& principal) {
   Places taken;
   while (true) {
@@ -34,7 +34,7 @@ std::string Refusal(AdmissionSlots* shares, const std::string& principal) {
 TEST(AdmissionSlotsTest, OnePrincipalLeavesSomeSlots) {
   AdmissionSlots shares("the queue", 1088);
   const Places greedy = TakeAll(&shares, "greedy");
-  EXPECT_EQ(greedy.size(), 968);  // of 1088 the least n that is not below 8 * (1088 - n)
+  EXPECT_EQ(greedy.size(), 968);  // the smallest n that is at least 8 * (1088 - n)
   EXPECT_THAT(Refusal(&shares, "greedy"), HasSubstr("'greedy' has 968 of the 968 requests"));
   const Places other = TakeAll(&shares, "other");
   EXPECT_EQ(other.size(), 107);

@@ -1,4 +1,5 @@
-// Who is admitted, who has to go, and who is refused: priorities, fair shares, deadlines, prefixes.
+// Which sequences are admitted, preempted and refused: priorities, fair shares, deadlines,
+// prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,8 +73,8 @@ TEST_F(AdmissionTest, PriorityComesBeforeFairShare) {
   EXPECT_EQ(Next("low"), "first 0+10*");
 }
 
-// Of principals that always have something waiting, none gets ahead by more than the bound; and
-// whoever waits is served in the end.
+// Among principals with constant demand, none gets ahead of another by more than the bound, and
+// every waiting one is served.
 TEST_F(AdmissionTest, BackloggedPrincipalsGetEqualService) {
   uint32_t state = 5;
   const auto random = [&state](uint32_t limit) {
@@ -91,7 +92,7 @@ TEST_F(AdmissionTest, BackloggedPrincipalsGetEqualService) {
     for (const auto& [principal, depth] : queued) {
       while (waiting[principal] < depth) {
         const std::string name = absl::StrCat("r", number++);
-        // The flood sends the smallest requests.
+        // The principal "flood" sends the smallest requests.
         const int64_t prompt = 1 + random(principal == "flood" ? 8 : kMaxPrompt);
         Add({.name = name, .prompt = prompt, .principal = principal});
         owner[name] = principal;
@@ -132,12 +133,12 @@ TEST_F(AdmissionTest, AHigherPriorityPreemptsALowerOne) {
   Add({.name = "mid", .prompt = 5});
   EXPECT_EQ(Step(), "mid 0+5*, low 0+5*");
   Add({.name = "equal", .prompt = 5, .priority = -1});
-  EXPECT_EQ(Step(), "mid 5+1*, low 5+1*");  // an equal waits
+  EXPECT_EQ(Step(), "mid 5+1*, low 5+1*");  // a sequence of equal priority waits
   Add({.name = "high", .prompt = 5, .priority = 1});
   EXPECT_EQ(Step(), "high 0+5*, mid 6+1*");
   EXPECT_EQ(scheduler_->preemptions(), 1);
   scheduler_->Remove(sequences_["high"]);
-  EXPECT_EQ(Step(), "mid 7+1*, low 0+7*");  // computed anew, before the equal one that came later
+  EXPECT_EQ(Step(), "mid 7+1*, low 0+7*");  // recomputed, before the later one of equal priority
 }
 
 TEST_F(AdmissionTest, AHigherPriorityTakesBlocksFromLowerOnes) {
@@ -180,7 +181,7 @@ TEST_F(AdmissionTest, ASharedPrefixIsComputedOnce) {
   const std::vector<int32_t> shared(2 * kTokens + 5, 150);
   for (const char* name : {"A", "B", "C"}) Add({.name = name, .prompt = 10, .shared = shared});
   Add({.name = "other", .prompt = 4});
-  // B and C wait for A's blocks; who shares nothing does not.
+  // B and C wait for A's blocks. A sequence without a shared prefix does not wait.
   EXPECT_EQ(Step(), "A 0+40, other 0+4*");
   EXPECT_EQ(Step(), "A 40+39*, other 4+1*");
   EXPECT_EQ(Step(), "A 79+1*, B 64+15*, C 64+15*, other 5+1*");
@@ -194,7 +195,7 @@ TEST_F(AdmissionTest, DoesNotWaitForAPrefixThatIsNotComputed) {
   EXPECT_EQ(Step(), "A 0+40");
   sequences_["A"]->control->credit = 0;
   EXPECT_EQ(Step(), "B 32+40");
-  // Nor for one of somebody else's, which it may not see.
+  // It does not wait for a prefix of another salt either, which it must not see.
   auto stranger = std::make_unique<Sequence>(
       arrival_++,
       GenerationRequest{.token_ids = shared,
@@ -210,7 +211,7 @@ TEST_F(AdmissionTest, DoesNotWaitForAPrefixThatIsNotComputed) {
 TEST_F(AdmissionTest, RefusesADeadlineThatAnIdleEngineWouldMiss) {
   Start(100);
   scheduler_->SetRates({.prompt_rows_per_second = 100});
-  // Judged by half of what was measured: 80 rows take 0.4 s at least.
+  // Uses half of the measured time: 80 rows take at least 0.4 s.
   Add({.name = "hopeless", .prompt = 80, .deadline = now_ + absl::Milliseconds(399)});
   Add({.name = "bold", .prompt = 80, .deadline = now_ + absl::Milliseconds(401)});
   EXPECT_EQ(Plan(), "hopeless! DEADLINE_EXCEEDED, bold 0+40");
@@ -220,7 +221,7 @@ TEST_F(AdmissionTest, RefusesADeadlineThatAnIdleEngineWouldMiss) {
       "longer deadline");
   EXPECT_EQ(scheduler_->deadline_refusals(), 1);
   Commit();
-  Plan(now_ + absl::Milliseconds(400));  // accepted, it has its chance
+  Plan(now_ + absl::Milliseconds(400));  // accepted, so it is not refused later
   EXPECT_TRUE(plan_->ended.empty());
 }
 
@@ -241,9 +242,9 @@ TEST_F(AdmissionTest, RefusesADeadlineShorterThanTheQueueWithAHint) {
   for (int i = 0; i < 4; ++i) Add({.name = absl::StrCat("w", i), .prompt = 1, .principal = "a"});
   Step();
   scheduler_->SetRates({.admissions_per_second = 1});
-  // Four are ahead and leave in two seconds at least.
+  // Four are ahead, and take at least two seconds.
   Add({.name = "late", .principal = "a", .deadline = now_ + absl::Milliseconds(1900)});
-  // Nothing is certainly ahead of another principal's first.
+  // No sequence is certainly planned before another principal's first one.
   Add({.name = "other", .principal = "b", .deadline = now_ + absl::Milliseconds(1900)});
   EXPECT_EQ(Plan(), "late! RESOURCE_EXHAUSTED, runs 2+1*");
   EXPECT_EQ(plan_->ended[0].status.message(),
@@ -264,7 +265,7 @@ TEST_F(AdmissionTest, SequencesWithoutCreditAreNotAhead) {
   EXPECT_EQ(Plan(), "runs 1+1*");
 }
 
-// It came from another worker, where it was accepted.
+// It was accepted by another worker before.
 TEST_F(AdmissionTest, ASequenceThatHasBegunIsNotJudgedAgain) {
   Start(100);
   scheduler_->SetRates({.prompt_rows_per_second = 100});
@@ -283,16 +284,17 @@ TEST_F(AdmissionTest, RetryHintIsAtMostAnHour) {
   EXPECT_EQ(base::RetryAfterOf(plan_->ended[0].status), absl::Hours(1));
 }
 
-// A client that stops reading, again and again, has its prompt computed at its principal's cost.
+// If a client stops reading again and again, its principal pays for each recomputation of the
+// prompt.
 TEST_F(AdmissionTest, ChargesAgainAfterPreemptionForLackOfCredit) {
   Start(100, kOneAtATime);
   Add({.name = "unread", .prompt = 20, .principal = "a", .credit = 1});
   Add({.name = "b1", .prompt = 10, .principal = "b"});
   EXPECT_EQ(Step(), "unread 0+20*");  // a: 22
-  EXPECT_EQ(Step(), "b1 0+10*");      // takes its place; b: 12
+  EXPECT_EQ(Step(), "b1 0+10*");      // b1 takes a's place; b has paid 12
   sequences_["unread"]->control->credit = 1;
   Add({.name = "a2", .prompt = 1, .principal = "a"});
-  Add({.name = "b2", .prompt = 10, .principal = "b"});  // b comes back with a's 22
+  Add({.name = "b2", .prompt = 10, .principal = "b"});  // b returns with a's count of 22
   Add({.name = "b3", .prompt = 1, .principal = "b"});
   EXPECT_EQ(Next("b1"), "unread 0+21*");  // a: 22 + 23
   EXPECT_EQ(Next("unread"), "b2 0+10*");  // b: 22 + 12

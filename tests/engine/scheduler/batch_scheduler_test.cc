@@ -1,4 +1,4 @@
-// Plans as literal snapshots, in the words of SchedulerTest::Plan.
+// Plans as literal snapshots, in the notation of SchedulerTest::Plan.
 #include "engine/scheduler/batch_scheduler.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(BatchSchedulerTest, ChunksFollowTheLimits) {
   EXPECT_EQ(Step(), "A 3+1*, B 7+9");
   scheduler_->SetLimits({.prefill_chunk = 40, .mixed_rows = 64});
   EXPECT_EQ(Step(), "A 4+1*, B 16+40");
-  // A row of each sequence fits in any case.
+  // One row of each sequence always fits.
   scheduler_->SetLimits({.prefill_chunk = 1, .mixed_rows = 64});
   EXPECT_EQ(Step(), "A 5+1*, B 56+1");
 }
@@ -83,7 +83,7 @@ TEST_F(BatchSchedulerTest, AtMostMaxSequencesRun) {
 TEST_F(BatchSchedulerTest, AdmitsWhatFitsInOrder) {
   Start(6);
   Add({.name = "A", .prompt = 3 * kTokens});
-  Add({.name = "large", .prompt = 3 * kTokens});  // and one block must stay for A to grow
+  Add({.name = "large", .prompt = 3 * kTokens});  // and one block must remain for A to grow
   Add({.name = "small", .prompt = 1});
   EXPECT_EQ(Step(), "A 0+40");
   EXPECT_EQ(Step(), "A 40+40");
@@ -125,8 +125,8 @@ TEST_F(BatchSchedulerTest, AWaitingSequencePreemptsAStalledOne) {
   EXPECT_EQ(Step(), "B 0+40");
   EXPECT_EQ(scheduler_->preemptions(), 1);
   sequences_["A"]->control->credit = 1;
-  // It goes before B by arrival, but B runs; when B is gone A is computed anew, save what is
-  // cached.
+  // A arrived before B, but B is running. When B has ended, A is computed again, except for cached
+  // blocks.
   EXPECT_EQ(Step(), "B 40+24*");
   scheduler_->Remove(sequences_["B"]);
   EXPECT_EQ(Step(), "A 64+33*");
@@ -138,13 +138,13 @@ TEST_F(BatchSchedulerTest, PreemptsTheLastInOrderWhenBlocksRunOut) {
   Add({.name = "B", .prompt = kTokens - 1, .priority = 1});
   EXPECT_EQ(Step(), "B 0+31*, A 0+31*");
   EXPECT_EQ(Step(), "B 31+1*, A 31+1*");
-  EXPECT_EQ(Step(), "B 32+1*, A 32+1*");  // two blocks each: all are taken
+  EXPECT_EQ(Step(), "B 32+1*, A 32+1*");  // two blocks each, so all are taken
   for (int i = 0; i < 31; ++i) Step();
   EXPECT_EQ(Step(), "B 64+1*");
   EXPECT_EQ(scheduler_->preemptions(), 1);
   EXPECT_EQ(scheduler_->waiting(), 1);
   scheduler_->Remove(sequences_["B"]);
-  EXPECT_EQ(Step(), "A 32+33*");  // its other cached block was given to B
+  EXPECT_EQ(Step(), "A 32+33*");  // A's other cached block was given to B
 }
 
 TEST_F(BatchSchedulerTest, TheLastInOrderPreemptsItself) {
@@ -155,7 +155,7 @@ TEST_F(BatchSchedulerTest, TheLastInOrderPreemptsItself) {
   EXPECT_EQ(Step(), "A 32+1*, B 32+20*");
   for (int i = 0; i < 11; ++i) Step();
   EXPECT_EQ(Step(), "A 44+1*, B 63+1*");
-  EXPECT_EQ(Step(), "A 45+1*");  // B needs a third block, and A goes before it
+  EXPECT_EQ(Step(), "A 45+1*");  // B needs a third block, but A goes before it
   EXPECT_EQ(scheduler_->preemptions(), 1);
   EXPECT_EQ(scheduler_->waiting(), 1);
 }
@@ -225,7 +225,7 @@ TEST_F(BatchSchedulerTest, StartsAfterTheCachedPrefix) {
   EXPECT_EQ(Step(), "A 70+1*, again 64+7*");
 }
 
-// Whatever happens, plans stay within their limits and blocks are neither lost nor shared.
+// With random load, plans stay within their limits, and blocks are neither lost nor shared.
 TEST_F(BatchSchedulerTest, RandomLoadKeepsTheInvariants) {
   uint32_t state = 1;
   const auto random = [&state](uint32_t limit) {

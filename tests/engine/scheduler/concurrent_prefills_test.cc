@@ -1,4 +1,4 @@
-// Prompts that share steps: plans in the words of SchedulerTest::Plan, and what they cost in rows.
+// Prompts that share steps: plans in the notation of SchedulerTest::Plan, and their cost in rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class ConcurrentPrefillsTest : public SchedulerTest {
  protected:
-  // As a server has it: a step's rows are one chunk.
+  // The options of a server: a step has the rows of one chunk.
   static SchedulerOptions ServerOptions(int64_t chunk) {
     return {.limits = {.rows = chunk, .logit_rows = 8},
             .prefill_chunk = chunk,
@@ -25,7 +25,7 @@ class ConcurrentPrefillsTest : public SchedulerTest {
 
   int64_t PlannedRows() const { return plan_->batch.rows(); }
 
-  // Computes steps until `name` has its first token; the rows of all these steps.
+  // Computes steps until `name` has its first token. Returns the rows of all these steps.
   int64_t RowsUntilFirstToken(const std::string& name) {
     int64_t rows = 0;
     while (sequences_[name]->outputs() == 0) {
@@ -46,14 +46,14 @@ TEST_F(ConcurrentPrefillsTest, AShortPromptOvertakesALongOne) {
   EXPECT_EQ(Step(), "long 75+39, short 5+1*");
 }
 
-// The two bounds, in rows: what steps compute is what they take.
+// The two limits, in rows, because the time of steps is proportional to their rows.
 TEST_F(ConcurrentPrefillsTest, AShortPromptWaitsForAtMostAFifthOfALongOne) {
   Start(400, ServerOptions(512));
   scheduler_->SetLimits({.prefill_chunk = 512, .mixed_rows = 47});
   Add({.name = "long", .prompt = 4000});
   Plan();
   int64_t all = PlannedRows();
-  Add({.name = "short", .prompt = 20});  // the first step is under way
+  Add({.name = "short", .prompt = 20});  // the first step has begun
   Commit();
   const int64_t waited = all + RowsUntilFirstToken("short");
   scheduler_->Remove(sequences_["short"]);
@@ -81,10 +81,10 @@ TEST_F(ConcurrentPrefillsTest, ShorterPromptsDoNotStarveALongOne) {
     }
     ASSERT_LT(rows, 5 * 2000);
   }
-  EXPECT_GT(rows, 3 * 2000);  // the short ones kept it waiting
+  EXPECT_GT(rows, 3 * 2000);  // the short prompts delayed the long one
 }
 
-// Nobody gains by sending more prompts.
+// A principal that sends more prompts does not get more rows.
 TEST_F(ConcurrentPrefillsTest, PrincipalsShareTheRows) {
   Start(400, ServerOptions(64));
   for (int i = 0; i < 5; ++i) {
@@ -103,7 +103,8 @@ TEST_F(ConcurrentPrefillsTest, CachedTokensCountAsComputed) {
   scheduler_->Remove(sequences_["first"]);
   Add({.name = "long", .prompt = 100});
   EXPECT_EQ(Step(), "long 0+64");
-  Add({.name = "turn", .prompt = 10, .shared = shared});  // longer, but for its cached prefix
+  // longer than the others, except for its cached prefix
+  Add({.name = "turn", .prompt = 10, .shared = shared});
   EXPECT_EQ(Step(), "long 64+36*, turn 320+10*");
 }
 
@@ -136,8 +137,8 @@ TEST_F(ConcurrentPrefillsTest, AHigherPriorityTakesTheSlotOfALower) {
   EXPECT_EQ(scheduler_->preemptions(), 1);
 }
 
-// Whatever comes: no more prompts in part than allowed, everybody gets a token, blocks are neither
-// lost nor shared, and KV that runs short deadlocks nobody.
+// With random load, no more prompts are partly computed than allowed, every sequence gets a token,
+// blocks are neither lost nor shared, and a lack of KV causes no deadlock.
 TEST_F(ConcurrentPrefillsTest, RandomLoadKeepsTheInvariants) {
   uint32_t state = 7;
   const auto random = [&state](uint32_t limit) {

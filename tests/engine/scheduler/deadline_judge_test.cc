@@ -57,7 +57,7 @@ TEST_F(DeadlineJudgeTest, JudgesEachSequenceOnce) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(refused[0].status));
   EXPECT_EQ(judge_.refusals(), 1);
   EXPECT_EQ(judge_.looks(), 3);
-  // What was accepted stays, however late it is.
+  // An accepted sequence stays, even if it becomes late.
   EXPECT_TRUE(judge_.TakeRefused(absl::Seconds(10), &waiting).empty());
   EXPECT_EQ(judge_.looks(), 3);
   EXPECT_EQ(waiting.size(), 2);

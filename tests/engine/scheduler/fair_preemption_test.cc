@@ -1,4 +1,5 @@
-// Who gives up a place to a principal that waits: plans in the words of SchedulerTest::Plan.
+// Which sequences give up their places to a waiting principal: plans in the notation of
+// SchedulerTest::Plan.
 #include "engine/scheduler/fair_preemption.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Four places.
+// A scheduler with four places.
 class FairPreemptionTest : public SchedulerTest {
  protected:
   void AddMany(const std::string& principal, int count, int64_t prompt = 5) {
@@ -29,7 +30,7 @@ class FairPreemptionTest : public SchedulerTest {
   void Steps(int count) {
     for (int i = 0; i < count; ++i) Step();
   }
-  // Principals of those that run, in order.
+  // Principals of the running sequences, in order.
   std::string Running() const {
     std::string running;
     for (const auto& [name, sequence] : sequences_) {
@@ -47,8 +48,8 @@ TEST_F(FairPreemptionTest, AWaitingPrincipalPreemptsTheNewestSequence) {
   Add({.name = "b1", .prompt = 3, .principal = "b"});
   EXPECT_EQ(Step(), "a1 44+1*, a2 44+1*, a3 44+1*, b1 0+3*");
   Steps(3);
-  // When b has ended, the one that gave way comes before those that never ran. What it had computed
-  // is cached in whole blocks.
+  // When b has ended, the preempted sequence comes before those that never ran. Whole blocks that
+  // it had computed are cached.
   scheduler_->Remove(sequences_["b1"]);
   sequences_.erase("b1");
   EXPECT_EQ(Step(), "a1 48+1*, a2 48+1*, a3 48+1*, a4 32+13*");
@@ -69,14 +70,15 @@ TEST_F(FairPreemptionTest, EachKeepsItsPlaceForAQuantum) {
   EXPECT_FALSE(sequences_["a4"]->admitted);
 }
 
-// What a resumed sequence had to compute again is worth some tokens first.
+// After a resumed sequence was recomputed, it first gets a number of tokens in proportion to that
+// cost.
 TEST_F(FairPreemptionTest, TheQuantumGrowsWithWhatTheAdmissionCost) {
   Start(200, {.limits = {.rows = 512, .logit_rows = 8}, .prefill_chunk = 512, .max_sequences = 1});
   Add({.name = "a1", .prompt = 400, .principal = "a"});
   Step();
   EXPECT_EQ(PlaceQuantum(*sequences_["a1"]), 400 / kRecomputeShare);
   Add({.name = "b1", .prompt = 8, .principal = "b"});
-  // Both hold one place at most: they take turns.
+  // Both hold at most one place, so they take turns.
   while (!sequences_["b1"]->admitted) Step();
   EXPECT_EQ(sequences_["a1"]->outputs(), kOnlyPlaceQuanta * 400 / kRecomputeShare);
   Add({.name = "b2", .prompt = 8, .principal = "b"});
@@ -101,7 +103,7 @@ TEST_F(FairPreemptionTest, SharesConverge) {
   EXPECT_EQ(scheduler_->preemptions(), 2);
   AddMany("c", 8);
   Steps(200);
-  // Four places of three: whoever has two keeps them.
+  // Three principals have four places: the one with two keeps them.
   EXPECT_EQ(std::set<char>({'a', 'b', 'c'}), [this] {
     const std::string running = Running();
     return std::set<char>(running.begin(), running.end());
@@ -109,7 +111,7 @@ TEST_F(FairPreemptionTest, SharesConverge) {
   EXPECT_EQ(scheduler_->preemptions(), 3);
 }
 
-// The bound: with more principals than places, each makes tokens within a round of turns.
+// With more principals than places, each one generates tokens within one round of turns.
 TEST_F(FairPreemptionTest, MorePrincipalsThanPlacesTakeTurns) {
   Start(4000);
   for (int i = 0; i < 7; ++i) {
@@ -148,12 +150,12 @@ TEST_F(FairPreemptionTest, KvBlocksAreSharedFairlyToo) {
   Add({.name = "b1", .prompt = 2 * kTokens, .principal = "b"});
   EXPECT_EQ(Step(), "a1 123+1*, a2 122+1*, b1 0+40");
   EXPECT_EQ(scheduler_->preemptions(), 1);
-  Add({.name = "b2", .prompt = 6 * kTokens, .principal = "b"});  // nobody goes in vain
+  Add({.name = "b2", .prompt = 6 * kTokens, .principal = "b"});  // no sequence is preempted in vain
   Steps(3);
   EXPECT_EQ(Running(), "aab");
 }
 
-// A large request of whoever holds the most does not keep others out.
+// A large request of the principal with the most places does not block others.
 TEST_F(FairPreemptionTest, ASequenceThatIsOwedAPlaceOvertakes) {
   Start(12);
   AddMany("a", 3, 3 * kTokens);
@@ -168,7 +170,7 @@ TEST_F(FairPreemptionTest, ASequenceThatIsOwedAPlaceOvertakes) {
 
 using FairRestoreTest = KvRestoresTest;
 
-// Nobody takes the place between, which was given up for it.
+// No other sequence takes the place that was freed for it.
 TEST_F(FairRestoreTest, KeepsAPlaceForASequenceWhoseKvIsRead) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(40);
   for (const char* name : {"a1", "a2", "a3", "a4", "a5"}) {
@@ -195,8 +197,8 @@ std::vector<int32_t> Prompt(int64_t length, int32_t which) {
   return tokens;
 }
 
-// One principal's long streams hold all places. Another one's request gets its tokens, and theirs
-// stay the same.
+// One principal's long streams hold all places. Another one's request still gets its tokens, and
+// the streams' tokens do not change.
 TEST(EngineFairnessTest, PreemptedStreamsGiveTheSameTokens) {
   EngineOptions options = MakeOptions();
   options.max_sequences = 4;
@@ -217,7 +219,7 @@ TEST(EngineFairnessTest, PreemptedStreamsGiveTheSameTokens) {
   GenerationRequest other = MakeRequest(Prompt(9, 7), 4);
   other.principal = "b";
   const auto waiting = test.Submit(other);
-  // The step under way, and one for each of its tokens.
+  // The current step, and one for each of its tokens.
   test.model.Allow(5);
   EXPECT_EQ(ReadAll(waiting.get()).tokens.size(), 4u);
   EXPECT_LE(test.model.forwards(), 66);

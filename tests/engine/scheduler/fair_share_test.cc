@@ -22,7 +22,7 @@ TEST(FairShareTest, TimeAwayIsNoCredit) {
   EXPECT_EQ(share.served("late"), 1000);
   share.Charge("late", 10);
   share.EndWaiting("late");
-  share.Charge("late", 500);  // what it still had running
+  share.Charge("late", 500);  // for tokens of its running sequences
   share.Charge("busy", 100);
   share.BeginWaiting("late");
   EXPECT_EQ(share.served("late"), 1510) << "and time away pays nothing back";
@@ -50,14 +50,14 @@ TEST(FairShareTest, ForgetsWhoWasServedLeast) {
     share.Charge(name, static_cast<int64_t>(i));
     share.EndWaiting(name);
   }
-  share.Charge("p0", 1000);  // forgotten: nobody is charged
+  share.Charge("p0", 1000);  // p0 was forgotten, so nobody is charged
   share.BeginWaiting("p0");
   EXPECT_EQ(share.served("p0"), 0);
   share.BeginWaiting("p7");
   EXPECT_EQ(share.served("p7"), 7);
 }
 
-// The rules as they read, in time linear in the number of principals.
+// A simple implementation of the rules, in time linear in the number of principals.
 class PlainShare {
  public:
   struct Account {
@@ -128,7 +128,7 @@ TEST(FairShareTest, DecidesAsTheRulesRead) {
   }
 }
 
-// Looking through all of them each time would take longer than a test may.
+// Examining all of them each time would be too slow for the test.
 TEST(FairShareTest, ManyPrincipalsThatWaitAreNotCountedThrough) {
   constexpr int kPrincipals = 200000;
   FairShare share;

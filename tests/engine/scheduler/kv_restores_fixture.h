@@ -1,5 +1,4 @@
-// A scheduler over a cache with a disk beneath it, which is held, fails and is damaged as a test
-// says.
+// A scheduler with a cache and a fake disk that blocks, fails or is damaged as the test requires.
 #ifndef TIDEPOOL_TESTS_ENGINE_SCHEDULER_KV_RESTORES_FIXTURE_H_
 #define TIDEPOOL_TESTS_ENGINE_SCHEDULER_KV_RESTORES_FIXTURE_H_
 
@@ -27,7 +26,7 @@ inline KvSpec Layer(int64_t window) {
   return spec;
 }
 
-// Tokens that no other `name` begins with.
+// Tokens with a beginning that is unique for each `name`.
 inline std::vector<int32_t> Tokens(int64_t count, int32_t name) {
   std::vector<int32_t> tokens(count);
   for (int64_t i = 0; i < count; ++i) tokens[i] = static_cast<int32_t>(name * 10000 + i);
@@ -36,7 +35,7 @@ inline std::vector<int32_t> Tokens(int64_t count, int32_t name) {
 
 class KvRestoresTest : public SchedulerTest {
  protected:
-  // A scheduler as SchedulerTest's, over a cache of so many blocks with a disk.
+  // Like SchedulerTest's scheduler, with a cache of `blocks` blocks and a disk.
   void StartWithDisk(int64_t blocks, std::vector<KvSpec> layers = {Layer(0)},
                      int64_t disk_blocks = 100) {
     Stop();
@@ -71,7 +70,7 @@ class KvRestoresTest : public SchedulerTest {
     SchedulerTest::TearDown();
   }
 
-  // Computes these tokens as a sequence would, with bytes that tell what they are.
+  // Computes these tokens as a sequence would, and writes bytes that identify them.
   void Compute(const std::vector<int32_t>& tokens) {
     KvLease lease = cache_->NewLease("");
     const int64_t cached = lease.AttachPrefix(tokens);
@@ -94,7 +93,8 @@ class KvRestoresTest : public SchedulerTest {
     const int32_t stamp[2] = {token, group};
     std::memcpy(BlockMemory(block), stamp, sizeof(stamp));
   }
-  // Whether what a lease finds of these tokens is what was computed for them. Returns its slots.
+  // Checks that the cached KV of these tokens is what was computed for them. Returns the lease's
+  // slots.
   int64_t Check(const std::vector<int32_t>& tokens) {
     KvLease lease = cache_->NewLease("");
     const int64_t slots = lease.AttachPrefix(tokens);
@@ -114,7 +114,7 @@ class KvRestoresTest : public SchedulerTest {
   bool Settle() {
     return Eventually([&] { return disk_->Flush(absl::ZeroDuration()); });
   }
-  // A cache of so many blocks, and a prefix of four that has left it for the disk.
+  // A cache of `blocks` blocks, and a prefix of four blocks that was evicted to the disk.
   std::vector<int32_t> StartWithPrefixOnDisk(int64_t blocks) {
     StartWithDisk(blocks);
     const std::vector<int32_t> prefix = Tokens(4 * kTokens, 1);
@@ -124,7 +124,7 @@ class KvRestoresTest : public SchedulerTest {
     EXPECT_EQ(Check(prefix), 0);
     return prefix;
   }
-  // Has so many other blocks written to the disk.
+  // Makes other blocks replace the cache's contents, which are written to the disk.
   void WriteOthers(int blocks) {
     const std::vector<std::byte> bytes(disk_->block_bytes());
     for (int i = 0; i < blocks; ++i) {
@@ -133,7 +133,7 @@ class KvRestoresTest : public SchedulerTest {
     }
     ASSERT_TRUE(Settle());
   }
-  // Has so many blocks read, and lets the plans know.
+  // Lets `blocks` reads complete, and tells the scheduler.
   void LetRead(int blocks) {
     const int before = reads_.load();
     fake_.Allow(blocks);

@@ -1,4 +1,4 @@
-// KV that goes to a disk and comes back: the cache's end, the restores, and the scheduler's plans.
+// KV that is written to a disk and read back: cache, restores, and plans.
 #include "engine/scheduler/kv_restores.h"
 
 #include <gtest/gtest.h>
@@ -30,9 +30,9 @@ TEST_F(KvRestoresTest, EvictedBlocksAreFoundOnTheDisk) {
     const KvPrefix prefix = lease.FindPrefix(first);
     EXPECT_EQ(prefix.memory_tokens, 0);
     EXPECT_EQ(prefix.tokens, 8 * kTokens) << window;
-    // Of a window's blocks only those that the next token sees.
+    // Of a window's blocks, only those that the next token sees.
     EXPECT_EQ(prefix.on_disk.size(), window > 0 ? 8u + 2u : 8u);
-    // Another salt's prefix is another one.
+    // A prefix with another salt is different.
     EXPECT_EQ(cache_->NewLease("salt").FindPrefix(first).tokens, 0);
     Stop();
     fake_.Cut(0);
@@ -55,7 +55,7 @@ TEST_F(KvRestoresTest, OthersRunWhileASequenceWaitsForItsKv) {
   EXPECT_EQ(sequences_["A"]->admission.cached_tokens, 4 * kTokens);
   EXPECT_EQ(restores_->stats().tokens, 4 * kTokens);
   EXPECT_EQ(restores_->stats().given_up, 0);
-  EXPECT_EQ(Check(shared), 4 * kTokens - kTokens);  // short of its last token
+  EXPECT_EQ(Check(shared), 4 * kTokens - kTokens);  // all blocks except the one with the last token
   EXPECT_EQ(Step(), "A 136+1*, B 8+1*");
 }
 
@@ -64,7 +64,7 @@ TEST_F(KvRestoresTest, OneReadServesAllWithThePrefix) {
   fake_.Hold();
   Add({.name = "A", .prompt = 8, .shared = shared});
   Add({.name = "B", .prompt = 8, .shared = shared});
-  // One that ends within the prefix waits for its own part of it alone.
+  // A sequence that ends within the prefix only waits for its own part.
   Add({.name = "C", .prompt = 2, .shared = Tokens(2 * kTokens, 1)});
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(restores_->running(), 1);
@@ -75,7 +75,7 @@ TEST_F(KvRestoresTest, OneReadServesAllWithThePrefix) {
   EXPECT_EQ(disk_->stats().read_blocks, 4);
 }
 
-// What a restore gives back is of no use to who is to come while others hold it.
+// Blocks that a restore gives back cannot be used while running sequences hold them.
 TEST_F(KvRestoresTest, BlocksSharedWithRunningSequencesDoNotCountAsFree) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(16);
   fake_.Hold();
@@ -96,7 +96,7 @@ TEST_F(KvRestoresTest, BlocksSharedWithRunningSequencesDoNotCountAsFree) {
 
 TEST_F(KvRestoresTest, ComputesWhatIsCheaperToCompute) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
-  // How fast the disk is is known from one read, which takes ten seconds here.
+  // The disk's speed is measured by one read, which takes ten seconds here.
   fake_.Hold();
   ASSERT_TRUE(disk_->StartRead(cache_->NewLease("").FindPrefix(shared).on_disk[0].key,
                                absl::MakeConstSpan(shared).first(kTokens), 99));
@@ -118,21 +118,21 @@ TEST_F(KvRestoresTest, GivesUpOnADiskThatHangs) {
   Add({.name = "A", .prompt = 8, .shared = shared});
   EXPECT_EQ(Plan(), "");
   Commit();
-  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(1));  // what computing takes
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::Seconds(1));  // the time that computing takes
   LetRead(2);
   EXPECT_EQ(Plan(absl::Milliseconds(999)), "");
   Commit();
-  // What has come is used.
+  // The blocks that arrived are used.
   EXPECT_EQ(Plan(absl::Seconds(1)), "A 64+40");
   Commit();
   EXPECT_EQ(restores_->stats().given_up, 1);
-  // It is not asked a second time.
+  // It is not tried a second time.
   EXPECT_EQ(Plan(absl::Seconds(2)), "A 104+32*");
   Commit();
   fake_.Release();
 }
 
-// However long computing would take; and who comes next does not wait again.
+// Even if computing would take long. Later sequences do not wait either.
 TEST_F(KvRestoresTest, BeginsNoRestoreOnADiskThatHangs) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
@@ -154,7 +154,7 @@ TEST_F(KvRestoresTest, BeginsNoRestoreOnADiskThatHangs) {
 
 TEST_F(KvRestoresTest, ADamagedBlockIsComputedAgain) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
-  // Blocks are given up from a prefix's end on: the third is the second that was written.
+  // Blocks are evicted from the end of a prefix, so the third block was the second to be written.
   const KvDiskLayout layout = {.block_bytes = static_cast<int64_t>(cache_->block_bytes()),
                                .slots = disk_->slots()};
   fake_.Flip(layout.slot_offset(1));
@@ -179,7 +179,7 @@ TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
   LetRead(3);
   Step();
   EXPECT_EQ(restores_->running(), 1);
-  // B grows into every block that there is; the restore gives back what it holds.
+  // B grows into every block, so the restore gives back its blocks.
   while (restores_->running() > 0 && sequences_["B"]->tokens.size() < 8 * kTokens) {
     ASSERT_EQ(Step().substr(0, 1), "B");
   }
@@ -191,7 +191,7 @@ TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
 TEST_F(KvRestoresTest, DeadlinesCountTokensOnTheDisk) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   scheduler_->SetRates({.prompt_rows_per_second = 64});
-  // Computed, either would take at least a second.
+  // Computing either of them would take at least a second.
   Add({.name = "A", .prompt = 8, .shared = shared, .deadline = absl::Milliseconds(900)});
   Add({.name = "B", .prompt = 136, .deadline = absl::Milliseconds(900)});
   EXPECT_EQ(Plan(), "B! DEADLINE_EXCEEDED");
@@ -221,7 +221,7 @@ TEST_F(KvRestoresTest, ASmallDiskKeepsTheLatestBlocks) {
   EXPECT_EQ(cache_->NewLease("").FindPrefix(Tokens(4 * kTokens + 1, 1)).tokens, kTokens);
 }
 
-// What serves from memory day by day does not give way to what served once.
+// Prefixes that are often used in memory stay on the disk longer than those used once.
 TEST_F(KvRestoresTest, UsesInMemoryCountOnTheDisk) {
   StartWithDisk(12, {Layer(0)}, /*disk_blocks=*/6);
   const std::vector<int32_t> first = Tokens(2 * kTokens + 1, 1);
@@ -240,7 +240,7 @@ TEST_F(KvRestoresTest, UsesInMemoryCountOnTheDisk) {
   EXPECT_EQ(cache_->NewLease("").FindPrefix(second).tokens, 0);
 }
 
-// Also of what is on the disk already.
+// Same for blocks that are already on the disk.
 TEST_F(KvRestoresTest, ALastSpillKeepsTheOrderOfUse) {
   const std::vector<int32_t> first = Tokens(2 * kTokens + 1, 1);
   const std::vector<int32_t> second = Tokens(2 * kTokens + 1, 2);

@@ -1,4 +1,5 @@
-// What planning costs where many wait, and that it decides by the rules it is told in.
+// The cost of planning with many waiting sequences, and that its decisions follow the documented
+// rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace {
 
 class PlanningCostTest : public SchedulerTest {
  protected:
-  // One computes what all prompts begin with, the others wait for it. Returns what a plan looks at.
+  // One sequence computes the common prefix, and the others wait for it. Returns how many sequences
+  // a plan examines.
   int64_t LooksOfAPlan(int waiting, int principals) {
     scheduler_.reset();
     Start(4000);
@@ -94,7 +96,8 @@ TEST_F(PlanningCostTest, ManyEndsLeaveTheOthersInOrder) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan_->items[i].sequence->arrival, 4 * i + 3);
 }
 
-// However often they are judged by a deadline, wait for a prefix or for room, or lose their KV.
+// Tokens are hashed once, even if sequences are checked for deadlines, wait for a prefix or for
+// room, or lose their KV.
 TEST_F(PlanningCostTest, TokensAreHashedOnce) {
   Start(40, {.limits = {.rows = 64, .logit_rows = 8}, .prefill_chunk = 40, .max_sequences = 1});
   const std::vector<int32_t> shared(10 * kTokens, 150);
@@ -107,7 +110,7 @@ TEST_F(PlanningCostTest, TokensAreHashedOnce) {
     while (scheduler_->waiting() + scheduler_->running() > 0) {
       Step();
       for (const auto& [name, sequence] : std::map<std::string, Sequence*>(sequences_)) {
-        // Each is not read for a while once it has begun.
+        // Each sequence is not read for a while after it has begun.
         sequence->control->credit = sequence->admitted && steps[name]++ == 0 ? 0 : 1000;
         if (!sequence->admitted || sequence->outputs() < 3) continue;
         scheduler_->Remove(sequence);
@@ -117,11 +120,11 @@ TEST_F(PlanningCostTest, TokensAreHashedOnce) {
   };
   for (int i = 0; i < 10; ++i) add(i, absl::InfiniteDuration());
   finish();
-  // In time only thanks to what is cached.
+  // Only thanks to cached KV can it meet the deadline.
   scheduler_->SetRates({.prompt_rows_per_second = 1});
   for (int i = 10; i < 50; ++i) add(i, absl::Seconds(100));
   finish();
-  EXPECT_EQ(scheduler_->preemptions(), 50);  // each one once
+  EXPECT_EQ(scheduler_->preemptions(), 50);  // each sequence once
   EXPECT_EQ(scheduler_->deadline_refusals(), 0);
   EXPECT_EQ(cache_->blocks_hashed(), 50 * 11);
 }
@@ -138,7 +141,7 @@ TEST_F(PlanningCostTest, AWaitForRoomHashesNothing) {
   EXPECT_EQ(cache_->blocks_hashed(), before);
 }
 
-// Each turn is what a look at all that are left finds.
+// Each turn equals the result of examining all remaining sequences.
 TEST_F(PlanningCostTest, TurnsFollowTheRule) {
   for (int round = 0; round < 200; ++round) {
     AdmissionQueue queue;
@@ -211,7 +214,7 @@ TEST_F(PlanningCostTest, QueueAheadFollowsTheRule) {
   }
 }
 
-// As if the tokens were compared.
+// Gives the same result as a comparison of tokens.
 TEST_F(PlanningCostTest, PrefixesAreInFlightIfTokensAgree) {
   Start(1000);
   const auto draw = [this] {

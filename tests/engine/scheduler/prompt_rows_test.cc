@@ -1,4 +1,4 @@
-// Rows of prompts as literal snapshots.
+// Rows of prompts, as literal snapshots.
 #include "engine/scheduler/prompt_rows.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(PromptRowsTest, TheOldestHasAQuarterInAnyCase) {
       (Rows{25, 35, 40}));
 }
 
-// With rows that cost 1 + depth / attention_depth each, no step costs more than the first one.
+// If rows cost 1 + depth / attention_depth each, no step costs more than the first one.
 TEST(PromptRowsTest, DeepStepsCostNoMoreThanTheFirst) {
   const PromptRowLimits limits = {.step = 512, .prompt = 512, .attention_depth = 3072};
   int64_t depth = 0;
@@ -95,11 +95,11 @@ TEST(PromptRowsTest, APromptThatEndsDoesNotWaitForTheOthersRows) {
   const PromptInPrefill first = {.arrival = 1, .left = 400};
   const PromptInPrefill second = {.arrival = 2, .principal = "b", .left = 400};
   EXPECT_EQ(SharePromptRows({first, {.arrival = 3, .left = 10}}, limits), (Rows{12, 10}));
-  // A third of the ending rows, if that is more.
+  // The others share a third of the ending rows, if that is more.
   EXPECT_EQ(SharePromptRows({first, {.arrival = 3, .left = 60}}, limits), (Rows{20, 60}));
   // Two share it.
   EXPECT_EQ(SharePromptRows({first, second, {.arrival = 3, .left = 10}}, limits), (Rows{5, 6, 10}));
-  // Without an end there is no limit.
+  // If no prompt ends in the step, there is no such limit.
   EXPECT_EQ(SharePromptRows({first, second}, limits), (Rows{50, 50}));
 }
 
@@ -117,7 +117,7 @@ TEST(PromptRowsTest, PromptsInPartAreBounded) {
   EXPECT_EQ(rows.Judge({.arrival = 3, .principal = "c", .left = 200}), PromptRows::Turn::kNoSlot);
   // One that ends in this step needs no slot.
   EXPECT_EQ(rows.Judge({.arrival = 3, .principal = "c", .left = 20}), PromptRows::Turn::kNow);
-  // One that would end only if another did not takes none either.
+  // One that ends only if another prompt gets no rows needs no slot either.
   rows.Add({.arrival = 3, .principal = "c", .left = 33});
   EXPECT_EQ(rows.Judge({.arrival = 4, .principal = "c", .left = 20}), PromptRows::Turn::kNoSlot);
 }

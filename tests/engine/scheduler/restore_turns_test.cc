@@ -1,4 +1,4 @@
-// Who goes first where KV is being read back: plans in the words of SchedulerTest::Plan.
+// The order of sequences while KV is read back: plans in the notation of SchedulerTest::Plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,8 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesTheBlocks) {
   Add({.name = "H", .prompt = 10 * kTokens, .priority = 1});
   EXPECT_EQ(Step(), "H 0+40");
   EXPECT_EQ(restores_->running(), 0);
-  // When its turn comes again, so does its KV: what of it is left in memory is not read twice.
+  // When its turn comes again, its KV is restored again. Blocks that are still in memory are not
+  // read twice.
   scheduler_->Remove(sequences_["H"]);
   fake_.Release();
   ASSERT_TRUE(Eventually([&] {
@@ -64,7 +65,7 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesTheBlocks) {
   EXPECT_EQ(restores_->stats().tokens, kTokens);
 }
 
-// Where it lacks a place besides, which those have that run with a lower priority.
+// It also needs a place, and sequences of lower priority hold all places.
 TEST_F(RestoreTurnsTest, AHigherPriorityTakesPlacesAndBlocks) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   for (const char* name : {"B", "C", "D"}) Add({.name = name, .prompt = 5});
@@ -75,7 +76,7 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesPlacesAndBlocks) {
   EXPECT_EQ(Step(), "B 5+1*, C 5+1*, D 5+1*");
   LetRead(3);
   EXPECT_EQ(Step(), "B 6+1*, C 6+1*, D 6+1*");
-  Add({.name = "G", .prompt = 1, .priority = 1});  // has room beside A
+  Add({.name = "G", .prompt = 1, .priority = 1});  // there is room for G beside A
   Add({.name = "H", .prompt = 8 * kTokens, .priority = 1});
   EXPECT_EQ(Step(), "G 0+1*, H 0+40, B 7+1*");
   EXPECT_EQ(restores_->running(), 0);
@@ -91,7 +92,7 @@ TEST_F(RestoreTurnsTest, NoRestoreBeginsWhileAHigherPriorityWaits) {
   EXPECT_EQ(restores_->stats().restores, 0);
 }
 
-// As the lower one would lose its KV to the other in the next plan.
+// Otherwise, the running sequence would lose its KV in the next plan.
 TEST_F(RestoreTurnsTest, RunningSequencesTakeNothingFromAHigherPriority) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(8);
   Add({.name = "B", .prompt = kTokens - 1});
@@ -110,7 +111,8 @@ TEST_F(RestoreTurnsTest, RunningSequencesTakeNothingFromAHigherPriority) {
   EXPECT_EQ(restores_->stats().given_up, 0);
 }
 
-// Whose KV it takes: of a lower priority that runs, or of one whose client does not read.
+// It takes the KV of a running sequence with a lower priority, or of one whose client does not
+// read.
 TEST_F(RestoreTurnsTest, AdmissionByPreemptionUsesTheDisk) {
   for (const bool stalled : {false, true}) {
     const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
@@ -131,7 +133,7 @@ TEST_F(RestoreTurnsTest, AdmissionByPreemptionUsesTheDisk) {
   }
 }
 
-// Between the end of a restore and its sequence's turn those that run may need the blocks.
+// Between the end of a restore and its sequence's turn, running sequences may need the blocks.
 TEST_F(RestoreTurnsTest, RestoresAgainAfterALaterPreemption) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   Add({.name = "X", .prompt = 180});
@@ -167,7 +169,7 @@ TEST_F(RestoreTurnsTest, ASequenceThatEndsEndsItsRestore) {
   EXPECT_EQ(Step(), "");
   LetRead(1);
   sequences_["A"]->control->cancelled = true;
-  // B, which shared it, begins its own.
+  // B, which shared the restore, begins its own.
   EXPECT_EQ(Step(), "A! CANCELLED");
   EXPECT_EQ(restores_->stats().restores, 2);
   EXPECT_EQ(restores_->running(), 1);
@@ -177,7 +179,7 @@ TEST_F(RestoreTurnsTest, ASequenceThatEndsEndsItsRestore) {
   EXPECT_EQ(cache_->blocks_free(), 12);
 }
 
-// Though one of a lower priority has begun it.
+// Although a sequence of lower priority began it.
 TEST_F(RestoreTurnsTest, AHigherPriorityKeepsARestoreThatItShares) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
@@ -191,7 +193,7 @@ TEST_F(RestoreTurnsTest, AHigherPriorityKeepsARestoreThatItShares) {
   EXPECT_EQ(restores_->stats().given_up, 0);
 }
 
-// Whatever happens: nobody waits for ever, and blocks are neither lost nor shared.
+// With random load, no sequence waits without end, and blocks are neither lost nor shared.
 TEST_F(RestoreTurnsTest, RandomLoadKeepsTheInvariants) {
   uint32_t state = 1;
   const auto random = [&state](uint32_t limit) {

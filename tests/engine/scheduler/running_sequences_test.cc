@@ -22,7 +22,7 @@ class RunningSequencesTest : public SchedulerTest {
     running_.Insert(std::move(sequence), left);
     return added;
   }
-  // Has all but its last token computed: it decodes.
+  // A sequence that decodes: everything except its last token is computed.
   Sequence* Decode(const Job& job) {
     Sequence* const sequence = Run(job);
     const int64_t slots = static_cast<int64_t>(sequence->tokens.size()) - 1;
@@ -60,7 +60,7 @@ TEST_F(RunningSequencesTest, LimitsBoundTheStep) {
   EXPECT_EQ(RowsOf(prompt), 20);
   running_.SetLimits({.prefill_chunk = 10, .mixed_rows = 20});
   running_.BeginStep();
-  EXPECT_EQ(RowsOf(prompt), 9);  // one of ten is the decode's
+  EXPECT_EQ(RowsOf(prompt), 9);  // the decode gets one of the ten rows
 }
 
 TEST_F(RunningSequencesTest, TheRowsOfATakenSequenceGoToOthers) {

@@ -1,4 +1,4 @@
-// A scheduler whose plans are read as text, and whose steps are computed by saying so.
+// A scheduler whose plans are read as text, and whose steps the test completes.
 #ifndef TIDEPOOL_TESTS_ENGINE_SCHEDULER_SCHEDULER_FIXTURE_H_
 #define TIDEPOOL_TESTS_ENGINE_SCHEDULER_SCHEDULER_FIXTURE_H_
 
@@ -23,8 +23,8 @@ inline constexpr int64_t kTokens = kernels::kKvBlockTokens;
 struct Job {
   std::string name;
   int64_t prompt = 1;
-  int64_t outputs = 0;          // of these, made at another engine
-  std::vector<int32_t> shared;  // what the prompt begins with, beside its `prompt` own tokens
+  int64_t outputs = 0;          // outputs that another engine generated
+  std::vector<int32_t> shared;  // beginning of the prompt, before its `prompt` own tokens
   std::string principal;
   int32_t priority = 0;
   int64_t credit = 1000;
@@ -67,8 +67,8 @@ class SchedulerTest : public testing::Test {
   }
   void Add(const Job& job) { scheduler_->Add(MakeSequence(job)); }
 
-  // "A 0+48" means: sequence A computes 48 rows from slot 0 on; a star, that it will give a token;
-  // "A!" and a code, that it ended.
+  // "A 0+48" means that sequence A computes 48 rows from slot 0 on. A star means that it will get a
+  // token. "A!" and a code mean that it ended.
   std::string Plan(absl::Duration now = absl::ZeroDuration()) {
     plan_.emplace(scheduler_->Plan(now));
     std::vector<std::string> parts;
@@ -84,7 +84,7 @@ class SchedulerTest : public testing::Test {
     return absl::StrJoin(parts, ", ");
   }
 
-  // Computes what was planned: each row of logits becomes one token.
+  // Computes the plan: each row of logits becomes one token.
   void Commit() {
     for (size_t i = 0; i < plan_->items.size(); ++i) {
       Sequence* sequence = plan_->items[i].sequence;

@@ -7,7 +7,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A machine whose decode steps take 30 ms, and each prompt row so much more.
+// A machine with decode steps of 30 ms, plus a fixed time per prompt row.
 struct Machine {
   absl::Duration row;
   absl::Duration decode = absl::Milliseconds(30);
@@ -37,7 +37,7 @@ TEST(StepCostModelTest, MixedStepsTakeLittleMoreThanDecodes) {
       const int64_t rows = pace.MixedRows(512);
       const StepCostModel::Step step = machine.Compute(rows, 4);
       EXPECT_LE(step.time, machine.decode + StepCostModel::kMinExtra * 1.01) << row_us;
-      // And not much less is done than could be.
+      // The result is also close to the maximum.
       EXPECT_GE(rows, std::min<int64_t>(512, 0.9 * (StepCostModel::kMinExtra / machine.row)));
       pace.AddStep(step);
     }
@@ -85,11 +85,11 @@ TEST(StepCostModelTest, PromptsThatReadAreAsLargeAsTheirReadsAreLong) {
   EXPECT_NEAR(static_cast<double>(pace.MixedRowsOverReads(4'000'000'000, 2048)), 200, 2);
   EXPECT_NEAR(static_cast<double>(pace.MixedRowsOverReads(2'000'000'000, 2048)), 100, 1);
   EXPECT_EQ(pace.MixedRowsOverReads(400'000'000'000, 2048), 2048);
-  // With one expert missing it is as if none were.
+  // With only one missing expert, the result is the same as without.
   EXPECT_EQ(pace.MixedRowsOverReads(2'600'000, 2048), pace.MixedRows(2048));
 }
 
-// A queue that is looked at twice a second.
+// A queue that is observed twice a second.
 struct Queue {
   void Look(int64_t waiting, int64_t admitted) {
     admissions += admitted;

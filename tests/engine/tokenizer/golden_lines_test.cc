@@ -1,5 +1,5 @@
-// 11,000 lines through every kind of vocabulary, against the ids of sentencepiece and tokenizers:
-// tests/golden/tokenizers, whose README says how they were made.
+// 11,000 lines with every kind of vocabulary, compared with the ids of sentencepiece and
+// tokenizers. The README of tests/golden/tokenizers describes the data.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -70,7 +70,7 @@ const nlohmann::json& Golden() {
   return *golden;
 }
 
-// The tokenizer of one set: its vocabulary, with its pre-tokenizer where it has one.
+// The tokenizer of one set: its vocabulary, and its pre-tokenizer if it has one.
 std::unique_ptr<Tokenizer> Open(const nlohmann::json& set) {
   auto file = GgufFile::Open(Path(set["vocabulary"].get<std::string>()));
   CHECK(file.ok()) << file.status().ToString();
@@ -84,12 +84,12 @@ std::unique_ptr<Tokenizer> Open(const nlohmann::json& set) {
 
 bool IsUtf8(absl::string_view line) { return base::ValidUtf8Prefix(line) == line.size(); }
 
-// How a set takes the names of special tokens.
+// How a set treats the names of special tokens.
 SpecialTokens Specials(const nlohmann::json& set) {
   return set["parse"].get<bool>() ? SpecialTokens::kParse : SpecialTokens::kAsText;
 }
 
-// Null where only ids are golden: the reference does not show its words.
+// Null if only ids are golden, because the reference does not show its words.
 std::unique_ptr<PreTokenizer> Words(const nlohmann::json& set) {
   const auto& numbers = set["examples"].begin().value();
   if (std::find(numbers.begin(), numbers.end(), -1) == numbers.end()) return nullptr;
@@ -100,7 +100,7 @@ std::unique_ptr<PreTokenizer> Words(const nlohmann::json& set) {
   return std::make_unique<PreTokenizer>(*std::move(words));
 }
 
-// What the golden sums are of: the sizes of the words, if any, and -1; then the ids.
+// The numbers that golden checksums cover: the sizes of the words, if any, and -1; then the ids.
 Ids Numbers(const Tokenizer& tokenizer, const PreTokenizer* words, SpecialTokens special,
             absl::string_view line) {
   Ids numbers;
@@ -149,7 +149,7 @@ TEST_P(GoldenLinesTest, IdsEqualTheReference) {
   EXPECT_GE(broken, set()["parse"].get<bool>() ? 0 : 400);
 }
 
-// The same again on a few lines, with the ids in full to look at.
+// A few lines again with full ids, so that differences can be inspected.
 TEST_P(GoldenLinesTest, Examples) {
   const std::vector<std::string> lines = ReadLines();
   const std::unique_ptr<Tokenizer> tokenizer = Open(set());
@@ -163,7 +163,7 @@ TEST_P(GoldenLinesTest, Examples) {
   }
 }
 
-// Every line, broken ones too, comes back byte by byte, in one go and token by token.
+// Every line, even with invalid UTF-8, decodes to the same bytes, at once and token by token.
 TEST_P(GoldenLinesTest, BytesComeBack) {
   const std::unique_ptr<Tokenizer> tokenizer = Open(set());
   if (!set()["lossless"].get<bool>()) GTEST_SKIP() << "a vocabulary without byte tokens";
@@ -193,7 +193,7 @@ TEST_P(GoldenLinesTest, BytesComeBack) {
   EXPECT_GT(broken, 300);
 }
 
-// Every name that a file may give is a set's, or has the rules of one.
+// Every pre-tokenizer name is tested in a set, or has the rules of one that is.
 TEST(PreTokenizerNamesTest, AliasesHaveTheRulesOfTheirSet) {
   std::set<std::string> named;
   for (const auto& [name, set] : Golden()["sets"].items()) {

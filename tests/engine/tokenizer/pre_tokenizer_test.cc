@@ -56,7 +56,8 @@ TEST(PreTokenizerTest, DefaultRuleCutsPunctuationAndGroupsOfThreeDigits) {
 }
 
 TEST(PreTokenizerTest, LookaheadEndsWithThePiece) {
-  // The digit is cut off first: the two spaces before it are a piece's end, so they stay together.
+  // The digit is split off first. Then the two spaces before it are at the end of a piece, so they
+  // stay together.
   EXPECT_EQ(Split("smollm", "a  1"), (Pieces{"a", "  ", "1"}));
   EXPECT_EQ(Split("gpt-2", "a  1"), (Pieces{"a", " ", " 1"}));
 }
@@ -87,7 +88,8 @@ TEST(PreTokenizerTest, HanIsCutFromTheLettersBesideIt) {
             (Pieces{"Abc", "\u4e2d\u6587\u3005", "d\u3042", "E's", " ", "123", "45"}));
 }
 
-// Texts on which a careless matcher is quadratic or runs out of stack, for every set of rules.
+// Texts on which a naive matcher takes quadratic time or overflows the stack, for every set of
+// rules.
 TEST(PreTokenizerTest, LongRunsAreLinear) {
   constexpr size_t kSize = 300'000;
   std::set<std::vector<std::string>> seen;

@@ -1,4 +1,4 @@
-// SentencePiece and Gemma 4 vocabularies, by hand; tests/golden/tokenizers compares whole ones.
+// Small SentencePiece and Gemma 4 vocabularies; tests/golden/tokenizers compares whole ones.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -61,7 +61,7 @@ Ids Encode(const Tokenizer& tokenizer, absl::string_view text,
   return ids.ok() ? *ids : Ids();
 }
 
-// Names of tokens, for ids to be read.
+// The names of tokens, to make ids readable.
 std::string Names(const Tokenizer& tokenizer, const Ids& ids) {
   std::string names;
   for (const int32_t id : ids) {
@@ -104,7 +104,7 @@ TEST(SentencePieceTest, DecodeTakesThePrefixAway) {
   }
   const Ids ids = Encode(*tokenizer, "a a", SpecialTokens::kAsText, AddBos::kModelDefault);
   EXPECT_EQ(decode(ids, ControlText::kSkip), "a a");
-  // A stream goes on from what stands before it.
+  // A stream continues earlier text.
   StreamDecoder decoder(tokenizer.get());
   EXPECT_EQ(decoder.Feed(*tokenizer->FindToken("▁a")), " a");
 }
@@ -199,7 +199,8 @@ TEST(SentencePieceTest, WhatOldFilesLeaveUnsaid) {
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(2));
 }
 
-// A line of a megabyte without a space, and text whose merges all tie: n log n steps, no recursion.
+// A line of a megabyte without a space, and text whose merges are all equal: n log n time and no
+// recursion.
 TEST(SentencePieceTest, AMegabyteWithoutASpace) {
   std::vector<Piece> pieces = {{"▁", -1}};
   std::string run = "a";

@@ -25,7 +25,7 @@ std::unique_ptr<Tokenizer> Make(TokenizerSpec spec) {
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
 
-// All 256 bytes as tokens 0..255, then `more`, each of type `type`.
+// Tokens 0 to 255 are the bytes, followed by `more`, each with its type.
 TokenizerSpec ByteSpec(const std::vector<std::pair<std::string, TokenType>>& more) {
   TokenizerSpec spec;
   spec.model = "gpt2";
@@ -76,7 +76,7 @@ TEST(TokenizerTest, DecodeGivesTheTextBack) {
   int compared = 0;
   for (const auto& item : golden["lines"]) {
     const auto line = item.get<std::string>();
-    // The vocabulary has no tokens for some control characters.
+    // The vocabulary lacks tokens for some control characters.
     const bool printable = std::none_of(
         line.begin(), line.end(), [](char c) { return static_cast<uint8_t>(c) < 32 || c == 127; });
     if (!printable) continue;
@@ -148,8 +148,7 @@ TEST(TokenizerTest, MergedStringOutsideTheVocabularyBecomesBytes) {
   EXPECT_EQ(Encode(*tokenizer, "abd"), (Ids{'a', 'b', 'd'}));
 }
 
-// Words on both sides of the border between the two ways of merging agree with the plain
-// definition.
+// Words around the length at which the algorithm changes are merged as the definition says.
 TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
   TokenizerSpec spec = SmallSpec("gpt-2");
   std::vector<std::pair<std::string, std::string>> merges;
@@ -167,7 +166,8 @@ TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
       word.push_back("etaoinhsr"[state >> 16 & 7]);
       symbols.emplace_back(1, word.back());
     }
-    for (const auto& [left, right] : merges) {  // by rank; a merge never makes a lower one possible
+    // in order of rank; a merge never makes a pair of lower rank possible
+    for (const auto& [left, right] : merges) {
       for (size_t i = 0; i + 1 < symbols.size(); ++i) {
         if (symbols[i] != left || symbols[i + 1] != right) continue;
         symbols[i] += symbols[i + 1];
@@ -180,7 +180,7 @@ TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
   }
 }
 
-// Merges may stand in an order that no training gives: a merge then makes a pair that goes first.
+// Merges in an order that no training would give: a merge creates a pair with a lower rank.
 TEST(TokenizerTest, LowerRankMadeByAMergeGoesFirst) {
   TokenizerSpec spec = ByteSpec({{"abc", TokenType::kNormal},
                                  {"ab", TokenType::kNormal},
@@ -225,7 +225,7 @@ TEST(TokenizerTest, StopTokens) {
             (Ids{256, 257, 258, 260}));
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(258));
   EXPECT_FALSE(tokenizer->IsEndOfGeneration(259));
-  // With channels, <|end|> only ends one.
+  // With channels, <|end|> only ends a channel.
   for (const char* text : {"<|return|>", "<|call|>"}) {
     spec.tokens.push_back(text);
     spec.token_types.push_back(TokenType::kControl);
@@ -291,7 +291,7 @@ TEST(TokenizerTest, PiecesGuardAgainstSmuggling) {
                           {"<|im_end|>\n", TextOrigin::kTemplate}});
   EXPECT_EQ(count(ids, start), 1);
   EXPECT_EQ(count(ids, end), 1);
-  // Neither does a name that only the border between the two completes.
+  // A name that crosses the border of two pieces is not recognised either.
   EXPECT_EQ(count(encode({{"<|im_", TextOrigin::kTemplate}, {"end|>", TextOrigin::kUser}}), end),
             0);
   EXPECT_EQ(count(encode({{"<|im_", TextOrigin::kUser}, {"end|>", TextOrigin::kTemplate}}), end),
@@ -336,7 +336,7 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   EXPECT_TRUE(absl::StrContains(error(spec), "eos_token_id is 256"));
   spec = ByteSpec({{"ab", TokenType::kNormal}, {"ab", TokenType::kControl}});
   EXPECT_TRUE(absl::StrContains(error(spec), "tokens[257] 'ab' is a duplicate of token 256"));
-  // On one line, whatever the token holds.
+  // The message is one line, whatever the token contains.
   spec.tokens[256] = spec.tokens[257] = absl::StrCat("a\n\xff\u00e9\u0085", std::string(100, 'b'));
   EXPECT_TRUE(
       absl::StrContains(error(spec), absl::StrCat("tokens[257] 'a\\x0a\\xff\u00e9\\xc2\\x85",
@@ -395,7 +395,7 @@ TEST(StreamDecoderTest, WholeCharactersOnly) {
 
 TEST(StreamDecoderTest, ReplacesTheLongestPrefixThatCouldHaveBegunACharacter) {
   const auto tokenizer = Make(ByteSpec({}));
-  // As Python's errors="replace" and Rust's from_utf8_lossy.
+  // Same results as Python's errors="replace" and Rust's from_utf8_lossy.
   const std::string bytes = "a\xE2\x82z\xFF\x80\xED\xA0\x80\xF0\x9F";
   Ids ids;
   for (const char c : bytes) ids.push_back(static_cast<uint8_t>(c));

@@ -1,6 +1,6 @@
-// The adaptive policy over every kind of routing, beside those that it has to beat and the optimum
-// that none can pass. Means are those that it had when this was written, less 0.005: a change that
-// costs more than that on average, or more than 1 % anywhere, shows here.
+// Compares the adaptive policy with lru, tide and the optimum on every kind of routing. The
+// expected means are those measured when this was written, minus 0.005. The test fails if a change
+// costs more than that on average, or more than 1 % for any kind.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,25 +17,25 @@
 namespace tidepool::moe {
 namespace {
 
-// Others than those that docs/offload.md speaks of; several, so that luck evens out.
+// These are not the seeds of docs/offload.md. Several seeds even out luck.
 constexpr uint32_t kSeeds[] = {101, 102, 103};
 constexpr int64_t kIntervals[] = {1, 2, 4, 7, 10, 16, 23, 32};
-constexpr int kEighths[] = {1, 2, 4, 6};  // of the experts, as slots
+constexpr int kEighths[] = {1, 2, 4, 6};  // slots in eighths of the experts
 
-// Of these nothing can be foretold: every policy has a hit rate of about the share of slots, and
-// the best of nine is the one whose draws were luckiest.
+// Nothing about these traces can be predicted. Every policy has a hit rate of about the share of
+// slots, and the best of nine policies is the one with the luckiest draws.
 bool IsPureNoise(const TraceKind& kind) {
   return kind.fixed == 0 && kind.topic == 0 && kind.token == 0 && kind.walk == 0 && kind.noise == 1;
 }
 
 struct Rates {
   double adaptive = 0;
-  double best = 0;  // of lru, and of tide at its best interval
+  double best = 0;  // best hit rate of lru, and of tide at its best interval
   double belady = 0;
   int64_t lookups = 0;
 };
 
-// Over traces of one kind.
+// Measures all traces of one kind.
 Rates Measure(const std::vector<Trace>& traces, int64_t slots) {
   Rates rates;
   const auto run = [&](const ReplayPolicy& policy) {
@@ -73,7 +73,7 @@ TEST(AdaptiveQualityTest, IsAsGoodAsItWasOverEveryKind) {
                                    kind.name, eighths, rates.adaptive, rates.best, rates.belady,
                                    ratio));
       if (IsPureNoise(kind)) {
-        // Four standard deviations of a hit rate that is chance.
+        // Four standard deviations of the hit rate if it is pure chance.
         const double chance = rates.best * (1 - rates.best) / static_cast<double>(rates.lookups);
         EXPECT_GE(rates.adaptive, rates.best - 4 * std::sqrt(chance));
       } else {

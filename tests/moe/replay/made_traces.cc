@@ -11,7 +11,7 @@
 namespace tidepool::moe {
 namespace {
 
-// One layer's gate, over time.
+// The gate of one layer. It changes over time.
 class MadeGate {
  public:
   MadeGate(const MadeTraceOptions& options, uint32_t seed)
@@ -67,7 +67,7 @@ class MadeGate {
   std::mt19937 random_;
   std::vector<int32_t> order_;  // by popularity
   std::vector<double> mass_;
-  std::vector<std::vector<int32_t>> rows_;  // [tokens][top_k]
+  std::vector<std::vector<int32_t>> rows_;  // experts by [tokens][top_k]
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Layers whose experts' records differ in size: a policy that knows what misses cost reads less.
+// Tests layers whose experts have records of different sizes: a policy that knows the cost of each
+// miss reads fewer bytes.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -42,7 +43,7 @@ const TraceKind& KindNamed(const std::string& name) {
                        [&](const TraceKind& kind) { return kind.name == name; });
 }
 
-// Every other layer's records are so many times as large.
+// Makes the records of every second layer `times` as large.
 Trace Unequal(const std::string& kind, int64_t times) {
   Trace trace = MakeTrace(KindNamed(kind), 103);
   for (int layer = 0; layer < trace.header.layers; layer += 2) {
@@ -58,8 +59,8 @@ ReplayResult RunOn(const Trace& trace, const PoolShape& shape) {
 }
 
 struct BothWays {
-  ReplayResult by_hits;   // as if all misses cost the same
-  ReplayResult by_bytes;  // as replay does
+  ReplayResult by_hits;   // the policy assumes that all misses cost the same
+  ReplayResult by_bytes;  // the policy knows the bytes of each miss, as in `replay`
 };
 
 BothWays RunBothWays(const Trace& trace, int64_t slots) {
@@ -89,7 +90,7 @@ TEST(MissCostTest, FewerBytesAreReadWhereRecordsDiffer) {
   EXPECT_LT(all / cases, 0.72);
 }
 
-// What is a factor for all layers is none.
+// A factor that is the same for all layers changes nothing.
 TEST(MissCostTest, CostsOfOneDecideAsNoneDo) {
   for (const char* kind : {"turns", "few"}) {
     const Trace trace = MakeTrace(KindNamed(kind), 103);

@@ -1,4 +1,4 @@
-// What holds of every policy, over random routings and random commands.
+// Tests invariants of every policy with random routings and random commands.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,8 @@ namespace {
 
 const char* const kNames[] = {"adaptive", "tide", "lru", "static"};
 
-// No more are resident than there are slots, and the counts agree; returns who is.
+// Checks that no more experts are resident than there are slots, and that the counts agree. Returns
+// the residents.
 std::set<ExpertRef> CheckResidents(const Placement& placement) {
   const std::vector<ExpertRef> residents = placement.residents();
   const Residency& residency = placement.residency();
@@ -33,7 +34,7 @@ std::set<ExpertRef> CheckResidents(const Placement& placement) {
   return {residents.begin(), residents.end()};
 }
 
-// Commands to a placement at random, each followed by a look at budget, pins and floor.
+// Sends random commands to a placement and checks budget, pins and floor after each.
 class Driver {
  public:
   Driver(Placement* placement, uint32_t seed)
@@ -81,7 +82,7 @@ class Driver {
     }
   }
 
-  int refused() const { return refused_; }  // sizes that pins and floors left no room for
+  int refused() const { return refused_; }  // number of sizes refused because of pins and floors
 
  private:
   const PoolShape& shape() const { return placement_->shape(); }
@@ -98,7 +99,7 @@ class Driver {
     }
   }
 
-  // Half of them of the first layer, so that layers differ in how many are pinned.
+  // Half of the pins are in the first layer, so that layers have different numbers of pins.
   void Pin() {
     const auto residents = placement_->residents();
     if (residents.empty() || pinned_.size() >= 8) return;
@@ -116,7 +117,7 @@ class Driver {
     pinned_.pop_back();
   }
 
-  // Its layer alone may have one less than the floor after it.
+  // Only the layer of the forgotten expert may have one expert fewer than the floor.
   void Forget() {
     const auto residents = placement_->residents();
     if (residents.empty()) return;
@@ -164,13 +165,13 @@ class Driver {
   Placement* const placement_;
   std::mt19937 random_;
   std::vector<ExpertRef> pinned_;
-  std::vector<int> least_of_;  // [layers]: what the next action has to leave
+  std::vector<int> least_of_;  // [layers]: the fewest experts that the next action must leave
   int refused_ = 0;
 };
 
 class EveryPolicy : public ::testing::TestWithParam<const char*> {};
 
-// Of floors up to an equal share of the slots; more is refused (PlacementTest).
+// Floors go up to an equal share of the slots. Larger floors are refused (PlacementTest).
 TEST_P(EveryPolicy, KeepsBudgetPinsAndFloorAfterEveryAction) {
   int refused = 0;
   for (uint32_t seed = 1; seed <= 24; ++seed) {
@@ -261,13 +262,13 @@ void CheckLastPass(const Trace& trace, int64_t slots, const char* policy) {
   EXPECT_LE(misses * 100, absent * 105);
 }
 
-// A prompt reads what was not resident when it came, once: no layer takes from those to come what
-// they are about to need. It holds of lru from a cold start alone, for lru goes by the last
-// forward.
+// A prompt reads each expert that was not resident when it started only once: no layer evicts
+// experts that later layers of the same forward need. For lru this holds only from a cold start,
+// because lru orders experts by their last forward.
 TEST_P(EveryPolicy, APassMissesOnlyWhatWasNotThere) {
   const std::string policy = GetParam();
   for (const int layers : {2, 12}) {
-    for (const int before : {0, 1, 30}) {  // forwards, of which the first is a prompt
+    for (const int before : {0, 1, 30}) {  // number of forwards; the first is a prompt
       if (policy == "lru" && before > 0) continue;
       for (const int tokens : {100, 2048}) {
         for (const double skew : {0.0, 1.0}) {

@@ -1,4 +1,5 @@
-// The simulator: its counts and its cost model by hand, its oracle against every possible schedule.
+// Tests the simulator: counts and cost model against values computed by hand, and the oracle
+// against every possible schedule.
 #include "moe/replay/replay.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ TEST(ReplayTest, CountsByHand) {
                    {.step = 0, .layer = 1, .ids = {2, 0}},
                    {.step = 1, .layer = 0, .ids = {1, 2, 3, 2}},
                    {.step = 1, .layer = 1, .ids = {2, 3}}};
-  // Two slots each. The second forward refreshes nothing: 2 steps a refresh.
+  // Each layer has two slots. The second forward refreshes nothing, because a refresh comes every 2
+  // steps.
   const ReplayResult tide = RunOn(trace, 4, {"tide", {.refresh_interval = 2}});
   EXPECT_EQ(tide.policy, "tide");
   EXPECT_EQ(tide.slots, 4);
@@ -69,7 +71,7 @@ TEST(ReplayTest, RefusesWhatDoesNotFit) {
 // `slots` experts out of those resident before and those needed.
 int64_t MostHits(const Trace& trace, int slots) {
   const auto count = static_cast<int>(trace.header.all_experts());
-  std::map<uint32_t, int64_t> best;  // resident set: hits so far
+  std::map<uint32_t, int64_t> best;  // most hits by resident set
   for (uint32_t set = 0; set < (1u << count); ++set) {
     if (__builtin_popcount(set) == slots) best[set] = 0;
   }
@@ -136,7 +138,8 @@ TEST(HindsightTest, NoFixedSetHasMoreHits) {
   }
 }
 
-// TIDE's refresh written down a second time, straight from its definition: sets, and no slots.
+// A second implementation of TIDE's refresh, written directly from its definition: it has sets and
+// no slots.
 int64_t PlainTideHits(const Trace& trace, int64_t slots, int64_t tau) {
   const auto b =
       static_cast<size_t>(std::min<int64_t>(slots / trace.header.layers, trace.header.experts));

@@ -1,5 +1,5 @@
-// What sequences do to each other's experts in one pool: a prompt to the decoding around it, and a
-// sequence that wants everything to one that wants little.
+// Tests how sequences affect each other's experts in one pool: a prompt affects decoding streams,
+// and a sequence that uses many experts affects one that uses few.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -26,8 +26,8 @@ constexpr int kExperts = 64;
 constexpr int kTopK = 4;
 constexpr int64_t kAllExperts = kLayers * kExperts;
 
-// A sequence whose tokens draw their experts of each layer independently, in proportion to
-// 1 / (1 + rank)^skew; ranks are its own.
+// A sequence whose tokens draw their experts of each layer independently, in proportion to 1 / (1 +
+// rank)^skew. Each sequence has its own ranks.
 class Talker {
  public:
   Talker(int64_t request, double skew, uint32_t seed) : request_(request), random_(seed) {
@@ -39,7 +39,7 @@ class Talker {
     for (int rank = 0; rank < kExperts; ++rank) chances_.push_back(std::pow(1 + rank, -skew));
   }
 
-  // One forward of so many tokens.
+  // Adds one forward of `tokens` tokens.
   void Talk(int tokens, Trace* trace) {
     const int64_t step = trace->entries.empty() ? 0 : trace->entries.back().step + 1;
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -64,8 +64,8 @@ class Talker {
 
   const int64_t request_;
   std::mt19937 random_;
-  std::vector<std::vector<int32_t>> orders_;  // [layers, experts]: by liking
-  std::vector<double> chances_;               // by rank
+  std::vector<std::vector<int32_t>> orders_;  // experts by [layers][rank]
+  std::vector<double> chances_;               // probability by rank
 };
 
 Trace Empty() {
@@ -94,21 +94,22 @@ std::unique_ptr<Placement> MustPlace(const Trace& trace, int64_t slots, const st
   return *std::move(placement);
 }
 
-// A sequence that decodes, and every 80 forwards a prompt of 512 tokens from another one, which
+// One sequence decodes. After every 80 forwards another sequence has a prompt of 512 tokens, which
 // needs nearly all experts of all layers.
 constexpr int kDecodes = 80;
-constexpr int kNear = 4;  // forwards after a prompt that are "at once"
+constexpr int kNear = 4;  // number of forwards after a prompt that `after` counts
 
 struct AroundPrompts {
-  Hits before;  // in the half of the forwards that precedes a prompt
-  Hits after;   // in the first few behind one
+  Hits before;  // hits in the second half of the forwards between two prompts
+  Hits after;   // hits in the first kNear forwards after a prompt
 };
 
 AroundPrompts DecodeAroundPrompts(const std::string& policy, uint32_t seed) {
   Trace trace = Empty();
   Talker decoder(0, 1.5, seed);
   Talker prompt(1, 0.8, seed + 1000);
-  std::vector<int> since;  // a prompt, of each forward; 0: it is one
+  // for each forward, the number of forwards since the last prompt; 0 for a prompt
+  std::vector<int> since;
   for (int turn = 0; turn < 8; ++turn) {
     for (int i = 1; i <= kDecodes; ++i) {
       decoder.Talk(1, &trace);
@@ -136,19 +137,19 @@ TEST(SharedPoolTest, APromptDoesNotPolluteWhatDecodingNeeds) {
     const AroundPrompts adaptive = DecodeAroundPrompts("adaptive", seed);
     const AroundPrompts lru = DecodeAroundPrompts("lru", seed);
     EXPECT_GE(adaptive.after.rate(), adaptive.before.rate() - kLost);
-    // It is not that nothing could be lost.
+    // Makes sure that there were hits to lose.
     EXPECT_GE(adaptive.before.rate(), lru.before.rate());
-    // A policy whose pool is swept by prompts fails this.
+    // The test would notice a policy whose pool is emptied by prompts: lru is one.
     EXPECT_LT(lru.after.rate(), lru.before.rate() - 4 * kLost);
   }
 }
 
-// How two sequences take turns.
+// How two sequences share the forwards.
 struct Company {
   const char* name;
-  double skew;       // of the other one
-  int other_tokens;  // of its forwards
-  int other_turns;   // for each of the first one's
+  double skew;       // skew of the second sequence
+  int other_tokens;  // tokens in each of its forwards
+  int other_turns;   // its forwards for each forward of the first sequence
 };
 
 void PrintTo(const Company& company, std::ostream* out) { *out << company.name; }
@@ -169,8 +170,8 @@ std::map<int64_t, double> Rates(const Trace& trace, int64_t slots, const std::st
   return rates;
 }
 
-// Least of the two sequences' hit rates, each as a share of what it has alone with half of the
-// slots.
+// Runs two sequences together and each one alone with half of the slots. Returns the smaller of the
+// two ratios of their hit rates.
 double Fairness(const Company& company, const std::string& policy, uint32_t seed) {
   constexpr int kTurns = 120;
   constexpr int64_t kSlots = kAllExperts / 8;
@@ -200,13 +201,15 @@ double Fairness(const Company& company, const std::string& policy, uint32_t seed
   return fairness;
 }
 
-// The pool goes where it brings the most hits, so that who asks seldom may have somewhat less.
+// The pool goes to the experts that bring the most hits. A sequence with few forwards may therefore
+// have slightly fewer hits.
 TEST_P(SharedPoolWith, NoneHasMuchLessThanItsHalfOfThePoolAlone) {
   constexpr double kFair = 0.75;
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);
     EXPECT_GE(Fairness(GetParam(), "adaptive", seed), kFair);
-    // A policy that gives the pool to whoever asks most often fails this.
+    // The test would notice a policy that gives the pool to the sequence with the most forwards:
+    // lru is one.
     EXPECT_LT(Fairness(GetParam(), "lru", seed), kFair / 2);
   }
 }

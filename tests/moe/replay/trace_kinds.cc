@@ -13,7 +13,7 @@ using Scores = std::vector<float>;  // [layers, experts]
 
 constexpr int kTopics = 12;
 
-// What one sequence brings along.
+// The state of one sequence.
 struct Sequence {
   int topic = 0;
   std::vector<int> tokens;
@@ -113,8 +113,8 @@ class KindMaker {
     return tokens.back();
   }
 
-  // A token's experts, appended to rows_. The shares of a topic's scores that two tokens of one
-  // kind share are moved by the walk and the noise alone.
+  // Appends the experts of a token to rows_. Two tokens of the same kind have the same topic
+  // scores; only the walk and the noise make them different.
   void Route(const Sequence& sequence, int token) {
     std::vector<std::pair<float, int32_t>> ranked(kind_.experts);
     for (int layer = 0; layer < kind_.layers; ++layer) {
@@ -166,7 +166,7 @@ class KindMaker {
     return Phase::kDecode;
   }
 
-  // Tokens of a block change until they are fixed; when all are, the next block begins.
+  // The tokens of a block change until they are fixed. When all are fixed, the next block begins.
   void Denoise() {
     Sequence& sequence = sequences_[0];
     if (left_ == 0) {
@@ -192,7 +192,7 @@ class KindMaker {
     for (const int token : block_) Route(sequence, token);
     const int kept = 1 + Below(kind_.batch);
     block_.erase(block_.begin(), block_.begin() + kept);
-    // What was guessed wrongly is guessed again.
+    // Guesses the wrong tokens again.
     for (int& token : block_) {
       if (Uniform() < 0.5) token = NextToken(&sequence);
     }
@@ -217,7 +217,7 @@ class KindMaker {
           const int cold = kind_.experts - hot;
           add(i < k / 2 ? order[Below(hot)] : order[hot + (forward * (k - k / 2) + i) % cold]);
         } else {
-          // Each of the k places changes its expert at its own time.
+          // Each of the k places changes its expert at a different time.
           add(order[((forward + i * kind_.period / k) / kind_.period * k + i) % kind_.experts]);
         }
         if (Uniform() < 0.01) add(order[Below(kind_.experts)]);
@@ -231,14 +231,14 @@ class KindMaker {
   std::normal_distribution<float> normal_;
   Scores fixed_;
   std::vector<Scores> topics_;
-  std::vector<Scores> vocabulary_;  // by token
+  std::vector<Scores> vocabulary_;  // scores by token
   std::vector<double> token_mass_;
   std::vector<Sequence> sequences_;
-  std::vector<std::vector<int32_t>> orders_;  // [layers]
-  int left_ = 0;                              // of the turn, or of the block
+  std::vector<std::vector<int32_t>> orders_;  // experts by layer
+  int left_ = 0;                              // forwards left of the turn or of the block
   std::vector<int> block_;
   std::vector<bool> fixed_tokens_;
-  std::vector<std::vector<int32_t>> rows_;  // [layers]: of the forward at hand
+  std::vector<std::vector<int32_t>> rows_;  // [layers]: routing of the current forward
   Trace trace_;
 };
 

@@ -72,7 +72,7 @@ TEST_F(ServerSecurityTest, WithoutFilesNothingIsWatched) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
-  std::thread([] {}).join();  // after the first one a sanitizer has its own, too
+  std::thread([] {}).join();  // a sanitizer starts its own thread after the first one
   const auto before = threads();
   const auto open = ServerSecurity::Open({.front_names = {"front"}, .log = Options().log});
   ASSERT_TRUE(open.ok()) << open.status();

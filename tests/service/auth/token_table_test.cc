@@ -155,7 +155,7 @@ TEST(CheckAccessTest, RolesGetWhatTheyAreFor) {
       EXPECT_EQ(may(role, access), roles.count(role) > 0)
           << RoleName(role) << " " << static_cast<int>(access);
     }
-    EXPECT_TRUE(CheckAccess(Caller(), access).ok());  // nobody is authenticated
+    EXPECT_TRUE(CheckAccess(Caller(), access).ok());  // without authentication
   }
 }
 

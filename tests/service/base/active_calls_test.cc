@@ -30,7 +30,7 @@ TEST(ActiveCallsTest, CallsEnterWhileItLingers) {
   std::thread lingering([&] { calls.Linger(absl::InfiniteDuration()); });
   EXPECT_TRUE(calls.Enter().ok());
   calls.Leave();
-  // Somebody is in a hurry.
+  // Another call shortens the drain.
   calls.Drain(absl::ZeroDuration());
   lingering.join();
   calls.Close();

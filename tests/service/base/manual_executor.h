@@ -1,4 +1,4 @@
-// ManualExecutor: an Executor whose tasks run when a test says so.
+// ManualExecutor: an Executor that runs tasks when the test says so.
 #ifndef TIDEPOOL_TESTS_SERVICE_BASE_MANUAL_EXECUTOR_H_
 #define TIDEPOOL_TESTS_SERVICE_BASE_MANUAL_EXECUTOR_H_
 
@@ -13,7 +13,7 @@
 
 namespace tidepool::service {
 
-// Posting is thread-safe; running is the test's thread only.
+// Posting is thread-safe. Only the test's thread runs tasks.
 class ManualExecutor final : public Executor {
  public:
   explicit ManualExecutor(fakes::ManualClock* clock) : clock_(clock) {}
@@ -28,13 +28,13 @@ class ManualExecutor final : public Executor {
     timed_.emplace(clock_->Monotonic() + delay, std::move(task));
   }
 
-  // Runs what is there, and what that posts.
+  // Runs all tasks, including those that tasks post.
   void RunAll() {
     while (RunOne()) {
     }
   }
 
-  // Runs tasks, waiting for other threads to post them, until `done`.
+  // Runs tasks until `done`, and waits for other threads to post more.
   void RunUntil(const std::function<bool()>& done) {
     while (!done()) {
       if (RunOne()) continue;
@@ -43,7 +43,7 @@ class ManualExecutor final : public Executor {
     }
   }
 
-  // Lets time pass: timers that fall due run in order.
+  // Advances the time and runs the timers that fall due, in order.
   void Advance(absl::Duration time) {
     clock_->Advance(time);
     RunAll();

@@ -27,7 +27,7 @@ TEST(ResponseBudgetTest, AreBoundedTogether) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
   EXPECT_NE(refused.message().find("use streaming"), std::string::npos) << refused;
-  // What was refused is counted until it goes, and so is what was taken.
+  // Refused bytes count until the response is destroyed, like accepted ones.
   EXPECT_EQ(answers.bytes(), kLong * 2 + WholeAnswer::kSmallBytes + 1);
   third.Clear();
   EXPECT_EQ(answers.bytes(), kLong * 2);
@@ -53,7 +53,7 @@ TEST(ResponseBudgetTest, APrincipalLeavesAsMuchAsItTakes) {
   EXPECT_NE(refused.message().find("'greedy' has "), std::string::npos) << refused;
   small.Clear();
 
-  // Whoever comes has room at once, and who had more than its share then gets no more.
+  // A new principal has room at once. One that already has more than its share gets no more.
   std::vector<WholeAnswer> other;
   EXPECT_EQ(takes("other", &other), 1);
   EXPECT_FALSE(greedy.front().Grow(1).ok());

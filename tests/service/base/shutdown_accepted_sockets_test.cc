@@ -23,10 +23,10 @@ sockaddr* Raw(sockaddr_in* address) { return reinterpret_cast<sockaddr*>(address
 
 struct Place {
   const char* ip = "127.0.0.1";
-  int port = 0;  // 0: a free one
+  int port = 0;  // 0: any free port
 };
 
-// A place where this process listened, and a connection that it has taken there.
+// A listener of this process, and a connection that it has accepted.
 class Port {
  public:
   explicit Port(const Place& place = {}) {
@@ -60,7 +60,7 @@ class Port {
     return send(taken_->get(), text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // As much as fits while the peer does not read.
+  // Writes until the buffers are full, because the peer does not read.
   std::string Fill() {
     const std::string part(4096, 'x');
     std::string all;
@@ -75,9 +75,9 @@ class Port {
     CHECK(send(peer_.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(text.size()));
   }
-  // As its owner does.
+  // Closes the connection, as its owner does.
   void Close() { taken_.reset(); }
-  // Up to the end, whatever that is.
+  // Reads to the end, whether that is a close or a reset.
   std::string PeerReadsAll() {
     std::string all;
     char part[4096];
@@ -103,8 +103,8 @@ TEST(ShutdownAcceptedSocketsTest, WhatWasWrittenArrivesAndNothingElse) {
   EXPECT_EQ(port.PeerReadsAll(), "before");
 }
 
-// An owner that closes a connection on which something unread has come resets it, as the kernel
-// does when more comes.
+// If an owner closes a connection with unread data, the kernel resets it. It also resets it when
+// more data arrives.
 TEST(ShutdownAcceptedSocketsTest, WhatIsOnItsWayIsNotLostToAReset) {
   Port port;
   const std::string text = port.Fill();
@@ -132,7 +132,7 @@ TEST(ShutdownAcceptedSocketsTest, OtherPortsStay) {
   EXPECT_EQ(other.PeerReadsAll(), "still there");
 }
 
-// As of two servers of one process, each on an address of its own.
+// As with two servers of one process, each on its own address.
 TEST(ShutdownAcceptedSocketsTest, OtherAddressesOfThePortStay) {
   Port cut;
   Port other({.ip = "127.0.0.2", .port = cut.number()});
@@ -145,7 +145,7 @@ TEST(ShutdownAcceptedSocketsTest, OtherAddressesOfThePortStay) {
   EXPECT_EQ(other.PeerReadsAll(), "still there");
 }
 
-// Of sockets for datagrams and of listeners nothing is cut, also where all addresses are meant.
+// Datagram sockets and listeners stay, even if all addresses are given.
 TEST(ShutdownAcceptedSocketsTest, OnlyConnectionsAreCut) {
   Port first;
   Port second({.ip = "127.0.0.2", .port = first.number()});

@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// One thread, which waits until everything is posted, and in which order tasks ran then.
+// A pool with one thread, which waits until everything is posted, and the order in which tasks ran.
 class TaskPoolTest : public testing::Test {
  protected:
   TaskPoolTest() {
@@ -36,7 +36,7 @@ class TaskPoolTest : public testing::Test {
 
   std::vector<std::string> RunAll() {
     gate_.set_value();
-    pool_.reset();  // runs what was posted
+    pool_.reset();  // runs all posted tasks
     base::MutexLock lock(&mutex_);
     return std::exchange(order_, {});
   }

@@ -33,7 +33,8 @@ TEST_F(WriteTimeoutsTest, OneIsLateOnceAtTheLimit) {
   EXPECT_EQ(late_, std::vector<int>{1});
 }
 
-// A stream with nothing to send has no write, however long, and slow ones have a new one each time.
+// A stream without output has no pending write, however long. A slow reader's stream has a new one
+// each time.
 TEST_F(WriteTimeoutsTest, WhatIsTakenIsNotLate) {
   auto write = Begin(1);
   for (int i = 2; i < 10; ++i) {
@@ -64,7 +65,7 @@ TEST_F(WriteTimeoutsTest, EachHasItsOwnTime) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
-// As when a stream is ended, and its end takes as long as it may.
+// For example, the stream is ended, and its last write gets the full time again.
 TEST_F(WriteTimeoutsTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   WriteTimeouts::Write write, other;
   write = writes_->Begin([&] {

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The values of the one key that `content` holds.
+// The values of the single key in `content`.
 std::vector<std::string> Values(const std::string& content) {
   const auto entries = ParseConfigFile("f.toml", content);
   EXPECT_TRUE(entries.ok()) << content << ": " << entries.status();

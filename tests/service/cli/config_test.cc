@@ -58,7 +58,7 @@ TEST(ParseConfigTest, ServeTakesDefaults) {
   EXPECT_EQ(config.model.path, "m.gguf");
   EXPECT_EQ(config.listen.grpc, "127.0.0.1:50051");
   EXPECT_EQ(config.store.location, "/home/u/.local/state/tidepool/sessions.db");
-  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // by what is free
+  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // 0: depends on the free memory
   EXPECT_EQ(config.serving.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.model.threads, 0);
   EXPECT_EQ(config.model.kv_type, std::nullopt);
@@ -381,7 +381,7 @@ TEST(ParseConfigTest, FileErrorsNameFileAndLine) {
   EXPECT_THAT(complaint("= 3\n"), HasSubstr("line 1: not TOML"));
   EXPECT_THAT(complaint("\"a\\nb\" = 1\n"), HasSubstr("unknown key a b"));
   EXPECT_THAT(complaint("[serve]\nmodel = \"m\"\n"), HasSubstr("without sections"));
-  EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot stand in a file"));
+  EXPECT_THAT(complaint("config = \"x\"\n"), HasSubstr("cannot be set in a file"));
   EXPECT_THAT(Complaint({"serve", "--config", "/nonexistent.toml"}),
               HasSubstr("/nonexistent.toml"));
 }

@@ -74,7 +74,7 @@ TEST(OneLineTest, NothingActsOnATerminal) {
   EXPECT_EQ(OneLine("\x1B[2J\n\t"), " [2J  ");
   // A byte of C1 by itself, and the first half of a character.
   EXPECT_EQ(OneLine("a\x9B[2J\xE2\x80"), "a\xEF\xBF\xBD[2J\xEF\xBF\xBD");
-  // What people write stays.
+  // Ordinary text is not changed.
   EXPECT_EQ(OneLine("na\xC3\xAFve \xE2\x80\x9Cq\xE2\x80\x9D \xE6\xB0\xB4 \xF0\x9F\x98\x80"),
             "na\xC3\xAFve \xE2\x80\x9Cq\xE2\x80\x9D \xE6\xB0\xB4 \xF0\x9F\x98\x80");
 }

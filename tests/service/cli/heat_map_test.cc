@@ -92,7 +92,7 @@ TEST(HeatMapTest, NothingWhereItCannotBeRead) {
   EXPECT_NE(DrawHeatMap(Layers(2, 4), {.columns = 20, .rows = 3}), "");
 }
 
-// With colour the same characters stand there.
+// Colour does not change the characters.
 TEST(HeatMapTest, ColourAddsNoCharacter) {
   const std::string plain = DrawHeatMap(Layers(4, 20), {.columns = 80});
   const std::string coloured = DrawHeatMap(Layers(4, 20), {.columns = 80, .colour = Colour::kOn});

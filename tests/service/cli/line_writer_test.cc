@@ -36,7 +36,7 @@ class Pipe {
   int in() const { return ends_[1]; }
   void CloseIn() { close(std::exchange(ends_[1], -1)); }
   void CloseOut() { close(std::exchange(ends_[0], -1)); }
-  // Until all writers have closed it.
+  // Reads until all writers have closed the pipe.
   std::string ReadAll() const {
     std::string text;
     char buffer[kPage];

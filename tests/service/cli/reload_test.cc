@@ -36,7 +36,7 @@ TEST_F(ReloadTest, TakesWhatMayChangeAndNamesWhatMayNot) {
   EXPECT_EQ(running.config.front.request_ttl, absl::Seconds(5));
   EXPECT_EQ(running.config.listen.grpc, "127.0.0.1:1");
 
-  // Once more: what was taken is no change any more, what was not still is.
+  // The second time, applied changes are no longer reported, and the others still are.
   const ConfigChanges again = TakeChanges(read, &running);
   EXPECT_EQ(again.taken, Strings());
   EXPECT_EQ(again.left, Strings({"listen"}));

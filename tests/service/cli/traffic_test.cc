@@ -1,4 +1,4 @@
-// What the load generator sends, when, and what it makes of the answers.
+// The load generator: what it sends and when, and how it reports responses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,8 +109,8 @@ RequestOutcome Outcome(double planned_s, std::vector<double> tokens_at_s, absl::
 TEST(TrafficReportTest, CountsByWhatBecameOfRequests) {
   TrafficReport report({.begin = kSecond, .end = 3 * kSecond});
   report.Add(Outcome(1.0, {1.5, 1.6, 2.0}, absl::OkStatus()));
-  report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));   // ends behind the window
-  report.Add(Outcome(0.5, {0.75, 1.25}, absl::OkStatus()));  // was planned before it
+  report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));   // ends after the window
+  report.Add(Outcome(0.5, {0.75, 1.25}, absl::OkStatus()));  // was due before the window
   report.Add(Outcome(1.1, {}, absl::ResourceExhaustedError("full")));
   report.Add(Outcome(1.2, {}, absl::ResourceExhaustedError("full")));
   report.Add(Outcome(1.3, {}, absl::UnavailableError("away")));
@@ -147,7 +147,7 @@ TEST(TrafficReportTest, LatenciesAreThoseOfTheWindow) {
       TrafficReport({.begin = kSecond, .end = 3 * kSecond}).ToJson()["first_token_s"].is_null());
 }
 
-// Keeps what it is asked to send until the test answers.
+// Holds requests until the test answers them.
 class HeldClient final : public TrafficClient {
  public:
   absl::StatusOr<ServedModel> FindModel() override { return absl::UnimplementedError("unused"); }
@@ -202,7 +202,7 @@ class TrafficRunTest : public ::testing::Test {
 TEST_F(TrafficRunTest, ARateIsKeptWhateverBecomesOfTheRequests) {
   Start({.sending = 10 * kSecond, .patience = kSecond}, /*rate=*/50);
   loop_.Advance(5 * kSecond);
-  // Nothing was answered, and none of the later ones waited for that.
+  // Nothing was answered, but later requests did not wait.
   EXPECT_NEAR(client_.held.size(), 250, 60);
   loop_.Advance(5 * kSecond);
   EXPECT_NEAR(client_.held.size(), 500, 90);
@@ -224,14 +224,14 @@ TEST_F(TrafficRunTest, CallersSendOneAfterTheOther) {
   EXPECT_EQ(outcomes_[0].arrivals[0].time, kSecond);
   EXPECT_EQ(outcomes_[0].planned, absl::ZeroDuration());
   EXPECT_EQ(client_.held.size(), 3u);
-  // One that is refused comes back when it is told to.
+  // A refused request is sent again after the retry delay.
   Answer({.status = base::WithRetryAfter(absl::ResourceExhaustedError("full"), 2 * kSecond)});
   EXPECT_EQ(client_.held.size(), 0u);
   loop_.Advance(absl::Milliseconds(1900));
   EXPECT_EQ(client_.held.size(), 0u);
   loop_.Advance(absl::Milliseconds(100));
   EXPECT_EQ(client_.held.size(), 3u);
-  // Behind the end nobody sends.
+  // Nothing is sent after the end.
   loop_.Advance(7 * kSecond);
   Answer({});
   EXPECT_EQ(client_.held.size(), 0u);
@@ -265,7 +265,7 @@ TEST_F(TrafficRunTest, ARetryKeepsTheFirstPlannedTime) {
   EXPECT_EQ(outcomes_[0].planned, absl::ZeroDuration());
   EXPECT_EQ(outcomes_[0].retries, 1);
   EXPECT_EQ(outcomes_[0].ended, kSecond);
-  // Errors that do not pass are not tried again.
+  // Permanent errors are not retried.
   loop_.Advance(kSecond);
   Answer({.status = absl::InvalidArgumentError("wrong")});
   EXPECT_EQ(outcomes_.size(), 2u);

@@ -1,4 +1,4 @@
-// Several answers to one prompt as one stream.
+// Several choices for one prompt in one stream.
 #include "service/front/choices.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Chats whose model's template tells the date, over midnight.
+// Chats whose template contains the date, across midnight.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -46,7 +46,7 @@ class DatedTemplateTest : public IdempotencyCacheTest {
     return request;
   }
 
-  // The worker renders what it was asked last, by its own clock where it is told no time.
+  // The worker renders the last Prepare, with the time that the front sent, or with its own clock.
   void Render(PuppetLink* worker) {
     const auto& [request, done] = worker->prepares.back();
     done(Prepare(request, {.model = &engine_.worker, .now = clock_.Now()}));
@@ -56,7 +56,7 @@ class DatedTemplateTest : public IdempotencyCacheTest {
     const auto& ids = worker->runs.back()->start.prepared().token_ids();
     return {ids.begin(), ids.end()};
   }
-  // Begins it at a new worker, which renders it and runs it.
+  // Begins the request at a new worker, which renders and runs it.
   PuppetLink* Ask(Client* client, const v1::GenerateRequest& request, const std::string& name) {
     PuppetLink* worker = AddWorker(name);
     Begin(client, request);
@@ -64,7 +64,7 @@ class DatedTemplateTest : public IdempotencyCacheTest {
     if (!client->status.has_value()) Render(worker);
     return worker;
   }
-  // With the tokens that the text has.
+  // Sends the tokens of the text.
   static void Say(PuppetLink* worker, const std::string& text, v1::FinishReason finish) {
     PuppetLink::Run_& run = LastRun(worker);
     worker::v1::RunResponse response;
@@ -156,7 +156,7 @@ TEST_F(DatedTemplateTest, ATurnIsAskedAgainBehindMidnight) {
   EXPECT_EQ(PromptOf(worker), prompt);
   EXPECT_EQ(worker->runs[0]->start.output_token_ids_size(), 2);
 
-  // By a worker that goes by its own clock, as an older one does.
+  // An older worker ignores the time and uses its own clock.
   StartAnotherFront();
   worker = AddWorker("c");
   Begin(&third, Named(request, 2));
@@ -184,7 +184,7 @@ TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
   worker = Ask(&second, Named(request, 1), "b");
   ASSERT_EQ(worker->runs.size(), 1);
   EXPECT_EQ(PromptOf(worker), prompt);
-  // Another body has nothing to go on with.
+  // A request with another body has nothing to resume.
   second.generation->Cancel(absl::CancelledError("gone"));
   loop_.Advance(absl::Seconds(31));
   worker->lose(absl::UnavailableError("gone"));
@@ -197,7 +197,7 @@ TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
 TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
   const v1::GenerateRequest request = Named(Chat("Is it lit?"));
   {
-    // It may have begun at another front, but it was noon there, too.
+    // It may have begun at another front, but the date is the same there.
     Client client;
     PuppetLink* worker = Ask(&client, Named(request, 1), "a");
     EXPECT_EQ(worker->runs.size(), 1);

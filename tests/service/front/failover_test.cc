@@ -1,4 +1,4 @@
-// What guards failover, each by itself.
+// Unit tests of the parts that control failover.
 #include "service/front/failover.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
   EXPECT_TRUE(prompts.Check(7).ok());
   prompts.Refuse(7);
   clock.Advance(absl::Minutes(4));
-  prompts.Refuse(7);  // it keeps its time
+  prompts.Refuse(7);  // the expiry time does not change
   const absl::Status refused = prompts.Check(7);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(refused.message(),
@@ -170,7 +170,7 @@ TEST_F(FailoverQueueTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4}));
   EXPECT_EQ(line_.under_way(), 5);
   EXPECT_EQ(line_.waiting(), 3);
-  Leave(6);  // gave up waiting
+  Leave(6);  // stream 6 gave up waiting
   Leave(2);
   Leave(0);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5, 7}));
@@ -207,7 +207,7 @@ TEST_F(FailoverQueueTest, EveryWorkerTakesASuspectAtATime) {
   tickets_[0].GoTo("a");
   tickets_[2].GoTo("c");
   EXPECT_EQ(line_.WithSuspects(), (std::vector<std::string>{"a", "c"}));
-  serving_["m"] = 2;  // one of them has crashed
+  serving_["m"] = 2;  // one worker of model n has crashed
   Leave(0);
   EXPECT_EQ(line_.WithSuspects(), std::vector<std::string>{"c"});
   EXPECT_EQ(went_.size(), 3);
@@ -280,7 +280,8 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-// Whatever comes and goes: no more than the limit is under way, and in the end everybody went.
+// With random load, no more streams than the limit are restarting, and in the end every stream had
+// its turn.
 TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> under_way;

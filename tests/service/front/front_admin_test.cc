@@ -1,4 +1,4 @@
-// A front's Admin over workers that are driven by hand.
+// A front's Admin with workers that the test controls.
 #include "service/front/front_admin.h"
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Keeps what operators ask it.
+// Records the requests of operators.
 class AdminLink final : public WorkerLink {
  public:
   explicit AdminLink(std::string name) : name_(std::move(name)), address_(name_ + ":1") {}
@@ -62,7 +62,7 @@ class AdminLink final : public WorkerLink {
     response.set_state(worker::v1::SERVING);
     on_state_(response);
   }
-  // Takes the change that was asked for last.
+  // Accepts the latest change.
   void Accept() {
     v1::SetOffloadResponse response;
     v1::WorkerOffload* worker = response.add_workers();
@@ -174,7 +174,7 @@ TEST_F(FrontAdminTest, OneFailureIsListedAllAreTheCallsOwn) {
   Set();
   links_[1]->sets[1].second(absl::FailedPreconditionError("worker 'b': no experts"));
   links_[0]->sets[1].second(absl::UnavailableError("connection reset"));
-  // Named, although the wire does not know it.
+  // The error has the worker's name, although the worker did not send it.
   EXPECT_EQ(answer_->status(), absl::UnavailableError("worker 'a': connection reset"));
 }
 
@@ -187,7 +187,7 @@ TEST_F(FrontAdminTest, WorkersHaveUntilTheDeadlineButNotForEver) {
   EXPECT_EQ(links_[0]->last_deadline, clock_.Monotonic() + absl::Seconds(2));
 }
 
-// The front's own limit is none of the caller's.
+// If the front's own limit passes, the caller must not get DEADLINE_EXCEEDED.
 TEST_F(FrontAdminTest, AWorkerThatTakesLongerThanTheFrontWaitsIsUnavailable) {
   Set("a");
   links_[0]->sets[0].second(absl::DeadlineExceededError("Deadline Exceeded"));

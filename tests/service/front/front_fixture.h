@@ -1,4 +1,5 @@
-// A front over workers that are driven by hand: no wire, no time, no threads but the store's.
+// A front with workers that the test controls: no network, no real time, no threads except the
+// store's.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_FRONT_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_FRONT_FIXTURE_H_
 
@@ -20,16 +21,16 @@
 
 namespace tidepool::service {
 
-// A worker whose every answer the test gives.
+// A worker whose responses all come from the test.
 class PuppetLink final : public WorkerLink {
  public:
   struct Run_ {
     worker::v1::Start start;
     RunEvents events;
     int64_t credit = 0;
-    bool gone = false;  // its call was destroyed
+    bool gone = false;  // the front destroyed the call
 
-    // As the worker would say it.
+    // Sends tokens, as the worker would.
     void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());
@@ -44,7 +45,7 @@ class PuppetLink final : public WorkerLink {
       position += tokens.size();
       events.on_response(std::move(response));
     }
-    // One token with so much text.
+    // Sends one token with `bytes` bytes of text.
     void SayLong(int32_t token, size_t bytes) {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());
@@ -84,7 +85,7 @@ class PuppetLink final : public WorkerLink {
   void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse> done) override {
     texts.push_back(std::move(done));
   }
-  // Never answered, as if behind a long text.
+  // Never answered, as if it waited after a long text.
   void Detokenize(v1::DetokenizeRequest, absl::Duration, Done<v1::DetokenizeResponse>) override {}
   // As Say has it.
   void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration,
@@ -128,7 +129,7 @@ class PuppetLink final : public WorkerLink {
     on_state_(response);
   }
 
-  // Answers the last Prepare with this prompt, of which so much is the session's.
+  // Answers the last Prepare with this prompt, of which `kept` tokens are from the session.
   void AnswerPrepare(std::vector<int32_t> prompt, int64_t kept = 0) {
     worker::v1::PrepareResponse response;
     response.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
@@ -142,8 +143,8 @@ class PuppetLink final : public WorkerLink {
 
   std::vector<std::pair<worker::v1::PrepareRequest, Done<worker::v1::PrepareResponse>>> prepares;
   std::vector<std::shared_ptr<Run_>> runs;
-  std::vector<Done<v1::TokenizeResponse>> texts;  // that are to be tokenised
-  std::vector<std::string> texts_for;             // principals for whose requests the front asked
+  std::vector<Done<v1::TokenizeResponse>> texts;  // pending Tokenize calls
+  std::vector<std::string> texts_for;             // principals of the TextOf calls
   std::function<void(absl::Status)> lose;
   std::string digest = "d";
   std::vector<std::string> aliases;
@@ -152,7 +153,7 @@ class PuppetLink final : public WorkerLink {
   int64_t places = 0;
   uint64_t process_id = 0;
   int32_t understands = kUnderstands;
-  std::string lead;  // what its answers' texts begin with, and a text by itself does not
+  std::string lead;  // prefix of a response's text; a text decoded alone does not have it
 
  private:
   class Call final : public RunCall {
@@ -181,7 +182,7 @@ class Client final : public GenerationSink {
     EXPECT_FALSE(status.has_value()) << "finished twice";
     status = std::move(end);
   }
-  // The client takes the message in flight.
+  // The client takes the message that is waiting.
   void Take() {
     ASSERT_TRUE(writing);
     writing = false;
@@ -203,7 +204,7 @@ class FrontTest : public testing::Test {
                                         [](LogLevel, absl::string_view) {});
   }
 
-  // No stream went where stream_state.h knows no way.
+  // Checks that all transitions of streams are allowed by stream_state.h.
   ~FrontTest() override {
     for (size_t from = 0; from < kStreamStates; ++from) {
       for (size_t to = 0; to < kStreamStates; ++to) {

@@ -1,4 +1,4 @@
-// Generations over workers that are driven by hand.
+// Generations with workers that the test controls.
 #include "service/front/generation.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   b->SayState();
   a->runs[0]->Say({10, 11});
   client.Take();
-  a->runs[0]->Say({12});  // on its way to the client when the worker dies
+  a->runs[0]->Say({12});  // in flight to the client when the worker dies
   a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kCrash);
   EXPECT_TRUE(a->runs[0]->gone);
   EXPECT_TRUE(b->runs.empty());
@@ -93,7 +93,8 @@ TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfFailures) {
   client.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-// It has no credit, so that nobody computes it: neither its prompt nor its attempts are used up.
+// A stream without credit computes nothing. So crashes count neither against its prompt nor as its
+// attempts.
 TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
   PuppetLink* worker = AddWorker("a");
   Client client;
@@ -140,7 +141,7 @@ TEST_F(GenerationTest, AStreamLeavesAWorkerThatFellSilent) {
   PuppetLink* b = AddWorker("b");
   a->runs[0]->Say({10});
   client.Take();
-  // As long as no other worker serves there is nowhere better to be.
+  // As long as no other worker serves the model, it stays.
   loop_.Advance(absl::Seconds(3));
   EXPECT_FALSE(a->runs[0]->gone);
   b->SayState();
@@ -165,7 +166,7 @@ TEST_F(GenerationTest, APromptIsPreparedElsewhereWhenItsWorkerFallsSilent) {
   loop_.Advance(absl::Milliseconds(250));
   loop_.Advance(absl::Milliseconds(250));
   ASSERT_EQ(b->prepares.size(), 1);
-  a->AnswerPrepare({1});  // too late
+  a->AnswerPrepare({1});  // too late to have an effect
   EXPECT_TRUE(a->runs.empty());
   b->AnswerPrepare({1});
   ASSERT_EQ(b->runs.size(), 1);
@@ -289,7 +290,7 @@ TEST_F(GenerationTest, LogsBeforeItRelays) {
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1, 2, 3});
   worker->runs[0]->Say({10});
-  EXPECT_TRUE(client.tokens.empty());  // its append is not acknowledged on this loop yet
+  EXPECT_TRUE(client.tokens.empty());  // the store's acknowledgement has not reached this loop yet
   loop_.RunUntil([&] { return client.writing; });
   EXPECT_EQ(Log().token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
   client.Take();
@@ -342,7 +343,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
                                       [](LogLevel, absl::string_view) {});
   PuppetLink* worker = AddWorker("a");
   const v1::GenerateRequest turn = SessionTurn();
-  // Calls in their order: whichever comes last is answered last.
+  // Calls are answered in order, so the last one is answered last.
   absl::Status filled;
   for (int i = 0; i < 100; ++i) {
     SessionLogData ballast;
@@ -352,7 +353,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
   }
   Log();
   ASSERT_EQ(filled.code(), absl::StatusCode::kResourceExhausted) << filled;
-  // Room for a turn to begin, and less than its prompt takes.
+  // There is room for a turn to begin, but not for its prompt.
   absl::Status deleted = absl::UnknownError("no answer");
   store_->Delete("", "ballast0", [&](absl::Status status) { deleted = std::move(status); });
   Log();
@@ -368,7 +369,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
   EXPECT_TRUE(client.tokens.empty());
   EXPECT_TRUE(Log().token_ids.empty());
 
-  // There is room again, and the store goes on.
+  // There is room again, and the store continues.
   for (int i = 0; i < 100; ++i) store_->Delete("", absl::StrCat("ballast", i), [](absl::Status) {});
   clock_.Advance(absl::Seconds(11));
   Client again;
@@ -427,7 +428,7 @@ TEST_F(GenerationTest, ALostLeaseEndsTheStream) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
 }
 
-// Of a session, from another front.
+// A turn of a session whose other turn runs at another front.
 class RivalTest : public GenerationTest {
  protected:
   absl::Status Rival() {
@@ -458,14 +459,14 @@ TEST_F(RivalTest, ATurnKeepsItsLeaseForAsLongAsItRuns) {
   EXPECT_EQ(Rival(), absl::OkStatus());
 }
 
-// A turn that waits for its next token hears of it all the same, and its worker is free.
+// A turn that is waiting for its next token also notices, and frees its worker.
 TEST_F(RivalTest, ALostLeaseIsFoundWhenItIsRenewed) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, SessionTurn());
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1});
-  clock_.Advance(absl::Seconds(11));  // as if this front had stood still
+  clock_.Advance(absl::Seconds(11));  // as if this front had been suspended
   ASSERT_EQ(Rival(), absl::OkStatus());
   EXPECT_FALSE(client.status.has_value());
   loop_.Advance(absl::ZeroDuration());

@@ -1,4 +1,4 @@
-// A front's link over the wire, to a worker that says what the test wants.
+// A front's link over real gRPC, to a worker that the test controls.
 #include "service/front/grpc_worker_link.h"
 
 #include <grpcpp/grpcpp.h>
@@ -24,7 +24,8 @@
 namespace tidepool::service {
 namespace {
 
-// Ends each stream of states well: the first `telling` behind a state, others without any.
+// Ends each stream of states with OK: the first `telling` streams after one state, the others
+// without any.
 class ShortWatches final : public worker::v1::Worker::Service {
  public:
   explicit ShortWatches(int telling) : telling_(telling) {}
@@ -42,7 +43,7 @@ class ShortWatches final : public worker::v1::Worker::Service {
   std::atomic<int> streams_ = 0;
 };
 
-// A server of this worker, and a front's link to it.
+// A server with this worker, and a front's link to it.
 struct Linked {
   explicit Linked(worker::v1::Worker::Service* worker) {
     KeepCallbackQueue();
@@ -64,7 +65,7 @@ struct Linked {
   std::unique_ptr<WorkerLink> link;
 };
 
-// As a server does whose gRPC ends what comes too late.
+// Like a server whose gRPC cancels calls that arrive during its shutdown.
 class Cancelling final : public worker::v1::Worker::Service {
  public:
   grpc::Status Prepare(grpc::ServerContext*, const worker::v1::PrepareRequest*,
@@ -110,14 +111,14 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
   }
 }
 
-// Ends each connection at its first request. As much HTTP/2 as that takes.
+// Closes each connection at its first request. Implements just enough HTTP/2 for that.
 class Refusing {
  public:
   enum class How : uint8_t {
-    // As a request that the server has not begun with: gRPC's own retries would send it again
+    // Like a request that the server has not begun: gRPC's own retries would send it again
     // (transparent retries of gRFC A6).
     kGoAway,
-    // Without a word, as a process that dies.
+    // Without a message, like a process that crashes.
     kBreak,
   };
   explicit Refusing(How how)
@@ -231,7 +232,7 @@ TEST(GrpcWorkerLinkTest, TellsAWorkerThatDiesUnansweredFromOneThatIsAway) {
   }
 }
 
-// Tells whose request it was asked for.
+// Records for which request it was called.
 class Listening final : public worker::v1::Worker::Service {
  public:
   grpc::Status Detokenize(grpc::ServerContext* context, const v1::DetokenizeRequest*,
@@ -264,7 +265,7 @@ TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
 
 TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   ShortWatches worker(3);
-  // Time stands still: behind a back-off nothing would ever come.
+  // Time does not advance, so with a back-off no stream would ever come.
   Linked linked(&worker);
   int states = 0;
   std::vector<absl::Status> ends;

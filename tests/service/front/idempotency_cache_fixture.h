@@ -1,4 +1,4 @@
-// What tests of requests with a request_id share.
+// Shared by tests of requests with a request_id.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_IDEMPOTENCY_CACHE_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_IDEMPOTENCY_CACHE_FIXTURE_H_
 
@@ -20,7 +20,7 @@ class IdempotencyCacheTest : public FrontTest {
     return request;
   }
 
-  // The client takes message after message, as far as there are any.
+  // The client takes all messages that are waiting.
   void TakeAll(Client* client) {
     loop_.RunAll();
     while (client->writing) {

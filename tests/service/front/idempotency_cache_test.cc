@@ -1,4 +1,4 @@
-// Requests that their clients gave a request_id: read again, read on, by whomever comes.
+// Requests with a client-set request_id: repeated, and resumed by several readers.
 #include "service/front/idempotency_cache.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_F(IdempotencyCacheTest, AClientThatComesBackReadsOnAsIfNothingHadHappened) 
   first.generation->Cancel(absl::CancelledError("gone"));
   EXPECT_EQ(first.status->code(), StatusCode::kCancelled);
   EXPECT_FALSE(LastRun(worker).gone);
-  // It goes on within its window, which nobody moves.
+  // It continues within its credit window, which no reader extends.
   LastRun(worker).Say({13});
   EXPECT_EQ(LastRun(worker).credit, 258);
   loop_.Advance(absl::Seconds(29));
@@ -111,7 +111,8 @@ TEST_F(IdempotencyCacheTest, AnOrphanIsCancelledWhenItsTimeIsOver) {
   EXPECT_FALSE(LastRun(worker).gone);
   loop_.Advance(absl::Seconds(2));
   EXPECT_TRUE(LastRun(worker).gone);
-  // Coming back all the same it is made anew, up to a message's end where it resumes.
+  // If the client returns anyway, the response is generated again, with a message that ends where
+  // it resumes.
   Client late;
   Begin(&late, Named(Text(), 1));
   ASSERT_EQ(worker->prepares.size(), 2);
@@ -155,7 +156,7 @@ TEST_F(IdempotencyCacheTest, AnotherBodyIsRefused) {
   LastRun(worker).Say({10}, v1::STOP);
   TakeAll(&first);
   for (const auto& request : {hotter, longer}) EXPECT_TRUE(refused(request));
-  // Kept for so long, and no longer.
+  // It is kept for this time, and no longer.
   loop_.Advance(absl::Minutes(10) + absl::Seconds(1));
   Client later;
   Begin(&later, longer);
@@ -225,8 +226,8 @@ TEST_F(IdempotencyCacheTest, TwoClientsReadOneAnswer) {
   EXPECT_TRUE(slow.status->ok());
 }
 
-// A client that is to come back hears that it may: whoever reads what is being made, or what has
-// been, and whoever comes in the last moment.
+// Every reader gets a status that allows a retry: of running responses, of finished ones, and
+// readers that come at the last moment.
 TEST_F(IdempotencyCacheTest, AFrontThatClosesEndsEveryReaderWithItsReason) {
   PuppetLink* worker = AddWorker("a");
   const auto named = [](const std::string& id) {
@@ -267,10 +268,10 @@ class LongAnswerTest : public IdempotencyCacheTest {
  protected:
   static constexpr int kMessages = 20;
 
-  // Each is a mebibyte and a little more, so that one less than the limit has fits into it.
+  // Each message is a little more than a mebibyte, so one less than the limit fits.
   static constexpr int kKept = (NamedRequest::kMaxBytes >> 20) - 1;
 
-  // `reader` begins the request and takes them all.
+  // `reader` begins the request and takes all messages.
   PuppetLink* Make(Client* reader) {
     PuppetLink* worker = AddWorker("a");
     Begin(reader, Named());
@@ -296,14 +297,15 @@ TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
   EXPECT_EQ(back.tokens.back(), kMessages - 1);
   EXPECT_EQ(worker->prepares.size(), 1);
 
-  // Who wants more would take the answer from those who read on.
+  // A client that needs earlier messages would restart the response for the other readers, so it is
+  // refused.
   Client early;
   Begin(&early, Named(Text(), kMessages - kKept - 1));
   ASSERT_TRUE(early.status.has_value());
   EXPECT_EQ(early.status->code(), StatusCode::kFailedPrecondition) << *early.status;
   EXPECT_FALSE(reader.status.has_value()) << *reader.status;
   EXPECT_EQ(worker->prepares.size(), 1);
-  // When nobody does it is made once more, up to where a message ends here.
+  // Without other readers it is generated again, with a message that ends here.
   for (Client* gone : {&reader, &back}) gone->generation->Cancel(absl::CancelledError("gone"));
   Client late;
   Begin(&late, Named(Text(), kMessages - kKept - 1));

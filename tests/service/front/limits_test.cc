@@ -1,4 +1,4 @@
-// What limits, of a principal and of the workers, do to generations at a front.
+// The effect of limits, of principals and workers, on generations at a front.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -62,13 +62,13 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
   BeginAs("other", {}, 0, &other);
   EXPECT_FALSE(other.status.has_value()) << *other.status;
 
-  // A place comes back with its generation's end.
+  // A place becomes free when its generation ends.
   other.generation->Cancel(absl::CancelledError("enough"));
   greedy.front()->generation->Cancel(absl::CancelledError("enough"));
   EXPECT_TRUE(one_more());
 }
 
-// The loop is everybody's: what takes as long as a request is long is done elsewhere.
+// All requests share the loop, so checks that depend on a request's length run elsewhere.
 TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
   PuppetLink* worker = AddWorker("a");
   Client refused, taken;
@@ -104,7 +104,7 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   ask("other");
   EXPECT_EQ(worker->texts.size(), before + 1);
 
-  // Answers give their places back.
+  // Finished calls free their places.
   for (const auto& done : {worker->texts.front(), worker->texts.back()}) {
     done(v1::TokenizeResponse());
   }
@@ -115,7 +115,7 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   EXPECT_TRUE(ends.empty());
 }
 
-// Complete, of which a worker tells so much text.
+// Complete, with responses of a chosen size.
 class WholeAnswerTest : public FrontTest {
  protected:
   struct Call {
@@ -194,7 +194,7 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
   ASSERT_TRUE(second->end.has_value());
   EXPECT_EQ(second->end->status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(second->end->status()).has_value());
-  // It gave its room back.
+  // It has freed its part of the budget.
   Say(kMiB / 2, first.get());
   for (Call* call : {first.get(), brief.get()}) {
     EXPECT_FALSE(call->end.has_value());

@@ -1,4 +1,4 @@
-// Turns of sessions whose front is gone: what their logs give to clients that come back.
+// Turns of sessions whose front is gone: what clients that return get from the log.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 using absl::StatusCode;
 using Tokens = std::vector<int32_t>;
 
-// Another front, or this one after it died: the session's log is all that is left.
+// Another front, or this one after a crash: only the session's log is left.
 class LoggedTurnTest : public IdempotencyCacheTest {
  protected:
   void StartAnotherFront() {
@@ -24,7 +24,7 @@ class LoggedTurnTest : public IdempotencyCacheTest {
                                         [](LogLevel, absl::string_view) {});
   }
 
-  // A turn of which {10, 11, 12} and perhaps an end are in the log.
+  // A turn with {10, 11, 12}, and possibly an end, in the log.
   v1::GenerateRequest Leave(v1::FinishReason finish) {
     PuppetLink* worker = AddWorker("a");
     worker->lead = lead_;
@@ -55,7 +55,8 @@ class LoggedTurnTest : public IdempotencyCacheTest {
   std::string lead_;
 };
 
-// A space where the answer begins belongs to its first token: whoever has none gets it.
+// A leading space of the response belongs to its first token: only a client without any token gets
+// it.
 TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
   lead_ = " ";
   const v1::GenerateRequest request = Leave(v1::STOP);
@@ -110,7 +111,7 @@ TEST_F(LoggedTurnTest, AFinishedTurnIsGivenAgainFromItsLog) {
   EXPECT_EQ(Log().turns.size(), 1);
 }
 
-// A client's mistake at one front is no harm to the stream at another.
+// A wrong request at one front does not affect the stream at another.
 TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
   FrontCore other(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
   PuppetLink* worker = AddWorker("a");
@@ -148,7 +149,7 @@ TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
   EXPECT_EQ(Log().turns.size(), 1);
 }
 
-// What the log does not keep may be asked for or not.
+// Fields that the log does not keep may differ.
 TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
   PuppetLink* first = AddWorker("a");
   v1::GenerateRequest request = Named(SessionTurn());
@@ -216,7 +217,7 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
   EXPECT_EQ(changes(), 1);
   EXPECT_EQ(Log().turns[0].numerics_id, kSeveralNumerics);
-  // And so does the log, to whom it is given again.
+  // The log keeps it too.
   StartAnotherFront();
   Client again;
   Return(&again, request);
@@ -226,7 +227,8 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_EQ(changes(), 0);
 }
 
-// As by a worker of another release, or one that knows another day: the request is the same.
+// For example, a worker of another release, or with another date, would render it differently: it
+// is still the same request.
 TEST_F(LoggedTurnTest, ATurnGoesOnBehindThePromptOfItsLog) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   Client client;
@@ -262,7 +264,7 @@ TEST_F(LoggedTurnTest, AnotherPromptIsNotTheTurnThatAnOlderProgramLogged) {
 
 TEST_F(LoggedTurnTest, ATurnThatWasCutShortUnderOthersIsNotGivenAgain) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
-  clock_.Advance(absl::Seconds(11));  // past its lease
+  clock_.Advance(absl::Seconds(11));  // the lease has expired
   v1::GenerateRequest next = request;
   next.set_request_id("next");
   Client other;

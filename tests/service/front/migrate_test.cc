@@ -1,4 +1,5 @@
-// Generations whose worker drains: they go on at another one, and nothing counts as a failure.
+// Generations whose worker drains: they continue on another worker, and nothing counts as a
+// failure.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +13,7 @@ namespace {
 
 class MigrateTest : public FrontTest {
  protected:
-  // A stream that runs at `worker`, the only one so far.
+  // A stream that runs on `worker`, the only one so far.
   std::shared_ptr<PuppetLink::Run_> BeginAt(PuppetLink* worker, Client* client) {
     Begin(client, Text());
     worker->AnswerPrepare({1, 2, 3});
@@ -35,12 +36,12 @@ TEST_F(MigrateTest, GoesOnAtOnceAtAnotherWorker) {
   PuppetLink* b = AddWorker("b");
   left->Say({10, 11});
   left->SayMigrate();
-  // Without a wait, and without the budget of streams that failed.
+  // Without waiting, and without using the retry budget.
   EXPECT_TRUE(left->gone);
   ASSERT_EQ(b->runs.size(), 1);
   EXPECT_EQ(b->runs[0]->start.output_token_ids_size(), 2);
   EXPECT_EQ(b->runs[0]->start.attempt(), 1);
-  // What the left worker says yet is not heard.
+  // Later messages of the old worker are ignored.
   left->Say({12});
   left->events.on_end(absl::CancelledError("cancelled"), EndedBy::kWorker);
   EndWith(&client, b->runs[0].get(), {10, 11, 12});
@@ -54,7 +55,7 @@ TEST_F(MigrateTest, MoreOftenThanAStreamMayFail) {
   std::vector<int32_t> expected;
   for (int move = 1; move <= 6; ++move) {
     workers.push_back(AddWorker("w" + std::to_string(move)));
-    run->Say({move});  // too few tokens to clear its prompt
+    run->Say({move});  // too few tokens to clear the prompt of suspicion
     expected.push_back(move);
     run->SayMigrate();
     ASSERT_EQ(workers[move]->runs.size(), 1) << move;
@@ -90,19 +91,19 @@ TEST_F(MigrateTest, MovesWhenAnotherComes) {
   EndWith(&client, b->runs[0].get(), {10, 11, 12});
 }
 
-// What a newer worker is besides serving and draining is not known here.
+// A state of a newer worker that this front does not know.
 TEST_F(MigrateTest, AnUnknownStateGetsNothingNew) {
   PuppetLink* a = AddWorker("a");
   a->SayState(static_cast<worker::v1::WorkerState>(99));
   Client client;
   Begin(&client, Text());
   EXPECT_TRUE(a->prepares.empty());
-  // One that tells no state at all serves.
+  // A worker that reports no state is serving.
   a->SayState(worker::v1::WORKER_STATE_UNSPECIFIED);
   EXPECT_EQ(a->prepares.size(), 1);
 }
 
-// Three refusals would be three attempts.
+// Otherwise, three refusals would use up three attempts.
 TEST_F(MigrateTest, ARunThatDrainingWorkersRefuseIsNoFailure) {
   std::vector<PuppetLink*> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(AddWorker(name));
@@ -150,7 +151,7 @@ TEST_F(MigrateTest, NobodyComesForThirtySeconds) {
   EXPECT_EQ(client.status->code(), absl::StatusCode::kUnavailable);
 }
 
-// It was accepted once: that all queues are full now does not end it, nor use its attempts up.
+// It was accepted once, so full queues neither end it nor use up its attempts.
 TEST_F(MigrateTest, AStreamThatHasBegunWaitsForRoom) {
   PuppetLink* a = AddWorker("a");
   Client client;

@@ -31,7 +31,7 @@ TEST(PickWorkerTest, NoneCanTakeIt) {
   EXPECT_EQ(PickWorker(workers, Request()), std::nullopt);
 }
 
-// Workers of an earlier release do not say the second digest.
+// Workers of an earlier release do not report the content digest.
 TEST(PickWorkerTest, ContentDigestsDecideWhereBothAreKnown) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   workers[0].model_digest = "d:1";
@@ -68,7 +68,7 @@ TEST(PickWorkerTest, CachedTokensCountAsDone) {
   EXPECT_EQ(CachedTokens(workers[0], request), 0);
   EXPECT_EQ(CachedTokens(workers[1], request), 160);
   EXPECT_EQ(PickWorker(workers, request), 1);
-  // Until its queue costs more than the cache saves.
+  // Until its queue costs more time than the cache saves.
   workers[1].queued_prompt_tokens = 200;
   EXPECT_EQ(PickWorker(workers, request), 0);
 }
@@ -125,7 +125,7 @@ TEST(PickWorkerTest, AffinityBreaksTies) {
   }
   for (const auto& [name, count] : counts) EXPECT_GT(count, 50) << name;
 
-  // Where a worker goes, only its own sessions move.
+  // If a worker leaves, only its own sessions move.
   const std::vector<WorkerView> fewer = {workers[0], workers[1], workers[2]};
   for (int i = 0; i < 400; ++i) {
     PickRequest request = Request();
@@ -144,7 +144,7 @@ TEST(PickWorkerTest, WhatASessionLeftCountsAsCached) {
   workers[other].session_tokens = 300;
   EXPECT_EQ(CachedTokens(workers[other], request), 288);  // whole blocks
   EXPECT_EQ(PickWorker(workers, request), other);
-  // Never more than there is to compute.
+  // Never more than the prompt's tokens.
   workers[other].session_tokens = 4000;
   EXPECT_EQ(CachedTokens(workers[other], request), 320);
 }
@@ -174,14 +174,14 @@ TEST(PickWorkerTest, AffinityYieldsToLoad) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
   PickRequest request = {.model_digest = "d", .prompt_tokens = 100'000, .affinity = "s"};
   const size_t home = *PickWorker(workers, request);
-  // Far within the 20 %, but with many more sequences than the others.
+  // Within the 20 %, but with many more sequences than the others.
   workers[home].sequences = 40;
   workers[(home + 1) % 3].sequences = 10;
   workers[(home + 2) % 3].sequences = 10;
   EXPECT_NE(PickWorker(workers, request), home);
   workers[home].sequences = 12;
   EXPECT_EQ(PickWorker(workers, request), home);
-  // More than 20 % slower is no tie.
+  // A worker that is more than 20 % slower is not equal.
   workers[home].queued_prompt_tokens = 30'000;
   EXPECT_NE(PickWorker(workers, request), home);
 }

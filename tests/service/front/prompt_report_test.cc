@@ -1,4 +1,4 @@
-// What an answer tells of its prompt, over workers that fail.
+// The prompt reports of a response, with workers that fail.
 #include "service/front/prompt_report.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class PromptReportTest : public FrontTest {
     request.set_prompt_logprobs(1);
     return request;
   }
-  // The worker tells of so many prompt tokens from `first` on; entry i is of token 100 + i.
+  // The worker reports `count` prompt tokens from `first` on; entry i is for token 100 + i.
   static void SayPrompt(PuppetLink::Run_* run, int64_t first, int count) {
     worker::v1::RunResponse response;
     response.set_attempt(run->start.attempt());
@@ -111,7 +111,7 @@ TEST_F(PromptReportTest, WorkersOfAnEarlierReleaseAreRefused) {
     EXPECT_EQ(client.status->code(), absl::StatusCode::kUnimplemented);
     EXPECT_TRUE(absl::StrContains(client.status->message(), name)) << *client.status;
   }
-  // One that prepared it at a newer worker, and runs at an older one.
+  // It was prepared on a newer worker, and runs on an older one.
   worker->understands = kUnderstands;
   Client client;
   Begin(&client, Scored());
@@ -143,7 +143,7 @@ TEST_F(PromptReportTest, EchoComesFirstAndOnce) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
 }
 
-// A request that comes again hears of its prompt again, unless it has output tokens already.
+// A repeated request gets the prompt report again, unless it resumes after output tokens.
 TEST_F(PromptReportTest, ANamedRequestTellsOfItsPromptAgain) {
   PuppetLink* worker = AddWorker("a");
   v1::GenerateRequest request = Scored();

@@ -1,4 +1,4 @@
-// The line that a request's end leaves in the log.
+// The log line of a request's end.
 #include "service/front/request_log.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
       {"span_id", line.fields.at("span_id")}};
   EXPECT_EQ(line.fields, expected);
 
-  // The worker is told of the same request, and of this span as its parent.
+  // The worker gets the same trace, with this span as the parent.
   const worker::v1::Start& start = worker->runs[0]->start;
   EXPECT_EQ(start.request_id(), "r1");
   EXPECT_EQ(start.caller().principal(), "alice");
@@ -102,7 +102,7 @@ TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
   EXPECT_EQ(worker->prepares[0].first.caller().traceparent(), start.caller().traceparent());
 }
 
-// As metrics and clients are told it.
+// Same value as in metrics and for clients.
 TEST_F(RequestLogTest, AReasonToFinishOfANewerWorkerIsAStop) {
   PuppetLink* worker = AddWorker("a");
   Client client;

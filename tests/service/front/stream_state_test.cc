@@ -1,4 +1,4 @@
-// Streams go the ways of stream_state.h, all of them and no other (FrontTest sees to the latter).
+// Streams use all transitions of stream_state.h, and no others (FrontTest checks the latter).
 #include "service/front/stream_state.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// As the table of the header, written by itself.
+// The table of the header, written independently.
 TEST(StreamStateTest, TheTableIsWhatItsHeaderTells) {
   using enum StreamState;
   const std::map<StreamState, std::vector<StreamState>> table = {
@@ -50,7 +50,7 @@ class StreamWalkTest : public SimulatedWorkersTest {
     loop_.RunAll();
   }
 
-  // Something that happens to streams, now and then.
+  // Random events that affect streams.
   void Disturb() {
     // Nobody ends those whose time is over, but workers that leave.
     const absl::Duration timeout = Chance(0.2) ? absl::Seconds(2) : absl::Minutes(60);

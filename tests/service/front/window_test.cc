@@ -1,4 +1,4 @@
-// How far ahead of its client an answer is made.
+// How far a response is generated ahead of its client.
 #include <gtest/gtest.h>
 
 #include "service/front/credit_window.h"
@@ -19,7 +19,7 @@ TEST_F(WindowTest, LongTokensAreMadeNoFurtherAheadThanTheirBytesAllow) {
   Begin(&client, request);
   worker->AnswerPrepare({1, 2, 3});
   auto run = worker->runs[0];
-  // As long as tokens may be is what counts until one has come.
+  // Before the first token, the maximum size of a token counts.
   EXPECT_GT(run->credit, 100);
   EXPECT_LT(run->credit, CreditWindow::kTokens);
   run->Say({10});
@@ -36,7 +36,7 @@ TEST_F(WindowTest, LongTokensAreMadeNoFurtherAheadThanTheirBytesAllow) {
   client.Take();
   EXPECT_EQ(run->credit, given + 32);
 
-  // However long they are, the next one comes.
+  // However long tokens are, one more may always come.
   run->SayLong(13, 1 << 20);
   while (run->position < run->credit) run->SayLong(14, 1 << 20);
   while (client.writing) client.Take();

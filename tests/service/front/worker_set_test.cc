@@ -1,4 +1,4 @@
-// What a front makes of its workers' states, and of their silence.
+// How a front uses its workers' states, and what it does if they stop.
 #include "service/front/worker_set.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 class WorkerSetTest : public FrontTest {};
 
-// Over TLS a stream of states ends at its age, and behind it may come a handshake.
+// Over TLS, a stream of states ends at its maximum age, and a handshake may follow.
 TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   PuppetLink* a = AddWorker("a");
   Client client;
@@ -40,7 +40,7 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   pass(absl::Milliseconds(1250));
   EXPECT_EQ(health_of_a(), WorkerHealth::kSuspect) << "a state has come, and then none";
 
-  // Nor for ever.
+  // But it does not wait without limit.
   a->SayState();
   a->lose(absl::OkStatus());
   pass(absl::Milliseconds(3250));
@@ -65,7 +65,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
   a->aliases = {"fast", "m-q4"};
   a->SayState();
   PuppetLink* b = AddWorker("b");
-  b->digest = "e";  // other weights with the same name of their own
+  b->digest = "e";  // other weights with the same model name
   b->aliases = {"m-q8"};
   b->SayState();
   PuppetLink* c = AddWorker("c");
@@ -83,7 +83,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
             "model 'x' is not served; served: fast, m-q4, second, m, m-q8");
 }
 
-// For all requests, not for the one that failed alone; until it tells its state again.
+// This applies to all requests, until the worker reports its next state.
 TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   PuppetLink* a = AddWorker("a");
   PuppetLink* b = AddWorker("b");
@@ -102,7 +102,7 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   ask(&clients[1], "second");
   EXPECT_EQ(a->prepares.size(), 1);
   ASSERT_EQ(b->prepares.size(), 1);
-  // Though nothing came of that Run, either.
+  // Although the failed Run itself returned nothing.
   a->SayState();
   ask(&clients[2], "third");
   ASSERT_EQ(a->prepares.size(), 2);
@@ -111,7 +111,7 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   ask(&clients[3], "fourth");
   EXPECT_EQ(a->prepares.size(), 2);
   EXPECT_EQ(b->prepares.size(), 2);
-  // What a worker says itself is no sign that it is ill.
+  // An error that the worker itself returns does not make it suspect.
   a->SayState();
   ask(&clients[4], "fifth");
   a->AnswerPrepare({1});
@@ -152,7 +152,8 @@ TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
   EXPECT_TRUE(client.status->ok());
 
-  // New ones go there at once, however busy it is, until the other moves again.
+  // New streams use the other worker at once, however busy it is, until the stuck one makes
+  // progress.
   Client next, later;
   Begin(&next, Text());
   ASSERT_EQ(b->prepares.size(), 1);
@@ -167,7 +168,7 @@ TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
   }
 }
 
-// As where it is the only worker: its front's clients go to another front.
+// As if it were the only worker: the front's clients should use another front.
 TEST_F(WorkerSetTest, AFrontOfAStuckWorkerIsNotReady) {
   std::vector<bool> ready;
   core_->workers()->OnReadiness([&](bool now) { ready.push_back(now); });

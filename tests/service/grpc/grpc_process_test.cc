@@ -12,7 +12,7 @@
 namespace tidepool::service {
 namespace {
 
-// A call whose callback lets go of its channel, the process's last: the context holds one too.
+// A call whose callback releases the last channel of the process. The context also holds one.
 struct LastCall {
   std::unique_ptr<v1::Inference::Stub> stub;
   grpc::ClientContext context;
@@ -20,7 +20,7 @@ struct LastCall {
   v1::ListModelsResponse response;
 };
 
-// Without the queue kept, this aborts, hangs or reads freed memory within a few rounds.
+// Without KeepCallbackQueue, this aborts, hangs or reads freed memory within a few rounds.
 TEST(GrpcProcess, TheLastChannelMayGoInACallback) {
   KeepCallbackQueue();
   for (int round = 0; round < 20; ++round) {

@@ -37,7 +37,7 @@ class HttpOpenApiTest : public ServeTest {
   }
 };
 
-// A whole request of each path that has a body.
+// A complete request for each path with a body.
 Json Example(const std::string& path) {
   const Json messages = Json::array({{{"role", "user"}, {"content", "hi"}}});
   if (path == "/v1/chat/completions") return {{"messages", messages}, {"max_tokens", 1}};
@@ -47,7 +47,7 @@ Json Example(const std::string& path) {
   return {{"messages", messages}};
 }
 
-// Values that a schema does not take: one of each type that it has not, and those past its range.
+// Values that a schema refuses: one of each other type, and some out of range.
 std::vector<Json> WrongValues(const Json& schema) {
   std::vector<Json> wrong;
   if (schema.contains("enum")) return {"surely not this"};
@@ -97,7 +97,7 @@ TEST_F(HttpOpenApiTest, EachPathIsServed) {
         EXPECT_TRUE(absl::StrContains(answer.head, ok["content"].begin().key()))
             << path << answer.head;
       }
-      // Another method is not.
+      // Other methods are refused.
       const RawAnswer other =
           method == "get" ? Connect()->Post(target, "{}") : Connect()->Get(target);
       EXPECT_EQ(other.status, 405) << path;
@@ -173,7 +173,7 @@ TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
             Json::array({"name"}));
   const Json& tool = chat["properties"]["tools"]["items"];
   EXPECT_EQ(tool["properties"]["function"]["properties"]["parameters"]["type"][0], "object");
-  // Either of two is needed.
+  // One of the two is required.
   const Json tokenize = BodySchemaOf(document, "/tokenize");
   EXPECT_FALSE(tokenize.contains("required"));
   EXPECT_EQ(tokenize["properties"]["messages"]["items"]["required"], Json::array({"role"}));

@@ -66,7 +66,7 @@ class HttpResumeTest : public ServeTest {
     }
     return events;
   }
-  // Without the time at which each response was begun.
+  // Removes the time at which each response began.
   static std::string Bare(const std::string& data) {
     const absl::StatusOr<Json> json = ParseJsonBody(data);
     if (!json.ok()) return data;
@@ -166,7 +166,7 @@ TEST_F(HttpResumeTest, OnlyStreamsWithAKeyHaveIds) {
   EXPECT_EQ(events.back().data, "[DONE]");
 }
 
-// From every event of it, while it is kept and when it has to be computed again.
+// Resumes after every event, both while the stream is kept and when it must be computed again.
 TEST_F(HttpResumeTest, AStreamThatHasEndedGoesOnAfterAnyOfItsEvents) {
   Start();
   const std::string chat =

@@ -35,7 +35,7 @@ class HttpServeTest : public ServeTest {
     EXPECT_TRUE(json.ok()) << answer.body;
     return json.ok() ? *json : Json();
   }
-  // The events of a stream, without the closing [DONE], which must be there.
+  // The events of a stream without the final [DONE], which must be present.
   static std::vector<Json> Events(const RawAnswer& answer) {
     std::vector<Json> events;
     absl::string_view rest = answer.body;
@@ -315,7 +315,7 @@ TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
 TEST_F(HttpServeTest, WhereNoLongAnswerHasRoomShortOnesAndStreamsGoOn) {
   front_limits_.max_whole_bytes = 0;
   Start();
-  // 2,000 tokens of a hundred bytes of JSON and more.
+  // 2,000 tokens with more than a hundred bytes of JSON each.
   const std::string tokens = R"({"prompt":"Hello","ignore_eos":true,"max_tokens":2000)";
   const RawAnswer refused = Post("/v1/completions", tokens + R"(,"logprobs":2})");
   EXPECT_EQ(refused.status, 429) << refused.body;
@@ -392,7 +392,7 @@ TEST_F(HttpServeTest, AReaderThatStopsHoldsOnlyItsOwnStreamBack) {
   slow->SendPost("/v1/chat/completions",
                  R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1900,)"
                  R"("ignore_eos":true,"stream":true,"logprobs":true,"top_logprobs":20})");
-  // Another's answer comes meanwhile, and the slow one's whole later.
+  // Meanwhile another response arrives, and the slow one arrives completely later.
   const Json other = Parsed(Post("/v1/completions", R"({"prompt":"Hello","max_tokens":50})"));
   EXPECT_EQ(other["usage"]["completion_tokens"], 50);
   int64_t tokens = 0;
@@ -422,7 +422,7 @@ TEST_F(HttpServeTest, ModelsAndHealth) {
 TEST_F(HttpServeTest, Metrics) {
   Start();
   Post("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true})");
-  Generate(Text("Hello", 5));  // gRPC's count too
+  Generate(Text("Hello", 5));  // requests over gRPC count, too
   const std::string page = Connect()->Get("/metrics").body;
   for (const char* line :
        {"tidepool:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 2\n",

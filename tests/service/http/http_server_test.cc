@@ -1,4 +1,4 @@
-// HTTP/1.1 on real sockets, over a handler that a test drives.
+// HTTP/1.1 on real sockets, with a handler that the test controls.
 #include "service/http/http_server.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace tidepool::service {
 namespace {
 
-// Answers with what it was asked; exchanges of /held wait for the test. Thread-safe.
+// Thread-safe. Responds with the request's contents. Exchanges of /held wait for the test.
 class EchoHandler final : public HttpHandler {
  public:
   HttpHeaders CommonHeaders(const HttpHead& head) override { return {{"X-Host", head.host}}; }
@@ -66,7 +66,7 @@ class HttpServerTest : public testing::Test {
     server_ = *std::move(server);
   }
   std::unique_ptr<RawClient> Connect() { return std::make_unique<RawClient>(server_->port()); }
-  // The response to a client that sends these bytes.
+  // The response to these bytes.
   std::string Told(const std::string& bytes) {
     const auto client = Connect();
     client->Send(bytes);
@@ -123,7 +123,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
 
 TEST_F(HttpServerTest, WhatAnAnswerHoldsGoesWhenItIsSent) {
   Start();
-  constexpr size_t kBytes = size_t{32} << 20;  // more than sockets take
+  constexpr size_t kBytes = size_t{32} << 20;  // more than the socket buffers hold
   const auto client = Connect();
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
   const std::shared_ptr<HttpExchange> exchange = handler_.TakeHeld();
@@ -150,7 +150,7 @@ TEST_F(HttpServerTest, ExpectContinue) {
   EXPECT_EQ(client->ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client->Send("ab");
   EXPECT_EQ(client->ReadAnswer().body, "POST /x ab");
-  // A refusal saves the client its body.
+  // An early refusal saves sending the body.
   client->Send(
       "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().status, 404);
@@ -207,7 +207,7 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
   const auto quiet = Connect();
   quiet->Send("POST /x HT");
   quiet->EndSending();
-  EXPECT_EQ(quiet->ReadToEnd(), "");  // half a request of a client that left
+  EXPECT_EQ(quiet->ReadToEnd(), "");  // a client that sent half a request and left
 }
 
 TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
@@ -215,7 +215,7 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
   const auto client = Connect();
   client->Send("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().body, "GET /a ");
-  // One after a body, as older clients send it, and pipelined requests.
+  // A newline after a body, as some old clients send, and pipelined requests.
   client->Send(
       "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
       "GET /c HTTP/1.1\r\nHost: h\r\n\r\n\r\n");
@@ -228,7 +228,7 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
   EXPECT_TRUE(absl::StartsWith(Told("\rGET / HTTP/1.1\r\nHost: h\r\n\r\n"), "HTTP/1.1 400 "));
 }
 
-// A connection that has brought nothing but an empty line is idle, and no request is late on it.
+// A connection that has only sent an empty line is idle, so no request times out.
 TEST_F(HttpServerTest, AnEmptyLineAloneIsNoRequest) {
   HttpLimits limits;
   limits.idle_timeout = absl::Milliseconds(20);
@@ -315,7 +315,7 @@ TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
   const auto client = Connect();
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
   const auto exchange = handler_.TakeHeld();
-  // Each piece is written once the one before was taken, as generations do.
+  // Like generations, writes each piece after the previous one was taken.
   constexpr int kPieces = 400;
   const std::string piece(64 << 10, 'x');
   std::atomic<int> taken = 0;
@@ -370,7 +370,7 @@ TEST_F(HttpServerTest, AStreamThatEndsPastTheAgeIsTheLastAnswerToo) {
   EXPECT_EQ(client->ReadUntil("GET /next "), "\r\n0\r\n\r\n");
 }
 
-// Long before its idle time is over.
+// Long before the idle timeout.
 TEST_F(HttpServerTest, AnIdleConnectionEndsAtItsAge) {
   Start({.idle_timeout = absl::Hours(1), .max_connection_age = kAge});
   const auto client = Connect();
@@ -406,7 +406,7 @@ TEST_F(HttpServerTest, ShutdownDoesNotWaitForever) {
   const auto exchange = handler_.TakeHeld();
   server_->Shutdown(absl::Milliseconds(1));
   EXPECT_EQ(client->ReadToEnd(), "");
-  exchange->Post([] {});  // nobody runs it, and nothing is touched
+  exchange->Post([] {});  // the task never runs, so it touches nothing
 }
 
 TEST_F(HttpServerTest, AddressesThatAreTakenAreNamed) {

@@ -1,4 +1,4 @@
-// Browsers, proxies and clients of other servers' manners, over real sockets.
+// Browsers, proxies and clients made for other servers, over real sockets.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -66,7 +66,7 @@ TEST_F(HttpWebTest, AnyHostIsServedWhereAnyPageMayAsk) {
   EXPECT_EQ(Ask("GET /v1/models", "Host: any.example\r\n").status, 200);
 }
 
-// As in a cluster, whose probes name a pod's address.
+// For example in a cluster, where probes use a pod's address.
 TEST_F(HttpWebTest, AnyHostIsServedPastThisMachine) {
   http_ = "0.0.0.0:0";
   Start();
@@ -146,7 +146,7 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
   const auto garbage = Connect();
   garbage->Send("nonsense\r\n\r\n");
   EXPECT_EQ(garbage->ReadAnswer().status, 400);
-  // A generation that fails has a line of its own.
+  // A failed generation is logged by RequestLog instead.
   EXPECT_EQ(Post("", R"({"prompt":"x","model":"other"})").status, 404);
   EXPECT_EQ(Post("").status, 200);
   {

@@ -1,4 +1,4 @@
-// What a front's requests and workers look like to Prometheus.
+// A front's requests and workers in Prometheus's format.
 #include "service/http/metrics_page.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST_F(RequestMetricsTest, EndsAreTold) {
     EXPECT_EQ(sink_.status, status);
     EXPECT_EQ(metrics_.at("m").ends[static_cast<int>(end)], 1) << status;
   }
-  // Whatever a client asks for does not become a label.
+  // Unknown model names from clients do not become labels.
   MeasuredSink unknown = Measure("");
   unknown.Write(Tokens(1));
   unknown.Finish(absl::NotFoundError("no such model"));

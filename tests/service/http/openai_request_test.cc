@@ -1,4 +1,4 @@
-// OpenAI's bodies as our requests: tables of what is taken, and of what is refused and how.
+// Conversion of OpenAI bodies to requests: tables of accepted and of refused bodies.
 #include "service/http/openai_request.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ absl::StatusOr<OpenAiRequest> Chat(const std::string& text) {
   return ParseChatRequest(*body);
 }
 
-// A chat of one message and these fields.
+// A chat with one message and these fields.
 absl::StatusOr<OpenAiRequest> ChatWith(const std::string& fields) {
   return Chat(R"({"messages":[{"role":"user","content":"hi"}],)" + fields + "}");
 }
@@ -245,7 +245,7 @@ TEST(CompletionRequestTest, NumbersWithoutAFractionAreIntegers) {
 struct Refused {
   const char* fields;
   const char* param;
-  const char* message;  // a part of it
+  const char* message;  // part of the error message
 };
 
 void ExpectRefused(const absl::StatusOr<OpenAiRequest>& request, const Refused& expected) {

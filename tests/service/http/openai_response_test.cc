@@ -1,4 +1,4 @@
-// Our messages in OpenAI's shapes, and calls of tools found in them.
+// Responses in OpenAI's format, and tool calls in them.
 #include "service/http/openai_response.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
             R"("expert_demand_bytes":0,"expert_stall_seconds":0.0})");
 }
 
-// Of a worker that is newer than this front.
+// From a worker that is newer than this front.
 TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, {});
@@ -99,7 +99,7 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     size_t bytes = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool last = i + 1 == tokens.size();
-      // Half a character has no text yet.
+      // An incomplete character has no text yet.
       v1::GenerateResponse part = Message(i == 1   ? ""
                                           : i == 2 ? "\xC3\xA9"
                                                    : tokens[i],

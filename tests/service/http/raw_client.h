@@ -1,4 +1,4 @@
-// RawClient: bytes on a socket, as an HTTP client of any manners sends them.
+// RawClient: sends raw bytes on a socket, so that tests can act like any HTTP client.
 #ifndef TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
 #define TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
 
@@ -23,7 +23,7 @@ struct RawAnswer {
   std::string body;  // chunks joined
 };
 
-// Thread-compatible. Reads block until the server says something or closes.
+// Thread-compatible. Reads block until the server sends something or closes.
 class RawClient {
  public:
   explicit RawClient(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -40,7 +40,7 @@ class RawClient {
   void Send(absl::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;  // the server has closed; what it said can be read
+      if (sent <= 0) return;  // the server has closed, but its response can be read
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }
@@ -50,7 +50,7 @@ class RawClient {
     socket_ = -1;
   }
 
-  // False: the server has closed.
+  // Returns false if the server has closed the connection.
   bool ReadMore() {
     char bytes[4096];
     const ssize_t got = recv(socket_, bytes, sizeof(bytes), 0);

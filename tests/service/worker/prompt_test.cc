@@ -37,7 +37,7 @@ class PromptTest : public testing::Test {
   void Ask(const std::string& content) {
     Add(request_.mutable_request()->mutable_chat()->mutable_messages(), "user", content);
   }
-  // What the log holds: the prompt of "hi", then this answer.
+  // Sets the log to the prompt of "hi", followed by this response.
   void Answered(const std::string& content, const Ids& made) {
     auto* session = request_.mutable_session();
     Add(session->mutable_messages(), "user", "hi");
@@ -228,7 +228,7 @@ TEST_F(PromptTest, ARewrittenAnswerBranchesTheLog) {
 TEST_F(PromptTest, AnOtherFirstTurnBranchesTheLog) {
   Ask("more");
   Answered("b", Join({Bytes("b"), {fakes::kEndToken}}));
-  // As if the template, or a tool given with the turn, wrote the first message otherwise now.
+  // As if the template, or a tool of this turn, now rendered the first message differently.
   request_.mutable_session()->mutable_messages(0)->set_content("ho");
   Prompt();
   EXPECT_EQ(kept_, 7);  // <|start|>user\nh
@@ -249,7 +249,7 @@ TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
   const absl::Status outside = Prepare().status();
   EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(outside.message(), "vocabulary")) << outside;
-  // A session's log is not the client's to answer for.
+  // The client is not responsible for a session's log.
   Ask("hi");
   Answered("x", {fakes::kByteVocabSize});
   request_.mutable_request()->set_session_id("s7");

@@ -1,4 +1,4 @@
-// A Run at a worker that drains, over a transport that is driven by hand.
+// A Run on a draining worker, with a transport that the test controls.
 #include "service/worker/run_session.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ class RunSessionTest : public testing::Test {
 TEST_F(RunSessionTest, OffersToMoveAndGoesOnUntilItIsCancelled) {
   Start(100);
   clock_.Advance(absl::Seconds(4));
-  Make(4);  // one a second
+  Make(4);  // one token per second
   session_->OfferMove(clock_.Monotonic() + absl::Seconds(95));
   EXPECT_EQ(Offers(), 1);
   Written();

@@ -1,4 +1,4 @@
-// What a worker's operators ask, over real experts in a pack file.
+// WorkerAdmin with real experts in a pack file.
 #include "service/worker/worker_admin.h"
 
 #include <filesystem>
@@ -135,12 +135,13 @@ TEST_F(WorkerAdminTest, ErrorsNameTheWorker) {
   EXPECT_EQ(refused(request).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// Memory that KV was promised counts as free on the machine until it is used.
+// Memory that is reserved for KV counts as free on the machine until it is used.
 TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
   v1::SetOffloadRequest request;
   const v1::OffloadSettings before = Set(request)->workers(0).settings();
   const int64_t untouched = engine_->Stats().untouched_bytes;
-  EXPECT_GE(untouched, (4 << 20) - (1 << 16));  // all of the KV, to the next block
+  // all of the KV memory, except for a part of a block
+  EXPECT_GE(untouched, (4 << 20) - (1 << 16));
   const int64_t more = 10 * before.record_bytes();
   request.set_expert_memory_bytes(before.expert_memory_bytes() + more);
   // The sixteen residents are already in memory.

@@ -1,4 +1,4 @@
-// In which line of its pools a worker's calls wait, and how long they count as calls that run.
+// Which queue of its pools a worker's calls wait in, and how long they count as running.
 #include "service/worker/worker_service.h"
 
 #include <grpcpp/grpcpp.h>
@@ -29,7 +29,7 @@ class WorkerServiceTest : public testing::Test {
  protected:
   ~WorkerServiceTest() override { Open(); }
 
-  // Every thread of the pool is kept by a line of its own until Open.
+  // Occupies every thread of the pool, each with its own queue, until Open.
   void Block(TaskPool* pool) {
     constexpr int kMoreThanThreads = 16;
     for (int i = 0; i < kMoreThanThreads; ++i) {
@@ -50,8 +50,8 @@ class WorkerServiceTest : public testing::Test {
   WorkerService service_{&*core_, Gate()};
 };
 
-// gRPC's side of a unary call without a connection. It records the end, and is done when the test
-// says so.
+// gRPC's side of a unary call, without a connection. It records the end, and completes when the
+// test says so.
 class FakeCall final : public grpc::ServerCallbackUnary {
  public:
   explicit FakeCall(std::function<void(const grpc::Status&)> on_end) : on_end_(std::move(on_end)) {}
@@ -61,7 +61,7 @@ class FakeCall final : public grpc::ServerCallbackUnary {
     BindReactor(reactor);
     LetGo();
   }
-  // The answer is with the kernel.
+  // The response is in the kernel.
   void Sent() { LetGo(); }
 
   void Finish(grpc::Status status) override { on_end_(status); }
@@ -79,7 +79,7 @@ class FakeCall final : public grpc::ServerCallbackUnary {
   std::atomic<int> holders_{2};  // Take, and what is to be sent
 };
 
-// A Prepare without a wire, whose end is written down.
+// A Prepare without a connection that records its end.
 struct Preparing {
   Preparing(const std::string& principal, std::function<void(const std::string&)> on_end)
       : call([principal, on_end](const grpc::Status& status) {
@@ -115,14 +115,15 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   for (int i = 0; i < 200; ++i) prepare("greedy");
   prepare("other");
   Open();
-  core_.reset();  // runs what was posted
+  core_.reset();  // runs all posted tasks
   ASSERT_EQ(order.size(), 201);
-  // One of the other line comes first, and its threads do not end in the order of beginning.
+  // A task of the other queue comes first. The threads do not finish in the order in which they
+  // started.
   EXPECT_LT(std::find(order.begin(), order.end(), "other") - order.begin(), 100);
   for (const auto& prompt : prompts) EXPECT_GT(prompt->response.token_ids_size(), 0);
 }
 
-// A shutdown that takes it for done cuts its connection.
+// If a shutdown considered the call done, it would close its connection.
 TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
   std::promise<void> finished;
   Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
