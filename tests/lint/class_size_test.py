@@ -27,7 +27,6 @@ STILL_TOO_LARGE = {
     "service/store/redis_session_store.h": ["RedisSessionStore"],
     "service/store/session_tables.h": ["SessionTables"],
     "service/store/sqlite_session_store.h": ["SqliteSessionStore"],
-    "service/worker/run_session.h": ["RunSession"],
 }
 
 SAMPLE = """
