@@ -23,7 +23,6 @@ STILL_TOO_LARGE = {
     "service/front/worker_set.h": ["WorkerSet"],
     "service/http/generation_call.h": ["GenerationCall"],
     "service/http/http_connection.h": ["HttpConnection"],
-    "service/http/openai_api.h": ["OpenAiApi"],
     "service/store/redis_session_store.h": ["RedisSessionStore"],
     "service/store/session_tables.h": ["SessionTables"],
     "service/store/sqlite_session_store.h": ["SqliteSessionStore"],
