@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/base/random_hex.h"
-#include "service/front/served_models.h"
 #include "service/http/http_error.h"
 
 namespace tidepool::service {
@@ -23,22 +22,28 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
                                std::shared_ptr<HttpExchange> exchange)
     : front_(front),
       request_(std::move(request)),
-      caller_(std::move(asker.caller)),
-      trace_(std::move(asker.trace)),
-      key_(std::move(asker.key)),
       exchange_(std::move(exchange)),
-      choices_(request_.choices.size()),
-      position_(request_.choices.size()),
+      prompts_(
+          static_cast<int64_t>(request_.choices.size()), request_.n,
+          request_.prompt.echo_logprobs.has_value() || request_.prompt.prompt_logprobs.has_value()),
       left_(static_cast<int64_t>(request_.choices.size())) {
   const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
   head_ = {.endpoint = request_.endpoint,
-           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", IdOf(key_, caller_)),
+           .id = absl::StrCat(chat ? "chatcmpl-" : "cmpl-", IdOf(asker.key, asker.caller)),
            .model = request_.choices[0].model(),
            .created = absl::ToUnixSeconds(absl::Now())};
+  if (asker.key.id.empty()) id_headers_ = {{"x-request-id", head_.id}};
   for (size_t i = 0; i < request_.choices.size(); ++i) {
     renderers_.emplace_back(head_, i, request_.prompt);
   }
-  prompts_.resize(request_.choices.size() / request_.n);
+  generations_.emplace(front_.core, InputsOf(request_, asker, head_.id), request_.tools);
+  if (request_.stream) {
+    events_ = std::make_shared<EventStream>(exchange_, std::move(asker.key),
+                                            request_.choices.size(), id_headers_);
+  } else {
+    whole_ = std::make_shared<WholeAnswer>(
+        front_.core->whole_answers().Begin(std::move(asker.caller.principal)));
+  }
 }
 
 GenerationCall::~GenerationCall() {
@@ -56,152 +61,55 @@ void GenerationCall::Start(const HttpFront& front, OpenAiRequest request, HttpAs
     const auto live = weak.lock();
     if (live == nullptr) return;
     live->failed_ = true;
+    if (live->events_ != nullptr) live->events_->Stop();
     live->front_.core->loop()->Post(
-        [live] { live->CancelAll(absl::CancelledError("the client disconnected")); });
+        [live] { live->generations_->Cancel(absl::CancelledError("the client disconnected")); });
   });
-  if (!call->request_.stream) {
-    call->whole_ =
-        std::make_shared<WholeAnswer>(front.core->whole_answers().Begin(call->caller_.principal));
-  } else {
-    call->CommentLater();
-  }
-  front.core->loop()->Post([call] { call->Begin(); });
+  if (call->events_ != nullptr) call->events_->KeepAlive(front.core->loop(), front.comment_every);
+  front.core->loop()->Post([call] { call->generations_->Begin(call); });
 }
 
-void GenerationCall::Begin() {
-  if (cancelled_) return;
-  if (absl::StatusOr<v1::ToolSyntax> syntax = FindToolSyntax(); !syntax.ok()) {
-    exchange_->Post([self = shared_from_this(), status = syntax.status()] { self->Fail(status); });
-    return;
-  }
-  self_ = shared_from_this();
-  open_ = static_cast<int64_t>(choices_.size());
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    choices_[i].call = this;
-    choices_[i].index = static_cast<int64_t>(i);
-  }
-  // All choices of a request belong to one trace.
-  const std::optional<TraceContext> trace =
-      trace_.has_value() || choices_.size() == 1 ? trace_ : BeginSpan(std::nullopt).context;
-  const auto keep = self_;  // a refused generation ends at once
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    GenerationInput input = InputOf(i);
-    input.span = BeginSpan(trace);
-    choices_[i].generation = front_.core->Generate(std::move(input), &choices_[i]);
-  }
-}
-
-GenerationInput GenerationCall::InputOf(size_t choice) const {
-  const size_t count = choices_.size();
-  GenerationInput input = {.request = request_.choices[choice],
-                           .own_id = count == 1 ? head_.id : absl::StrCat(head_.id, "-", choice),
-                           .principal = caller_.principal,
-                           .role = caller_.role,
-                           .limits = caller_.limits,
-                           .deadline = absl::InfiniteDuration(),
-                           .checked = absl::OkStatus()};
-  if (key_.id.empty()) return input;
-  input.request.set_request_id(key_.ChoiceId(choice, count));
-  // Events that the client already has are rendered again but not sent, because later events depend
-  // on them.
-  input.replay = true;
-  if (key_.resume.has_value()) input.request.set_resume_after(key_.resume->tokens(choice));
-  input.digests = DigestsOf(input.request);
-  if (count > 1) absl::StrAppend(&input.digests->body, " ", choice, " of ", count);
-  return input;
-}
-
-absl::StatusOr<v1::ToolSyntax> GenerationCall::FindToolSyntax() const {
-  if (!request_.tools) return v1::TOOL_SYNTAX_UNSPECIFIED;
-  const absl::StatusOr<v1::Model> model =
-      FindModel(*front_.core->workers(), request_.choices[0].model());
-  // Without a model, the generation waits for a worker and reports its errors.
-  if (!model.ok()) return v1::OTHER_TOOL_SYNTAX;
-  if (model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
-    return FieldError("tools",
-                      absl::StrCat("has no effect: the chat template of model '", model->name(),
-                                   "' does not support them; leave it out"));
-  }
-  return model->tool_syntax();
-}
-
-v1::Model GenerationCall::ServedModel() const {
-  absl::StatusOr<v1::Model> model = FindModel(*front_.core->workers(), request_.choices[0].model());
-  if (model.ok()) return *std::move(model);
-  v1::Model unknown;
-  unknown.set_name(request_.choices[0].model());
-  return unknown;
-}
-
-void GenerationCall::OnWrite(int64_t index, v1::GenerateResponse response) {
-  // Normally known: the worker reported its model before the first message.
-  absl::StatusOr<v1::ToolSyntax> syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
-  v1::Model model;
-  if (response.position() == 0) {
-    syntax = FindToolSyntax();
-    model = ServedModel();
-  }
-  exchange_->Post([self = shared_from_this(), index, syntax, model = std::move(model),
-                   response = std::move(response)]() mutable {
-    if (!syntax.ok()) return self->Fail(syntax.status());
-    if (self->head_.model.empty()) {
-      self->head_.model = model.aliases().empty() ? model.name() : model.aliases(0);
-    }
-    if (model.experts() > 0) self->usage_.has_experts = true;
-    if (*syntax != v1::TOOL_SYNTAX_UNSPECIFIED) self->renderers_[index].LookForCalls(*syntax);
-    self->OnMessage(index, std::move(response));
+void GenerationCall::OnMessage(int64_t index, std::optional<ServedModel> model,
+                               v1::GenerateResponse message) {
+  exchange_->Post([self = shared_from_this(), index, model = std::move(model),
+                   message = std::move(message)]() mutable {
+    if (model.has_value()) self->TakeModel(index, *model);
+    self->TakeMessage(index, std::move(message));
   });
 }
 
 void GenerationCall::OnFinish(int64_t index, absl::Status status) {
-  choices_[index].finished = true;
-  exchange_->Post([self = shared_from_this(), index, status = std::move(status)] {
-    self->OnEnd(index, status);
-  });
-  if (--open_ == 0) self_.reset();
+  static_cast<void>(index);
+  exchange_->Post(
+      [self = shared_from_this(), status = std::move(status)] { self->TakeEnd(status); });
 }
 
-void GenerationCall::CancelAll(const absl::Status& status) {
-  if (std::exchange(cancelled_, true)) return;
-  const auto keep = shared_from_this();
-  for (Choice& choice : choices_) {
-    if (choice.generation != nullptr && !choice.finished) choice.generation->Cancel(status);
+void GenerationCall::OnRefused(absl::Status status) {
+  exchange_->Post([self = shared_from_this(), status = std::move(status)] { self->Fail(status); });
+}
+
+void GenerationCall::TakeModel(int64_t index, const ServedModel& model) {
+  if (head_.model.empty()) head_.model = model.name;
+  if (model.has_experts) usage_.has_experts = true;
+  if (model.tool_syntax != v1::TOOL_SYNTAX_UNSPECIFIED) {
+    renderers_[index].LookForCalls(model.tool_syntax);
   }
 }
 
-void GenerationCall::OnMessage(int64_t index, v1::GenerateResponse message) {
-  if (failed_) return;
-  if (WaitsForPrompt(index, message)) {
-    message.set_index(static_cast<int32_t>(index));
-    prompts_[index / request_.n].held.push_back(std::move(message));
-    return;
-  }
+void GenerationCall::TakeMessage(int64_t index, v1::GenerateResponse message) {
+  if (failed_ || prompts_.Hold(index, &message)) return;
   Render(index, message);
-  SharePrompt(index, message);
-}
-
-bool GenerationCall::WaitsForPrompt(int64_t index, const v1::GenerateResponse& message) const {
-  const bool shares =
-      request_.prompt.echo_logprobs.has_value() || request_.prompt.prompt_logprobs.has_value();
-  const bool answers =
-      message.token_ids_size() > 0 || message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
-  return shares && answers && index % request_.n > 0 && !prompts_[index / request_.n].told;
+  if (prompts_.IsFirst(index)) SharePrompt(index, message);
 }
 
 void GenerationCall::SharePrompt(int64_t index, const v1::GenerateResponse& message) {
-  if (index % request_.n > 0 || failed_) return;
-  for (int64_t other = index + 1; other < index + request_.n; ++other) {
+  for (int64_t other = index + 1; other < index + request_.n && !failed_; ++other) {
     const size_t before = renderers_[other].bytes();
     renderers_[other].TakePromptLogprobs(message);
     if (!request_.stream) GrowWhole(renderers_[other].bytes() - before);
-    if (failed_) return;
   }
-  SharedPrompt& prompt = prompts_[index / request_.n];
-  if (message.token_ids_size() == 0 && message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) {
-    return;
-  }
-  prompt.told = true;
-  for (const v1::GenerateResponse& held : std::exchange(prompt.held, {})) {
+  if (failed_) return;
+  for (const v1::GenerateResponse& held : prompts_.Release(index, message)) {
     if (!failed_) Render(held.index(), held);
   }
 }
@@ -217,7 +125,7 @@ void GenerationCall::Render(int64_t index, const v1::GenerateResponse& message) 
 }
 
 void GenerationCall::AddUsage(int64_t index, const v1::Usage& usage) {
-  if (index % request_.n == 0) {
+  if (prompts_.IsFirst(index)) {
     usage_.prompt_tokens += usage.prompt_tokens();
     usage_.cached_tokens += usage.cached_tokens();
     usage_.prefill_seconds += usage.prefill_seconds();
@@ -247,37 +155,16 @@ void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& messa
   if (ends && ++finished_ == static_cast<int64_t>(renderers_.size())) {
     extras.timings = DumpJson(TimingsJson(usage_));
   }
-  position_.Take(static_cast<size_t>(index), message);
-  if (ends && key_.resume.has_value() &&
-      key_.resume->IsPast(static_cast<size_t>(index), position_)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("Last-Event-ID is ", key_.resume->Id(), ", and the response of choice ", index,
-                     " ends at ", position_.Id(), "; send an id of this stream")));
+  if (const absl::Status advanced = events_->Advance(static_cast<size_t>(index), message);
+      !advanced.ok()) {
+    return Fail(advanced);
   }
   const std::optional<std::string> delta = renderers_[index].TakeDelta();
   const bool empty =
       !delta.has_value() && extras.prompt_progress.empty() && extras.prompt_token_ids.empty();
-  if (empty || Has(static_cast<size_t>(index))) return Acknowledge(index);
-  WriteEvent(ChunkText(head_, delta.value_or(""), EventUsage(index), extras),
-             [self = shared_from_this(), index] { self->Acknowledge(index); });
-}
-
-void GenerationCall::CommentLater() {
-  front_.core->loop()->PostAfter(front_.comment_every, [weak = weak_from_this(), events = events_] {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    self->exchange_->Post([self, events] { self->CommentIfSilent(events); });
-  });
-}
-
-void GenerationCall::CommentIfSilent(int64_t events) {
-  if (failed_) return;
-  if (events == events_ && untaken_ == 0) {
-    BeginStream();
-    ++events_, ++untaken_;
-    exchange_->Write(kSseComment, [self = shared_from_this()] { --self->untaken_; });
-  }
-  CommentLater();
+  if (empty || events_->Has(static_cast<size_t>(index))) return Acknowledge(index);
+  events_->Write(ChunkText(head_, delta.value_or(""), EventUsage(index), extras),
+                 [self = shared_from_this(), index] { self->Acknowledge(index); });
 }
 
 void GenerationCall::GrowWhole(size_t bytes) {
@@ -293,73 +180,26 @@ void GenerationCall::GrowWhole(size_t bytes) {
 }
 
 void GenerationCall::Acknowledge(int64_t index) {
-  front_.core->loop()->Post([self = shared_from_this(), index] {
-    if (self->choices_[index].generation != nullptr) self->choices_[index].generation->OnWritten();
-  });
+  front_.core->loop()->Post(
+      [self = shared_from_this(), index] { self->generations_->OnWritten(index); });
 }
 
-void GenerationCall::OnEnd(int64_t index, const absl::Status& status) {
-  static_cast<void>(index);
+void GenerationCall::TakeEnd(const absl::Status& status) {
   if (failed_) return;
   if (!status.ok()) return Fail(status, HttpResponse::FailureLog::kElsewhere);
   if (--left_ == 0) Complete();
 }
 
-HttpResponse GenerationCall::HeadOf(int status, std::string content_type) const {
-  HttpResponse response;
-  response.status = status;
-  response.content_type = std::move(content_type);
-  if (key_.id.empty()) response.headers = {{"x-request-id", head_.id}};
-  return response;
-}
-
-void GenerationCall::BeginStream() {
-  if (std::exchange(stream_begun_, true)) return;
-  HttpResponse head = HeadOf(200, "text/event-stream; charset=utf-8");
-  // Tells proxies not to buffer the stream.
-  head.headers.insert(head.headers.end(),
-                      {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
-  exchange_->BeginStream(std::move(head));
-}
-
-void GenerationCall::WriteEvent(const std::string& chunk, std::function<void()> taken) {
-  BeginStream();
-  ++events_, ++untaken_;
-  exchange_->Write(WithId(SseEvent(chunk)), [self = shared_from_this(), taken = std::move(taken)] {
-    --self->untaken_;
-    if (taken) taken();
-  });
-}
-
-std::string GenerationCall::WithId(std::string event) const {
-  return key_.id.empty() ? event : absl::StrCat("id: ", position_.Id(), "\n", event);
-}
-
-bool GenerationCall::Has(size_t choice) const {
-  return key_.resume.has_value() && key_.resume->Covers(choice, position_);
-}
-
-void GenerationCall::WriteTail(StreamPosition::Tail tail, const std::string& event) {
-  position_.TakeTail(tail);
-  BeginStream();
-  const bool has = key_.resume.has_value() && key_.resume->Covers(tail);
-  if (!has) exchange_->Write(WithId(event), nullptr);
-}
-
 void GenerationCall::Fail(const absl::Status& status, HttpResponse::FailureLog log) {
   if (std::exchange(failed_, true)) return;
-  if (stream_begun_) {
-    // The status line was sent. So the error is an event, and no [DONE] follows.
-    exchange_->Write(WithId(SseEvent(DumpJson(ErrorJson(ToHttpError(status))))), nullptr);
-    exchange_->EndStream();
-  } else {
+  if (events_ == nullptr || !events_->Fail(status)) {
     HttpResponse response = ErrorResponse(status);
     response.failure_log = log;
-    if (key_.id.empty()) response.headers.emplace_back("x-request-id", head_.id);
+    response.headers.insert(response.headers.end(), id_headers_.begin(), id_headers_.end());
     exchange_->Answer(std::move(response));
   }
   front_.core->loop()->Post([self = shared_from_this()] {
-    self->CancelAll(absl::CancelledError("another choice of the request failed"));
+    self->generations_->Cancel(absl::CancelledError("another choice of the request failed"));
   });
 }
 
@@ -367,11 +207,11 @@ void GenerationCall::Complete() {
   failed_ = true;  // nothing is written after this
   if (request_.stream) {
     if (request_.include_usage) {
-      WriteTail(StreamPosition::Tail::kUsage,
-                SseEvent(ChunkText(head_, "", DumpJson(UsageJson(usage_)))));
+      events_->WriteTail(StreamPosition::Tail::kUsage,
+                         SseEvent(ChunkText(head_, "", DumpJson(UsageJson(usage_)))));
     }
-    WriteTail(StreamPosition::Tail::kDone, kSseDone);
-    return exchange_->EndStream();
+    events_->WriteTail(StreamPosition::Tail::kDone, kSseDone);
+    return events_->End();
   }
   AnswerExtras extras = {.timings = DumpJson(TimingsJson(usage_))};
   if (request_.endpoint == OpenAiEndpoint::kChat) {
@@ -380,7 +220,8 @@ void GenerationCall::Complete() {
   }
   std::vector<std::string> choices;
   for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
-  HttpResponse response = HeadOf(200, "application/json");
+  HttpResponse response;
+  response.headers = id_headers_;
   response.body = AnswerText(head_, std::move(choices), usage_, extras);
   response.held = whole_;
   exchange_->Answer(std::move(response));

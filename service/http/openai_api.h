@@ -2,24 +2,23 @@
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "kernels/base/mutex.h"
 #include "service/auth/authenticator.h"
 #include "service/base/log_level.h"
 #include "service/http/generation_call.h"
+#include "service/http/generation_handlers.h"
+#include "service/http/health_probes.h"
+#include "service/http/http_authenticator.h"
 #include "service/http/http_exchange.h"
 #include "service/http/http_log.h"
-#include "service/http/json.h"
+#include "service/http/metrics_handler.h"
+#include "service/http/model_handlers.h"
+#include "service/http/route_table.h"
+#include "service/http/text_handlers.h"
 #include "service/http/web_access.h"
-#include "tidepool/v1/inference.pb.h"
 
 namespace tidepool::service {
 
@@ -34,17 +33,11 @@ class OpenAiApi final : public HttpHandler {
   };
   OpenAiApi(const HttpFront& front, const Options& options);
 
-  // Sets the result of /readyz.
-  void SetReady(bool ready) { ready_ = ready; }
-  // While the session store cannot be written, /readyz is not ready.
-  void SetStore(const absl::Status& store) { store_ok_ = store.ok(); }
-  // Sets the result of /healthz: OK, or why the process must be restarted.
-  void SetLive(const absl::Status& live) {
-    base::MutexLock lock(&mutex_);
-    live_ = live;
-  }
-  // From now on /readyz is not ready, even after SetReady.
-  void StopReady() { draining_ = true; }
+  // These set the results of the probes. See HealthProbes.
+  void SetReady(bool ready) { probes_.SetReady(ready); }
+  void SetStore(const absl::Status& store) { probes_.SetStore(store); }
+  void SetLive(const absl::Status& live) { probes_.SetLive(live); }
+  void StopReady() { probes_.StopReady(); }
 
   HttpHeaders CommonHeaders(const HttpHead& head) override;
   void OnResponse(const HttpHead& head, const HttpResponse& response) override;
@@ -52,47 +45,18 @@ class OpenAiApi final : public HttpHandler {
   void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
 
  private:
-  struct Route;
-  static absl::Span<const Route> Routes();
-  static const Route* FindRoute(const std::string& path);
-  // Returns "other" for an unknown path.
-  static std::string LabelOf(const std::string& path);
-
+  Routes AllRoutes() const;
   HttpResponse AnswerOptions(const Route& route, const HttpHead& head) const;
-  absl::Status Live();
-  absl::StatusOr<Caller> CallerOf(const HttpHead& head) const;
-  void Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
-             std::shared_ptr<HttpExchange> exchange);
 
-  void Complete(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Chat(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  // Text calls: parse `body`, call the front, and render the response with `render`.
-  using TokenizeRender = Json (*)(const v1::TokenizeResponse&);
-  void AskTokenizer(const HttpHead& head, absl::StatusOr<v1::TokenizeRequest> request,
-                    TokenizeRender render, std::shared_ptr<HttpExchange> exchange);
-  void Tokenize(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Detokenize(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void ApplyTemplate(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void TokenizerInfo(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void ListModels(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void GetModel(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Metrics(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Health(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Version(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void OpenApi(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Healthz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  void Readyz(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-
-  const HttpFront front_;
-  const Authenticator* const authenticator_;
   const WebAccess web_;
-  const int64_t started_;  // Unix seconds
+  const HttpAuthenticator authenticator_;
   HttpLog log_;
-  std::atomic<bool> ready_ = false;
-  std::atomic<bool> store_ok_ = true;
-  std::atomic<bool> draining_ = false;
-  base::Mutex mutex_;
-  absl::Status live_ TIDEPOOL_GUARDED_BY(mutex_);
+  HealthProbes probes_;
+  const GenerationHandlers generation_;
+  const TextHandlers text_;
+  const ModelHandlers models_;
+  const MetricsHandler metrics_;
+  const RouteTable routes_;  // last: its handlers are members above
 };
 
 }  // namespace tidepool::service

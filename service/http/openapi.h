@@ -26,6 +26,12 @@ struct ApiPath {
   ReadBody read_body = nullptr;  // null: requests without a body
 };
 
+// Adapts a parser of bodies to ApiPath.
+template <auto parse>
+void ReadBodyOf(const Json& body, FieldRecorder* recorder) {
+  static_cast<void>(parse(body, recorder));
+}
+
 Json OpenApiDocument(const std::vector<ApiPath>& paths);
 
 }  // namespace tidepool::service

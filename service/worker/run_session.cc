@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "service/base/model_identity.h"
@@ -37,12 +36,8 @@ void RunSession::OnRequestsEnd() {
 }
 
 void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) {
-  started_ = true;
   attempt_ = start.attempt();
-  request_id_ = start.request_id();
-  const worker::v1::Caller& caller = start.caller();
-  principal_ = caller.principal();
-  span_ = BeginSpan(ParseTraceContext(caller.traceparent(), caller.tracestate()));
+  log_line_.OnStart(start);
   const std::string wanted =
       ModelIdentity(start.prepared().model_digest(), start.prepared().model_content_digest());
   const std::string own = ModelIdentity(model_->digest, model_->content_digest);
@@ -52,9 +47,8 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
-  first_position_ = position_ = start.output_token_ids_size();
-  max_tokens_ = start.prepared().stopping().max_tokens();
-  started_at_ = clock_->Monotonic();
+  position_ = start.output_token_ids_size();
+  const absl::Duration started_at = clock_->Monotonic();
   absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
   if (!stream.ok()) return Finish(stream.status());
   stream_ = *std::move(stream);
@@ -64,7 +58,8 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
       if (const auto session = weak.lock()) session->Pump();
     });
   });
-  if (worker_end_.has_value()) OfferMove(*worker_end_);
+  migration_.OnStart(started_at, position_, start.prepared().stopping().max_tokens());
+  if (migration_.due()) Pump();
 }
 
 void RunSession::OnWritten() {
@@ -75,18 +70,8 @@ void RunSession::OnWritten() {
 }
 
 void RunSession::OfferMove(absl::Duration end) {
-  worker_end_ = end;  // for a start that arrives later
-  if (stream_ == nullptr || EndsBefore(end)) return;
-  move_due_ = true;
-  Pump();
-}
-
-bool RunSession::EndsBefore(absl::Duration end) const {
-  const int64_t made = position_ - first_position_;
-  if (made == 0) return false;
-  const absl::Duration now = clock_->Monotonic();
-  const absl::Duration pace = (now - started_at_) / made;
-  return now + pace * (max_tokens_ - position_) <= end;
+  migration_.OnWorkerEnd(clock_->Monotonic(), end, position_);
+  if (migration_.due()) Pump();
 }
 
 void RunSession::GiveUp() {
@@ -96,7 +81,7 @@ void RunSession::GiveUp() {
 
 void RunSession::Pump() {
   if (transport_ == nullptr || stream_ == nullptr || writing_) return;
-  if (std::exchange(move_due_, false)) {
+  if (migration_.TakeDue()) {
     worker::v1::RunResponse response;
     response.set_position(position_);
     response.set_migrate(true);
@@ -107,7 +92,7 @@ void RunSession::Pump() {
   if (!chunk->ok()) return Finish(chunk->status());
   worker::v1::RunResponse response;
   ToProto(**chunk, *model_->tokenizer, &response);
-  usage_ = (*chunk)->usage;
+  log_line_.OnUsage((*chunk)->usage);
   position_ += response.token_ids_size();
   last_written_ = (*chunk)->finish.has_value();
   Write(std::move(response));
@@ -133,32 +118,8 @@ void RunSession::Finish(absl::Status status) {
   if (transport_ == nullptr) return;
   RunTransport* transport = std::exchange(transport_, nullptr);
   stream_.reset();
-  if (started_ && log_ != nullptr) LogEnd(status);
+  log_line_.OnEnd(status);
   transport->Finish(std::move(status));
-}
-
-void RunSession::LogEnd(const absl::Status& status) const {
-  std::vector<LogField> fields = {{"request_id", request_id_}};
-  const auto add = [&fields](absl::string_view name, absl::string_view text) {
-    if (!text.empty()) fields.push_back({name, text});
-  };
-  add("principal", principal_);
-  fields.push_back({"attempt", int64_t{attempt_}});
-  add("model", model_->name);
-  fields.insert(fields.end(), {{"prompt_tokens", usage_.prompt_tokens},
-                               {"cached_tokens", usage_.cached_tokens},
-                               {"output_tokens", usage_.completion_tokens},
-                               {"queue_seconds", absl::ToDoubleSeconds(usage_.queue_time)},
-                               {"prefill_seconds", absl::ToDoubleSeconds(usage_.prefill_time)},
-                               {"decode_seconds", absl::ToDoubleSeconds(usage_.decode_time)}});
-  const std::string code = absl::StatusCodeToString(status.code());
-  add("code", code);
-  // Other messages are safe to log, but that of INVALID_ARGUMENT may quote the request.
-  if (!absl::IsInvalidArgument(status)) add("error", status.message());
-  add("trace_id", span_.context.trace_id);
-  add("span_id", span_.context.span_id);
-  add("parent_span_id", span_.parent_span);
-  (*log_)(LogLevel::kInfo, "run ended", fields);
 }
 
 }  // namespace tidepool::service

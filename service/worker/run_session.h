@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -14,7 +12,8 @@
 #include "kernels/base/clock.h"
 #include "service/base/event_loop.h"
 #include "service/base/log_level.h"
-#include "service/base/trace_context.h"
+#include "service/worker/migration_offer.h"
+#include "service/worker/run_log_line.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/worker/v1/worker.pb.h"
 
@@ -38,11 +37,16 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   // All arguments must outlive the session. The transport may be destroyed after Finish or Abandon.
   RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
              const base::Clock* clock, RunTransport* transport)
-      : model_(model), engine_(engine), loop_(loop), clock_(clock), transport_(transport) {}
+      : model_(model),
+        engine_(engine),
+        loop_(loop),
+        clock_(clock),
+        transport_(transport),
+        log_line_(model) {}
 
   // Logs one line when the run ends, without text of the request. `log` outlives the session. Call
   // it before the first request.
-  void LogTo(const LogSink* log) { log_ = log; }
+  void LogTo(const LogSink* log) { log_line_.LogTo(log); }
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
   // The peer sends no more messages. If it sent no start, the session ends.
@@ -60,33 +64,21 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
 
  private:
   void Start(const worker::v1::Start& start, absl::Duration deadline);
-  bool EndsBefore(absl::Duration end) const;
   void Pump();
   void Write(worker::v1::RunResponse response);
   void Finish(absl::Status status);
-  void LogEnd(const absl::Status& status) const;
 
   const WorkerModel* model_;
   engine::Engine* engine_;
   Executor* loop_;
   const base::Clock* clock_;
-  const LogSink* log_ = nullptr;
   RunTransport* transport_;  // null after Finish
   std::unique_ptr<engine::Stream> stream_;
   int32_t attempt_ = 0;
-  absl::Duration started_at_;
-  int64_t first_position_ = 0;
-  int64_t position_ = 0;    // position of the next token to write
-  int64_t max_tokens_ = 0;  // for the whole response
-  std::optional<absl::Duration> worker_end_;
-  bool move_due_ = false;   // a move request must still be written
+  int64_t position_ = 0;  // position of the next token to write
+  MigrationOffer migration_;
+  RunLogLine log_line_;
   bool giving_up_ = false;  // give up after the pending write
-  // Used for the log.
-  bool started_ = false;
-  std::string request_id_;
-  std::string principal_;
-  TraceSpan span_;
-  engine::Usage usage_;  // as of the last chunk
   bool writing_ = false;
   bool last_written_ = false;  // the pending write has the finish
 };

@@ -1,0 +1,114 @@
+#include "service/http/choice_generations.h"
+
+#include "absl/strings/str_cat.h"
+#include "service/front/served_models.h"
+#include "service/http/http_error.h"
+
+namespace tidepool::service {
+
+std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAsker& asker,
+                                      const std::string& id) {
+  const size_t count = request.choices.size();
+  const RequestKey& key = asker.key;
+  // All choices of a request belong to one trace.
+  const std::optional<TraceContext> trace =
+      asker.trace.has_value() || count == 1 ? asker.trace : BeginSpan(std::nullopt).context;
+  std::vector<GenerationInput> inputs;
+  inputs.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    GenerationInput& input =
+        inputs.emplace_back(GenerationInput{.request = request.choices[i],
+                                            .own_id = count == 1 ? id : absl::StrCat(id, "-", i),
+                                            .principal = asker.caller.principal,
+                                            .role = asker.caller.role,
+                                            .limits = asker.caller.limits,
+                                            .span = BeginSpan(trace),
+                                            .deadline = absl::InfiniteDuration(),
+                                            .checked = absl::OkStatus()});
+    if (key.id.empty()) continue;
+    input.request.set_request_id(key.ChoiceId(i, count));
+    // Events that the client already has are rendered again but not sent, because later events
+    // depend on them.
+    input.replay = true;
+    if (key.resume.has_value()) input.request.set_resume_after(key.resume->tokens(i));
+    input.digests = DigestsOf(input.request);
+    if (count > 1) absl::StrAppend(&input.digests->body, " ", i, " of ", count);
+  }
+  return inputs;
+}
+
+ChoiceGenerations::ChoiceGenerations(FrontCore* core, std::vector<GenerationInput> inputs,
+                                     bool tools)
+    : core_(core),
+      model_(inputs[0].request.model()),
+      tools_(tools),
+      inputs_(std::move(inputs)),
+      choices_(inputs_.size()) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].all = this;
+    choices_[i].index = static_cast<int64_t>(i);
+  }
+}
+
+void ChoiceGenerations::Begin(std::shared_ptr<Listener> listener) {
+  if (cancelled_) return;
+  if (tools_) {
+    const absl::StatusOr<ServedModel> model = FindServedModel();
+    if (!model.ok()) return listener->OnRefused(model.status());
+  }
+  listener_ = listener;  // `listener` stays: a refused generation ends at once
+  open_ = static_cast<int64_t>(choices_.size());
+  std::vector<GenerationInput> inputs = std::exchange(inputs_, {});
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].generation = core_->Generate(std::move(inputs[i]), &choices_[i]);
+  }
+}
+
+void ChoiceGenerations::OnWritten(int64_t choice) {
+  if (choices_[choice].generation != nullptr) choices_[choice].generation->OnWritten();
+}
+
+void ChoiceGenerations::Cancel(const absl::Status& why) {
+  if (std::exchange(cancelled_, true)) return;
+  const auto keep = listener_;
+  for (Choice& choice : choices_) {
+    if (choice.generation != nullptr && !choice.finished) choice.generation->Cancel(why);
+  }
+}
+
+void ChoiceGenerations::OnWrite(int64_t index, v1::GenerateResponse message) {
+  if (message.position() > 0) {
+    return listener_->OnMessage(index, std::nullopt, std::move(message));
+  }
+  // Normally known: the worker reported its model before the first message.
+  absl::StatusOr<ServedModel> model = FindServedModel();
+  if (!model.ok()) return listener_->OnRefused(model.status());
+  listener_->OnMessage(index, *std::move(model), std::move(message));
+}
+
+void ChoiceGenerations::OnFinish(int64_t index, absl::Status status) {
+  choices_[index].finished = true;
+  listener_->OnFinish(index, std::move(status));
+  if (--open_ == 0) listener_.reset();
+}
+
+absl::StatusOr<ServedModel> ChoiceGenerations::FindServedModel() const {
+  ServedModel served = {.name = model_};
+  const absl::StatusOr<v1::Model> model = FindModel(*core_->workers(), model_);
+  if (!model.ok()) {
+    // The generation waits for a worker and reports its errors.
+    if (tools_) served.tool_syntax = v1::OTHER_TOOL_SYNTAX;
+    return served;
+  }
+  if (tools_ && model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
+    return FieldError("tools",
+                      absl::StrCat("has no effect: the chat template of model '", model->name(),
+                                   "' does not support them; leave it out"));
+  }
+  if (tools_) served.tool_syntax = model->tool_syntax();
+  served.name = model->aliases().empty() ? model->name() : model->aliases(0);
+  served.has_experts = model->experts() > 0;
+  return served;
+}
+
+}  // namespace tidepool::service

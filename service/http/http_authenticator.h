@@ -1,0 +1,31 @@
+// HttpAuthenticator: finds the caller of an HTTP request.
+#ifndef TIDEPOOL_SERVICE_HTTP_HTTP_AUTHENTICATOR_H_
+#define TIDEPOOL_SERVICE_HTTP_HTTP_AUTHENTICATOR_H_
+
+#include "absl/status/statusor.h"
+#include "service/auth/authenticator.h"
+#include "service/auth/caller.h"
+#include "service/http/http_exchange.h"
+#include "service/http/web_access.h"
+
+namespace tidepool::service {
+
+// Thread-safe.
+class HttpAuthenticator {
+ public:
+  // Both outlive this object. Without an authenticator, anyone may call, but a web page only if
+  // `web` allows it.
+  HttpAuthenticator(const Authenticator* authenticator, const WebAccess* web)
+      : authenticator_(authenticator), web_(web) {}
+
+  // Fails if the request's token or page is not accepted.
+  absl::StatusOr<Caller> CallerOf(const HttpHead& head) const;
+
+ private:
+  const Authenticator* const authenticator_;
+  const WebAccess* const web_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_HTTP_HTTP_AUTHENTICATOR_H_

@@ -1,0 +1,45 @@
+// RunLogLine: the line that a worker logs when a Worker.Run ends.
+#ifndef TIDEPOOL_SERVICE_WORKER_RUN_LOG_LINE_H_
+#define TIDEPOOL_SERVICE_WORKER_RUN_LOG_LINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "engine/engine.h"
+#include "service/base/log_level.h"
+#include "service/base/trace_context.h"
+#include "service/worker/worker_model.h"
+#include "tidepool/worker/v1/worker.pb.h"
+
+namespace tidepool::service {
+
+// Thread-compatible. Contains no text of the request.
+class RunLogLine {
+ public:
+  // `model` outlives this object.
+  explicit RunLogLine(const WorkerModel* model) : model_(model) {}
+
+  // Without it, no line is written. `log` outlives this object.
+  void LogTo(const LogSink* log) { log_ = log; }
+
+  void OnStart(const worker::v1::Start& start);
+  // The run's usage so far.
+  void OnUsage(const engine::Usage& usage) { usage_ = usage; }
+  // Writes the line, unless the run ended before its start arrived.
+  void OnEnd(const absl::Status& status) const;
+
+ private:
+  const WorkerModel* model_;
+  const LogSink* log_ = nullptr;
+  bool started_ = false;
+  std::string request_id_;
+  std::string principal_;
+  int64_t attempt_ = 0;
+  TraceSpan span_;
+  engine::Usage usage_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_WORKER_RUN_LOG_LINE_H_
