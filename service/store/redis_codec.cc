@@ -123,15 +123,11 @@ SessionInfo DecodeInfo(RedisValue fields, int64_t now_us) {
 }
 
 SessionInfo DecodeListed(RedisValue listed, int64_t now_us) {
-  SessionInfo info = DecodeInfo(listed, now_us);
   const absl::string_view state = listed[12].text();
-  info.session_id = std::string(listed[13].text());
-  if (state == "missing") {
-    info.damage = std::string(SessionMissing(info.session_id).message());
-  } else if (state == "damaged" || listed[0].text() != info.session_id) {
-    info.damage = std::string(FieldsDamaged(info.session_id).message());
-  }
-  return info;
+  const absl::string_view id = listed[13].text();
+  if (state == "missing") return DamagedSession(id, SessionMissing(id));
+  if (state == "damaged" || listed[0].text() != id) return DamagedSession(id, FieldsDamaged(id));
+  return DecodeInfo(listed, now_us);
 }
 
 absl::StatusOr<SessionLogData> DecodeLog(absl::string_view id, RedisValue answer) {
@@ -147,8 +143,9 @@ absl::StatusOr<SessionLogData> DecodeLog(absl::string_view id, RedisValue answer
   }
   const RedisValue turns = answer[5];
   for (size_t i = 0; i < turns.size(); ++i) {
-    ASSIGN_OR_RETURN(StoredTurn turn, DecodeTurn(turns[i], log.info, answer[4].text()));
-    log.turns.push_back(std::move(turn));
+    absl::StatusOr<StoredTurn> turn = DecodeTurn(turns[i], log.info, answer[4].text());
+    if (!turn.ok()) return WithSession(id, turn.status());
+    log.turns.push_back(*std::move(turn));
   }
   EndAbandonedTurn(&log);
   return log;

@@ -243,7 +243,7 @@ void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> fault
                   done = std::move(done)](absl::StatusOr<RedisValue> answer) mutable {
     if (!answer.ok()) return done(answer.status());
     for (size_t i = 2; i < answer->size(); ++i) {
-      faults.emplace_back((*answer)[i].text());
+      faults.push_back(Utf8Text((*answer)[i].text()));
     }
     if ((*answer)[1].integer() < kVerifiedAtOnce) return done(std::move(faults));
     VerifyFrom(first + kVerifiedAtOnce, std::move(faults), std::move(done));

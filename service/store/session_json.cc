@@ -6,14 +6,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 #include "nlohmann/json.hpp"
 #include "service/store/message_json.h"
 #include "service/store/row_hash.h"
 #include "service/store/session_check.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 namespace {
@@ -178,6 +181,7 @@ absl::Status CheckHead(absl::string_view line) {
 
 constexpr absl::string_view kHashKey = ",\"hash\":\"";
 constexpr size_t kHashDigits = 32;
+constexpr absl::string_view kEndStart = "{\"end\":";
 // Of a session's name in a report.
 constexpr size_t kMaxNameBytes = 256;
 
@@ -214,9 +218,13 @@ std::vector<absl::string_view> NamesIn(absl::string_view line) {
 
 std::string LineFault(int64_t number, absl::string_view line, const absl::Status& status) {
   const std::vector<absl::string_view> names = NamesIn(line);
-  return absl::StrCat("line ", number, names.empty() ? "" : ", session '",
-                      absl::StrJoin(names, "' and session '"), names.empty() ? "" : "'", ": ",
-                      status.message());
+  std::string which;
+  if (!names.empty()) {
+    which = absl::StrCat(", session '", Utf8Text(absl::StrJoin(names, "' and session '")), "'");
+  } else if (!line.empty() && !absl::StartsWith(line, kEndStart)) {
+    which = absl::StrCat(", which begins with ", base::Quoted(line));
+  }
+  return absl::StrCat("line ", number, which, ": ", status.message());
 }
 
 // False: there is no further line. INVALID_ARGUMENT: the line is too long, and what is above that

@@ -95,7 +95,8 @@ absl::Status SessionTables::ReadTokens(const Row& row, std::vector<int32_t>* tok
   Hash128 hash = LogStart(row);
   const Rewind rewind(&read_chunks_);
   read_chunks_.Bind(1, row.key);
-  while (true) {
+  // Not past its last piece: another session's rows can be on a page that cannot be read.
+  while (hash != row.log_hash) {
     ASSIGN_OR_RETURN(const bool more, read_chunks_.Step());
     if (!more) break;
     const auto chunk = ReadChunk<Chunk>(read_chunks_);
@@ -121,7 +122,7 @@ absl::Status SessionTables::ReadTurns(const Row& row, std::vector<StoredTurn>* t
   const absl::string_view id = row.info.session_id;
   Hash128 hash = TurnsStart(row);
   const Rewind rewind(&read_turns_);
-  read_turns_.Bind(1, row.key);
+  read_turns_.Bind(1, row.key).Bind(2, int64_t{row.info.turn_count});
   while (true) {
     ASSIGN_OR_RETURN(const bool more, read_turns_.Step());
     if (!more) break;

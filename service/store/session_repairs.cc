@@ -1,6 +1,7 @@
 // SessionTables' part over all sessions at once: at a start, for files of older versions, and for
 // files that cannot be read as a whole.
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,49 @@ SessionScan SessionTables::Scan() {
     }
     if (!whole.ok()) scan.damaged.emplace_back(whole.message());
   }
+}
+
+std::vector<SessionTables::Row> SessionTables::WholeNeighbors(int64_t key, const StoreTime& now) {
+  constexpr int64_t kNear = 8;  // sessions before and after it
+  std::vector<Row> rows;
+  list_all_.Bind(2, key + kNear + 1).Bind(3, 2 * kNear + 1);
+  while (true) {
+    const absl::StatusOr<bool> more = list_all_.Step();
+    if (!more.ok() || !*more) break;
+    rows.push_back(ReadRow(list_all_, now));
+  }
+  std::erase_if(rows, [&](const Row& row) {
+    SessionLogData log;
+    return row.key == key || !CheckRow(row).ok() || !ReadLog(row, &log).ok();
+  });
+  return rows;
+}
+
+absl::Status SessionTables::DeleteDamaged(const Row& row, const StoreTime& now) {
+  // SQLite deletes rows from a page without checking that others do not overlap with them. After a
+  // page that it cannot read it deletes nothing in this transaction.
+  const std::vector<Row> neighbors = WholeNeighbors(row.key, now);
+  RETURN_IF_ERROR(DeleteRow(row, Rows::kAll));
+  for (const Row& neighbor : neighbors) {
+    SessionLogData log;
+    RETURN_IF_ERROR(ReadLog(neighbor, &log));
+  }
+  return absl::OkStatus();
+}
+
+SessionInfo SessionTables::DescribeDamage(const Row& row, absl::Status damage,
+                                          const StoreTime& now) {
+  std::string id = row.info.session_id;
+  if (absl::IsNotFound(FindAny(id, now).status())) {
+    // The damage is in the row's id. The index still has the one that clients use.
+    const absl::StatusOr<bool> found = list_index_.Bind(1, row.key + 1).Bind(2, 1).Step();
+    if (found.ok() && *found && list_index_.Int(0) == row.key) {
+      id = std::string(list_index_.Text(1));
+      damage = SessionDamaged(id, "its row does not match its seal");
+    }
+    list_index_.Reset();
+  }
+  return DamagedSession(id, damage);
 }
 
 absl::StatusOr<SessionPage> SessionTables::ListByIndex(int page_size, int64_t before,

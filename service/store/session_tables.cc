@@ -113,7 +113,7 @@ absl::Status SessionTables::PrepareForLogs(const SqliteDb& db) {
           {&delete_chunks_, "DELETE FROM chunks WHERE session = ?1"},
           {&read_turns_,
            "SELECT request_id, start, output_start, end, messages, answer, finish, body, "
-           "numerics_id, hash, turn FROM turns WHERE session = ?1 ORDER BY turn"},
+           "numerics_id, hash, turn FROM turns WHERE session = ?1 ORDER BY turn LIMIT ?2"},
           {&turn_at_,
            "SELECT request_id, start, output_start, end, messages, answer, finish, body, "
            "numerics_id, hash, turn FROM turns WHERE session = ?1 AND turn = ?2"},
@@ -362,7 +362,8 @@ absl::StatusOr<SessionPage> SessionTables::List(const std::optional<std::string>
     }
     last_key = rows.Int(0);
     Row row = ReadRow(rows, now);
-    row.info.damage = std::string(CheckRow(row).message());
+    absl::Status whole = CheckRow(row);
+    if (!whole.ok()) row.info = DescribeDamage(row, std::move(whole), now);
     page.sessions.push_back(std::move(row.info));
   }
 }
@@ -372,7 +373,9 @@ absl::Status SessionTables::Delete(absl::string_view principal, absl::string_vie
   ASSIGN_OR_RETURN(const Row row, FindAny(session_id, now));
   if (row.info.principal != principal) return NoSuchSession(session_id);
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
-  return DeleteRow(row, rows);
+  SessionLogData log;
+  const bool whole = CheckRow(row).ok() && ReadLog(row, &log).ok();
+  return whole || rows == Rows::kSession ? DeleteRow(row, rows) : DeleteDamaged(row, now);
 }
 
 absl::Status SessionTables::DeleteRow(const Row& row, Rows rows) {

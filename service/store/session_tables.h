@@ -133,7 +133,14 @@ class SessionTables {
   absl::Status CheckQuota(absl::string_view principal);
   // A page of List past rows that cannot be read. It has their names from the index.
   absl::StatusOr<SessionPage> ListByIndex(int page_size, int64_t before, const StoreTime& now);
+  // The entry in a list of a damaged row, under the id that clients know.
+  SessionInfo DescribeDamage(const Row& row, absl::Status damage, const StoreTime& now);
   absl::Status DeleteRow(const Row& row, Rows rows);
+  // Deletes all of a damaged session. DATA_LOSS: a page is damaged so that this would damage
+  // another session too; the transaction must be rolled back.
+  absl::Status DeleteDamaged(const Row& row, const StoreTime& now);
+  // The undamaged sessions whose rows can be on the same pages as those of `key`.
+  std::vector<Row> WholeNeighbors(int64_t key, const StoreTime& now);
 
   absl::Status ReadLog(const Row& row, SessionLogData* log);
   absl::Status ReadTokens(const Row& row, std::vector<int32_t>* tokens);

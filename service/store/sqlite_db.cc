@@ -12,6 +12,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "service/store/log_checksum.h"
+#include "service/store/store_errors.h"
 
 namespace tidepool::service {
 
@@ -80,8 +81,8 @@ const char* NoRoom(sqlite3* db, int extended_code) {
 }  // namespace
 
 absl::Status SqliteError(sqlite3* db, int code) {
-  const std::string reason = absl::StrCat("session store: ", sqlite3_errmsg(db), " (SQLite code ",
-                                          sqlite3_extended_errcode(db), ")");
+  const std::string reason = absl::StrCat("session store: ", Utf8Text(sqlite3_errmsg(db)),
+                                          " (SQLite code ", sqlite3_extended_errcode(db), ")");
   switch (code & 0xff) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(absl::StrCat(reason, ": ", FullDisk(ENOSPC)));

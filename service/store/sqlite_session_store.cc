@@ -157,7 +157,7 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
            rows = SessionTables::Rows::kAll](SessionTables& tables, const StoreTime& now) mutable {
             const absl::Status deleted = tables.Delete(principal, session_id, now, rows);
             // SQLite lets a transaction do nothing more after such an error: the next one, in which
-            // this runs by itself, leaves them alone.
+            // this runs by itself, leaves the rows of its log alone.
             if (absl::IsDataLoss(deleted)) rows = SessionTables::Rows::kSession;
             return WithSession(session_id, deleted);
           },

@@ -6,13 +6,22 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/base/retry_after.h"
+#include "kernels/base/utf8.h"
+#include "service/store/session_store.h"
 
 namespace tidepool::service {
+
+// Text of a damaged store, which can be any bytes, for messages and fields that must be UTF-8.
+inline std::string Utf8Text(absl::string_view bytes) {
+  const bool valid = base::ValidUtf8Prefix(bytes) == bytes.size();
+  return valid ? std::string(bytes) : absl::CHexEscape(bytes);
+}
 
 inline absl::Status NoSuchSession(absl::string_view session_id) {
   return absl::NotFoundError(
@@ -26,7 +35,7 @@ inline absl::Status SessionIdTaken(absl::string_view session_id) {
 
 inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view request_id) {
   const std::string whose =
-      request_id.empty() ? "" : absl::StrCat(" (request_id '", request_id, "')");
+      request_id.empty() ? "" : absl::StrCat(" (request_id '", Utf8Text(request_id), "')");
   return base::WithRetryAfter(
       absl::AbortedError(absl::StrCat("session '", session_id, "' is busy with another turn", whose,
                                       "; retry when that turn has ended")),
@@ -65,7 +74,7 @@ inline absl::Status LengthDiffers(absl::string_view session_id, int64_t length, 
 // What is stored of the session does not match its hashes.
 inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_view what) {
   return absl::DataLossError(
-      absl::StrCat("session '", session_id, "' is damaged in the session store: ", what,
+      absl::StrCat("session '", Utf8Text(session_id), "' is damaged in the session store: ", what,
                    "; restore a backup of the store, or delete the session"));
 }
 
@@ -73,6 +82,14 @@ inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_vi
 inline absl::Status WithSession(absl::string_view session_id, absl::Status status) {
   if (!absl::IsDataLoss(status) || absl::StrContains(status.message(), session_id)) return status;
   return SessionDamaged(session_id, status.message());
+}
+
+// A damaged session in a list. Its other fields can have any value, and are left out.
+inline SessionInfo DamagedSession(absl::string_view session_id, const absl::Status& damage) {
+  SessionInfo info;
+  info.session_id = Utf8Text(session_id);
+  info.damage = std::string(damage.message());
+  return info;
 }
 
 inline absl::Status FieldsDamaged(absl::string_view session_id) {

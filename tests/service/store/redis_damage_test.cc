@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/utf8.h"
 #include "service/store/redis_scripts.h"
 #include "service/store/redis_session_store.h"
 #include "tests/service/store/redis_server.h"
@@ -206,6 +207,30 @@ TEST_F(RedisDamageTest, ListsGoOnPastASessionThatIsMissing) {
     token = page->next_page_token;
   } while (!token.empty() && listed.size() < 100);
   EXPECT_EQ(listed.size(), kSamples);
+}
+
+TEST_F(RedisDamageTest, DamagedTextIsListedAsUtf8) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"HSET", RedisSessionKey(SampleId(2)), "model", "\xff"}).ok());
+  ASSERT_TRUE(link->Call({"ZREM", RedisAllKey(), SampleId(4)}).ok());
+  ASSERT_TRUE(link->Call({"ZADD", RedisAllKey(), "5", "session-\xb4"}).ok());
+  const auto store = Open();
+  std::vector<std::string> damaged;
+  const auto page = List(*store, 100, "", std::nullopt);
+  ASSERT_TRUE(page.ok()) << page.status();
+  for (const SessionInfo& info : page->sessions) {
+    for (const std::string& text : {info.session_id, info.model, info.damage}) {
+      EXPECT_EQ(base::ValidUtf8Prefix(text), text.size()) << text;
+    }
+    if (!info.damage.empty()) damaged.push_back(info.session_id);
+  }
+  EXPECT_THAT(damaged, testing::UnorderedElementsAre(SampleId(2), "session-\\xb4"));
+  const auto faults = Verify(*store);
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  EXPECT_FALSE(faults->empty());
+  for (const std::string& fault : *faults) {
+    EXPECT_EQ(base::ValidUtf8Prefix(fault), fault.size()) << fault;
+  }
 }
 
 TEST_F(RedisDamageTest, AnotherPlaceInAnIndexIsAFault) {

@@ -128,6 +128,22 @@ TEST(SessionJsonTest, AHashNoticesWhatWasChanged) {
   EXPECT_EQ(SessionFromJson(moved).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(SessionJsonTest, ADamagedLineIsNamedAsUtf8) {
+  const std::string line = SessionToJson(Chat());
+  const std::string nameless = absl::StrReplaceAll(line, {{"\"session_id\"", "\"session\xe9id\""}});
+  const std::string renamed = absl::StrReplaceAll(line, {{"id\":\"s\"", "id\":\"\xf3\""}});
+  std::vector<SessionLogData> sessions;
+  const auto faults = Import(
+      absl::StrCat(ExportHead(), "\n", nameless, "\n", renamed, "\n", ExportEnd(2)), &sessions);
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  ASSERT_EQ(faults->size(), 2);
+  EXPECT_TRUE(
+      absl::StartsWith((*faults)[0], "line 2, which begins with '{\"session\\xe9id\":\"s\""))
+      << (*faults)[0];
+  EXPECT_TRUE(absl::StartsWith((*faults)[1], "line 3, session '\\xf3': it is not a JSON"))
+      << (*faults)[1];
+}
+
 TEST(SessionJsonTest, RefusesWhatIsNoSession) {
   const std::string line = WithoutHash(SessionToJson(Chat()));
   const std::pair<const char*, const char*> changes[] = {

@@ -6,11 +6,13 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/utf8.h"
 #include "service/store/sqlite_db.h"
 #include "service/store/sqlite_session_store.h"
 #include "tests/service/store/sample_sessions.h"
@@ -71,6 +73,27 @@ class StoreSalvageTest : public testing::Test {
       }
     }
     return whole;
+  }
+
+  // Deletes the damaged sessions of a store, and checks that the others stay whole. Returns how
+  // many it deleted.
+  int DeleteDamaged(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    const auto store = SqliteSessionStore::Open({.path = path_});
+    if (!store.ok()) return 0;
+    int deleted = 0;
+    std::vector<int> whole;
+    std::vector<int> damaged;
+    for (int i = 0; i < kSamples; ++i) {
+      (Get(**store, SampleId(i), std::nullopt).ok() ? whole : damaged).push_back(i);
+    }
+    for (const int i : damaged)
+      deleted += Delete(**store, SampleId(i), SampleOwner(i)).ok() ? 1 : 0;
+    for (const int i : whole) {
+      const auto log = Get(**store, SampleId(i), std::nullopt);
+      EXPECT_TRUE(log.ok() && Told(*log) == expected_[i]) << log.status();
+    }
+    return deleted;
   }
 
   std::filesystem::path folder_;
@@ -151,6 +174,61 @@ TEST_F(StoreSalvageTest, AStoreThatServesIsVerifiedPastAPageThatCannotBeRead) {
     const auto faults = Verify(**store);
     ASSERT_TRUE(faults.ok()) << faults.status();
     EXPECT_FALSE(faults->empty()) << table;
+  }
+}
+
+// Rows of several sessions share a page. Deleting some of a damaged page must not damage the
+// others.
+TEST_F(StoreSalvageTest, DeletingADamagedSessionLeavesTheOthersReadable) {
+  int deleted = 0;
+  std::mt19937_64 random(20260105);
+  const auto pages = static_cast<int64_t>(whole_.size()) / kPageBytes;
+  for (int64_t damage = 0; damage < 4 * (pages - 1); ++damage) {
+    const int64_t page = 2 + damage / 4;
+    std::string bytes = whole_;
+    if (damage % 4 == 0) {
+      // As after a file that ends in the page.
+      bytes.replace((page - 1) * kPageBytes + 600, kPageBytes - 600, kPageBytes - 600, '\0');
+    } else {
+      const int64_t at = (page - 1) * kPageBytes + random() % (kPageBytes - 40);
+      for (int64_t i = at; i < at + 40; ++i) bytes[i] = static_cast<char>(random());
+    }
+    deleted += DeleteDamaged(bytes);
+  }
+  EXPECT_GT(deleted, 0);
+}
+
+// Fields of a list are strings of protobuf messages, which must be UTF-8.
+TEST_F(StoreSalvageTest, ADamagedRowIsListedAsUtf8UnderTheNameThatClientsKnow) {
+  const size_t row = whole_.find(SampleId(5) + SampleOwner(5));
+  ASSERT_NE(row, std::string::npos);
+  const size_t model = row + SampleId(5).size() + SampleOwner(5).size();
+  for (const size_t at : {row + 3, model}) {
+    std::string bytes = whole_;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x80);
+    std::ofstream(path_, std::ios::binary) << bytes;
+    const auto store = Open(StoreUse::kServe);
+    ASSERT_TRUE(store.ok()) << store.status();
+    int damaged = 0;
+    const auto page = List(**store, 100, "", std::nullopt);
+    ASSERT_TRUE(page.ok()) << page.status();
+    for (const SessionInfo& info : page->sessions) {
+      if (info.damage.empty()) continue;
+      ++damaged;
+      EXPECT_EQ(info.session_id, SampleId(5));
+      EXPECT_TRUE(absl::StrContains(info.damage, absl::StrCat("'", SampleId(5), "'")))
+          << info.damage;
+      EXPECT_EQ(info.model, "");
+    }
+    EXPECT_EQ(damaged, 1) << at;
+    const auto faults = Verify(**store);
+    ASSERT_TRUE(faults.ok()) << faults.status();
+    for (const std::string& fault : *faults) {
+      EXPECT_EQ(base::ValidUtf8Prefix(fault), fault.size()) << fault;
+    }
+    const absl::Status got = Get(**store, SampleId(5), std::nullopt).status();
+    EXPECT_TRUE(absl::IsDataLoss(got)) << got;
+    EXPECT_TRUE(absl::StrContains(got.message(), SampleId(5))) << got;
   }
 }
 
