@@ -1,32 +1,47 @@
 #include "moe/policy/hold_horizon.h"
 
-#include <limits>
-
 #include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 
-void HoldHorizon::Go(const ChanceCurves& curves, int count, float price) {
-  for (int e = 0; e < count; e += kLanes) {
-    Vec4 unused = Vec4{} + 1.0f;  // chance of no use so far
-    Vec4 waited = Vec4{};         // forwards after the next, on average
-    Vec4 best = Vec4{} - std::numeric_limits<float>::infinity();
-    Vec4 chance = Vec4{};
-    Vec4 forwards = Vec4{};
-    for (int forward = 0; forward < ChanceCurves::kForwards; ++forward) {
-      // The next one is waited for in any case.
-      if (forward > 0) waited += unused;
-      unused *= 1.0f - Load4(curves.At(forward) + e);
-      const Vec4 gain = 1.0f - unused - price * waited;
-      const Int4 better = gain > best;
-      best = better ? gain : best;
-      chance = better ? 1.0f - unused : chance;
-      forwards = better ? waited : forwards;
-      // A use that were certain from here on would gain no more than this.
-      if (!AnyOf4(1.0f - price * waited > best)) break;
-    }
-    Store4(chance, &chance_[e]);
-    Store4(forwards, &forwards_[e]);
+void HoldHorizon::Start(int count, float price) {
+  count_ = count;
+  price_ = price;
+  is_first_ = true;
+  const int size = (count + kLanes - 1) / kLanes * kLanes;
+  unused_.assign(size, 1.0f);
+  waited_.assign(size, 0.0f);
+  best_.assign(size, -1.0f);  // less than any gain of the next forward
+  chance_.assign(size, 0.0f);
+  forwards_.assign(size, 0.0f);
+}
+
+bool HoldHorizon::Add(const std::vector<float>& hazards) {
+  bool may_pay = false;
+  for (int i = 0; i < count_; i += kLanes) {
+    Vec4 unused = Load4(&unused_[i]);
+    Vec4 waited = Load4(&waited_[i]);
+    Vec4 best = Load4(&best_[i]);
+    if (!is_first_) waited += unused;
+    unused *= 1.0f - Load4(&hazards[i]);
+    const Vec4 gain = 1.0f - unused - price_ * waited;
+    const Int4 is_better = gain > best;
+    best = is_better ? gain : best;
+    Store4(unused, &unused_[i]);
+    Store4(waited, &waited_[i]);
+    Store4(best, &best_[i]);
+    Store4(is_better ? 1.0f - unused : Load4(&chance_[i]), &chance_[i]);
+    Store4(is_better ? waited : Load4(&forwards_[i]), &forwards_[i]);
+    // A certain use at the next forward would gain this.
+    may_pay |= AnyOf4(1.0f - price_ * (waited + unused) > best);
+  }
+  is_first_ = false;
+  return may_pay;
+}
+
+void HoldHorizon::AddTail(const std::vector<float>& hazards, int forwards) {
+  for (int forward = 0; forward < forwards; ++forward) {
+    if (!Add(hazards)) break;
   }
 }
 

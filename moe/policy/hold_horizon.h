@@ -1,31 +1,42 @@
-// HoldHorizon: from the chances of a use at each coming forward to when a slot is best given up.
+// HoldHorizon: how long to hold a slot for an expert, given its hazard at each coming forward.
 #ifndef TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
 #define TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
 
 #include <vector>
 
-#include "moe/policy/chance_curves.h"
-
 namespace tidepool::moe {
 
-// Thread-compatible. Finds the number of forwards for which holding a slot for an expert gains
-// most: the chance of a use, which is worth 1, less the price of the slot for the mean time until
-// then.
+// Thread-compatible. For each of several experts, finds the number of forwards that maximises
+//   P(a use within them) - price * E(forwards until that use, or until the slot is given up).
+// The next forward is free: every expert is held for it. Arrays are read and written in whole
+// vectors of four.
+//
+//   hold.Start(count, price);
+//   while (hold.Add(hazards of the next forward)) ...
 class HoldHorizon {
  public:
-  // stride: that of the curves.
-  explicit HoldHorizon(int stride) : chance_(stride), forwards_(stride) {}
+  // price: of a slot for one forward, in uses.
+  void Start(int count, float price);
 
-  // Of the first `count` experts; whole vectors of them are read and written. price: of a slot, in
-  // uses per forward.
-  void Go(const ChanceCurves& curves, int count, float price);
+  // hazards [count]: chance of a use at the next forward, if there was none before. Returns whether
+  // holding for more forwards may pay off for any expert.
+  bool Add(const std::vector<float>& hazards);
 
-  // [stride]: of a use before the slot is given up, which takes so many forwards after the next, on
-  // average.
+  // The same hazards at each of `forwards` further ones.
+  void AddTail(const std::vector<float>& hazards, int forwards);
+
+  // [count]: chance of a use while the slot is held, and the expected number of forwards after the
+  // next one until that use or the end.
   const std::vector<float>& chance() const { return chance_; }
   const std::vector<float>& forwards() const { return forwards_; }
 
  private:
+  int count_ = 0;
+  float price_ = 0;
+  bool is_first_ = true;
+  std::vector<float> unused_;  // chance of no use so far
+  std::vector<float> waited_;  // expected forwards so far
+  std::vector<float> best_;    // largest gain so far, with its chance and forwards
   std::vector<float> chance_;
   std::vector<float> forwards_;
 };

@@ -1,19 +1,15 @@
-// LogisticModel: an online logistic regression over samples in groups that learns by Newton's
-// method: it keeps the sum of its samples' curvatures and steps by that matrix's inverse, so that
-// features may overlap and no learning rate has to be chosen.
+// LogisticModel: online logistic regression by Newton's method, over samples in groups.
 #ifndef TIDEPOOL_MOE_POLICY_LOGISTIC_MODEL_H_
 #define TIDEPOOL_MOE_POLICY_LOGISTIC_MODEL_H_
 
 #include <vector>
 
 #include "absl/types/span.h"
-#include "moe/policy/newton_step.h"
 
 namespace tidepool::moe {
 
-// Samples side by side: feature f of sample i is values[f * stride + i]. Group g has those from
-// begins[g] to begins[g + 1]; behind the last, finite values are read up to 3 samples further and
-// not used.
+// Feature f of sample i is values[f * stride + i]. Group g has samples begins[g] to begins[g + 1].
+// After the last sample, up to three more values are read; they must be finite and have no effect.
 struct Samples {
   const float* values = nullptr;
   int stride = 0;
@@ -22,52 +18,48 @@ struct Samples {
   int count() const { return begins.back(); }
 };
 
-// Thread-compatible. A group's weights are those that all groups share and what it deviates from
-// them, which is believed as far as its own samples show it: a group of which little has been seen
-// behaves as the others do.
+// Thread-compatible. The weights of a group are the sum of shared weights and the group's own. Both
+// are updated as in docs/policy.md:
+//   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
+//   weights  += (curvature + ridge)^-1 * sum of (outcome - p) x
+// So a group with few samples behaves as the others do, and there is no learning rate.
 class LogisticModel {
  public:
-  // weights: shared, to begin with.
-  LogisticModel(std::vector<double> weights, int groups);
+  // weights: initial shared weights. forgetting: in (0, 1], per call of Learn.
+  LogisticModel(const std::vector<double>& weights, int groups, double forgetting);
 
   // chances[i]: of outcome 1, for sample i.
   void Predict(const Samples& samples, float* chances) const;
 
-  // outcomes: 0 or 1; chances: as they were predicted. [count]
+  // outcomes: 0 or 1; chances: as predicted. [count]
   void Learn(const Samples& samples, const float* outcomes, const float* chances);
 
-  // Halves the weight of all samples so far.
-  void Fade();
-
  private:
-  struct Group {
-    std::vector<double> deviation;  // [size]
-    std::vector<float> weights;     // [size]: with those shared, for Predict
+  struct Part {
+    std::vector<double> weights;    // [size]
     std::vector<double> curvature;  // [size, size], lower half
-    double trace = 0;
-    NewtonStep step;
   };
 
-  // What a step is taken from, of a group's samples.
-  void SetErrors(const float* outcomes, const float* chances, int count);
-  void AddCurvature(const Samples& samples, int g);
-  void AddGradient(const Samples& samples, int g);
-
-  void StepShared();
-  void StepGroup(Group* group);
-  void SetWeights(Group* group);
+  // Sets gradient_ and increment_ from the samples of a group.
+  void SumSamples(const Samples& samples, int group, const float* outcomes, const float* chances);
+  // Adds increment_ to the part's curvature.
+  void AddCurvature(Part* part) const;
+  // Newton's step. `gradient` is overwritten.
+  void Step(std::vector<double>* gradient, Part* part);
 
   const int size_;
-  std::vector<double> weights_;  // [size]: shared
-  std::vector<Group> groups_;
-  NewtonStep step_;                // of the shared weights
-  std::vector<double> curvature_;  // [size, size]: of all groups, when last needed
-  // Of the samples at hand.
-  std::vector<double> gradient_;  // [size]
-  std::vector<float> errors_;     // of a group: whole vectors, as are the next three
-  std::vector<float> curvatures_;
-  std::vector<float> weighted_;
-  std::vector<float> chances_;
+  const double forgetting_;
+  Part shared_;
+  std::vector<Part> groups_;
+  std::vector<std::vector<float>> sums_;  // [groups][size]: shared and own weights, for Predict
+  // Of the call at hand.
+  std::vector<double> gradient_;         // [size]: of one group
+  std::vector<double> shared_gradient_;  // [size]
+  std::vector<double> increment_;        // [size, size], lower half: of one group's curvature
+  std::vector<double> factor_;           // [size, size], lower half: Cholesky's
+  std::vector<float> errors_;            // of one group's samples, in whole vectors
+  std::vector<float> variances_;
+  std::vector<float> products_;
 };
 
 }  // namespace tidepool::moe

@@ -3,32 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
-
-#include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 namespace {
 
-// The last 4 steps one by one; of the 12 and of the 16 before, how many.
-constexpr int kRecent = 16;
-constexpr int kMiddle[] = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
-// By the bits: counting them takes a call where the processor need not have an instruction for it.
-constexpr auto kMiddleClassOf = [] {
-  std::array<uint8_t, 1 << 12> classes{};
-  for (uint32_t uses = 0; uses < classes.size(); ++uses) {
-    classes[uses] = static_cast<uint8_t>(kMiddle[std::popcount(uses)]);
-  }
-  return classes;
-}();
-constexpr int kMiddleClasses = 5;
-constexpr int kEarlyClasses = 3;
-constexpr int kCells = kRecent * kMiddleClasses * kEarlyClasses;
-
-constexpr float kPriorSamples = 1.5f;
-// What a cell remembers.
-constexpr float kMaxSamples = 5000;
-constexpr float kMinUnused = 1e-3f;  // chance
+constexpr float kMinUnusedChance = 1e-3f;  // of one row
 
 template <typename T>
 T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
@@ -38,51 +17,18 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
 
 }  // namespace
 
-RowTable::RowTable(float prior)
-    : cells_(kCells, {kPriorSamples * prior, kPriorSamples,
-                      std::log2(std::max(1 - prior, kMinUnused)), false}) {}
-
-int RowTable::CellOf(uint32_t uses) {
+// The last 4 steps one by one; the number of uses in the 12 steps before, as a class; and in the 16
+// before: none, up to two, more.
+int RowHistory::CaseOf(uint32_t uses) {
   if (uses == 0) return 0;
-  // With its lowest two bits cleared, what is left of three or more is not 0.
-  const uint32_t early = uses >> 16;
-  const uint32_t all_but_one = early & (early - 1);
-  const int early_class = early == 0 ? 0 : (all_but_one & (all_but_one - 1)) == 0 ? 1 : 2;
-  const int middle_class = kMiddleClassOf[uses >> 4 & 0xfff];
-  return (static_cast<int>(uses & 15) * kMiddleClasses + middle_class) * kEarlyClasses +
-         early_class;
+  constexpr std::array<int, 13> kMiddleClass = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
+  const int middle = kMiddleClass[std::popcount(uses >> 4 & 0xfff)];
+  const int early = std::popcount(uses >> 16);
+  const int early_class = early == 0 ? 0 : early <= 2 ? 1 : 2;
+  return (static_cast<int>(uses & 15) * 5 + middle) * 3 + early_class;
 }
 
-void RowTable::Count(int cell, int samples, int used) {
-  Cell& counted = cells_[cell];
-  counted.seen += static_cast<float>(samples);
-  counted.used += static_cast<float>(used);
-  if (!counted.changed) changed_.push_back(cell);
-  counted.changed = true;
-}
-
-void RowTable::Settle() {
-  for (size_t begin = 0; begin < changed_.size(); begin += kLanes) {
-    const auto lanes = static_cast<int>(std::min<size_t>(kLanes, changed_.size() - begin));
-    Vec4 used = Vec4{};
-    Vec4 seen = Vec4{} + 1.0f;
-    for (int i = 0; i < lanes; ++i) {
-      Cell& cell = cells_[changed_[begin + i]];
-      if (cell.seen > kMaxSamples) {
-        cell.used *= kMaxSamples / cell.seen;
-        cell.seen = kMaxSamples;
-      }
-      used[i] = cell.used;
-      seen[i] = cell.seen;
-      cell.changed = false;
-    }
-    const Vec4 unused = Log4(Max4(1.0f - used / seen, Vec4{} + kMinUnused));
-    for (int i = 0; i < lanes; ++i) cells_[changed_[begin + i]].unused = unused[i];
-  }
-  changed_.clear();
-}
-
-void RowHistory::Add(const LayerRouting& routing, RowTable* table) {
+void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
   ++now_;
   active_.clear();
   for (int64_t token = 0; token < routing.tokens; ++token) {
@@ -97,21 +43,20 @@ void RowHistory::Add(const LayerRouting& routing, RowTable* table) {
     if (position < 0) continue;
     Row& row = rows_[position];
     const int32_t* ids = routing.ids.data() + token * top_k_;
-    if (row.known && !is_prompt) Learn(row, ids, table);
+    if (row.has_steps && !is_prompt) Count(row, ids, table);
     for (uint32_t& uses : row.uses) uses <<= 1;
     for (int k = 0; k < top_k_; ++k) row.uses[ids[k]] |= 1;
-    row.known = true;
+    row.has_steps = true;
     if (row.last < now_) active_.push_back(position);
     row.last = now_;
   }
-  table->Settle();
 }
 
-float RowHistory::Unused(int32_t expert, int32_t silence, const RowTable& table) const {
-  float unused = 0;
+float RowHistory::UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const {
+  float unused = 1;
   for (const int position : active_) {
-    const uint32_t uses = rows_[position].uses[expert];
-    unused += table.unused(silence < 32 ? RowTable::CellOf(uses << silence) : 0);
+    const uint32_t uses = idle < 32 ? rows_[position].uses[expert] << idle : 0;
+    unused *= std::max(1 - table.rate(CaseOf(uses)), kMinUnusedChance);
   }
   return unused;
 }
@@ -121,7 +66,7 @@ int RowHistory::FindRow(int64_t request, int number) {
     if (rows_[i].request == request && rows_[i].number == number) return static_cast<int>(i);
   }
   if (rows_.size() < kMaxRows) rows_.emplace_back();
-  // A new row is the oldest.
+  // A new row has no forward yet, so it is the oldest.
   const auto oldest = std::min_element(rows_.begin(), rows_.end(),
                                        [](const Row& a, const Row& b) { return a.last < b.last; });
   if (oldest->last == now_) return -1;
@@ -135,19 +80,20 @@ int RowHistory::CountActive(int64_t request) const {
   }));
 }
 
-void RowHistory::Learn(const Row& row, const int32_t* ids, RowTable* table) {
+void RowHistory::Count(const Row& row, const int32_t* ids, FrequencyTable* table) {
   for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = true;
-  int idle = 0;
-  for (const uint32_t uses : row.uses) idle += uses == 0;
+  int idle = 0;  // experts that the row has not used, and how many of them it wants now
   int idle_wanted = 0;
   for (int e = 0; e < experts_; ++e) {
-    if (row.uses[e] != 0) table->Count(RowTable::CellOf(row.uses[e]), 1, wanted_[e] ? 1 : 0);
+    if (row.uses[e] != 0) {
+      table->Add(CaseOf(row.uses[e]), 1, wanted_[e] ? 1 : 0);
+    } else {
+      ++idle;
+      idle_wanted += wanted_[e] ? 1 : 0;
+    }
   }
-  for (int k = 0; k < top_k_; ++k) {
-    idle_wanted += row.uses[ids[k]] == 0;
-    wanted_[ids[k]] = false;
-  }
-  table->Count(0, idle, idle_wanted);
+  table->Add(CaseOf(0), idle, idle_wanted);
+  for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = false;
 }
 
 }  // namespace tidepool::moe

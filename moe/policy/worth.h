@@ -108,31 +108,23 @@ std::vector<Ranked<T>> FindLeastWorthy(const Residency& residency, absl::Span<co
   return least.Take();
 }
 
-// Decide by worth: free slots first, then victims worth less than what comes in their place.
-// `missing`: worths of missing experts of the layer; reordered. find_victims(count): as
-// FindLeastWorthy.
-template <typename T, typename FindVictims>
-void SwapByWorth(const Residency& residency, std::vector<Ranked<T>>* missing,
-                 const FindVictims& find_victims, std::vector<Swap>* swaps) {
+// Decide by worth: free slots first, then victims that are worth less than what replaces them.
+// missing: the missing experts of `layer`; sorted by worth, the highest first.
+template <typename T>
+void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int layer,
+                 std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
   std::sort(missing->begin(), missing->end(), [](const Ranked<T>& a, const Ranked<T>& b) {
     return a.worth != b.worth ? a.worth > b.worth : a.index < b.index;
   });
-  const int64_t free =
-      std::min<int64_t>(residency.free_slots(), static_cast<int64_t>(missing->size()));
+  const auto count = static_cast<int64_t>(missing->size());
+  const int64_t free = std::min(residency.free_slots(), count);
   const auto expert = [&](int64_t i) { return residency.At((*missing)[i].index).expert; };
   for (int64_t i = 0; i < free; ++i) swaps->push_back({expert(i), ExpertRef()});
-  const std::vector<Ranked<T>> victims = find_victims(static_cast<int64_t>(missing->size()) - free);
+  const auto victims = FindLeastWorthy(residency, worth, layer, count - free);
   for (size_t i = 0; i < victims.size(); ++i) {
     if (!((*missing)[free + i].worth > victims[i].worth)) break;
     swaps->push_back({expert(free + i), residency.At(victims[i].index)});
   }
-}
-
-template <typename T>
-void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int layer,
-                 std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
-  const auto find = [&](int64_t count) { return FindLeastWorthy(residency, worth, layer, count); };
-  SwapByWorth(residency, missing, find, swaps);
 }
 
 // Shed by worth.

@@ -9,81 +9,89 @@
 namespace tidepool::moe {
 namespace {
 
-constexpr int kForwards = ChanceCurves::kForwards;
+constexpr int kForwards = 64;
 constexpr float kPrice = 0.15f;
 
-// Of one expert: these chances, and the last one for all forwards behind them.
-void SetCurve(int expert, const std::vector<float>& chances, ChanceCurves* curves) {
-  for (int forward = 0; forward < kForwards; ++forward) {
-    const size_t i = std::min<size_t>(forward, chances.size() - 1);
-    curves->Set(forward, forward + 1, {expert}, {chances[i]});
+// Hazards of one expert; the last one holds for all further forwards.
+HoldHorizon Optimize(const std::vector<float>& hazards) {
+  HoldHorizon hold;
+  hold.Start(1, kPrice);
+  for (const float hazard : hazards) {
+    if (!hold.Add(std::vector<float>(4, hazard))) return hold;
   }
+  hold.AddTail(std::vector<float>(4, hazards.back()), kForwards);
+  return hold;
 }
 
-HoldHorizon WalkOf(const std::vector<float>& chances) {
-  ChanceCurves curves(4);
-  SetCurve(2, chances, &curves);
-  HoldHorizon walk(4);
-  walk.Go(curves, 4, kPrice);
-  return walk;
+TEST(HoldHorizonTest, StopsWhenHazardsFallBelowThePrice) {
+  HoldHorizon hold = Optimize({0.5f, 0.14f, 0.1f});
+  EXPECT_FLOAT_EQ(hold.chance()[0], 0.5f);
+  EXPECT_FLOAT_EQ(hold.forwards()[0], 0);
+  hold = Optimize({0.5f, 0.16f, 0.1f});
+  EXPECT_FLOAT_EQ(hold.chance()[0], 1 - 0.5f * 0.84f);
+  EXPECT_FLOAT_EQ(hold.forwards()[0], 0.5f);
 }
 
-TEST(HoldHorizonTest, GivesUpWhereChancesFallBelowThePrice) {
-  HoldHorizon walk = WalkOf({0.5f, 0.14f, 0.1f});
-  EXPECT_FLOAT_EQ(walk.chance()[2], 0.5f);
-  EXPECT_FLOAT_EQ(walk.forwards()[2], 0);
-  walk = WalkOf({0.5f, 0.16f, 0.1f});
-  EXPECT_FLOAT_EQ(walk.chance()[2], 1 - 0.5f * 0.84f);
-  EXPECT_FLOAT_EQ(walk.forwards()[2], 0.5f);
-}
-
-TEST(HoldHorizonTest, WaitsForChancesThatRise) {
-  const HoldHorizon walk = WalkOf({0.1f, 0.1f, 0.9f, 0.9f, 0.1f});
-  // The third forward is likely, and the fourth is for those that it has not used.
+TEST(HoldHorizonTest, WaitsForHazardsThatRise) {
+  const HoldHorizon hold = Optimize({0.1f, 0.1f, 0.9f, 0.9f, 0.1f});
+  // The third forward is likely to use the expert; the fourth pays off, too.
   const float unused = 0.9f * 0.9f * 0.1f * 0.1f;
-  EXPECT_FLOAT_EQ(walk.chance()[2], 1 - unused);
-  EXPECT_FLOAT_EQ(walk.forwards()[2], 0.9f + 0.81f + 0.081f);
+  EXPECT_FLOAT_EQ(hold.chance()[0], 1 - unused);
+  EXPECT_FLOAT_EQ(hold.forwards()[0], 0.9f + 0.81f + 0.081f);
 }
 
-TEST(HoldHorizonTest, WaitsForOneCertainForwardAsLongAsItPays) {
-  std::vector<float> chances(kForwards, 0.0f);
-  chances[6] = 1;
-  EXPECT_FLOAT_EQ(WalkOf(chances).chance()[2], 1);
-  EXPECT_FLOAT_EQ(WalkOf(chances).forwards()[2], 6);  // 0.9 of a use
-  chances[6] = 0;
-  chances[7] = 1;
-  EXPECT_FLOAT_EQ(WalkOf(chances).chance()[2], 0);  // would cost 1.05
-  EXPECT_FLOAT_EQ(WalkOf(chances).forwards()[2], 0);
+TEST(HoldHorizonTest, WaitsForACertainUseAsLongAsItPaysOff) {
+  std::vector<float> hazards(kForwards, 0.0f);
+  hazards[6] = 1;
+  EXPECT_FLOAT_EQ(Optimize(hazards).chance()[0], 1);
+  EXPECT_FLOAT_EQ(Optimize(hazards).forwards()[0], 6);  // costs 0.9 of a use
+  hazards[6] = 0;
+  hazards[7] = 1;
+  EXPECT_FLOAT_EQ(Optimize(hazards).chance()[0], 0);  // would cost 1.05
+  EXPECT_FLOAT_EQ(Optimize(hazards).forwards()[0], 0);
 }
 
-// The best of all numbers of forwards, one by one.
+TEST(HoldHorizonTest, TheTailIsLikeForwardsOneByOne) {
+  HoldHorizon one_by_one;
+  HoldHorizon tail;
+  const std::vector<float> hazards = {0.3f, 0.16f, 0.01f, 0.0f};
+  one_by_one.Start(4, kPrice);
+  tail.Start(4, kPrice);
+  for (int forward = 0; forward < kForwards; ++forward) one_by_one.Add(hazards);
+  tail.Add(hazards);
+  tail.AddTail(hazards, kForwards - 1);
+  EXPECT_EQ(tail.chance(), one_by_one.chance());
+  EXPECT_EQ(tail.forwards(), one_by_one.forwards());
+}
+
+// Compares with every number of forwards.
 TEST(HoldHorizonTest, NoOtherNumberOfForwardsGainsMore) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (int round = 0; round < 200; ++round) {
     constexpr int kExperts = 7;
-    ChanceCurves curves(12);
-    std::vector<std::vector<float>> chances(kExperts, std::vector<float>(kForwards));
+    std::vector<std::vector<float>> hazards(kForwards, std::vector<float>(8));  // [forwards, 8]
     for (int e = 0; e < kExperts; ++e) {
       const double usual = uniform(random) * uniform(random);
-      for (float& chance : chances[e]) {
-        chance = static_cast<float>(uniform(random) < 0.1 ? uniform(random) : usual);
+      for (int forward = 0; forward < kForwards; ++forward) {
+        hazards[forward][e] = static_cast<float>(uniform(random) < 0.1 ? uniform(random) : usual);
       }
-      SetCurve(e, chances[e], &curves);
     }
     const double price = uniform(random) * uniform(random) * 0.5;
-    HoldHorizon walk(12);
-    walk.Go(curves, kExperts, static_cast<float>(price));
+    HoldHorizon hold;
+    hold.Start(kExperts, static_cast<float>(price));
+    for (int forward = 0; forward < kForwards && hold.Add(hazards[forward]); ++forward) {
+    }
     for (int e = 0; e < kExperts; ++e) {
       double best = -1;
       double unused = 1;
       double waited = 0;
       for (int forward = 0; forward < kForwards; ++forward) {
         if (forward > 0) waited += unused;
-        unused *= 1 - chances[e][forward];
+        unused *= 1 - hazards[forward][e];
         best = std::max(best, 1 - unused - price * waited);
       }
-      EXPECT_NEAR(walk.chance()[e] - price * walk.forwards()[e], best, 1e-5) << round << " " << e;
+      EXPECT_NEAR(hold.chance()[e] - price * hold.forwards()[e], best, 1e-5) << round << " " << e;
     }
   }
 }

@@ -1,6 +1,5 @@
 #include "moe/policy/row_history.h"
 
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +17,7 @@ struct Forward {
   std::vector<int64_t> requests;
 };
 
-void Add(const Forward& forward, RowHistory* history, RowTable* table) {
+void Add(const Forward& forward, RowHistory* history, FrequencyTable* table) {
   history->Add({.tokens = static_cast<int64_t>(forward.ids.size()) / kTopK,
                 .ids = forward.ids,
                 .phases = forward.phases,
@@ -26,42 +25,37 @@ void Add(const Forward& forward, RowHistory* history, RowTable* table) {
                table);
 }
 
-double UseChance(const RowHistory& history, const RowTable& table, int32_t expert,
-                 int32_t silence = 0) {
-  return 1 - std::exp2(history.Unused(expert, silence, table));
+double UseChance(const RowHistory& history, const FrequencyTable& table, int32_t expert,
+                 int32_t idle = 0) {
+  return 1 - history.UnusedChance(expert, idle, table);
 }
 
-TEST(RowTableTest, ClassesTellRecentStepsApart) {
-  EXPECT_EQ(RowTable::CellOf(0), 0);
-  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(2));
-  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(0x11));
-  EXPECT_NE(RowTable::CellOf(1), RowTable::CellOf(0x10001));
-  EXPECT_EQ(RowTable::CellOf(0x11), RowTable::CellOf(0x801));
+TEST(RowHistoryTest, CasesDistinguishRecentSteps) {
+  EXPECT_EQ(RowHistory::CaseOf(0), 0);
+  EXPECT_NE(RowHistory::CaseOf(1), RowHistory::CaseOf(2));
+  EXPECT_NE(RowHistory::CaseOf(1), RowHistory::CaseOf(0x11));
+  EXPECT_NE(RowHistory::CaseOf(1), RowHistory::CaseOf(0x10001));
+  EXPECT_EQ(RowHistory::CaseOf(0x11), RowHistory::CaseOf(0x801));
   for (const uint32_t uses : {1u, 0xffu, 0xffffffffu}) {
-    EXPECT_LE(RowTable::CellOf(uses), RowTable::CellOf(0xffffffffu));
+    EXPECT_LE(RowHistory::CaseOf(uses), RowHistory::CaseOf(0xffffffffu));
   }
 }
 
-TEST(RowTableTest, LearnsWhatShareWasUsed) {
-  RowTable table(0.125f);
-  EXPECT_FLOAT_EQ(table.unused(3), std::log2(1 - 0.125f));
-  table.Count(3, 800, 200);
-  EXPECT_FLOAT_EQ(table.unused(3), std::log2(1 - 0.125f)) << "not settled";
-  table.Settle();
-  EXPECT_NEAR(std::exp2(table.unused(3)), 0.75, 1e-3);
-  // It forgets: ten times what it remembers outweighs what was before.
-  for (int i = 0; i < 500; ++i) {
-    table.Count(3, 100, 90);
-    table.Settle();
-  }
-  EXPECT_NEAR(std::exp2(table.unused(3)), 0.1, 1e-2);
+TEST(FrequencyTableTest, RateIsTheShareOfRecentSamples) {
+  FrequencyTable table(4, 0.125f);
+  EXPECT_FLOAT_EQ(table.rate(3), 0.125f);
+  table.Add(3, 800, 200);
+  EXPECT_NEAR(table.rate(3), 0.25, 1e-3);
+  EXPECT_FLOAT_EQ(table.rate(2), 0.125f);
+  for (int i = 0; i < 500; ++i) table.Add(3, 100, 90);
+  EXPECT_NEAR(table.rate(3), 0.9, 1e-2) << "old samples are forgotten";
 }
 
 // Two sequences that each stay with their experts: what one used is as likely as what the other
 // did, and twice as likely to be needed where both want it.
-TEST(RowHistoryTest, RowsThatPersistAreExpectedToGoOn) {
+TEST(RowHistoryTest, RowsThatPersistAreExpectedToContinue) {
   RowHistory history(kExperts, kTopK);
-  RowTable table(1.0f * kTopK / kExperts);
+  FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
     Add({{0, 1, 1, 2}, {Phase::kDecode}, {7, 8}}, &history, &table);
   }
@@ -80,7 +74,7 @@ TEST(RowHistoryTest, RowsThatPersistAreExpectedToGoOn) {
 
 TEST(RowHistoryTest, PlacesOfOneRequestAreRowsOfTheirOwn) {
   RowHistory history(kExperts, kTopK);
-  RowTable table(1.0f * kTopK / kExperts);
+  FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
     Add({{0, 1, 2, 3}, {Phase::kDecode}, {7}}, &history, &table);
   }
@@ -91,7 +85,7 @@ TEST(RowHistoryTest, PlacesOfOneRequestAreRowsOfTheirOwn) {
 
 TEST(RowHistoryTest, APromptsEndIsWhereItsSequenceGoesOn) {
   RowHistory history(kExperts, kTopK);
-  RowTable table(1.0f * kTopK / kExperts);
+  FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
     Add({{0, 1}, {Phase::kDecode}, {7}}, &history, &table);
   }
@@ -109,7 +103,7 @@ TEST(RowHistoryTest, APromptsEndIsWhereItsSequenceGoesOn) {
 
 TEST(RowHistoryTest, RemembersNoMoreRowsThanItsLimit) {
   RowHistory history(kExperts, kTopK);
-  RowTable table(1.0f * kTopK / kExperts);
+  FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   const int rows = RowHistory::kMaxRows + 2;
   Forward forward{{}, {Phase::kDecode}, {}};
   for (int row = 0; row < rows; ++row) {

@@ -1,0 +1,43 @@
+// FrequencyTable: how often an event happened in each of several cases.
+#ifndef TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
+#define TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
+
+#include <vector>
+
+namespace tidepool::moe {
+
+// Thread-compatible. Counts are capped, so that old samples are forgotten.
+class FrequencyTable {
+ public:
+  // prior: the rate of a case without samples. It counts as much as 1.5 samples.
+  FrequencyTable(int cases, float prior)
+      : cells_(cases, {kPriorSamples * prior, kPriorSamples, prior}) {}
+
+  // Adds `samples` samples of a case, of which `events` had the event.
+  void Add(int which, int samples, int events) {
+    Cell& cell = cells_[which];
+    cell.samples += static_cast<float>(samples);
+    cell.events += static_cast<float>(events);
+    cell.rate = cell.events / cell.samples;
+    if (cell.samples <= kMaxSamples) return;
+    cell.events = kMaxSamples * cell.rate;
+    cell.samples = kMaxSamples;
+  }
+
+  float rate(int which) const { return cells_[which].rate; }
+
+ private:
+  static constexpr float kPriorSamples = 1.5f;
+  static constexpr float kMaxSamples = 5000;
+
+  struct Cell {
+    float events;
+    float samples;
+    float rate;
+  };
+  std::vector<Cell> cells_;
+};
+
+}  // namespace tidepool::moe
+
+#endif  // TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
