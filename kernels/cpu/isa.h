@@ -18,8 +18,8 @@ struct CpuFeatures {
 // Returns the features of this machine.
 CpuFeatures DetectCpu();
 
-// AVX2's kernels, with AVX-512's functions in place of those that have one. Null on other
-// architectures. Any machine may call it, like the functions of kernel_table.h.
+// The table of AVX2 in which AVX-512 versions replace the functions that have one. Null on other
+// architectures. Any machine may call them, like the functions of kernel_table.h.
 const KernelTable* Avx512Kernels();
 const KernelTable* Avx512VnniKernels();
 
