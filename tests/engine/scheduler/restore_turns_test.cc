@@ -179,7 +179,7 @@ TEST_F(RestoreTurnsTest, ASequenceThatEndsEndsItsRestore) {
   EXPECT_EQ(cache_->blocks_free(), 12);
 }
 
-// Although a sequence of lower priority began it.
+// The restore continues although a sequence of lower priority began it.
 TEST_F(RestoreTurnsTest, AHigherPriorityKeepsARestoreThatItShares) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
