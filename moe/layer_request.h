@@ -37,7 +37,7 @@ class LayerRequest {
   // The first expert that waits for a buffer. Requires: has_waiting().
   bool has_waiting() const { return !waiting_.empty(); }
   int64_t next_waiting() const { return waiting_.back(); }
-  // Returns the same expert, which is arriving from now on.
+  // Removes that expert from the waiting ones and returns it. Its read is in flight from now on.
   int64_t TakeWaiting();
   // The arriving expert is ready now.
   void SetReady(int64_t expert) { ready_.push_back(expert); }

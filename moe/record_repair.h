@@ -40,7 +40,8 @@ class RecordRepair {
   RecordRepair(const std::string& path, RepairOptions options);
 
   // Call it if a read ended with DATA_LOSS. OK: read.into contains the record, with the hash
-  // read.hash. DATA_LOSS: it cannot be rebuilt; the message has both reasons in one clause.
+  // read.hash. DATA_LOSS: the record cannot be rebuilt; the message says why the read failed and
+  // why the record cannot be rebuilt.
   absl::Status Repair(ExpertRef expert, const RecordRead& read, const absl::Status& damage);
   // A read of this record succeeded, so it is no longer lost.
   void NoteSound(int64_t ticket) {

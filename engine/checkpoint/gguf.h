@@ -93,7 +93,7 @@ FileIdentity IdentityOf(const struct stat& info);
 struct GgufPart {
   absl::string_view path;
   absl::Span<const std::byte> bytes;  // the whole file
-  FileIdentity identity;              // as of when it was opened
+  FileIdentity identity;              // the identity of the file when it was opened
 };
 
 // Immutable after Open, and then thread-safe. Move-only, and views stay valid after a move. Large

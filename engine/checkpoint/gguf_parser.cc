@@ -114,7 +114,8 @@ class Parser {
   uint64_t tensor_count_ = 0;
   uint64_t entry_count_ = 0;
   uint64_t alignment_ = kDefaultAlignment;
-  absl::flat_hash_set<absl::string_view> names_;  // of entries, later of tensors
+  absl::flat_hash_set<absl::string_view>
+      names_;  // names of the entries; later, names of the tensors
   GgufContents contents_;
 };
 

@@ -142,7 +142,7 @@ class KvDisk {
     std::vector<int> write;
     std::vector<int> read;
   };
-  // When the file may grow again, when writes are tried again, and when writers may wait again.
+  // The earliest times to grow the file again, to try writes again, and to let writers wait again.
   struct RetryTimes {
     absl::Duration grow = -absl::InfiniteDuration();
     absl::Duration write = -absl::InfiniteDuration();

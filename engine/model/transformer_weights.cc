@@ -198,9 +198,9 @@ absl::Status RejectUnused(const ModelConfig& config, const WeightStore& store) {
   unused.resize(std::min(count, kNamed));
   return store.file().Error(
       first,
-      absl::StrCat("a tensor that architecture ", config.architecture,
-                   " as described by the file's metadata does not use, expected none (", count,
-                   " such: ", absl::StrJoin(unused, ", "), count > kNamed ? ", ..." : "", ")"));
+      absl::StrCat("architecture ", config.architecture,
+                   " with this metadata does not use this tensor, expected no unused tensors (",
+                   count, ": ", absl::StrJoin(unused, ", "), count > kNamed ? ", ..." : "", ")"));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
     const KvPrefix::Block& block = prefix.on_disk[i];
     if (disk_->StartRead(block.key, TokensOf(restore.tokens, block), restore.ticket)) continue;
-    // A block was found damaged. The ones before it are still useful.
+    // A block is damaged. The blocks before it are still useful.
     prefix.tokens = block.index * kBlockTokens;
     prefix.on_disk.resize(i);
   }

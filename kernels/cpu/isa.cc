@@ -68,7 +68,7 @@ absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& fea
     if ((isa == form.isa || isa == Isa::kBest) && form.kernels != nullptr) return form.kernels;
     if (isa == form.isa) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "this machine does not have ", form.needs, ": choose the portable form or the best one"));
+          "this machine does not have ", form.needs, ": choose the portable or the best kernels"));
     }
   }
   return &PortableKernels();

@@ -18,8 +18,8 @@ struct CpuFeatures {
 // Returns the features of this machine.
 CpuFeatures DetectCpu();
 
-// The table of AVX2 in which AVX-512 versions replace the functions that have one. Null on other
-// architectures. Any machine may call them, like the functions of kernel_table.h.
+// Tables of kernels: the AVX-512 function if there is one, else the AVX2 function. Null on other
+// architectures. Any machine may call these, like the functions of kernel_table.h.
 const KernelTable* Avx512Kernels();
 const KernelTable* Avx512VnniKernels();
 

@@ -108,15 +108,15 @@ constexpr CommandSpec kCommands[] = {
      "other\n"
      "and reads missing ones one after the other meanwhile. An expert runs when it has been read "
      "and the\n"
-     "one before it has finished; running it reads it once from memory. Attention and everything "
-     "else is\n"
-     "left out.",
+     "expert before it has finished; its weights are then read once from memory. Attention and all "
+     "other\n"
+     "work are ignored.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
     {Command::kSessions, "sessions", "export, import or verify the sessions of a store",
      "export writes every session as one JSON line; import reads such lines into a store, keeps\n"
      "ids, and reports sessions whose id is taken by another one; verify reads everything and\n"
-     "names the sessions that are damaged. A file is worked on when no server has it open, Redis\n"
-     "at any time.",
+     "names the sessions that are damaged. Stop the server before working on a file;\n"
+     "Redis can be used at any time.",
      "tidepool sessions export --store sessions.db --out sessions.jsonl", kAction},
     {Command::kOffload, "offload", "show or change how a running server keeps its experts",
      "Shows the settings in force, after the change if one is requested. A change takes effect "

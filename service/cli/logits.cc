@@ -91,7 +91,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
                         {"dump_files", dump.files()}});
   }
   RETURN_IF_ERROR(console->out_status());
-  // Checked last, because the files help to find the cause.
+  // Report NaNs and infinities last, because the written files help to find their cause.
   return sound.ok() ? sound
                     : absl::InternalError(absl::StrCat(config.model.path, ": ", sound.message()));
 }

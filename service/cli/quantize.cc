@@ -123,7 +123,7 @@ absl::Status RunQuantize(const Config& config, Console* console) {
       config.output.force ? base::ExistingFile::kReplace : base::ExistingFile::kRefuse;
   if (!config.output.force && std::filesystem::exists(config.output.file)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config.output.file, " is there already; --force replaces it"));
+        absl::StrCat(config.output.file, " already exists; --force replaces it"));
   }
   ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(config.model.path));
   const std::string note = RequantizingNote(file, engine::ChooseTypes(file, options));

@@ -105,7 +105,7 @@ class LineWriter {
     auto file = base::AtomicFile::Create(config.output.file, options);
     if (absl::IsAlreadyExists(file.status())) {
       return absl::InvalidArgumentError(
-          absl::StrCat(config.output.file, " is there already; --force replaces it"));
+          absl::StrCat(config.output.file, " already exists; --force replaces it"));
     }
     ASSIGN_OR_RETURN(writer.file_, std::move(file));
     return writer;

@@ -19,8 +19,8 @@ using google::protobuf::internal::WireFormatLite;
 // The same depth limit as protobuf's parser.
 constexpr int kMaxDepth = 100;
 
-// Returns the first error in a string field. OK if there is none, or if the bytes are damaged
-// before it.
+// Returns the first error in a string field. OK if all strings are valid, or if damaged bytes come
+// first.
 absl::Status FindBadString(absl::string_view bytes, const Descriptor& type,
                            const std::string& prefix, int depth) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),

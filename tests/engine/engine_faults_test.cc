@@ -158,7 +158,7 @@ TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
   });
   const absl::Duration waited = engine.engine->Stats().offload->stall_time;
   EXPECT_GE(waited, kPatience);
-  // From now on it fails at once.
+  // From now on a request for this expert fails at once.
   ExpectNamed(engine.Run(kBroken));
   EXPECT_LT(engine.engine->Stats().offload->stall_time, waited + kPatience);
   EXPECT_EQ(engine.engine->Stats().requests_failed, 2);

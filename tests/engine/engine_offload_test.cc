@@ -186,7 +186,7 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
   }
 }
 
-// Also if no sequence runs.
+// Settings can also change while no sequence runs.
 TEST_F(EngineOffloadTest, AnswersWhileIdle) {
   const Served served = Serve(0.5);
   const auto settings = SetOffload(served.engine.get(), {.expert_memory_share = 0.3});
@@ -428,7 +428,7 @@ TEST(AddShareTest, PartsOfAnyCutAddUp) {
       const int64_t end = std::min<int64_t>(rows, row + 1 + random() % 9);
       Usage part;
       AddShare(costs, {row, end}, rows, &part);
-      // Its share, rounded to a whole number.
+      // The part gets its share of the hits, rounded to a whole number.
       EXPECT_LE(std::abs(part.expert_hits * rows - costs.hits * (end - row)), rows);
       AddShare(costs, {row, end}, rows, &sum);
       row = end;

@@ -31,7 +31,7 @@ TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
     stats.slots = slots;
     stats.experts = 48;
     test.model.SetOffloadStats(stats);
-    // The second step from now uses it.
+    // The new stats take effect in the second step from now.
     test.Run(MakeRequest({static_cast<int32_t>(slots)}, 1));
     const int64_t before = test.model.forwards();
     test.Run(MakeRequest(std::vector<int32_t>(200, static_cast<int32_t>(slots)), 1));

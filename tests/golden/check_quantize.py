@@ -41,7 +41,7 @@ def llamacpp_logits(path):
 
 
 def llamacpp_quantised(ggml, values, kind):
-    """The values after llama.cpp's quantiser and back."""
+    """Quantises the values with llama.cpp and dequantises them again."""
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     rows, columns = values.size // values.shape[-1], values.shape[-1]
     blocks = np.zeros((rows, columns // elements * size), np.uint8)

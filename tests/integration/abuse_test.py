@@ -174,7 +174,7 @@ class AbuseTest(unittest.TestCase):
         before = resident_bytes(self.server)
         request = harness.make_request(text="Once", max_tokens=1)
         for _ in range(20):
-            # Each on a connection of its own: gRPC refuses the call, or closes it.
+            # Each call has its own connection. gRPC refuses the call or closes the connection.
             with contextlib.closing(Client(self.server)) as client:
                 code, _ = harness.failure(lambda: client.inference.Complete(
                     request, metadata=[("x-long", "x" * MIB)], timeout=PATIENCE))

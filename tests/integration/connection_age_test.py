@@ -19,8 +19,8 @@ NEVER_LAST = 2 ** 31 - 1
 
 
 class RevokedTest(unittest.TestCase):
-    """A client whose CA is removed from the server's file while it is connected, and one whose CA
-    is added."""
+    """While clients are connected, one client's CA is removed from the server's file and another
+    client's CA is added."""
 
     def setUp(self):
         self.servers, old, new = Certificates(), Certificates(), Certificates()

@@ -332,7 +332,7 @@ def bad_numbers(victim):
 
 
 def random_damage(victim, seed=20240817):
-    """Flips and splices in everything before the data; flips of weights' mantissas are harmless."""
+    """Random bit flips and splices before the weights. Flipped bits of a weight would be harmless."""
     rng = random.Random(seed)
     whole = victim.build()
     infos, data = victim.marks["infos"], victim.marks["data"]

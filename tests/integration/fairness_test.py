@@ -1,5 +1,5 @@
-"""Short requests beside long work: beside a long prompt, and beside another principal's streams that hold all
-places."""
+"""Short requests are not delayed much by a long prompt, or by streams of another principal that hold all
+slots."""
 
 import random
 import threading

@@ -63,8 +63,8 @@ class Conversation:
         self.check(client.get_session(self.name))
 
     def check(self, session):
-        """For a session whose turn has ended: it contains what was read before and what was
-        received."""
+        """Checks a session whose turn has ended: it contains all tokens that were read or received
+        before."""
         ids = list(session.token_ids)
         received, self.running = self.running, None
         if received is not None and received.ids:

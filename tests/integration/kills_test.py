@@ -40,7 +40,7 @@ def request(number):
 
 
 class Reader(threading.Thread):
-    """Reads with a client, which it closes: a message every `pace` seconds until it may hurry."""
+    """Reads a message every `pace` seconds until `hurry` is set, then reads fast. Closes its client."""
 
     def __init__(self, client, number, pace, hurry):
         super().__init__(daemon=True)

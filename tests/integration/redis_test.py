@@ -33,7 +33,7 @@ class RedisTest(unittest.TestCase):
         whole = first.get_session("shared")
         self.assertEqual(whole.turn_count, 2)
         self.assertEqual(second.get_session("shared"), whole)
-        # Only one turn at a time, at whichever front.
+        # A session has only one turn at a time over all fronts.
         stream = first.wide_stream(session="shared", chat=[("user", "At length")], max_tokens=3000)
         received = Received()
         harness.take_tokens(stream, received, 1)

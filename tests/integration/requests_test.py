@@ -122,7 +122,7 @@ class RequestTest(unittest.TestCase):
         harness.wait_until(accepted, "the request_id is free again")
 
     def test_the_front_dies_and_an_answer_goes_on(self):
-        # Without a session, nothing of it is left: the same seed gives the same response again.
+        # Without a session, nothing of the response is left. The same seed gives the same response again.
         worker, _ = self.started(harness.worker())
         front, client = self.started(harness.front([worker]))
         for fields in ({"seed": 5}, {}):

@@ -91,7 +91,7 @@ class StoreTest(unittest.TestCase):
             self.assertIn("--max-sessions", message)
         client.delete_session("two")
         client.create_session("three")
-        # As if the context ended there.
+        # The limit on session tokens works like the end of the context.
         answer = client.generate(session="one", ids=[65] * 30)
         self.assertEqual((answer.finish, len(answer.ids)), ("LENGTH", 20))
         code, message = failure(lambda: client.stream(session="one", ids=[65], max_tokens=1))

@@ -110,7 +110,7 @@ class WorkerServiceTest(unittest.TestCase):
         self.assertEqual((run.ids, run.text), (whole.ids, whole.text))
         self.assertEqual(run.code(), grpc.StatusCode.OK)
 
-        # As after a failure of another worker.
+        # Resume the generation as the front does after a failure of another worker.
         rest = Run(self.stub, start_of(prepared, TOKENS, made=whole.ids[:15], attempt=1))
         rest.end_requests()
         rest.read()

@@ -243,7 +243,7 @@ class DrainTest(TwoWorkers):
         harness.wait_until(lambda: not harness.health(leaving.address, "readiness"),
                            "it is not ready any more")
         self.assertEqual(leaving.wait(), 0, leaving.stderr)
-        # Not before the grace time is over.
+        # The worker must not end before the grace time is over.
         self.assertGreaterEqual(time.monotonic() - asked, self.GRACE)
         for stream, received, undisturbed in zip(streams, heads, expected):
             for message in stream:

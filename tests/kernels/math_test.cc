@@ -22,7 +22,7 @@ TEST(MathTest, HalfRoundsToNearestEven) {
   EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);  // to infinity
   EXPECT_EQ(F32ToF16(1e30f), 0x7c00);
   EXPECT_EQ(F32ToF16(0x1p-24f), 0x0001);  // the smallest subnormal
-  EXPECT_EQ(F32ToF16(0x1p-25f), 0x0000);  // halfway to it: to even
+  EXPECT_EQ(F32ToF16(0x1p-25f), 0x0000);  // halfway between 0 and the smallest: rounds to even
   EXPECT_EQ(F32ToF16(0x1.8p-25f), 0x0001);
   EXPECT_EQ(F32ToF16(-0.0f), 0x8000);
   EXPECT_EQ(F32ToF16(-kInf), 0xfc00);

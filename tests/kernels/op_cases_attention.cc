@@ -66,11 +66,11 @@ class AttentionFixture {
   }
 
   // A score is a chain of k_dim terms and a scaling: absolute error e at most (k_dim + 2) roundings
-  // of its magnitude, which is at most k_dim * scale (all inputs are below 1). exp turns that,
-  // twice (the maximum has it too), into a relative error of the share, beside exp's own 2 ulp and
-  // the merges' 4 roundings per segment. Shares that are off by a relative error d, normalised,
-  // move a mean of values below 1 by at most 2 d; the chain over the tokens of a segment adds
-  // kKvSegmentTokens roundings.
+  // of its magnitude, which is at most k_dim * scale (all inputs are below 1). The
+  // maximum has the same error, so exp gives the share a relative error of 2 e, plus exp's own 2
+  // ulp and the merges' 4 roundings per segment. Shares that are off by a relative error d,
+  // normalised, move a mean of values below 1 by at most 2 d; the chain over the tokens of a
+  // segment adds kKvSegmentTokens roundings.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {

@@ -81,7 +81,8 @@ OpCase RopeTableCase(int pairs) {
                       {out.data() + rows * pairs, rows, pairs});
     return OpResult{out, {}};
   };
-  // One rounding to float32, which two sources 1e-15 apart may take to different neighbours.
+  // The two results differ by one rounding to float32: their inputs differ by about 1e-15 and may
+  // be rounded to different floats.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 2.5 * kRoundoff);
   };

@@ -27,7 +27,7 @@ def blank(code):
 
 
 def closing_brace(code, begin):
-    """Where the brace closes that opens before `begin`."""
+    """The position of the closing brace for the brace that opens just before `begin`."""
     depth, at = 1, begin
     while depth > 0 and at < len(code):
         depth += {"{": 1, "}": -1}.get(code[at], 0)
@@ -36,7 +36,7 @@ def closing_brace(code, begin):
 
 
 def without_brackets(text, pair):
-    """Without what is between brackets, and without these."""
+    """Removes brackets together with the text between them."""
     inner = re.compile(rf"\{pair[0]}[^{re.escape(pair)}]*\{pair[1]}")
     before = None
     while before != text:

@@ -180,7 +180,7 @@ class ExpertSchedulerTest : public testing::Test {
                                      .width = kWidth});
   }
 
-  // The layer's output added to ones.
+  // Returns the layer's output plus one: the residual stream is all ones.
   absl::StatusOr<std::vector<float>> Run(const Tokens& tokens, int layer, ExpertSource* source) {
     kernels::Arena inputs(1 << 20);
     // The arena has exactly the documented size, and is full of NaNs.

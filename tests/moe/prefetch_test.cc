@@ -119,7 +119,7 @@ TEST(PrefetchTest, WantsNoHintsWhereTheyAreUseless) {
   EXPECT_EQ(all.experts->Stats()->prefetch_bytes, 0);
   Rig off(master, PolicyKind::kLru, kSlots, 1, Prefetch::kOff);
   EXPECT_FALSE(off.experts->WantsHints());
-  // As long as too much was wasted.
+  // Prefetch is off while too many prefetched bytes were wasted.
   Rig some(master, PolicyKind::kLru, kSlots, 1);
   some.experts->LoadResidents({});
   EXPECT_TRUE(some.experts->WantsHints());

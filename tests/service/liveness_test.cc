@@ -87,8 +87,8 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // Its end is logged once, too. On a busy machine a later step may be slow and be logged in the
-  // same way.
+  // The end of the slow step is also logged once. On a busy machine a later step may be slow and
+  // be logged in the same way.
   const std::vector<std::string> lines = Lines();
   EXPECT_GE(lines.size(), 2);
   EXPECT_EQ(lines.size() % 2, 0);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the demo MoE with llama.cpp, beside Tidepool (needs tools/setup --peers).
+"""Compares the demo MoE in Tidepool with llama.cpp (needs tools/setup --peers).
 
     python3 tests/tools/check_demo_moe.py TIDEPOOL_BINARY
 
-Makes the model, and compares with llama.cpp's:
- - logits after every position of some texts: --exact against the weights written out as float32; the
-   default mode must not be farther from that than llama.cpp is on the file as it is. (Both round
-   activations to 8 bits; where experts' scores are nearly equal, that chooses another one.)
- - perplexity over tests/golden/perplexity.txt, and that of the dense model for comparison.
+Makes the model, and compares these with llama.cpp's:
+ - logits after every position of some texts. --exact is compared with the weights written out as float32.
+   The default mode must not differ more from that than llama.cpp with the file as it is. (Both round
+   activations to 8 bits. Where experts' scores are nearly equal, rounding selects another expert.)
+ - perplexity over tests/golden/perplexity.txt, and the dense model's perplexity for comparison.
 """
 
 import argparse

@@ -56,7 +56,7 @@ using Block = std::vector<Statement>;
 struct Target {
   std::string name;
   std::string attribute;      // empty: the name itself
-  std::vector<Target> items;  // of a tuple, whose name is empty
+  std::vector<Target> items;  // elements of a tuple; a tuple has an empty name
 };
 
 // {% macro name(parameters) %} and {% call(parameters) %}. A parameter without a default has a null
@@ -82,9 +82,9 @@ struct Statement {
     kWith,      // assignments, body
     kFilter,    // output of body, through filter
     kMacro,     // macro
-    kCall,      // expression, which gets `macro` as its caller
+    kCall,      // evaluates `expression` with `macro` as its caller
     kDo,        // expression, not printed
-    kGroup,     // body, in a scope of its own
+    kGroup,     // renders `body` in a new scope
     kBreak,
     kContinue,
   };

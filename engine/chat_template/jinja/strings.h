@@ -58,7 +58,7 @@ absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const 
 
 enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle, kSwap, kWords };
 // The case methods of str. kWords works like Jinja's title filter: words begin after blanks and
-// brackets. The final sigma is used after a letter and before no letter.
+// brackets. A Greek sigma at the end of a word becomes a final sigma.
 Text ChangeCase(const Text& text, LetterCase letter_case);
 
 // Replaces each character by what `change` appends, with the same origin.

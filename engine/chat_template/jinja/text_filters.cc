@@ -134,7 +134,8 @@ Result Truncate(const Call& call) {
   RETURN_IF_ERROR(call.budget.Copy(sizeof(size_t) * (text.size() + end.size())));
   const int64_t end_size = size_of(end);
   if (length < end_size || leeway.value_or(0) < 0) {
-    return absl::InvalidArgumentError("truncate needs a length of at least that of its end");
+    return absl::InvalidArgumentError(
+        "truncate: the length must be at least the length of the end");
   }
   if (size_of(text) - leeway.value_or(kLeeway) <= length) return Value::MakeText(text);
   Text result = SliceText(text, {std::nullopt, length - end_size, 1});

@@ -1,5 +1,5 @@
-// Perplexity of SmolLM2-135M-Instruct Q4_1 over tests/golden/perplexity.txt beside llama.cpp's,
-// which tests/golden/make_perplexity.py measured.
+// Compares the perplexity of SmolLM2-135M-Instruct Q4_1 over tests/golden/perplexity.txt with
+// llama.cpp's, which tests/golden/make_perplexity.py measured.
 #include "engine/evaluation/perplexity.h"
 
 #include <cmath>

@@ -400,7 +400,7 @@ TEST_F(KvDiskTest, ReadersKeepABlock) {
   ASSERT_TRUE(disk_->StartRead(Key(1), Tokens(1), 6));
   EXPECT_FALSE(Write(2));  // both slots are being read
   disk_->Withdraw(6);
-  EXPECT_TRUE(Write(2));  // but this is not any more
+  EXPECT_TRUE(Write(2));  // the slot of key 1 is no longer being read
   fake_.Release();
   ASSERT_TRUE(Settle());
   EXPECT_TRUE(Eventually([&] {

@@ -265,7 +265,7 @@ TEST_F(AdmissionTest, SequencesWithoutCreditAreNotAhead) {
   EXPECT_EQ(Plan(), "runs 1+1*");
 }
 
-// It was accepted by another worker before.
+// Another worker has already accepted the sequence.
 TEST_F(AdmissionTest, ASequenceThatHasBegunIsNotJudgedAgain) {
   Start(100);
   scheduler_->SetRates({.prompt_rows_per_second = 100});

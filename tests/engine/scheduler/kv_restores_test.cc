@@ -30,7 +30,7 @@ TEST_F(KvRestoresTest, EvictedBlocksAreFoundOnTheDisk) {
     const KvPrefix prefix = lease.FindPrefix(first);
     EXPECT_EQ(prefix.memory_tokens, 0);
     EXPECT_EQ(prefix.tokens, 8 * kTokens) << window;
-    // Of a window's blocks, only those that the next token sees.
+    // Layers with a window restore only the blocks that the next token attends to.
     EXPECT_EQ(prefix.on_disk.size(), window > 0 ? 8u + 2u : 8u);
     // A prefix with another salt is different.
     EXPECT_EQ(cache_->NewLease("salt").FindPrefix(first).tokens, 0);
@@ -126,7 +126,7 @@ TEST_F(KvRestoresTest, GivesUpOnADiskThatHangs) {
   EXPECT_EQ(Plan(absl::Seconds(1)), "A 64+40");
   Commit();
   EXPECT_EQ(restores_->stats().given_up, 1);
-  // It is not tried a second time.
+  // The restore is not tried again.
   EXPECT_EQ(Plan(absl::Seconds(2)), "A 104+32*");
   Commit();
   fake_.Release();

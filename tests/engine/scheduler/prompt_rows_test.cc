@@ -97,7 +97,7 @@ TEST(PromptRowsTest, APromptThatEndsDoesNotWaitForTheOthersRows) {
   EXPECT_EQ(SharePromptRows({first, {.arrival = 3, .left = 10}}, limits), (Rows{12, 10}));
   // The others share a third of the ending rows, if that is more.
   EXPECT_EQ(SharePromptRows({first, {.arrival = 3, .left = 60}}, limits), (Rows{20, 60}));
-  // Two share it.
+  // Two other prompts share that limit.
   EXPECT_EQ(SharePromptRows({first, second, {.arrival = 3, .left = 10}}, limits), (Rows{5, 6, 10}));
   // If no prompt ends in the step, there is no such limit.
   EXPECT_EQ(SharePromptRows({first, second}, limits), (Rows{50, 50}));
@@ -110,14 +110,14 @@ TEST(PromptRowsTest, PromptsInPartAreBounded) {
   rows.Begin(limits);
   EXPECT_EQ(rows.Judge({.arrival = 1, .principal = "a", .left = 400}), PromptRows::Turn::kNow);
   rows.Add({.arrival = 1, .principal = "a", .left = 400});
-  // The last slot is for a shorter one.
+  // The last slot is only for a prompt that is shorter than the first one.
   EXPECT_EQ(rows.Judge({.arrival = 2, .principal = "b", .left = 500}), PromptRows::Turn::kNoSlot);
   EXPECT_EQ(rows.Judge({.arrival = 2, .principal = "b", .left = 300}), PromptRows::Turn::kNow);
   rows.Add({.arrival = 2, .principal = "b", .left = 300});
   EXPECT_EQ(rows.Judge({.arrival = 3, .principal = "c", .left = 200}), PromptRows::Turn::kNoSlot);
-  // One that ends in this step needs no slot.
+  // A prompt that ends in this step needs no slot.
   EXPECT_EQ(rows.Judge({.arrival = 3, .principal = "c", .left = 20}), PromptRows::Turn::kNow);
-  // One that ends only if another prompt gets no rows needs no slot either.
+  // A prompt that ends only if another prompt gets no rows needs no slot either.
   rows.Add({.arrival = 3, .principal = "c", .left = 33});
   EXPECT_EQ(rows.Judge({.arrival = 4, .principal = "c", .left = 20}), PromptRows::Turn::kNoSlot);
 }

@@ -76,7 +76,7 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesPlacesAndBlocks) {
   EXPECT_EQ(Step(), "B 5+1*, C 5+1*, D 5+1*");
   LetRead(3);
   EXPECT_EQ(Step(), "B 6+1*, C 6+1*, D 6+1*");
-  Add({.name = "G", .prompt = 1, .priority = 1});  // there is room for G beside A
+  Add({.name = "G", .prompt = 1, .priority = 1});  // G fits in addition to A
   Add({.name = "H", .prompt = 8 * kTokens, .priority = 1});
   EXPECT_EQ(Step(), "G 0+1*, H 0+40, B 7+1*");
   EXPECT_EQ(restores_->running(), 0);
@@ -179,7 +179,7 @@ TEST_F(RestoreTurnsTest, ASequenceThatEndsEndsItsRestore) {
   EXPECT_EQ(cache_->blocks_free(), 12);
 }
 
-// Although a sequence of lower priority began it.
+// The restore continues although a sequence of lower priority began it.
 TEST_F(RestoreTurnsTest, AHigherPriorityKeepsARestoreThatItShares) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();

@@ -71,7 +71,7 @@ TEST(StepCostModelTest, SmallPromptsTellNothingOfLargeOnes) {
   EXPECT_NEAR(pace.rates().prompt_rows_per_second, 1000, 1);
 }
 
-// 100 rows a second, and a disk of 2 GB/s beside it.
+// The model computes 100 rows a second, and the disk reads 2 GB/s at the same time.
 TEST(StepCostModelTest, PromptsThatReadAreAsLargeAsTheirReadsAreLong) {
   StepCostModel pace;
   EXPECT_EQ(pace.MixedRowsOverReads(4'000'000'000, 2048), 2048) << "nothing is measured yet";

@@ -30,7 +30,7 @@ std::string TakePem(BIO* memory) {
   return pem;
 }
 
-// A certificate for kHost that signs itself.
+// A self-signed certificate for kHost.
 grpc::SslServerCredentialsOptions::PemKeyCertPair MakePair() {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();

@@ -122,7 +122,7 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
 }
 
 TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
-  // 64 bytes of it are shown, and no half of a character.
+  // A message shows at most 64 bytes of a name, and only whole characters.
   const std::string longest(64, 'x');
   EXPECT_EQ(Complaint({"serve", "--" + longest}), "unknown flag --" + longest);
   EXPECT_EQ(Complaint({"serve", "--" + longest + "x"}), "unknown flag --" + longest + "...");

@@ -140,7 +140,7 @@ TEST(TrafficReportTest, LatenciesAreThoseOfTheWindow) {
   const Json json = report.ToJson();
   EXPECT_EQ(json["first_token_s"]["p50"], 0.25);
   EXPECT_EQ(json["first_token_s"]["max"], 0.5);
-  // 0.125, 0.375 and 0.5; that of 3.5 came too late.
+  // The times are 0.125, 0.375 and 0.5. The token at 3.5 came too late.
   EXPECT_EQ(json["inter_token_s"]["p50"], 0.375);
   EXPECT_EQ(json["inter_token_s"]["p99"], 0.5);
   EXPECT_TRUE(

@@ -87,7 +87,7 @@ class PuppetLink final : public WorkerLink {
   }
   // Never answered, as if it waited after a long text.
   void Detokenize(v1::DetokenizeRequest, absl::Duration, Done<v1::DetokenizeResponse>) override {}
-  // As Say has it.
+  // Returns the same text for a token as Say.
   void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration,
               Done<v1::DetokenizeResponse> done) override {
     texts_for.push_back(principal);

@@ -118,7 +118,7 @@ class Refusing {
     // Like a request that the server has not begun: gRPC's own retries would send it again
     // (transparent retries of gRFC A6).
     kGoAway,
-    // Without a message, like a process that crashes.
+    // Closes the connection without a message, like a process that crashes.
     kBreak,
   };
   explicit Refusing(How how)
@@ -147,7 +147,7 @@ class Refusing {
     }
   }
 
-  // Until the connection ends, with an exception.
+  // Runs until the connection ends; then an exception leaves it.
   boost::asio::awaitable<void> Refuse(Socket socket) {
     const auto write = [&socket](const Bytes& bytes) {
       boost::asio::write(socket, boost::asio::buffer(bytes));

@@ -194,7 +194,7 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
   ASSERT_TRUE(second->end.has_value());
   EXPECT_EQ(second->end->status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(second->end->status()).has_value());
-  // It has freed its part of the budget.
+  // The ended call has freed its part of the budget.
   Say(kMiB / 2, first.get());
   for (Call* call : {first.get(), brief.get()}) {
     EXPECT_FALSE(call->end.has_value());

@@ -217,7 +217,7 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
   EXPECT_EQ(changes(), 1);
   EXPECT_EQ(Log().turns[0].numerics_id, kSeveralNumerics);
-  // The log keeps it too.
+  // The log stores that the numerics changed, so another front reports it as well.
   StartAnotherFront();
   Client again;
   Return(&again, request);

@@ -36,7 +36,7 @@ TEST_F(MigrateTest, GoesOnAtOnceAtAnotherWorker) {
   PuppetLink* b = AddWorker("b");
   left->Say({10, 11});
   left->SayMigrate();
-  // Without waiting, and without using the retry budget.
+  // The move is immediate and does not use the retry budget.
   EXPECT_TRUE(left->gone);
   ASSERT_EQ(b->runs.size(), 1);
   EXPECT_EQ(b->runs[0]->start.output_token_ids_size(), 2);
@@ -121,7 +121,7 @@ TEST_F(MigrateTest, ARunThatDrainingWorkersRefuseIsNoFailure) {
   }
   for (PuppetLink* worker : workers) EXPECT_EQ(worker->runs.size(), 1);
   EXPECT_FALSE(client.status.has_value());
-  // One of them was started anew.
+  // A new process responds at the address of workers[1].
   workers[1]->SayState();
   ASSERT_EQ(workers[1]->runs.size(), 2);
   EndWith(&client, workers[1]->runs[1].get(), {10});

@@ -40,7 +40,7 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   pass(absl::Milliseconds(1250));
   EXPECT_EQ(health_of_a(), WorkerHealth::kSuspect) << "a state has come, and then none";
 
-  // But it does not wait without limit.
+  // The wait is limited.
   a->SayState();
   a->lose(absl::OkStatus());
   pass(absl::Milliseconds(3250));
@@ -102,7 +102,7 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   ask(&clients[1], "second");
   EXPECT_EQ(a->prepares.size(), 1);
   ASSERT_EQ(b->prepares.size(), 1);
-  // Although the failed Run itself returned nothing.
+  // The front retries worker a after its next state, although the failed Run returned nothing.
   a->SayState();
   ask(&clients[2], "third");
   ASSERT_EQ(a->prepares.size(), 2);

@@ -97,7 +97,7 @@ TEST_F(HttpOpenApiTest, EachPathIsServed) {
         EXPECT_TRUE(absl::StrContains(answer.head, ok["content"].begin().key()))
             << path << answer.head;
       }
-      // Other methods are refused.
+      // Other HTTP methods are refused.
       const RawAnswer other =
           method == "get" ? Connect()->Post(target, "{}") : Connect()->Get(target);
       EXPECT_EQ(other.status, 405) << path;

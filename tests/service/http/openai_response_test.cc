@@ -335,7 +335,7 @@ TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {
     EXPECT_EQ(json["token_ids"], Json::parse("[9]"));
     EXPECT_EQ(json["logprobs"], Json());
   }
-  // A chat has the prompt's beside its choices.
+  // In a chat, the prompt's log-probabilities are in a field next to `choices`.
   const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, parts);
   choice.Take(PromptMessage());

@@ -190,7 +190,7 @@ def render(source, variables):
 
 
 def split_snippets():
-    """One snippet per line; a line that ends inside of a tag or string goes on."""
+    """One snippet per line; a line that ends inside a tag or string continues on the next line."""
     snippets = []
     for line in SNIPPETS.split("\n"):
         if line.startswith(("multi", "joined")):

@@ -59,7 +59,7 @@ RULES = {
         [split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(DEEPSEEK3)]), False),
 }
 
-# Rules whose ids over the small vocabulary are kept too, beside their splits.
+# Rules for which the file has the ids of the small vocabulary in addition to the splits.
 ID_RULES = ("smollm", "gpt-2", "llama-bpe", "qwen2")
 
 LINES = [
