@@ -405,6 +405,11 @@ for _, id in ipairs(ids) do
 end
 if first == 0 and call('ZCARD', KEYS[2]) ~= call('ZCARD', KEYS[1]) then
   faults[#faults + 1] = 'the indexes count different numbers of sessions'
+  for _, id in ipairs(call('ZRANGE', KEYS[2], 0, -1)) do
+    if not call('ZSCORE', KEYS[1], id) then
+      faults[#faults + 1] = id .. ': it is missing from the index of all sessions'
+    end
+  end
 end
 return faults
 )";

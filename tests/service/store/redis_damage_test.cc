@@ -209,6 +209,14 @@ TEST_F(RedisDamageTest, ListsGoOnPastASessionThatIsMissing) {
   EXPECT_EQ(listed.size(), kSamples);
 }
 
+TEST_F(RedisDamageTest, ASessionThatIsMissingFromTheIndexOfAllIsNamed) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"ZREM", RedisAllKey(), SampleId(4)}).ok());
+  const auto faults = Verify(*Open());
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  EXPECT_THAT(*faults, testing::Contains(testing::HasSubstr(SampleId(4))));
+}
+
 TEST_F(RedisDamageTest, DamagedTextIsListedAsUtf8) {
   const auto link = server_.Link();
   ASSERT_TRUE(link->Call({"HSET", RedisSessionKey(SampleId(2)), "model", "\xff"}).ok());
