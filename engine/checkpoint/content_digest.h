@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace tidepool::engine {
 
@@ -46,20 +46,24 @@ struct ContentDigest {
 };
 
 // DATA_LOSS names the file and the range that the disk cannot read. Requires: threads >= 1.
-absl::StatusOr<ContentDigest> DigestContent(const GgufFile& file,
+absl::StatusOr<ContentDigest> DigestContent(const Checkpoint& file,
                                             const ContentDigestOptions& options);
+
+// The digest of a checkpoint whose weights are quantised to `type` while it is loaded; so for any
+// digest of it.
+std::string QuantizedDigest(absl::string_view digest, GgmlType type);
 
 // The digest, if that costs next to nothing: it is recorded, or the checkpoint is too small for a
 // record. nullopt also if the disk cannot read the checkpoint.
-std::optional<std::string> KnownContentDigest(const GgufFile& file,
+std::optional<std::string> KnownContentDigest(const Checkpoint& file,
                                               const ContentDigestOptions& options);
 
 // Where the record of a checkpoint lies; `cache_dir` empty: beside it.
-std::string DigestRecordPath(const GgufFile& file, absl::string_view cache_dir);
+std::string DigestRecordPath(const Checkpoint& file, absl::string_view cache_dir);
 
 // A record's text, and the digest in it; nullopt: it is damaged, or not of this checkpoint.
-std::string FormatDigestRecord(const GgufFile& file, absl::string_view hex);
-std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_view record);
+std::string FormatDigestRecord(const Checkpoint& file, absl::string_view hex);
+std::optional<std::string> ParseDigestRecord(const Checkpoint& file, absl::string_view record);
 
 }  // namespace tidepool::engine
 

@@ -5,15 +5,15 @@
 // Little-endian, from the start of the file:
 //   char[8] "TIDEPACK", u32 format version, u32 MoE layers, u32 experts of a layer, u32 0,
 //   char[32] digest of every byte of the checkpoint (content_digest.h), i64 when that was last
-//   changed (GgufFile::modified_ns), u64 bytes of the pack;
+//   changed (Checkpoint::modified_ns), u64 bytes of the pack;
 //   per expert, layers first: u64 bytes of its record, u64 XXH3-64 of them;
 //   u64 XXH3-64 of all that; zeros up to a multiple of 4,096.
 // Then the records, in the same order, with nothing between. moe/expert_record.h says what is in
 // one, kernels/panel.h what the bytes of a matrix mean; both belong to the format version.
 //
-// Earlier releases wrote the sampled digest (GgufFile::SampledDigest) in place of the digest. Such
-// a pack is used if the checkpoint's time of change is the one in the header, and RenewPackDigest
-// then writes the digest into it.
+// Earlier releases wrote the sampled digest (Checkpoint::SampledDigest) in place of the digest.
+// Such a pack is used if the checkpoint's time of change is the one in the header, and
+// RenewPackDigest then writes the digest into it.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_PACK_FILE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_PACK_FILE_H_
 

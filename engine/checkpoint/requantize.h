@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/ggml_type.h"
-#include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_file_writer.h"
 
 namespace tidepool::engine {
@@ -61,7 +61,7 @@ uint32_t FileTypeNumber(GgmlType type);
 // What becomes of each tensor: matrices named "...weight" take the type wanted; norms, routers,
 // biases and everything else of one dimension stay. Where rows are no multiple of 256, Q4_K becomes
 // Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0; where they are no multiple of 32, F16.
-std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options);
+std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path`, metadata kept but for general.file_type, general.quantization_version
 // and split.*. Takes some MiB of memory for each thread, whatever the size of the model. Equal
@@ -69,7 +69,7 @@ std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOpti
 // type; a tensor's type cannot be read, or it holds a NaN, an infinity, or a number past the range
 // of its new type: the message names tensor and row), GgufFileWriter::Create's, and those of
 // `progress`.
-absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::string& path,
+absl::StatusOr<RequantizeReport> Requantize(const Checkpoint& file, const std::string& path,
                                             const RequantizeOptions& options);
 
 }  // namespace tidepool::engine

@@ -30,6 +30,7 @@ struct LoadOptions {
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   std::optional<kernels::DType> kv_dtype;  // unset: kF16, and kF32 with kExact
+  std::optional<GgmlType> quantize_to;     // of weights, while loading; unset: as they are
   // Of routed experts: by default all are packed into memory.
   ExpertOptions experts;
   // Called with rising fractions up to 1 in each stage, on the calling thread.
@@ -43,7 +44,7 @@ struct LoadOptions {
 struct ModelBundle {
   ModelConfig config;
   std::string name;            // general.name, or the file's own name
-  std::string digest;          // GgufFile::SampledDigest: names the checkpoint
+  std::string digest;          // Checkpoint::SampledDigest: names the checkpoint
   std::string content_digest;  // of every byte of it (content_digest.h)
   // Why content_digest could not be recorded, so that the next load computes it again.
   absl::Status digest_recorded;

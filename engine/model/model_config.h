@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "kernels/backend.h"
 
 namespace tidepool::engine {
@@ -46,7 +46,7 @@ struct ModelConfig {
   // Supported general.architecture values: llama (Llama, Mistral, Mixtral), qwen2, qwen2moe, qwen3,
   // qwen3moe. Errors name the key, the value found and what is accepted: INVALID_ARGUMENT where the
   // file is wrong, UNIMPLEMENTED where it holds a design that is not supported.
-  static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
+  static absl::StatusOr<ModelConfig> Parse(const Checkpoint& file);
 
   std::string architecture;
   std::string name;    // general.name, or the file's own name: one line of UTF-8

@@ -14,7 +14,7 @@ namespace tidepool::engine {
 namespace {
 
 // Create knows no file, and its messages quote what the file says.
-absl::Status InFile(const GgufFile& file, const absl::Status& status) {
+absl::Status InFile(const Checkpoint& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const absl::string_view message(status.message().data(), status.message().size());
   std::string line;
@@ -27,7 +27,7 @@ absl::Status InFile(const GgufFile& file, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Checkpoint& file) {
   constexpr absl::string_view kMerges = "tokenizer.ggml.merges";
   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
   if (spec.model == "gpt2" && !file.HasKey(kMerges)) {

@@ -108,7 +108,7 @@ absl::Status SentencePieceTokenizer::FillMerger() {
   }
   ASSIGN_OR_RETURN(const PieceMerger::Fallback fallback, MakeFallback());
   merger_.emplace(pieces_, fallback);
-  RETURN_IF_ERROR(is_gemma4() ? AddMerges() : AddScores());
+  RETURN_IF_ERROR(is_gemma4() || spec_.merges_by_rank ? AddMerges() : AddScores());
   merger_->Finish();
   return absl::OkStatus();
 }
@@ -182,10 +182,21 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
   }
   if (is_gemma4()) {
     EncodeLines(text, ids);
+  } else if (spec_.split_at_spaces) {
+    EncodeWords(text, ids);
   } else {
     merger_->Encode(text, ids);
   }
   return absl::OkStatus();
+}
+
+// Each space begins a word.
+void SentencePieceTokenizer::EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const {
+  while (!text.empty()) {
+    const size_t size = std::min(text.find(' ', 1), text.size());
+    merger_->Encode(text.substr(0, size), ids);
+    text.remove_prefix(size);
+  }
 }
 
 // Gemma 4's merges never cross the border of a run of line ends, and a run that is a token is taken

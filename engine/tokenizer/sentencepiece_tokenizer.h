@@ -41,6 +41,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
   absl::Status AddScores();
   absl::Status AddMerges();
+  void EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const;
   void EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const;
 
   std::vector<std::string> pieces_;    // by id, with spaces for "▁"; "" for the others: a control

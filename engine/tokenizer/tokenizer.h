@@ -8,9 +8,10 @@
 //   for (int32_t id : ids) text += decoder.Feed(id);
 //   text += decoder.Flush();
 //
-// Ids are those of Hugging Face's tokenizers and of SentencePiece, save that text is not brought
-// into Unicode NFC or NFKC first (Qwen's tokenizers do that; it matters to decomposed accents), and
-// that, as in llama.cpp, a vocabulary's space prefix also stands behind every special token.
+// Ids are those of Hugging Face's tokenizers and of SentencePiece, save that text is brought into
+// Unicode NFC only where the checkpoint says so (a GGUF file never does; it matters to decomposed
+// accents), and that, as in llama.cpp, a vocabulary's space prefix also stands behind every special
+// token.
 // Bytes that are not UTF-8 are kept, as the tokens of their values.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_

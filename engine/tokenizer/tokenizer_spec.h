@@ -12,7 +12,7 @@
 
 namespace tidepool::engine {
 
-class GgufFile;
+class Checkpoint;
 
 // The numbers are GGUF's (tokenizer.ggml.token_type).
 enum class TokenType : uint8_t {
@@ -23,6 +23,9 @@ enum class TokenType : uint8_t {
   kUnused = 5,
   kByte = 6,
 };
+
+// What becomes of text before it is cut into words.
+enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };
 
 struct TokenizerSpec {
   std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
@@ -38,18 +41,24 @@ struct TokenizerSpec {
   int32_t eom_id = -1;
   int32_t unknown_id = -1;
   int32_t padding_id = -1;
+  std::vector<int32_t> stop_ids;              // that end a generation, beside those above
+  Normalizer normalizer = Normalizer::kNone;  // byte-level BPE only
   // Unset: the default of the model's kind.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
-  bool remove_extra_spaces = false;                    // SentencePiece only
-  std::string chat_template;                           // Jinja; empty: none
+  // SentencePiece only.
+  bool remove_extra_spaces = false;
+  bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
+  bool space_prefix_first = false;  // not after special tokens
+  bool split_at_spaces = false;     // no token has text before a space of its own
+  std::string chat_template;        // Jinja; empty: none
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
 
 // Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key: no tokenizer in the
 // file, a key of another type, arrays of different lengths, a token type or an id out of range.
-absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
+absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file);
 
 }  // namespace tidepool::engine
 

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/checkpoint/ggml_type.h"
 #include "engine/loading/expert_options.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -58,10 +59,11 @@ struct ModelFlags {
   std::vector<std::string> aliases;
   int threads = 0;      // 0: from the CPU affinity and the cgroup's cpu.max
   int64_t context = 0;  // 0: what the model was trained for, as far as the KV memory holds it
-  size_t kv_memory_bytes = 0;             // 0: engine::DefaultKvBytes
-  int64_t kv_disk_bytes = 0;              // 0: no KV on disk
-  std::string kv_disk_folder;             // for its file; set if kv_disk_bytes is
-  std::optional<kernels::DType> kv_type;  // unset: f16, and f32 with kExact
+  size_t kv_memory_bytes = 0;                   // 0: engine::DefaultKvBytes
+  int64_t kv_disk_bytes = 0;                    // 0: no KV on disk
+  std::string kv_disk_folder;                   // for its file; set if kv_disk_bytes is
+  std::optional<kernels::DType> kv_type;        // unset: f16, and f32 with kExact
+  std::optional<engine::GgmlType> quantize_to;  // unset: weights keep their types
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   engine::ExpertOptions experts;  // limits only where flags set them

@@ -15,6 +15,8 @@ bool IsExpertTensor(absl::string_view name);
 
 // Bytes in memory once loaded: re-laid as it is, or as float32 where kernels do not read the type.
 int64_t ResidentBytes(const engine::GgufTensor& tensor);
+// The same of a tensor that was quantised to `type` while it was loaded.
+int64_t ResidentBytes(const engine::GgufTensor& tensor, engine::GgmlType type);
 
 }  // namespace tidepool::service
 
