@@ -35,6 +35,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Checkpoint& file)
                       "missing, expected the merges of the byte-level BPE: convert the "
                       "model again");
   }
+  constexpr absl::string_view kCharsmap = "tokenizer.ggml.precompiled_charsmap";
+  if (file.HasKey(kCharsmap)) {
+    return absl::UnimplementedError(
+        file.Error(kCharsmap, "a table of replacements is not supported, expected no such key")
+            .message());
+  }
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(std::move(spec));
   if (!tokenizer.ok()) return InFile(file, tokenizer.status());
   return tokenizer;

@@ -46,12 +46,13 @@ bool IsStopText(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
   if (spec.model == "gpt2") return BpeTokenizer::Create(std::move(spec));
-  if (spec.model == "llama" || spec.model == "gemma4") {
+  if (spec.model == "llama" || spec.model == "t5" || spec.model == "gemma4") {
     return SentencePieceTokenizer::Create(std::move(spec));
   }
   return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ", base::Quoted(spec.model),
                                                " is not supported; expected 'gpt2' (byte-level "
-                                               "BPE), 'llama' (SentencePiece BPE) or 'gemma4'"));
+                                               "BPE), 'llama' (SentencePiece BPE), 't5' "
+                                               "(unigram) or 'gemma4'"));
 }
 
 absl::Status Tokenizer::CheckCounts() const {

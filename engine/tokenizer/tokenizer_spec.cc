@@ -96,6 +96,7 @@ absl::Status ReadFlags(const Checkpoint& file, TokenizerSpec* spec) {
       {"tokenizer.ggml.remove_extra_whitespaces", &spec->remove_extra_spaces},
       {"tokenizer.ggml.merges_by_rank", &spec->merges_by_rank},
       {"tokenizer.ggml.space_prefix_first", &spec->space_prefix_first},
+      {"tokenizer.ggml.space_prefix_once", &spec->space_prefix_once},
       {"tokenizer.ggml.split_at_spaces", &spec->split_at_spaces}};
   for (const auto& [key, target] : switches) {
     ASSIGN_OR_RETURN(*target, file.BoolOr(key, false));

@@ -28,7 +28,8 @@ enum class TokenType : uint8_t {
 enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };
 
 struct TokenizerSpec {
-  std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
+  // "gpt2": byte-level BPE; "llama": SentencePiece BPE; "t5": unigram; "gemma4"
+  std::string model;
   std::string pre;                     // name of the pre-tokenizer; empty: not said
   std::vector<std::string> tokens;     // by id, in the vocabulary's own writing (" the": "Ġthe")
   std::vector<TokenType> token_types;  // by id; empty: all normal
@@ -41,8 +42,8 @@ struct TokenizerSpec {
   int32_t eom_id = -1;
   int32_t unknown_id = -1;
   int32_t padding_id = -1;
-  std::vector<int32_t> stop_ids;              // that end a generation, beside those above
-  Normalizer normalizer = Normalizer::kNone;  // byte-level BPE only
+  std::vector<int32_t> stop_ids;  // that end a generation, beside those above
+  Normalizer normalizer = Normalizer::kNone;
   // Unset: the default of the model's kind.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
@@ -51,6 +52,7 @@ struct TokenizerSpec {
   bool remove_extra_spaces = false;
   bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
   bool space_prefix_first = false;  // not after special tokens
+  bool space_prefix_once = false;   // not before text that begins with a space
   bool split_at_spaces = false;     // no token has text before a space of its own
   std::string chat_template;        // Jinja; empty: none
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME

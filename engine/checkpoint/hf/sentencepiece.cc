@@ -158,10 +158,11 @@ bool ReadNormalizerSpec(absl::string_view bytes, SentencePieceModel* model) {
 }
 
 absl::Status CheckSupported(const std::string& path, const SentencePieceModel& model) {
-  if (model.kind != SentencePieceModel::Kind::kBpe) {
-    return FileUnsupported(
-        path, "trainer_spec.model_type",
-        absl::StrCat(static_cast<int>(model.kind), " is not supported, expected 2 (BPE)"));
+  if (model.kind != SentencePieceModel::Kind::kBpe &&
+      model.kind != SentencePieceModel::Kind::kUnigram) {
+    return FileUnsupported(path, "trainer_spec.model_type",
+                           absl::StrCat(static_cast<int>(model.kind),
+                                        " is not supported, expected 1 (unigram) or 2 (BPE)"));
   }
   if (model.whitespace_as_suffix) {
     return FileUnsupported(path, "trainer_spec.treat_whitespace_as_suffix",
@@ -246,7 +247,8 @@ absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
   RETURN_IF_ERROR(vocabulary.FillGaps());
   scores.resize(vocabulary.size(), -1000);
   vocabulary.Write(metadata);
-  metadata->SetString("tokenizer.ggml.model", "llama");
+  const bool is_bpe = model.kind == SentencePieceModel::Kind::kBpe;
+  metadata->SetString("tokenizer.ggml.model", is_bpe ? "llama" : "t5");
   metadata->SetString("tokenizer.ggml.pre", "default");
   metadata->SetF32s("tokenizer.ggml.scores", scores);
   metadata->SetBool("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);

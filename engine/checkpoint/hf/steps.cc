@@ -160,6 +160,7 @@ absl::Status ReadMetaspace(const JsonMembers& step, SpaceRules* rules) {
                    step.StringOr("prepend_scheme", prefix ? "always" : "never"));
   ASSIGN_OR_RETURN(rules->split, step.BoolOr("split", true));
   if (scheme == "never") return absl::OkStatus();
+  rules->once = true;
   if (scheme != "always" && scheme != "first") {
     return step.Error("pre_tokenizer", absl::StrCat("prepend_scheme ", Shown(Json(scheme)),
                                                     ", expected always, first or never"));
@@ -239,6 +240,8 @@ absl::StatusOr<SpaceRules> ReadSpaceRules(const std::string& path,
                *members.Find("pattern") == Json{{"String", " "}} &&
                (*step).value("content", Json()) == Json(kMark)) {
       replaced = true;
+    } else if (TypeOfStep(*step) == "NFC" || TypeOfStep(*step) == "NFKC") {
+      rules.form = TypeOfStep(*step) == "NFC" ? "nfc" : "nfkc";
     } else {
       return unknown("normalizer", *step);
     }

@@ -36,6 +36,8 @@ struct SpaceRules {
   };
   Prefix prefix = Prefix::kNever;
   bool split = false;  // merges do not cross the beginning of a word
+  bool once = false;   // no prefix before text that begins with a space
+  std::string form;    // of Unicode: "nfc", "nfkc", or none
 };
 
 // UNIMPLEMENTED: a step that does something else.

@@ -38,9 +38,14 @@ class TokenizerReader {
     ASSIGN_OR_RETURN(normalizers_, Flatten(path_, "normalizer", tokenizer_.Find("normalizer")));
     ASSIGN_OR_RETURN(pre_tokenizers_,
                      Flatten(path_, "pre_tokenizer", tokenizer_.Find("pre_tokenizer")));
+    if (type == "Unigram") {
+      RETURN_IF_ERROR(ReadUnigram(members));
+      return WriteAround();
+    }
     if (type != "BPE") {
       return tokenizer_.Unsupported(
-          "model.type", absl::StrCat(Shown(Json(type)), " is not supported, expected BPE"));
+          "model.type",
+          absl::StrCat(Shown(Json(type)), " is not supported, expected BPE or Unigram"));
     }
     RETURN_IF_ERROR(CheckOptions(members));
     RETURN_IF_ERROR(ReadVocabulary(members));
@@ -159,12 +164,50 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
+  // Pieces with the logarithms of their probabilities.
+  absl::Status ReadUnigram(const JsonMembers& model) {
+    const Json* list = model.Find("vocab");
+    if (list == nullptr || !list->is_array() || list->empty()) {
+      return tokenizer_.Error("model.vocab", "missing, expected a list [[PIECE, SCORE], ...]");
+    }
+    std::vector<float> scores;
+    for (const Json& piece : *list) {
+      const bool whole =
+          piece.is_array() && piece.size() == 2 && piece[0].is_string() && piece[1].is_number();
+      if (!whole || scores.size() == kMaxTokens) {
+        return tokenizer_.Error(absl::StrCat("model.vocab[", scores.size(), "]"),
+                                absl::StrCat(Shown(piece), ", expected [PIECE, SCORE]"));
+      }
+      RETURN_IF_ERROR(
+          vocabulary_.Add(piece[0].get<std::string>(), vocabulary_.size(), TokenKind::kNormal));
+      scores.push_back(piece[1].get<float>());
+    }
+    RETURN_IF_ERROR(vocabulary_.AddAdded(tokenizer_.Find("added_tokens")));
+    RETURN_IF_ERROR(vocabulary_.FillGaps());
+    scores.resize(vocabulary_.size(), 0);
+    ASSIGN_OR_RETURN(const bool bytes, model.BoolOr("byte_fallback", false));
+    RETURN_IF_ERROR(MarkFallbacks("", bytes));
+    ASSIGN_OR_RETURN(const int64_t unknown, model.IntOr("unk_id", -1, 0, vocabulary_.size() - 1));
+    if (unknown >= 0) {
+      vocabulary_.set_kind(static_cast<int32_t>(unknown), TokenKind::kUnknown);
+      metadata_->SetU32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(unknown));
+    }
+    ASSIGN_OR_RETURN(const SpaceRules rules, ReadSpaceRules(path_, normalizers_, pre_tokenizers_));
+    metadata_->SetString("tokenizer.ggml.model", "t5");
+    metadata_->SetString("tokenizer.ggml.pre", "default");
+    metadata_->SetF32s("tokenizer.ggml.scores", scores);
+    WriteSpaceRules(rules);
+    return absl::OkStatus();
+  }
+
   void WriteSpaceRules(const SpaceRules& rules) {
     metadata_->SetBool("tokenizer.ggml.add_space_prefix",
                        rules.prefix != SpaceRules::Prefix::kNever);
     metadata_->SetBool("tokenizer.ggml.space_prefix_first",
                        rules.prefix == SpaceRules::Prefix::kFirst);
+    metadata_->SetBool("tokenizer.ggml.space_prefix_once", rules.once);
     metadata_->SetBool("tokenizer.ggml.split_at_spaces", rules.split);
+    if (!rules.form.empty()) metadata_->SetString("tokenizer.ggml.normalizer", rules.form);
     metadata_->SetBool("tokenizer.ggml.remove_extra_whitespaces", false);
   }
 
