@@ -59,8 +59,9 @@ absl::Status BpeTokenizer::EncodeText(absl::string_view text, SpacePrefix /*pref
   while (!text.empty()) {
     const absl::string_view valid = text.substr(0, base::ValidUtf8Prefix(text));
     std::string normal;
-    if (spec_.normalizer != Normalizer::kNone) normal = Normalize(valid, spec_.normalizer);
-    const absl::string_view words = spec_.normalizer == Normalizer::kNone ? valid : normal;
+    if (spec_.extras.normalizer != Normalizer::kNone)
+      normal = Normalize(valid, spec_.extras.normalizer);
+    const absl::string_view words = spec_.extras.normalizer == Normalizer::kNone ? valid : normal;
     RETURN_IF_ERROR(pre_tokenizer_.Split(words, [this, ids](absl::string_view word) {
       if (rules_.ignore_merges) {
         if (const int32_t id = merger_->Find(word); id >= 0) {

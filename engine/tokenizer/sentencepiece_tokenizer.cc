@@ -130,7 +130,7 @@ absl::Status SentencePieceTokenizer::FillMerger() {
     return absl::OkStatus();
   }
   merger_.emplace(pieces_, fallback);
-  RETURN_IF_ERROR(is_gemma4() || spec_.merges_by_rank ? AddMerges() : AddScores());
+  RETURN_IF_ERROR(is_gemma4() || spec_.extras.merges_by_rank ? AddMerges() : AddScores());
   merger_->Finish();
   return absl::OkStatus();
 }
@@ -193,8 +193,8 @@ absl::Status SentencePieceTokenizer::AddMerges() {
 absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePrefix prefix,
                                                 std::vector<int32_t>* ids) const {
   std::string normal;
-  if (spec_.normalizer != Normalizer::kNone) {
-    normal = NormalizeValid(text, spec_.normalizer);
+  if (spec_.extras.normalizer != Normalizer::kNone) {
+    normal = NormalizeValid(text, spec_.extras.normalizer);
     text = normal;
   }
   std::string single;
@@ -211,14 +211,14 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
   }
   if (text.empty()) return absl::OkStatus();
   std::string padded;
-  const bool has_prefix = spec_.space_prefix_once && absl::StartsWith(text, " ");
+  const bool has_prefix = spec_.extras.space_prefix_once && absl::StartsWith(text, " ");
   if (prefix == SpacePrefix::kAdd && add_space_prefix_ && !has_prefix) {
     padded = absl::StrCat(" ", text);
     text = padded;
   }
   if (is_gemma4()) {
     EncodeLines(text, ids);
-  } else if (spec_.split_at_spaces) {
+  } else if (spec_.extras.split_at_spaces) {
     EncodeWords(text, ids);
   } else {
     EncodeWord(text, ids);

@@ -98,7 +98,7 @@ absl::Status Tokenizer::CheckSpec() const {
                                                      size - 1));
     }
   }
-  for (const int32_t id : spec_.stop_ids) {
+  for (const int32_t id : spec_.extras.stop_ids) {
     if (id >= 0 && id < static_cast<int64_t>(size)) continue;
     return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.stop_token_ids has ", id,
                                                    "; expected ids of the vocabulary, 0 to ",
@@ -192,7 +192,7 @@ void Tokenizer::FindStopTokens() {
   for (const int32_t id : {spec_.eos_id, spec_.eot_id, spec_.eom_id}) {
     if (id >= 0) is_stop_[id] = true;
   }
-  for (const int32_t id : spec_.stop_ids) is_stop_[id] = true;
+  for (const int32_t id : spec_.extras.stop_ids) is_stop_[id] = true;
   for (int32_t id = 0; id < static_cast<int32_t>(is_stop_.size()); ++id) {
     if (is_stop_[id]) stop_ids_.push_back(id);
   }
@@ -260,7 +260,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
     ids.push_back(match.id);
     at += match.size;
     plain = at;
-    prefix = spec_.space_prefix_first ? SpacePrefix::kNone : SpacePrefix::kAdd;
+    prefix = spec_.extras.space_prefix_first ? SpacePrefix::kNone : SpacePrefix::kAdd;
   }
   RETURN_IF_ERROR(encode_plain(text.size()));
   if (add_bos == AddBos::kModelDefault && add_eos_) ids.push_back(spec_.eos_id);
@@ -285,7 +285,7 @@ absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids
     }
     text.append(bytes.data(), bytes.size());
     // A BOS comes before the prefix of the text.
-    const bool first = spec_.space_prefix_first && !(i == 0 && id == spec_.bos_id);
+    const bool first = spec_.extras.space_prefix_first && !(i == 0 && id == spec_.bos_id);
     if (IsSpecial(id)) drop_space = add_space_prefix_ && !first;
   }
   return text;

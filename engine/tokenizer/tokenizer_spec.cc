@@ -68,15 +68,15 @@ absl::Status ReadExtensions(const Checkpoint& file, TokenizerSpec* spec) {
         return file.Error(kStops, absl::StrCat(id, " is not an id of the vocabulary, 0 to ",
                                                spec->tokens.size() - 1));
       }
-      spec->stop_ids.push_back(static_cast<int32_t>(id));
+      spec->extras.stop_ids.push_back(static_cast<int32_t>(id));
     }
   }
   constexpr absl::string_view kNormalizer = "tokenizer.ggml.normalizer";
   ASSIGN_OR_RETURN(const absl::string_view form, file.StringOr(kNormalizer, "none"));
   if (form == "nfc") {
-    spec->normalizer = Normalizer::kNfc;
+    spec->extras.normalizer = Normalizer::kNfc;
   } else if (form == "nfkc") {
-    spec->normalizer = Normalizer::kNfkc;
+    spec->extras.normalizer = Normalizer::kNfkc;
   } else if (form != "none") {
     return file.Error(kNormalizer, "expected none, nfc or nfkc");
   }
@@ -94,10 +94,10 @@ absl::Status ReadFlags(const Checkpoint& file, TokenizerSpec* spec) {
   }
   const std::pair<absl::string_view, bool*> switches[] = {
       {"tokenizer.ggml.remove_extra_whitespaces", &spec->remove_extra_spaces},
-      {"tokenizer.ggml.merges_by_rank", &spec->merges_by_rank},
-      {"tokenizer.ggml.space_prefix_first", &spec->space_prefix_first},
-      {"tokenizer.ggml.space_prefix_once", &spec->space_prefix_once},
-      {"tokenizer.ggml.split_at_spaces", &spec->split_at_spaces}};
+      {"tokenizer.ggml.merges_by_rank", &spec->extras.merges_by_rank},
+      {"tokenizer.ggml.space_prefix_first", &spec->extras.space_prefix_first},
+      {"tokenizer.ggml.space_prefix_once", &spec->extras.space_prefix_once},
+      {"tokenizer.ggml.split_at_spaces", &spec->extras.split_at_spaces}};
   for (const auto& [key, target] : switches) {
     ASSIGN_OR_RETURN(*target, file.BoolOr(key, false));
   }

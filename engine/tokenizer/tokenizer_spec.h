@@ -27,6 +27,17 @@ enum class TokenType : uint8_t {
 // What becomes of text before it is cut into words.
 enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };
 
+// What Hugging Face directories say and GGUF files do not.
+struct TokenizerExtras {
+  std::vector<int32_t> stop_ids;  // that end a generation, beside EOS, EOT and EOM
+  Normalizer normalizer = Normalizer::kNone;
+  // Of characters and "▁", not of bytes.
+  bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
+  bool space_prefix_first = false;  // not after special tokens
+  bool space_prefix_once = false;   // not before text that begins with a space
+  bool split_at_spaces = false;     // no token has text before a space of its own
+};
+
 struct TokenizerSpec {
   // "gpt2": byte-level BPE; "llama": SentencePiece BPE; "t5": unigram; "gemma4"
   std::string model;
@@ -42,19 +53,13 @@ struct TokenizerSpec {
   int32_t eom_id = -1;
   int32_t unknown_id = -1;
   int32_t padding_id = -1;
-  std::vector<int32_t> stop_ids;  // that end a generation, beside those above
-  Normalizer normalizer = Normalizer::kNone;
   // Unset: the default of the model's kind.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
-  // SentencePiece only.
-  bool remove_extra_spaces = false;
-  bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
-  bool space_prefix_first = false;  // not after special tokens
-  bool space_prefix_once = false;   // not before text that begins with a space
-  bool split_at_spaces = false;     // no token has text before a space of its own
-  std::string chat_template;        // Jinja; empty: none
+  bool remove_extra_spaces = false;  // SentencePiece only
+  TokenizerExtras extras;
+  std::string chat_template;                           // Jinja; empty: none
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
 
