@@ -60,7 +60,7 @@ class Spec:
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 SPECS = (
     Spec("llama_f32", "Llama", F32, regex=LLAMA3,
-         config={"hidden_size": 40, "attention_bias": True, "tie_word_embeddings": False}),
+         config={"hidden_size": 30, "attention_bias": True, "tie_word_embeddings": False}),
     Spec("llama3_rope_bf16", "Llama", BF16, n_vocab=283, shard="60KB", regex=LLAMA3,
          config={"rope_parameters": LLAMA3_ROPE, "num_hidden_layers": 3}),
     Spec("llama_yarn_f16", "Llama", F16, config={"rope_parameters": YARN_ROPE}),
