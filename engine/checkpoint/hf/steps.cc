@@ -1,9 +1,11 @@
 #include "engine/checkpoint/hf/steps.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
@@ -11,61 +13,72 @@ namespace {
 
 // A step as one word of a signature: a regular expression by itself, or one of these.
 constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁"
-constexpr absl::string_view kDigits = "<digit>";
-constexpr absl::string_view kGpt2 = "<gpt2>";  // ByteLevel with its own expression
+constexpr absl::string_view kDigits =
+    "\x01"
+    "digit";
+constexpr absl::string_view kGpt2 =
+    "\x01"
+    "gpt2";  // ByteLevel with its own expression
 
-#define ANY_CASE R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
-#define SPACE_TAIL R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
-#define WORD R"([^\r\n\p{L}\p{N}]?\p{L}+)"
-#define SYMBOLS R"( ?[^\s\p{L}\p{N}]+[\r\n]*)"
-#define LOW R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-#define HIGH R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-#define CASED_TAIL R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|)" SPACE_TAIL
+constexpr absl::string_view kAnyCase = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
+constexpr absl::string_view kSpaceTail = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr absl::string_view kWord = R"([^\r\n\p{L}\p{N}]?\p{L}+)";
+constexpr absl::string_view kSymbols = R"( ?[^\s\p{L}\p{N}]+[\r\n]*)";
+constexpr absl::string_view kLow =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
+constexpr absl::string_view kHigh =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)";
+constexpr absl::string_view kCasedSymbols = R"( ?[^\s\p{L}\p{N}]+[\r\n/]*)";
+constexpr absl::string_view kGpt2Regex =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr absl::string_view kBailing =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
+    R"(\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr absl::string_view kHanAndKana =
+    "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+";
+constexpr absl::string_view kDeepSeek =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*)";
 
 struct KnownSteps {
   absl::string_view pre;  // tokenizer.ggml.pre
   bool ignore_merges;
-  std::vector<absl::string_view> steps;
+  std::vector<std::string> steps;
 };
 
-const std::vector<KnownSteps>& AllKnownSteps() {
-  static const auto* const known = new std::vector<KnownSteps>{
-      {"gpt-2", false, {kGpt2}},
-      {"gpt-2",
-       false,
-       {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"}},
-      {"smollm", false, {kDigits, kGpt2}},
-      {"llama-bpe", true, {ANY_CASE "|" WORD R"(|\p{N}{1,3}|)" SYMBOLS "|" SPACE_TAIL}},
-      {"smaug-bpe", false, {ANY_CASE "|" WORD R"(|\p{N}{1,3}|)" SYMBOLS "|" SPACE_TAIL}},
-      {"qwen2", false, {ANY_CASE "|" WORD R"(|\p{N}|)" SYMBOLS "|" SPACE_TAIL}},
-      {"qwen35",
-       false,
-       {ANY_CASE
-        R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)" SPACE_TAIL}},
-      {"tekken", true, {LOW "|" HIGH R"(|\p{N}|)" CASED_TAIL}},
-      {"gpt-4o", false, {LOW ANY_CASE "?|" HIGH ANY_CASE R"(?|\p{N}{1,3}|)" CASED_TAIL}},
-      {"bailingmoe",
-       false,
-       {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
-        R"(\s*[\r\n]|\s+(?!\S)|\s+)"}},
-      {"seed-coder", false, {ANY_CASE "|" WORD R"(|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|)" SPACE_TAIL}},
-      {"deepseek-v3",
-       false,
-       {R"(\p{N}{1,3})",
-        "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+",
-        R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
-        R"( ?[\p{P}\p{S}]+[\r\n]*|)" SPACE_TAIL}},
-  };
-  return *known;
+std::string Any(std::initializer_list<absl::string_view> alternatives) {
+  return absl::StrJoin(alternatives, "|");
 }
 
-#undef ANY_CASE
-#undef SPACE_TAIL
-#undef WORD
-#undef SYMBOLS
-#undef LOW
-#undef HIGH
-#undef CASED_TAIL
+std::vector<KnownSteps> AllKnownSteps() {
+  const std::string llama3 = Any({kAnyCase, kWord, R"(\p{N}{1,3})", kSymbols, kSpaceTail});
+  const std::string optional_case = absl::StrCat(kAnyCase, "?");
+  const std::string gpt2(kGpt2);
+  return {
+      {"gpt-2", false, {gpt2}},
+      {"gpt-2", false, {std::string(kGpt2Regex)}},
+      {"smollm", false, {std::string(kDigits), gpt2}},
+      {"llama-bpe", true, {llama3}},
+      {"smaug-bpe", false, {llama3}},
+      {"qwen2", false, {Any({kAnyCase, kWord, R"(\p{N})", kSymbols, kSpaceTail})}},
+      {"qwen35",
+       false,
+       {Any({kAnyCase, R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})",
+             R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)", kSpaceTail})}},
+      {"tekken", true, {Any({kLow, kHigh, R"(\p{N})", kCasedSymbols, kSpaceTail})}},
+      {"gpt-4o",
+       false,
+       {Any({absl::StrCat(kLow, optional_case), absl::StrCat(kHigh, optional_case), R"(\p{N}{1,3})",
+             kCasedSymbols, kSpaceTail})}},
+      {"bailingmoe", false, {std::string(kBailing)}},
+      {"seed-coder",
+       false,
+       {Any({kAnyCase, kWord, R"(\p{N}{1})", R"( ?[^\s\p{L}\p{N}\r\n]+)", kSpaceTail})}},
+      {"deepseek-v3",
+       false,
+       {R"(\p{N}{1,3})", std::string(kHanAndKana), Any({kDeepSeek, kSpaceTail})}},
+  };
+}
 
 absl::Status AppendFlat(const std::string& path, absl::string_view key, const Json* step,
                         std::vector<const Json*>* steps) {
@@ -191,7 +204,7 @@ absl::StatusOr<std::string> FindPreTokenizer(const std::string& path,
     const absl::string_view type = TypeOfStep(*step);
     if (type == "Split") {
       ASSIGN_OR_RETURN(std::string pattern, SplitPattern(path, *step));
-      if (pattern.empty()) return UnknownStep(path, *step);
+      if (pattern.empty() || pattern[0] == '\x01') return UnknownStep(path, *step);
       words.push_back(std::move(pattern));
     } else if (type == "Digits") {
       ASSIGN_OR_RETURN(const bool single, members.BoolOr("individual_digits", false));
