@@ -53,6 +53,7 @@ _LIBRARIES = {
         "fmt",
     ],
     "sqlite": ["sqlite3"],
+    "utf8proc": ["utf8proc"],
     "xxhash": ["xxhash"],
     "zstd": ["zstd"],
 }

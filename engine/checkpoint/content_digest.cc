@@ -77,7 +77,7 @@ std::string Combine(const std::vector<GgufPart>& parts, const std::vector<Chunk>
   return Hex(XXH3_128bits(text.data(), text.size()));
 }
 
-absl::StatusOr<std::string> HashAll(const GgufFile& file, const ContentDigestOptions& options) {
+absl::StatusOr<std::string> HashAll(const Checkpoint& file, const ContentDigestOptions& options) {
   const std::vector<GgufPart> parts = file.parts();
   const std::vector<Chunk> chunks = ChunksOf(parts);
   const auto count = static_cast<int64_t>(chunks.size());
@@ -142,7 +142,7 @@ absl::Status WriteRecord(const std::string& path, const std::string& text) {
 }
 
 // True if the files still have the same names and contents as when they were opened.
-bool IsUnchanged(const GgufFile& file) {
+bool IsUnchanged(const Checkpoint& file) {
   for (const GgufPart& part : file.parts()) {
     struct stat info;
     if (stat(std::string(part.path).c_str(), &info) != 0) return false;
@@ -158,7 +158,7 @@ std::vector<std::string> Folders(const ContentDigestOptions& options) {
   return folders;
 }
 
-absl::Status Record(const GgufFile& file, absl::string_view hex,
+absl::Status Record(const Checkpoint& file, absl::string_view hex,
                     const ContentDigestOptions& options) {
   if (!IsUnchanged(file)) {
     return absl::AbortedError(absl::StrCat(file.path(), " was modified while it was being read"));
@@ -173,7 +173,7 @@ absl::Status Record(const GgufFile& file, absl::string_view hex,
   return first;
 }
 
-std::optional<std::string> FindRecord(const GgufFile& file, const ContentDigestOptions& options) {
+std::optional<std::string> FindRecord(const Checkpoint& file, const ContentDigestOptions& options) {
   for (const std::string& folder : Folders(options)) {
     std::optional<std::string> hex =
         ParseDigestRecord(file, ReadRecord(DigestRecordPath(file, folder)));
@@ -184,13 +184,13 @@ std::optional<std::string> FindRecord(const GgufFile& file, const ContentDigestO
 
 }  // namespace
 
-std::string DigestRecordPath(const GgufFile& file, absl::string_view cache_dir) {
+std::string DigestRecordPath(const Checkpoint& file, absl::string_view cache_dir) {
   constexpr absl::string_view kSuffix = ".tidedigest";
-  if (cache_dir.empty()) return absl::StrCat(file.path(), kSuffix);
+  if (cache_dir.empty()) return file.SidecarPath(kSuffix);
   return absl::StrCat(cache_dir, "/", file.SampledDigest(), kSuffix);
 }
 
-std::string FormatDigestRecord(const GgufFile& file, absl::string_view hex) {
+std::string FormatDigestRecord(const Checkpoint& file, absl::string_view hex) {
   std::string text =
       absl::StrCat(kVersionLine, kDigestKey, hex, "\nsampled ", file.SampledDigest(), "\n");
   for (const GgufPart& part : file.parts()) {
@@ -200,7 +200,7 @@ std::string FormatDigestRecord(const GgufFile& file, absl::string_view hex) {
   return text;
 }
 
-std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_view record) {
+std::optional<std::string> ParseDigestRecord(const Checkpoint& file, absl::string_view record) {
   absl::string_view rest = record;
   if (!absl::ConsumePrefix(&rest, kVersionLine)) return std::nullopt;
   if (!absl::ConsumePrefix(&rest, kDigestKey)) return std::nullopt;
@@ -210,7 +210,7 @@ std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_
   return hex;
 }
 
-absl::StatusOr<ContentDigest> DigestContent(const GgufFile& file,
+absl::StatusOr<ContentDigest> DigestContent(const Checkpoint& file,
                                             const ContentDigestOptions& options) {
   CHECK(options.threads >= 1);
   const bool recorded = file.file_bytes() >= options.min_recorded_bytes;
@@ -224,7 +224,12 @@ absl::StatusOr<ContentDigest> DigestContent(const GgufFile& file,
   return digest;
 }
 
-std::optional<std::string> KnownContentDigest(const GgufFile& file,
+std::string QuantizedDigest(absl::string_view digest, GgmlType type) {
+  const std::string text = absl::StrCat(kVersionLine, digest, " as ", GgmlTypeName(type), "\n");
+  return Hex(XXH3_128bits(text.data(), text.size()));
+}
+
+std::optional<std::string> KnownContentDigest(const Checkpoint& file,
                                               const ContentDigestOptions& options) {
   if (file.file_bytes() >= options.min_recorded_bytes) return FindRecord(file, options);
   absl::StatusOr<std::string> hex = HashAll(file, options);

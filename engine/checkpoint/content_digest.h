@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace tidepool::engine {
 
@@ -46,21 +46,25 @@ struct ContentDigest {
 };
 
 // DATA_LOSS names the file and the range that cannot be read. Requires: threads >= 1.
-absl::StatusOr<ContentDigest> DigestContent(const GgufFile& file,
+absl::StatusOr<ContentDigest> DigestContent(const Checkpoint& file,
                                             const ContentDigestOptions& options);
+
+// The digest of a checkpoint whose weights are quantised to `type` while it is loaded; so for any
+// digest of it.
+std::string QuantizedDigest(absl::string_view digest, GgmlType type);
 
 // Returns the digest if this is cheap: it is recorded, or the checkpoint is too small for a record.
 // Otherwise, and if the checkpoint cannot be read, returns nullopt.
-std::optional<std::string> KnownContentDigest(const GgufFile& file,
+std::optional<std::string> KnownContentDigest(const Checkpoint& file,
                                               const ContentDigestOptions& options);
 
 // Path of a checkpoint's record. If `cache_dir` is empty, it is next to the checkpoint.
-std::string DigestRecordPath(const GgufFile& file, absl::string_view cache_dir);
+std::string DigestRecordPath(const Checkpoint& file, absl::string_view cache_dir);
 
 // Formats a record, and parses the digest of one. nullopt if the record is damaged or belongs to
 // another checkpoint.
-std::string FormatDigestRecord(const GgufFile& file, absl::string_view hex);
-std::optional<std::string> ParseDigestRecord(const GgufFile& file, absl::string_view record);
+std::string FormatDigestRecord(const Checkpoint& file, absl::string_view hex);
+std::optional<std::string> ParseDigestRecord(const Checkpoint& file, absl::string_view record);
 
 }  // namespace tidepool::engine
 

@@ -40,6 +40,11 @@ size_t ValueBytes(const GgufEntry& entry) {
   return bytes;
 }
 
+std::string FixedHeader(uint64_t tensors, const GgufMetadata& metadata) {
+  return absl::StrCat(Scalar(kMagic), Scalar(kVersion), Scalar(tensors),
+                      Scalar(static_cast<uint64_t>(metadata.size())), metadata.Bytes());
+}
+
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -85,6 +90,12 @@ GgufMetadata& GgufMetadata::SetI32s(absl::string_view key, absl::Span<const int3
   return Set(key, std::move(bytes));
 }
 
+GgufMetadata& GgufMetadata::SetF32s(absl::string_view key, absl::Span<const float> values) {
+  std::string bytes = ArrayTag(GgufValueType::kFloat32, values.size());
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  return Set(key, std::move(bytes));
+}
+
 GgufMetadata& GgufMetadata::Copy(const GgufEntry& entry) {
   std::string bytes = entry.is_array ? ArrayTag(entry.type, entry.count) : TypeTag(entry.type);
   bytes.append(reinterpret_cast<const char*>(entry.data), ValueBytes(entry));
@@ -97,6 +108,8 @@ std::string GgufMetadata::Bytes() const {
   for (const Entry& entry : entries_) absl::StrAppend(&bytes, Text(entry.key), entry.value);
   return bytes;
 }
+
+std::string GgufHeader(const GgufMetadata& metadata) { return FixedHeader(0, metadata); }
 
 absl::StatusOr<std::unique_ptr<GgufFileWriter>> GgufFileWriter::Create(
     const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensorPlan> tensors,
@@ -119,9 +132,7 @@ absl::StatusOr<std::unique_ptr<GgufFileWriter>> GgufFileWriter::Create(
 }
 
 std::string GgufFileWriter::Header(const GgufMetadata& metadata) const {
-  std::string header =
-      absl::StrCat(Scalar(kMagic), Scalar(kVersion), Scalar(static_cast<uint64_t>(tensors_.size())),
-                   Scalar(static_cast<uint64_t>(metadata.size())), metadata.Bytes());
+  std::string header = FixedHeader(tensors_.size(), metadata);
   uint64_t offset = 0;
   for (const GgufTensorPlan& tensor : tensors_) {
     CHECK(!tensor.name.empty() && tensor.name.size() <= kMaxNameBytes) << tensor.name;

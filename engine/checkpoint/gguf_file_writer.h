@@ -39,6 +39,7 @@ class GgufMetadata {
   GgufMetadata& SetString(absl::string_view key, absl::string_view value);
   GgufMetadata& SetStrings(absl::string_view key, absl::Span<const std::string> values);
   GgufMetadata& SetI32s(absl::string_view key, absl::Span<const int32_t> values);
+  GgufMetadata& SetF32s(absl::string_view key, absl::Span<const float> values);
   // Copies an entry of another file, of any type.
   GgufMetadata& Copy(const GgufEntry& entry);
 
@@ -58,6 +59,9 @@ class GgufMetadata {
   std::vector<Entry> entries_;
   uint32_t alignment_ = 32;
 };
+
+// A GGUF file of metadata alone.
+std::string GgufHeader(const GgufMetadata& metadata);
 
 // A tensor to be written. dims[0] is the fastest.
 struct GgufTensorPlan {

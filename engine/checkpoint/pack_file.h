@@ -5,13 +5,13 @@
 // Little-endian, from the start of the file:
 //   char[8] "TIDEPACK", u32 format version, u32 MoE layers, u32 experts of a layer, u32 0,
 //   char[32] digest of every byte of the checkpoint (content_digest.h), i64 time of its last
-//   change (GgufFile::modified_ns), u64 bytes of the pack;
+//   change (Checkpoint::modified_ns), u64 bytes of the pack;
 //   per expert, layers first: u64 bytes of its record, u64 XXH3-64 of them;
 //   u64 XXH3-64 of all that; zeros up to a multiple of 4,096.
 // Then the records follow in the same order, without gaps. moe/expert_record.h defines the layout
 // of a record, kernels/panel.h the layout of a matrix. Both are part of the format version.
 //
-// Earlier releases wrote the sampled digest (GgufFile::SampledDigest) in place of the digest. Such
+// Earlier releases wrote the sampled digest (Checkpoint::SampledDigest) in place of the digest. Such
 // a pack is used if the checkpoint's modification time matches the header. Then RenewPackDigest
 // writes the digest into it.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_PACK_FILE_H_

@@ -45,7 +45,7 @@ GgmlType FittingType(GgmlType wanted, int64_t columns) {
   return divides(smaller_blocks) ? smaller_blocks : GgmlType::kF16;
 }
 
-GgufMetadata MetadataFor(const GgufFile& file, GgmlType type) {
+GgufMetadata MetadataFor(const Checkpoint& file, GgmlType type) {
   GgufMetadata metadata;
   for (const GgufEntry& entry : file.metadata()) {
     if (!absl::StartsWith(entry.key, "split.")) metadata.Copy(entry);
@@ -59,13 +59,13 @@ GgufMetadata MetadataFor(const GgufFile& file, GgmlType type) {
 class RowConverter {
  public:
   RowConverter(const GgufTensor& tensor, GgmlType to)
-      : from_(tensor.type),
+      : tensor_(tensor),
+        from_(tensor.type),
         to_(to),
         columns_(tensor.dims[0]),
         row_bytes_(static_cast<int64_t>(tensor.row_bytes())),
         out_row_bytes_(columns_ / TypeInfo(to).block_elements * TypeInfo(to).block_bytes),
-        largest_(from_ == to ? std::numeric_limits<float>::max() : LargestQuantizable(to)),
-        data_(tensor.data) {}
+        largest_(from_ == to ? std::numeric_limits<float>::max() : LargestQuantizable(to)) {}
 
   int64_t out_row_bytes() const { return out_row_bytes_; }
   // The first row that cannot be represented, or kNoBadRow.
@@ -73,33 +73,33 @@ class RowConverter {
 
   void Convert(int64_t row, std::byte* out) {
     std::vector<float> values(columns_);
-    Dequantize(from_, data_ + row * row_bytes_, absl::MakeSpan(values));
+    Dequantize(from_, tensor_.row(row), absl::MakeSpan(values));
     // This comparison is also false for a NaN.
     const bool fits = std::all_of(values.begin(), values.end(),
                                   [&](float value) { return std::abs(value) <= largest_; });
     if (!fits) {
       base::LowerTo(&bad_row_, row);
     } else if (from_ == to_) {
-      std::copy_n(data_ + row * row_bytes_, row_bytes_, out);
+      std::copy_n(tensor_.row(row), row_bytes_, out);
     } else {
       Quantize(to_, values, out);
     }
   }
 
  private:
+  const GgufTensor& tensor_;
   const GgmlType from_;
   const GgmlType to_;
   const int64_t columns_;
   const int64_t row_bytes_;
   const int64_t out_row_bytes_;
   const float largest_;
-  const std::byte* const data_;
   std::atomic<int64_t> bad_row_{kNoBadRow};
 };
 
-absl::Status BadRow(const GgufFile& file, const GgufTensor& tensor, int64_t row, GgmlType to) {
+absl::Status BadRow(const Checkpoint& file, const GgufTensor& tensor, int64_t row, GgmlType to) {
   std::vector<float> values(tensor.dims[0]);
-  Dequantize(tensor.type, tensor.data + row * tensor.row_bytes(), absl::MakeSpan(values));
+  Dequantize(tensor.type, tensor.row(row), absl::MakeSpan(values));
   for (const float value : values) {
     if (std::isfinite(value)) continue;
     return file.Error(tensor.name, absl::StrCat("row ", row,
@@ -112,7 +112,7 @@ absl::Status BadRow(const GgufFile& file, const GgufTensor& tensor, int64_t row,
 }
 
 struct Conversion {
-  const GgufFile& file;
+  const Checkpoint& file;
   base::ThreadPool* pool;
   GgufFileWriter* writer;
 };
@@ -137,12 +137,12 @@ absl::Status WriteTensor(const Conversion& conversion, const GgufTensor& tensor,
     if (converter.bad_row() != kNoBadRow) return BadRow(file, tensor, converter.bad_row(), to);
     RETURN_IF_ERROR(
         writer->Append(absl::MakeConstSpan(out.data(), rows * converter.out_row_bytes())));
-    file.DropPages(tensor.data + first * tensor.row_bytes(), rows * tensor.row_bytes());
+    file.DropRows(tensor, first, rows);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckReadable(const GgufFile& file) {
+absl::Status CheckReadable(const Checkpoint& file) {
   for (const GgufTensor& tensor : file.tensors()) {
     if (CanDequantize(tensor.type)) continue;
     return file.Error(tensor.name, absl::StrCat("type ", GgmlTypeName(tensor.type),
@@ -189,7 +189,7 @@ uint32_t FileTypeNumber(GgmlType type) {
   }
 }
 
-std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options) {
+std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options) {
   const absl::string_view head =
       file.FindTensor("output.weight") != nullptr ? "output.weight" : "token_embd.weight";
   std::vector<TensorChoice> choices;
@@ -211,7 +211,7 @@ std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOpti
   return choices;
 }
 
-absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::string& path,
+absl::StatusOr<RequantizeReport> Requantize(const Checkpoint& file, const std::string& path,
                                             const RequantizeOptions& options) {
   for (const GgmlType type : {options.type, options.head_type.value_or(options.type)}) {
     if (CanQuantize(type)) continue;

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/ggml_type.h"
-#include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_file_writer.h"
 
 namespace tidepool::engine {
@@ -63,7 +63,7 @@ uint32_t FileTypeNumber(GgmlType type);
 // routers, biases and other one-dimensional tensors stay unchanged. If rows are not a multiple of
 // 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If they are not a multiple of
 // 32, they become F16.
-std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOptions& options);
+std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path` with the same metadata, except for general.file_type,
 // general.quantization_version and split.*. Uses a few MiB of memory per thread, whatever the size
@@ -71,7 +71,7 @@ std::vector<TensorChoice> ChooseTypes(const GgufFile& file, const RequantizeOpti
 // which names tensor and row if possible (CanQuantize is false for a type; a tensor's type cannot
 // be read; it has a NaN, an infinity, or a number outside the range of its new type); those of
 // GgufFileWriter::Create and of `progress`.
-absl::StatusOr<RequantizeReport> Requantize(const GgufFile& file, const std::string& path,
+absl::StatusOr<RequantizeReport> Requantize(const Checkpoint& file, const std::string& path,
                                             const RequantizeOptions& options);
 
 }  // namespace tidepool::engine

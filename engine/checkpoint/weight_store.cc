@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
+#include "engine/checkpoint/quantize.h"
+#include "engine/checkpoint/requantize.h"
 #include "kernels/base/atomic_min.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -110,18 +113,26 @@ bool IsFloatType(GgmlType type) {
          type == GgmlType::kF64;
 }
 
+// Rows of a tensor, counted over all slabs.
+struct Range {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+};
+
 // Thread-safe. Checks and packs a range of rows of a tensor, some panels at a time.
 class RowPacker {
  public:
-  RowPacker(const GgufTensor& tensor, int64_t first_row, int64_t rows, std::byte* out)
-      : type_(tensor.type),
-        native_(NativeDType(tensor.type).has_value()),
-        dtype_(NativeDType(tensor.type).value_or(DType::kF32)),
+  // As `type`: the tensor's own, or one to quantise to.
+  RowPacker(const GgufTensor& tensor, GgmlType type, const Range& range, std::byte* out)
+      : tensor_(tensor),
+        quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),
+        as_stored_(type == tensor.type && NativeDType(type).has_value()),
+        dtype_(NativeDType(type).value_or(DType::kF32)),
         cols_(tensor.dims[0]),
-        rows_(rows),
+        rows_(range.rows),
         row_bytes_(tensor.row_bytes()),
         panel_bytes_(PackedBytes(dtype_, kPanelRows, cols_)),
-        source_(tensor.data + first_row * row_bytes_),
+        first_row_(range.first_row),
         out_(out) {}
 
   int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
@@ -132,32 +143,66 @@ class RowPacker {
   void Pack(int64_t begin_panel, int64_t end_panel) {
     const int64_t begin = begin_panel * kPanelRows;
     const int64_t count = std::min(end_panel * kPanelRows, rows_) - begin;
-    const std::byte* source = source_ + begin * row_bytes_;
+    std::vector<std::byte> gathered;
+    const std::byte* source = Rows(begin, count, &gathered);
     std::vector<float> scratch;
     int64_t stride = row_bytes_;
-    if (!native_) {
+    if (!as_stored_) {
       scratch.resize(count * cols_);
-      Dequantize(type_, source, absl::MakeSpan(scratch));
+      Dequantize(tensor_.type, source, absl::MakeSpan(scratch));
       source = reinterpret_cast<const std::byte*>(scratch.data());
       stride = cols_ * static_cast<int64_t>(sizeof(float));
     }
     for (int64_t row = 0; row < count; ++row) {
-      if (RowIsFinite(dtype_, source + row * stride, cols_)) continue;
+      if (RowIsSound(source + row * stride)) continue;
       base::LowerTo(&bad_row_, begin + row);
       return;
+    }
+    std::vector<std::byte> quantized;
+    if (quantize_to_.has_value()) {
+      quantized.resize(PlainBytes(count));
+      Quantize(*quantize_to_, scratch, quantized.data());
+      source = quantized.data();
     }
     kernels::Pack(dtype_, count, cols_, source, out_ + begin_panel * panel_bytes_);
   }
 
  private:
-  const GgmlType type_;
-  const bool native_;
+  bool RowIsSound(const std::byte* row) const {
+    if (!RowIsFinite(as_stored_ ? dtype_ : DType::kF32, row, cols_)) return false;
+    if (!quantize_to_.has_value()) return true;
+    const float largest = LargestQuantizable(*quantize_to_);
+    for (int64_t i = 0; i < cols_; ++i) {
+      if (std::abs(Load<float>(row + i * sizeof(float))) > largest) return false;
+    }
+    return true;
+  }
+
+  // Of rows in the type to quantise to.
+  size_t PlainBytes(int64_t rows) const {
+    return rows * kernels::BlockCount(dtype_, cols_) * kernels::BlockBytes(dtype_);
+  }
+
+  // `count` rows of the range in order, in `gathered` where the tensor has them in another.
+  const std::byte* Rows(int64_t begin, int64_t count, std::vector<std::byte>* gathered) const {
+    if (tensor_.rows_in_order()) return tensor_.row(first_row_ + begin);
+    gathered->resize(count * row_bytes_);
+    for (int64_t i = 0; i < count; ++i) {
+      std::copy_n(tensor_.row(first_row_ + begin + i), row_bytes_,
+                  gathered->data() + i * row_bytes_);
+    }
+    return gathered->data();
+  }
+
+  const GgufTensor& tensor_;
+  const std::optional<GgmlType> quantize_to_;
+  const bool as_stored_;  // without a detour by float32
   const DType dtype_;
   const int64_t cols_;
   const int64_t rows_;
   const int64_t row_bytes_;
   const int64_t panel_bytes_;
-  const std::byte* const source_;
+  const int64_t first_row_;
   std::byte* const out_;
   std::atomic<int64_t> bad_row_{kNoBadRow};
 };
@@ -169,7 +214,7 @@ std::string ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
+absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(Checkpoint file,
                                                                  WeightStoreOptions options) {
   constexpr int kMaxThreads = 1024;
   if (options.threads < 0 || options.threads > kMaxThreads) {
@@ -180,14 +225,29 @@ absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(GgufFile file,
   const int threads = options.threads > 0
                           ? options.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::unique_ptr<WeightStore>(new WeightStore(std::move(file), threads, options.contents));
+  if (options.quantize_to.has_value() &&
+      !(CanQuantize(*options.quantize_to) && NativeDType(*options.quantize_to).has_value())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights cannot be quantised to ", GgmlTypeName(*options.quantize_to)));
+  }
+  return std::unique_ptr<WeightStore>(new WeightStore(std::move(file), threads, options));
 }
 
-WeightStore::WeightStore(GgufFile file, int threads, WeightContents contents)
+WeightStore::WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options)
     : file_(std::move(file)),
-      contents_(contents),
+      contents_(options.contents),
+      quantize_to_(options.quantize_to),
       threads_(threads),
-      used_(file_.tensors().size(), false) {}
+      used_(file_.tensors().size(), false) {
+  types_.reserve(file_.tensors().size());
+  if (quantize_to_.has_value()) {
+    for (const TensorChoice& choice : ChooseTypes(file_, {.type = *quantize_to_})) {
+      types_.push_back(choice.to);
+    }
+  } else {
+    for (const GgufTensor& tensor : file_.tensors()) types_.push_back(tensor.type);
+  }
+}
 
 absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
                                                        absl::string_view shape) {
@@ -217,7 +277,7 @@ absl::StatusOr<WeightStore::Place> WeightStore::Locate(const MatrixRef& ref) {
   }
   return Place{tensor,
                ref.slab * slab_rows + ref.first_row,
-               {NativeDType(tensor->type).value_or(DType::kF32), ref.rows, ref.cols, nullptr}};
+               {NativeDType(TypeOf(*tensor)).value_or(DType::kF32), ref.rows, ref.cols, nullptr}};
 }
 
 absl::StatusOr<PackedMatrix> WeightStore::Shape(const MatrixRef& ref) {
@@ -232,9 +292,7 @@ absl::Status WeightStore::PackInto(const MatrixRef& ref, std::byte* out) {
 
 absl::Status WeightStore::CheckReadable(const MatrixRef& ref) {
   ASSIGN_OR_RETURN(const Place place, Locate(ref));
-  const size_t row_bytes = place.tensor->row_bytes();
-  return file_.MapIn(place.tensor->data + place.first_row * row_bytes,
-                     place.shape.rows * row_bytes);
+  return file_.MapInRows(*place.tensor, place.first_row, place.shape.rows);
 }
 
 absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
@@ -258,7 +316,7 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
   const GgufTensor& tensor = *place.tensor;
   const int64_t first_row = place.first_row;
   const int64_t rows = place.shape.rows;
-  RowPacker packer(tensor, first_row, rows, out);
+  RowPacker packer(tensor, TypeOf(tensor), {first_row, rows}, out);
   if (pool_ == nullptr) pool_ = std::make_unique<base::ThreadPool>(threads_);
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
@@ -268,10 +326,16 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
       packer.Pack(first + begin, first + end);
     });
     // Drop pages only up to here: the page that two pieces share is dropped with the second.
-    file_.DropPages(tensor.data + first_row * tensor.row_bytes(),
-                    std::min((first + count) * kPanelRows, rows) * tensor.row_bytes());
+    file_.DropRows(tensor, first_row, std::min((first + count) * kPanelRows, rows));
   }
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
+  if (TypeOf(tensor) != tensor.type) {
+    return file_.Error(
+        tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
+                                  " has a NaN, an infinity or a number above ",
+                                  LargestQuantizable(TypeOf(tensor)), ", which ",
+                                  GgmlTypeName(TypeOf(tensor)), " does not hold; use BF16 or F32"));
+  }
   return file_.Error(tensor.name,
                      absl::StrCat("row ", first_row + packer.bad_row(),
                                   " has a NaN or an infinity, expected finite ",

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/packed_matrix.h"
 
@@ -48,12 +49,15 @@ enum class WeightContents : uint8_t {
 struct WeightStoreOptions {
   int threads = 0;  // threads for checking and packing; 0: one per CPU
   WeightContents contents = WeightContents::kPacked;
+  // Matrices are quantised while they are packed, to the types that ChooseTypes gives; the values
+  // are those of the GGUF file that Requantize would write. Unset: they keep their types.
+  std::optional<GgmlType> quantize_to;
 };
 
 // Thread-compatible. Weights live as long as the store and never move.
 class WeightStore {
  public:
-  static absl::StatusOr<std::unique_ptr<WeightStore>> Create(GgufFile file,
+  static absl::StatusOr<std::unique_ptr<WeightStore>> Create(Checkpoint file,
                                                              WeightStoreOptions options);
 
   // Packs on first use, and returns the same weights for the same ref later. INVALID_ARGUMENT names
@@ -69,7 +73,7 @@ class WeightStore {
   // Same errors as Matrix.
   absl::Status PackInto(const MatrixRef& ref, std::byte* out);
 
-  // Checks that PackInto can read the matrix from the file. DATA_LOSS as in GgufFile::MapIn, and
+  // Checks that PackInto can read the matrix from the file. DATA_LOSS as in Checkpoint::MapIn, and
   // the errors of Matrix.
   absl::Status CheckReadable(const MatrixRef& ref);
 
@@ -77,7 +81,10 @@ class WeightStore {
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
-  const GgufFile& file() const { return file_; }
+  const Checkpoint& file() const { return file_; }
+  std::optional<GgmlType> quantize_to() const { return quantize_to_; }
+  // The type in which a tensor of the file is packed, before those that must be dequantised are.
+  GgmlType TypeOf(const GgufTensor& tensor) const { return types_[IndexOf(&tensor)]; }
 
   // Ends the packing threads. Later packing starts them again.
   void EndThreads() { pool_.reset(); }
@@ -93,7 +100,7 @@ class WeightStore {
   // Tensor index, first row counted over all slabs, number of rows.
   using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
 
-  WeightStore(GgufFile file, int threads, WeightContents contents);
+  WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
   // The position of a matrix in the file.
@@ -105,8 +112,10 @@ class WeightStore {
   absl::StatusOr<Place> Locate(const MatrixRef& ref);
   absl::Status PackRows(const Place& place, std::byte* out);
 
-  GgufFile file_;
+  Checkpoint file_;
   const WeightContents contents_;
+  const std::optional<GgmlType> quantize_to_;
+  std::vector<GgmlType> types_;  // by tensor index
   const int threads_;
   std::unique_ptr<base::ThreadPool> pool_;  // exists while there is something to pack
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;

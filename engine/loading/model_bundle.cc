@@ -6,8 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/content_digest.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/kv/kv_disk.h"
 #include "engine/kv/kv_disk_format.h"
@@ -52,7 +53,7 @@ absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& c
   return bytes + KvDiskMemoryBytes(disk);
 }
 
-absl::Status Digest(const GgufFile& file, const LoadOptions& options, ModelBundle* bundle) {
+absl::Status Digest(const Checkpoint& file, const LoadOptions& options, ModelBundle* bundle) {
   bundle->digest = file.SampledDigest();
   ASSIGN_OR_RETURN(
       ContentDigest content,
@@ -60,6 +61,11 @@ absl::Status Digest(const GgufFile& file, const LoadOptions& options, ModelBundl
                            .cache_dir = options.experts.cache_dir,
                            .progress = InStage(options.progress, LoadStage::kHashing)}));
   bundle->content_digest = std::move(content.hex);
+  if (options.quantize_to.has_value()) {
+    for (std::string* digest : {&bundle->digest, &bundle->content_digest}) {
+      *digest = QuantizedDigest(*digest, *options.quantize_to);
+    }
+  }
   bundle->digest_recorded = std::move(content.recorded);
   return absl::OkStatus();
 }
@@ -110,7 +116,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
 
   // Cheap checks first, so that an unusable file is refused before its weights are read.
-  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
   if (!kernels::IsKvType(bundle->kv_dtype, bundle->config.head_dim)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -125,7 +131,8 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                              .precision = options.precision,
                                                              .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
-                   WeightStore::Create(std::move(file), {.threads = bundle->threads}));
+                   WeightStore::Create(std::move(file), {.threads = bundle->threads,
+                                                         .quantize_to = options.quantize_to}));
   ExpertOptions experts = options.experts;
   ASSIGN_OR_RETURN(experts.limits.kv_bytes,
                    KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));

@@ -30,6 +30,7 @@ struct LoadOptions {
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   std::optional<kernels::DType> kv_dtype;  // unset: kF16, and kF32 with kExact
+  std::optional<GgmlType> quantize_to;     // of weights, while loading; unset: as they are
   // For routed experts. By default, all are packed into memory.
   ExpertOptions experts;
   // Called on the calling thread, in each stage with increasing fractions up to 1.
@@ -43,7 +44,7 @@ struct LoadOptions {
 struct ModelBundle {
   ModelConfig config;
   std::string name;            // general.name, or the file's name
-  std::string digest;          // GgufFile::SampledDigest, which identifies the checkpoint
+  std::string digest;          // Checkpoint::SampledDigest, which identifies the checkpoint
   std::string content_digest;  // digest of every byte (content_digest.h)
   // OK, or why content_digest could not be recorded. Then the next load computes it again.
   absl::Status digest_recorded;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/ggml_type.h"
 #include "engine/model/transformer_weights.h"
 #include "kernels/base/status_macros.h"
@@ -30,6 +31,9 @@ absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::st
   PackContents contents;
   contents.digest = digest;
   contents.sampled_digest = store->file().SampledDigest();
+  if (store->quantize_to().has_value()) {
+    contents.sampled_digest = QuantizedDigest(contents.sampled_digest, *store->quantize_to());
+  }
   contents.modified_ns = store->file().modified_ns();
   for (const int layer : MoeLayers(config)) {
     auto& row = contents.layouts.emplace_back();
@@ -48,7 +52,7 @@ int64_t DenseBytes(const WeightStore& store) {
   int64_t bytes = 0;
   for (const absl::string_view name : store.Unused()) {
     const GgufTensor& tensor = *store.file().FindTensor(name);
-    const auto dtype = NativeDType(tensor.type).value_or(kernels::DType::kF32);
+    const auto dtype = NativeDType(store.TypeOf(tensor)).value_or(kernels::DType::kF32);
     bytes += static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.rows(), tensor.dims[0]));
   }
   return bytes;
@@ -122,9 +126,13 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
 
 }  // namespace
 
-std::string PackPath(const GgufFile& file, const std::string& cache_dir) {
-  if (cache_dir.empty()) return absl::StrCat(file.path(), ".tidepack");
-  return std::filesystem::path(cache_dir) / absl::StrCat(file.SampledDigest(), ".tidepack");
+std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
+                     std::optional<GgmlType> quantize_to) {
+  const std::string suffix = quantize_to.has_value()
+                                 ? absl::StrCat(".", GgmlTypeName(*quantize_to), ".tidepack")
+                                 : ".tidepack";
+  if (cache_dir.empty()) return file.SidecarPath(suffix);
+  return std::filesystem::path(cache_dir) / absl::StrCat(file.SampledDigest(), suffix);
 }
 
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
@@ -167,7 +175,7 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const Mode
                                                       static_cast<int>(contents.layouts.size()),
                                                       config.moe.experts));
   }
-  const std::string path = PackPath(store->file(), options.cache_dir);
+  const std::string path = PackPath(store->file(), options.cache_dir, store->quantize_to());
   ASSIGN_OR_RETURN(
       moe::ExpertRecords records,
       UsePack(config, contents,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,8 +24,9 @@ namespace tidepool::engine {
 enum class LoadStage : uint8_t { kHashing, kPacking, kLoading, kReadingExperts };
 using StageProgress = std::function<void(LoadStage stage, double fraction)>;
 
-// Path of a checkpoint's pack.
-std::string PackPath(const GgufFile& file, const std::string& cache_dir);
+// Where the pack of a checkpoint is kept; one for each type that weights are quantised to.
+std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
+                     std::optional<GgmlType> quantize_to = std::nullopt);
 
 enum class ExistingPack : uint8_t { kUse, kReplace };
 

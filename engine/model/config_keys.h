@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/model_config.h"
 #include "kernels/base/status_macros.h"
 
@@ -34,7 +34,7 @@ inline constexpr double kMaxRopeScale = 1000;
 // Reads the keys of one file with its architecture's prefix, and checks ranges.
 class Keys {
  public:
-  Keys(const GgufFile& file, absl::string_view architecture)
+  Keys(const Checkpoint& file, absl::string_view architecture)
       : file_(file), prefix_(absl::StrCat(architecture, ".")) {}
 
   std::string Name(absl::string_view suffix) const { return absl::StrCat(prefix_, suffix); }
@@ -93,12 +93,12 @@ class Keys {
   }
 
  private:
-  const GgufFile& file_;
+  const Checkpoint& file_;
   const std::string prefix_;
 };
 
 // Fills config->rope except for its style. Requires: head_dim and context_length are set.
-absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* config);
+absl::Status ReadRope(const Checkpoint& file, const Keys& keys, ModelConfig* config);
 
 }  // namespace tidepool::engine
 

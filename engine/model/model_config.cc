@@ -84,11 +84,11 @@ constexpr ForeignKey kForeignKeys[] = {
     {"use_parallel_residual"},
 };
 
-absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
+absl::StatusOr<const Family*> FindFamily(const Checkpoint& file) {
   ASSIGN_OR_RETURN(const absl::string_view kind, file.StringOr("general.type", "model"));
   if (kind != "model") {
     return absl::UnimplementedError(
-        file.Error("general.type", absl::StrCat(GgufFile::FormatValue(*file.Find("general.type")),
+        file.Error("general.type", absl::StrCat(Checkpoint::FormatValue(*file.Find("general.type")),
                                                 " is not supported, expected \"model\""))
             .message());
   }
@@ -100,13 +100,13 @@ absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
   }
   return absl::UnimplementedError(
       file.Error("general.architecture",
-                 absl::StrCat(GgufFile::FormatValue(*file.Find("general.architecture")),
+                 absl::StrCat(Checkpoint::FormatValue(*file.Find("general.architecture")),
                               " is not supported, expected one of ", known))
           .message());
 }
 
 // True if the entry's value has no effect.
-absl::StatusOr<bool> IsNeutral(const GgufFile& file, const GgufEntry& entry, double neutral) {
+absl::StatusOr<bool> IsNeutral(const Checkpoint& file, const GgufEntry& entry, double neutral) {
   if (entry.is_array) return false;
   switch (entry.type) {
     case GgufValueType::kString:
@@ -127,13 +127,13 @@ absl::StatusOr<bool> IsNeutral(const GgufFile& file, const GgufEntry& entry, dou
   }
 }
 
-absl::Status RejectForeignKeys(const GgufFile& file, const Keys& keys) {
+absl::Status RejectForeignKeys(const Checkpoint& file, const Keys& keys) {
   for (const ForeignKey& foreign : kForeignKeys) {
     const GgufEntry* entry = file.Find(keys.Name(foreign.suffix));
     if (entry == nullptr) continue;
     ASSIGN_OR_RETURN(const bool neutral, IsNeutral(file, *entry, foreign.neutral));
     if (!neutral) {
-      return keys.Unsupported(foreign.suffix, absl::StrCat(GgufFile::FormatValue(*entry),
+      return keys.Unsupported(foreign.suffix, absl::StrCat(Checkpoint::FormatValue(*entry),
                                                            " is not supported, expected ",
                                                            foreign.neutral, " or no such key"));
     }
@@ -163,7 +163,7 @@ std::string DisplayName(absl::string_view raw) {
 
 // Rows of the embedding, which is the size of the logits. The tokenizer may have fewer tokens,
 // because files are padded.
-absl::Status ReadVocabulary(const GgufFile& file, const Keys& keys, ModelConfig* config) {
+absl::Status ReadVocabulary(const Checkpoint& file, const Keys& keys, ModelConfig* config) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   const GgufEntry* tokens = file.Find(kTokens);
@@ -290,7 +290,7 @@ absl::Status ReadExpertWidths(const Family& family, const Keys& keys, MoeConfig*
   return absl::OkStatus();
 }
 
-absl::Status ReadExperts(const GgufFile& file, const Family& family, const Keys& keys,
+absl::Status ReadExperts(const Checkpoint& file, const Family& family, const Keys& keys,
                          ModelConfig* config) {
   ASSIGN_OR_RETURN(const int64_t experts, keys.IntOr("expert_count", 0, 0, kMaxExperts));
   if (experts == 0) {
@@ -324,7 +324,7 @@ bool HasDenseLayer(const ModelConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ModelConfig::Parse(const GgufFile& file) {
+absl::StatusOr<ModelConfig> ModelConfig::Parse(const Checkpoint& file) {
   ASSIGN_OR_RETURN(const Family* family, FindFamily(file));
   const Keys keys(file, family->name);
   RETURN_IF_ERROR(RejectForeignKeys(file, keys));

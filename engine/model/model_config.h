@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "kernels/backend.h"
 
 namespace tidepool::engine {
@@ -47,7 +47,7 @@ struct ModelConfig {
   // Supported values of general.architecture: llama (Llama, Mistral, Mixtral), qwen2, qwen2moe,
   // qwen3, qwen3moe. Errors name the key, its value and what is accepted: INVALID_ARGUMENT if the
   // file is wrong, UNIMPLEMENTED if it uses an unsupported feature.
-  static absl::StatusOr<ModelConfig> Parse(const GgufFile& file);
+  static absl::StatusOr<ModelConfig> Parse(const Checkpoint& file);
 
   std::string architecture;
   std::string name;    // general.name, or the file's name; one line of UTF-8

@@ -43,7 +43,7 @@ absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig
 
 }  // namespace
 
-absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* config) {
+absl::Status ReadRope(const Checkpoint& file, const Keys& keys, ModelConfig* config) {
   RopeConfig& rope = config->rope;
   ASSIGN_OR_RETURN(const int64_t dims,
                    keys.IntOr("rope.dimension_count", config->head_dim, 1, config->head_dim));
@@ -82,7 +82,7 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig* confi
   if (type == "yarn") return ApplyYarn(keys, base, factor, config);
   return keys.Unsupported(
       "rope.scaling.type",
-      absl::StrCat(GgufFile::FormatValue(*file.Find(keys.Name("rope.scaling.type"))),
+      absl::StrCat(Checkpoint::FormatValue(*file.Find(keys.Name("rope.scaling.type"))),
                    " is not supported, expected none, linear or yarn"));
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/byte_token.h"
+#include "engine/tokenizer/normalize.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 
@@ -57,7 +58,11 @@ absl::Status BpeTokenizer::EncodeText(absl::string_view text, SpacePrefix /*pref
                                       std::vector<int32_t>* ids) const {
   while (!text.empty()) {
     const absl::string_view valid = text.substr(0, base::ValidUtf8Prefix(text));
-    RETURN_IF_ERROR(pre_tokenizer_.Split(valid, [this, ids](absl::string_view word) {
+    std::string normal;
+    if (spec_.extras.normalizer != Normalizer::kNone)
+      normal = Normalize(valid, spec_.extras.normalizer);
+    const absl::string_view words = spec_.extras.normalizer == Normalizer::kNone ? valid : normal;
+    RETURN_IF_ERROR(pre_tokenizer_.Split(words, [this, ids](absl::string_view word) {
       if (rules_.ignore_merges) {
         if (const int32_t id = merger_->Find(word); id >= 0) {
           ids->push_back(id);

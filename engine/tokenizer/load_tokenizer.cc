@@ -15,7 +15,7 @@ namespace {
 
 // Adds the file's name to an error. Create does not know it, and its messages quote untrusted text
 // of the file.
-absl::Status InFile(const GgufFile& file, const absl::Status& status) {
+absl::Status InFile(const Checkpoint& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const absl::string_view message(status.message().data(), status.message().size());
   std::string line;
@@ -28,13 +28,19 @@ absl::Status InFile(const GgufFile& file, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Checkpoint& file) {
   constexpr absl::string_view kMerges = "tokenizer.ggml.merges";
   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
   if (spec.model == "gpt2" && !file.HasKey(kMerges)) {
     return file.Error(kMerges,
                       "missing, expected the merges of the byte-level BPE: convert the "
                       "model again");
+  }
+  constexpr absl::string_view kCharsmap = "tokenizer.ggml.precompiled_charsmap";
+  if (file.HasKey(kCharsmap)) {
+    return absl::UnimplementedError(
+        file.Error(kCharsmap, "a table of replacements is not supported, expected no such key")
+            .message());
   }
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(std::move(spec));
   if (!tokenizer.ok()) return InFile(file, tokenizer.status());

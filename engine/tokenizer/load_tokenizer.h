@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tidepool::engine {
@@ -13,7 +13,7 @@ namespace tidepool::engine {
 // Calls ReadTokenizerSpec, then Tokenizer::Create. Every error begins with the file's name and is
 // one line of limited length, whatever the file contains. Also returns INVALID_ARGUMENT if a
 // byte-level BPE has no merges: Create would accept it as a tokenizer of single bytes.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Checkpoint& file);
 
 }  // namespace tidepool::engine
 

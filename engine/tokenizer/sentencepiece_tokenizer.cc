@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/byte_token.h"
+#include "engine/tokenizer/normalize.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 
@@ -17,6 +18,21 @@ namespace {
 constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁"
 
 std::string WithSpaces(absl::string_view text) { return absl::StrReplaceAll(text, {{kMark, " "}}); }
+
+// Bytes that are not UTF-8 stay.
+std::string NormalizeValid(absl::string_view text, Normalizer form) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = base::ValidUtf8Prefix(text);
+    out += Normalize(text.substr(0, valid), form);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    const size_t broken = base::NextUtf8Char(text).size;
+    out.append(text.data(), broken);
+    text.remove_prefix(broken);
+  }
+  return out;
+}
 
 // Replaces runs of spaces by one space, and removes spaces at both ends.
 std::string RemoveExtraSpaces(absl::string_view text) {
@@ -95,6 +111,7 @@ bool SentencePieceTokenizer::Merges(int32_t id) const {
   // Merges use "▁" and never produce a plain space. So a name with a space is only found by a
   // search.
   if (absl::StrContains(spec_.tokens[id], ' ')) return false;
+  if (is_unigram()) return types_[id] == TokenType::kNormal;
   // The same applies to a name that could include the space prefix: otherwise two texts would have
   // the same ids.
   if (types_[id] == TokenType::kUserDefined) {
@@ -109,8 +126,13 @@ absl::Status SentencePieceTokenizer::FillMerger() {
     if (Merges(static_cast<int32_t>(id))) pieces_[id] = token_bytes_[id];
   }
   ASSIGN_OR_RETURN(const PieceMerger::Fallback fallback, MakeFallback());
+  if (is_unigram()) {
+    RETURN_IF_ERROR(CheckScores());
+    segmenter_.emplace(pieces_, spec_.scores, fallback);
+    return absl::OkStatus();
+  }
   merger_.emplace(pieces_, fallback);
-  RETURN_IF_ERROR(is_gemma4() ? AddMerges() : AddScores());
+  RETURN_IF_ERROR(is_gemma4() || spec_.extras.merges_by_rank ? AddMerges() : AddScores());
   merger_->Finish();
   return absl::OkStatus();
 }
@@ -138,17 +160,25 @@ absl::StatusOr<PieceMerger::Fallback> SentencePieceTokenizer::MakeFallback() con
                    "tokenizer.ggml.unknown_token_id"));
 }
 
-absl::Status SentencePieceTokenizer::AddScores() {
+absl::Status SentencePieceTokenizer::CheckScores() const {
   if (spec_.scores.empty()) {
     return absl::InvalidArgumentError(
         "tokenizer.ggml.scores is missing; a SentencePiece vocabulary merges by them");
   }
-  std::vector<bool> is_unused(spec_.tokens.size());
-  for (size_t id = 0; id < is_unused.size(); ++id) {
-    if (std::isnan(spec_.scores[id])) {
+  for (size_t id = 0; id < spec_.scores.size(); ++id) {
+    // Sums of infinities are not numbers.
+    if (std::isnan(spec_.scores[id]) || (is_unigram() && std::isinf(spec_.scores[id]))) {
       return absl::InvalidArgumentError(
           absl::StrCat("tokenizer.ggml.scores[", id, "] is not a number"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SentencePieceTokenizer::AddScores() {
+  RETURN_IF_ERROR(CheckScores());
+  std::vector<bool> is_unused(spec_.tokens.size());
+  for (size_t id = 0; id < is_unused.size(); ++id) {
     is_unused[id] = types_[id] == TokenType::kUnused;
   }
   merger_->AddScores(spec_.scores, is_unused);
@@ -164,6 +194,11 @@ absl::Status SentencePieceTokenizer::AddMerges() {
 
 absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePrefix prefix,
                                                 std::vector<int32_t>* ids) const {
+  std::string normal;
+  if (spec_.extras.normalizer != Normalizer::kNone) {
+    normal = NormalizeValid(text, spec_.extras.normalizer);
+    text = normal;
+  }
   std::string single;
   if (spec_.remove_extra_spaces) {
     single = RemoveExtraSpaces(text);
@@ -178,16 +213,36 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
   }
   if (text.empty()) return absl::OkStatus();
   std::string padded;
-  if (prefix == SpacePrefix::kAdd && add_space_prefix_) {
+  const bool has_prefix = spec_.extras.space_prefix_once && absl::StartsWith(text, " ");
+  if (prefix == SpacePrefix::kAdd && add_space_prefix_ && !has_prefix) {
     padded = absl::StrCat(" ", text);
     text = padded;
   }
   if (is_gemma4()) {
     EncodeLines(text, ids);
+  } else if (spec_.extras.split_at_spaces) {
+    EncodeWords(text, ids);
+  } else {
+    EncodeWord(text, ids);
+  }
+  return absl::OkStatus();
+}
+
+void SentencePieceTokenizer::EncodeWord(absl::string_view text, std::vector<int32_t>* ids) const {
+  if (is_unigram()) {
+    segmenter_->Encode(text, ids);
   } else {
     merger_->Encode(text, ids);
   }
-  return absl::OkStatus();
+}
+
+// Each space begins a word.
+void SentencePieceTokenizer::EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const {
+  while (!text.empty()) {
+    const size_t size = std::min(text.find(' ', 1), text.size());
+    EncodeWord(text.substr(0, size), ids);
+    text.remove_prefix(size);
+  }
 }
 
 // Gemma 4's merges never cross the border of a run of newlines. A run that is a token is not

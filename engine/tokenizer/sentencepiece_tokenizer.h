@@ -14,14 +14,15 @@
 #include "absl/strings/string_view.h"
 #include "engine/tokenizer/piece_merger.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/unigram_segmenter.h"
 
 namespace tidepool::engine {
 
 // Thread-safe: immutable after Create. Created by Tokenizer::Create.
 //
-// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of the result. (GGUF
-// calls SentencePiece's unigram models "t5", which is refused.) "gemma4" merges characters by a
-// list, within lines. In both, a space is written "▁" in the file, and text that no piece covers
+// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of the result. "t5"
+// is a unigram model, which chooses the most probable pieces. "gemma4" merges characters by a list,
+// within lines. In all of them, a space is written "▁" in the file, and text that no piece covers
 // becomes the tokens of its bytes.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
@@ -35,17 +36,22 @@ class SentencePieceTokenizer final : public Tokenizer {
                           std::vector<int32_t>* ids) const override;
 
   bool is_gemma4() const { return spec_.model == "gemma4"; }
+  bool is_unigram() const { return spec_.model == "t5"; }
   void InferTypes();
   bool Merges(int32_t id) const;  // takes part in merges
   absl::Status FillMerger();
   absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
+  absl::Status CheckScores() const;
   absl::Status AddScores();
   absl::Status AddMerges();
+  void EncodeWord(absl::string_view text, std::vector<int32_t>* ids) const;
+  void EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const;
   void EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const;
 
   // by id, with spaces for "▁"; "" for others, such as control tokens
   std::vector<std::string> pieces_;
-  std::optional<PieceMerger> merger_;  // set by FillMerger
+  std::optional<PieceMerger> merger_;  // set by FillMerger, but for a unigram model
+  std::optional<UnigramSegmenter> segmenter_;  // set by FillMerger, of a unigram model
 };
 
 }  // namespace tidepool::engine

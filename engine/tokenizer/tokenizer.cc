@@ -46,12 +46,13 @@ bool IsStopText(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
   if (spec.model == "gpt2") return BpeTokenizer::Create(std::move(spec));
-  if (spec.model == "llama" || spec.model == "gemma4") {
+  if (spec.model == "llama" || spec.model == "t5" || spec.model == "gemma4") {
     return SentencePieceTokenizer::Create(std::move(spec));
   }
   return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ", base::Quoted(spec.model),
                                                " is not supported; expected 'gpt2' (byte-level "
-                                               "BPE), 'llama' (SentencePiece BPE) or 'gemma4'"));
+                                               "BPE), 'llama' (SentencePiece BPE), 't5' "
+                                               "(unigram) or 'gemma4'"));
 }
 
 absl::Status Tokenizer::CheckCounts() const {
@@ -96,6 +97,12 @@ absl::Status Tokenizer::CheckSpec() const {
                                                      "; expected an id of the vocabulary, 0 to ",
                                                      size - 1));
     }
+  }
+  for (const int32_t id : spec_.extras.stop_ids) {
+    if (id >= 0 && id < static_cast<int64_t>(size)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.stop_token_ids has ", id,
+                                                   "; expected ids of the vocabulary, 0 to ",
+                                                   size - 1));
   }
   if (spec_.add_bos.value_or(false) && spec_.bos_id < 0) {
     return absl::InvalidArgumentError(
@@ -185,6 +192,7 @@ void Tokenizer::FindStopTokens() {
   for (const int32_t id : {spec_.eos_id, spec_.eot_id, spec_.eom_id}) {
     if (id >= 0) is_stop_[id] = true;
   }
+  for (const int32_t id : spec_.extras.stop_ids) is_stop_[id] = true;
   for (int32_t id = 0; id < static_cast<int32_t>(is_stop_.size()); ++id) {
     if (is_stop_[id]) stop_ids_.push_back(id);
   }
@@ -252,7 +260,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
     ids.push_back(match.id);
     at += match.size;
     plain = at;
-    prefix = SpacePrefix::kAdd;
+    prefix = spec_.extras.space_prefix_first ? SpacePrefix::kNone : SpacePrefix::kAdd;
   }
   RETURN_IF_ERROR(encode_plain(text.size()));
   if (add_bos == AddBos::kModelDefault && add_eos_) ids.push_back(spec_.eos_id);
@@ -276,7 +284,9 @@ absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids
       drop_space = false;
     }
     text.append(bytes.data(), bytes.size());
-    if (IsSpecial(id)) drop_space = add_space_prefix_;
+    // A BOS comes before the prefix of the text.
+    const bool first = spec_.extras.space_prefix_first && !(i == 0 && id == spec_.bos_id);
+    if (IsSpecial(id)) drop_space = add_space_prefix_ && !first;
   }
   return text;
 }

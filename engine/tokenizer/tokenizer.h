@@ -9,9 +9,9 @@
 //   text += decoder.Flush();
 //
 // The ids are those of Hugging Face's tokenizers and of SentencePiece, with two exceptions. Text is
-// not normalised to Unicode NFC or NFKC (Qwen's tokenizers do that; it matters for decomposed
-// accents). And as in llama.cpp, a vocabulary's space prefix is also added after every special
-// token. Invalid UTF-8 is kept, as the tokens of its bytes.
+// normalised to Unicode NFC only if the checkpoint asks for it. A GGUF file never does; this
+// matters for decomposed accents. And as in llama.cpp, a vocabulary's space prefix is also added
+// after every special token. Invalid UTF-8 is kept, as the tokens of its bytes.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 

@@ -6,26 +6,27 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
 namespace {
 
-absl::StatusOr<std::vector<std::string>> ReadStrings(const GgufFile& file, absl::string_view key) {
+absl::StatusOr<std::vector<std::string>> ReadStrings(const Checkpoint& file,
+                                                     absl::string_view key) {
   ASSIGN_OR_RETURN(const std::vector<absl::string_view> views, file.Strings(key));
   return std::vector<std::string>(views.begin(), views.end());
 }
 
 // Checks the size of an optional array with one entry per token.
-absl::Status CheckCount(const GgufFile& file, absl::string_view key, size_t tokens) {
+absl::Status CheckCount(const Checkpoint& file, absl::string_view key, size_t tokens) {
   const GgufEntry* entry = file.Find(key);
   if (entry == nullptr || !entry->is_array || entry->count == tokens) return absl::OkStatus();
   return file.Error(key, absl::StrCat(entry->count, " entries; expected one for each of the ",
                                       tokens, " tokens"));
 }
 
-absl::Status ReadTypes(const GgufFile& file, TokenizerSpec* spec) {
+absl::Status ReadTypes(const Checkpoint& file, TokenizerSpec* spec) {
   constexpr absl::string_view kKey = "tokenizer.ggml.token_type";
   if (!file.HasKey(kKey)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<int64_t> types, file.Ints(kKey));
@@ -39,7 +40,7 @@ absl::Status ReadTypes(const GgufFile& file, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadIds(const GgufFile& file, TokenizerSpec* spec) {
+absl::Status ReadIds(const Checkpoint& file, TokenizerSpec* spec) {
   const std::pair<absl::string_view, int32_t*> ids[] = {
       {"bos", &spec->bos_id}, {"eos", &spec->eos_id},         {"eot", &spec->eot_id},
       {"eom", &spec->eom_id}, {"unknown", &spec->unknown_id}, {"padding", &spec->padding_id}};
@@ -57,7 +58,32 @@ absl::Status ReadIds(const GgufFile& file, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadFlags(const GgufFile& file, TokenizerSpec* spec) {
+// Keys of our own, which Hugging Face directories have.
+absl::Status ReadExtensions(const Checkpoint& file, TokenizerSpec* spec) {
+  constexpr absl::string_view kStops = "tokenizer.ggml.stop_token_ids";
+  if (file.HasKey(kStops)) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file.Ints(kStops));
+    for (const int64_t id : ids) {
+      if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
+        return file.Error(kStops, absl::StrCat(id, " is not an id of the vocabulary, 0 to ",
+                                               spec->tokens.size() - 1));
+      }
+      spec->extras.stop_ids.push_back(static_cast<int32_t>(id));
+    }
+  }
+  constexpr absl::string_view kNormalizer = "tokenizer.ggml.normalizer";
+  ASSIGN_OR_RETURN(const absl::string_view form, file.StringOr(kNormalizer, "none"));
+  if (form == "nfc") {
+    spec->extras.normalizer = Normalizer::kNfc;
+  } else if (form == "nfkc") {
+    spec->extras.normalizer = Normalizer::kNfkc;
+  } else if (form != "none") {
+    return file.Error(kNormalizer, "expected none, nfc or nfkc");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(const Checkpoint& file, TokenizerSpec* spec) {
   const std::pair<absl::string_view, std::optional<bool>*> flags[] = {
       {"tokenizer.ggml.add_bos_token", &spec->add_bos},
       {"tokenizer.ggml.add_eos_token", &spec->add_eos},
@@ -66,12 +92,19 @@ absl::Status ReadFlags(const GgufFile& file, TokenizerSpec* spec) {
     if (!file.HasKey(key)) continue;
     ASSIGN_OR_RETURN(*target, file.Bool(key));
   }
-  ASSIGN_OR_RETURN(spec->remove_extra_spaces,
-                   file.BoolOr("tokenizer.ggml.remove_extra_whitespaces", false));
+  const std::pair<absl::string_view, bool*> switches[] = {
+      {"tokenizer.ggml.remove_extra_whitespaces", &spec->remove_extra_spaces},
+      {"tokenizer.ggml.merges_by_rank", &spec->extras.merges_by_rank},
+      {"tokenizer.ggml.space_prefix_first", &spec->extras.space_prefix_first},
+      {"tokenizer.ggml.space_prefix_once", &spec->extras.space_prefix_once},
+      {"tokenizer.ggml.split_at_spaces", &spec->extras.split_at_spaces}};
+  for (const auto& [key, target] : switches) {
+    ASSIGN_OR_RETURN(*target, file.BoolOr(key, false));
+  }
   return absl::OkStatus();
 }
 
-absl::Status ReadTemplates(const GgufFile& file, TokenizerSpec* spec) {
+absl::Status ReadTemplates(const Checkpoint& file, TokenizerSpec* spec) {
   constexpr absl::string_view kKey = "tokenizer.chat_template";
   ASSIGN_OR_RETURN(const absl::string_view chat_template, file.StringOr(kKey, ""));
   spec->chat_template = std::string(chat_template);
@@ -86,7 +119,7 @@ absl::Status ReadTemplates(const GgufFile& file, TokenizerSpec* spec) {
 
 }  // namespace
 
-absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
+absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file) {
   TokenizerSpec spec;
   ASSIGN_OR_RETURN(const absl::string_view model, file.String("tokenizer.ggml.model"));
   ASSIGN_OR_RETURN(const absl::string_view pre, file.StringOr("tokenizer.ggml.pre", ""));
@@ -103,6 +136,7 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
     ASSIGN_OR_RETURN(spec.scores, file.Floats("tokenizer.ggml.scores"));
   }
   RETURN_IF_ERROR(ReadIds(file, &spec));
+  RETURN_IF_ERROR(ReadExtensions(file, &spec));
   RETURN_IF_ERROR(ReadFlags(file, &spec));
   RETURN_IF_ERROR(ReadTemplates(file, &spec));
   return spec;

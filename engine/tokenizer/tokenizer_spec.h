@@ -12,7 +12,7 @@
 
 namespace tidepool::engine {
 
-class GgufFile;
+class Checkpoint;
 
 // The numbers are those of GGUF (tokenizer.ggml.token_type).
 enum class TokenType : uint8_t {
@@ -24,8 +24,23 @@ enum class TokenType : uint8_t {
   kByte = 6,
 };
 
+// What becomes of text before it is cut into words.
+enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };
+
+// What Hugging Face directories say and GGUF files do not.
+struct TokenizerExtras {
+  std::vector<int32_t> stop_ids;  // that end a generation, beside EOS, EOT and EOM
+  Normalizer normalizer = Normalizer::kNone;
+  // Of characters and "▁", not of bytes.
+  bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
+  bool space_prefix_first = false;  // not after special tokens
+  bool space_prefix_once = false;   // not before text that begins with a space
+  bool split_at_spaces = false;     // no token has text before a space of its own
+};
+
 struct TokenizerSpec {
-  std::string model;                   // "gpt2": byte-level BPE; "llama": SentencePiece; "gemma4"
+  // "gpt2": byte-level BPE; "llama": SentencePiece BPE; "t5": unigram; "gemma4"
+  std::string model;
   std::string pre;                     // name of the pre-tokenizer; empty: not given
   std::vector<std::string> tokens;     // by id, as the vocabulary writes them (" the" is "Ġthe")
   std::vector<TokenType> token_types;  // by id; empty: all are normal
@@ -42,7 +57,8 @@ struct TokenizerSpec {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
-  bool remove_extra_spaces = false;                    // SentencePiece only
+  bool remove_extra_spaces = false;  // SentencePiece only
+  TokenizerExtras extras;
   std::string chat_template;                           // Jinja; empty: none
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
@@ -50,7 +66,7 @@ struct TokenizerSpec {
 // Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key if there is no
 // tokenizer, a key has the wrong type, arrays have different lengths, or a token type or id is out
 // of range.
-absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
+absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file);
 
 }  // namespace tidepool::engine
 

@@ -83,11 +83,11 @@ absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBund
 
 // Counts the bytes of the file's tensors in their in-memory layout.
 engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
-  const engine::GgufFile& file = bundle.weights->file();
+  const engine::Checkpoint& file = bundle.weights->file();
   engine::ReadCost cost;
   int64_t expert_bytes = 0;
   for (const engine::GgufTensor& tensor : file.tensors()) {
-    const int64_t bytes = ResidentBytes(tensor);
+    const int64_t bytes = ResidentBytes(tensor, bundle.weights->TypeOf(tensor));
     const bool is_embedding = tensor.name == "token_embd.weight";
     if (is_embedding) cost.per_row = bytes / std::max<int64_t>(1, tensor.rows());
     if (IsExpertTensor(tensor.name)) {

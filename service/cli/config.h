@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/checkpoint/ggml_type.h"
 #include "engine/loading/expert_options.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -60,7 +61,8 @@ struct ModelFlags {
   size_t kv_memory_bytes = 0;  // 0: engine::DefaultKvBytes
   int64_t kv_disk_bytes = 0;   // 0: no KV cache on disk
   std::string kv_disk_folder;  // directory of the KV file; set if kv_disk_bytes is
-  std::optional<kernels::DType> kv_type;  // unset: f16, or f32 with kExact
+  std::optional<kernels::DType> kv_type;        // unset: f16, or f32 with kExact
+  std::optional<engine::GgmlType> quantize_to;  // unset: weights keep their types
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
   engine::ExpertOptions experts;  // limits only where flags set them

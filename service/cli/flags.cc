@@ -121,6 +121,10 @@ constexpr FlagSpec kFlags[] = {
      Bit(Command::kServe) | Bit(Command::kWorker), kValue, SetKvDisk},
     {"kv-type", 0, kModel, "TYPE", "f16; f32 with --exact",
      "element type of the KV cache: f32, f16, bf16, q8_0", kRunning, kValue, SetKvType},
+    {"quantize-to", 0, kModel, "TYPE", "the file's types",
+     "quantise weights while loading, as quantize --type does: F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, "
+     "Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4",
+     kRunning | Bit(Command::kPack), kValue, SetQuantizeTo},
     {"exact", 0, kModel, "", "off",
      "reference mode: float32 activations, accumulation and KV; slow", kRunning, kSwitch,
      SetEither<Precision::kFast, Precision::kExact, &Config::model, &ModelFlags::precision>},

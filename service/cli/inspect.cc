@@ -12,8 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "engine/chat_template/chat_template.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/content_digest.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/loading/expert_memory.h"
 #include "engine/loading/expert_options.h"
@@ -31,7 +32,7 @@
 namespace tidepool::service {
 namespace {
 
-using engine::GgufFile;
+using engine::Checkpoint;
 using engine::GgufTensor;
 
 struct Totals {
@@ -47,7 +48,7 @@ struct Totals {
   std::map<std::string, OfType> types;
 };
 
-Totals Add(const GgufFile& file) {
+Totals Add(const Checkpoint& file) {
   Totals totals;
   for (const GgufTensor& tensor : file.tensors()) {
     totals.elements += tensor.elements();
@@ -67,19 +68,19 @@ Totals Add(const GgufFile& file) {
 }
 
 // Null if the digest is not stored. Loading the model computes it.
-Json ContentDigestOf(const GgufFile& file) {
+Json ContentDigestOf(const Checkpoint& file) {
   const auto digest = engine::KnownContentDigest(file, {});
   return digest.has_value() ? Json(*digest) : Json();
 }
 
-Json DescribeFile(const GgufFile& file, const Totals& totals) {
+Json DescribeFile(const Checkpoint& file, const Totals& totals) {
   Json types = Json::object();
   for (const auto& [name, type] : totals.types) {
     types[name] = {{"tensors", type.tensors}, {"bytes", type.bytes}};
   }
   Json json;
   json["file"] = file.path();
-  json["format"] = absl::StrCat("GGUF v", file.version());
+  json["format"] = file.format();
   json["parts"] = file.part_count();
   json["file_bytes"] = file.file_bytes();
   json["digest"] = file.SampledDigest();
@@ -188,7 +189,7 @@ Json DescribeTokenizer(const engine::Tokenizer& t) {
   return json;
 }
 
-Json DescribeTensors(const GgufFile& file) {
+Json DescribeTensors(const Checkpoint& file) {
   Json tensors = Json::array();
   for (const GgufTensor& tensor : file.tensors()) {
     Json shape = Json::array();
@@ -298,7 +299,7 @@ Json Unserved(const absl::Status& status) {
 }
 
 // Checks that the file has the tensors that the model needs, without reading their data.
-absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
+absl::Status CheckTensors(const engine::ModelConfig& config, Checkpoint file) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<engine::WeightStore> store,
       engine::WeightStore::Create(std::move(file),
@@ -310,7 +311,7 @@ absl::Status CheckTensors(const engine::ModelConfig& config, GgufFile file) {
 }  // namespace
 
 absl::Status RunInspect(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(config.model.path));
+  ASSIGN_OR_RETURN(Checkpoint file, engine::OpenCheckpoint(config.model.path));
   const Totals totals = Add(file);
   Json json = DescribeFile(file, totals);
   const absl::StatusOr<engine::ModelConfig> model = engine::ModelConfig::Parse(file);

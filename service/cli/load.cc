@@ -127,6 +127,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.precision = config.model.precision;
   options.isa = config.model.isa;
   options.kv_dtype = config.model.kv_type;
+  options.quantize_to = config.model.quantize_to;
   options.experts = config.model.experts;
   options.experts.note = note;
   options.experts.limits.available_bytes = AvailableMemoryBytes();

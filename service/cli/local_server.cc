@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/engine.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/loading/expert_memory.h"
@@ -241,7 +241,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   if (role != LocalRole::kWorker) {
     if (absl::Status tried = TryStore(stored, options.log, &said); !tried.ok()) {
       // Report a wrong model path first, before the problems of a right one.
-      RETURN_IF_ERROR(engine::GgufFile::Open(config.model.path).status());
+      RETURN_IF_ERROR(engine::OpenCheckpoint(config.model.path).status());
       return tried;
     }
   }

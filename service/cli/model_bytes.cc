@@ -19,8 +19,12 @@ bool IsExpertTensor(absl::string_view name) {
 }
 
 int64_t ResidentBytes(const engine::GgufTensor& tensor) {
+  return ResidentBytes(tensor, tensor.type);
+}
+
+int64_t ResidentBytes(const engine::GgufTensor& tensor, engine::GgmlType type) {
   if (tensor.dim_count < 2) return tensor.elements() * int64_t{sizeof(float)};
-  const kernels::DType dtype = engine::NativeDType(tensor.type).value_or(kernels::DType::kF32);
+  const kernels::DType dtype = engine::NativeDType(type).value_or(kernels::DType::kF32);
   return static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.dims[1], tensor.dims[0])) *
          tensor.dims[2] * tensor.dims[3];
 }

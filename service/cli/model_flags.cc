@@ -7,7 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/checkpoint/ggml_type.h"
+#include "engine/checkpoint/quantize.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 #include "service/base/units.h"
@@ -83,6 +86,22 @@ absl::Status SetKvType(absl::string_view value, Config* config) {
     }
   }
   return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not f32, f16, bf16 or q8_0"));
+}
+
+absl::Status SetQuantizeTo(absl::string_view value, Config* config) {
+  constexpr uint32_t kTypeIds = 64;
+  std::vector<absl::string_view> accepted;
+  for (uint32_t id = 0; id < kTypeIds; ++id) {
+    const engine::GgmlTypeInfo* info = engine::FindGgmlType(id);
+    if (info == nullptr || !engine::CanQuantize(info->type)) continue;
+    if (absl::EqualsIgnoreCase(info->name, value)) {
+      config->model.quantize_to = info->type;
+      return absl::OkStatus();
+    }
+    accepted.push_back(info->name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", value, "\" is not one of ", absl::StrJoin(accepted, ", ")));
 }
 
 absl::Status SetIsa(absl::string_view value, Config* config) {

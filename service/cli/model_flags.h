@@ -19,6 +19,7 @@ absl::Span<const FlagSpec> ModelFlagSpecs();
 absl::Status SetKvMemory(absl::string_view value, Config* config);
 absl::Status SetKvDisk(absl::string_view value, Config* config);
 absl::Status SetKvType(absl::string_view value, Config* config);
+absl::Status SetQuantizeTo(absl::string_view value, Config* config);
 absl::Status SetIsa(absl::string_view value, Config* config);
 absl::Status SetDevice(absl::string_view value, Config* config);
 

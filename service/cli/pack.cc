@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/checkpoint/content_digest.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/loading/available_cpus.h"
 #include "engine/loading/tiered_model.h"
@@ -18,33 +18,48 @@
 #include "service/cli/load.h"
 
 namespace tidepool::service {
+namespace {
+
+// Of every byte of the checkpoint, and of the type that its weights are quantised to.
+absl::StatusOr<std::string> DigestOf(const engine::WeightStore& store, const Config& config,
+                                     const engine::StageProgress& show) {
+  const int threads = config.model.threads > 0 ? config.model.threads : engine::AvailableCpus();
+  ASSIGN_OR_RETURN(engine::ContentDigest digest,
+                   engine::DigestContent(store.file(), {.threads = threads,
+                                                        .cache_dir = config.model.experts.cache_dir,
+                                                        .progress = [&](double fraction) {
+                                                          show(engine::LoadStage::kHashing,
+                                                               fraction);
+                                                        }}));
+  if (!store.quantize_to().has_value()) return std::move(digest.hex);
+  return engine::QuantizedDigest(digest.hex, *store.quantize_to());
+}
+
+}  // namespace
 
 absl::Status RunPack(const Config& config, Console* console) {
-  ASSIGN_OR_RETURN(engine::GgufFile file, engine::GgufFile::Open(config.model.path));
+  ASSIGN_OR_RETURN(engine::Checkpoint file, engine::OpenCheckpoint(config.model.path));
   ASSIGN_OR_RETURN(const engine::ModelConfig model, engine::ModelConfig::Parse(file));
   if (model.moe_layers() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.model.path, " has no experts: there is nothing to pack"));
   }
-  const std::string path = engine::PackPath(file, config.model.experts.cache_dir);
+  const std::string path =
+      engine::PackPath(file, config.model.experts.cache_dir, config.model.quantize_to);
   const int threads = config.model.threads > 0 ? config.model.threads : engine::AvailableCpus();
-  ASSIGN_OR_RETURN(const std::unique_ptr<engine::WeightStore> store,
-                   engine::WeightStore::Create(std::move(file), {.threads = threads}));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<engine::WeightStore> store,
+      engine::WeightStore::Create(std::move(file),
+                                  {.threads = threads, .quantize_to = config.model.quantize_to}));
   bool written = false;
   absl::StatusOr<moe::ExpertRecords> records;
   {
     LoadProgressLine line(config, console);
     const engine::StageProgress show = line.callback();
-    ASSIGN_OR_RETURN(
-        const engine::ContentDigest digest,
-        engine::DigestContent(store->file(), {.threads = threads,
-                                              .cache_dir = config.model.experts.cache_dir,
-                                              .progress = [&](double fraction) {
-                                                show(engine::LoadStage::kHashing, fraction);
-                                              }}));
+    ASSIGN_OR_RETURN(const std::string digest, DigestOf(*store, config, show));
     records =
         engine::OpenPack(model, {.store = store.get(),
-                                 .digest = digest.hex,
+                                 .digest = digest,
                                  .path = path,
                                  .existing = config.output.force ? engine::ExistingPack::kReplace
                                                                  : engine::ExistingPack::kUse,

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/requantize.h"
 #include "engine/loading/available_cpus.h"
 #include "kernels/base/status_macros.h"
@@ -45,7 +46,7 @@ absl::StatusOr<GgmlType> ParseType(absl::string_view flag, absl::string_view nam
 }
 
 // A warning if the input's weights are already quantised, or "".
-std::string RequantizingNote(const engine::GgufFile& file,
+std::string RequantizingNote(const engine::Checkpoint& file,
                              const std::vector<TensorChoice>& choices) {
   std::map<std::string, int> types;
   for (const TensorChoice& choice : choices) {
@@ -125,7 +126,7 @@ absl::Status RunQuantize(const Config& config, Console* console) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.output.file, " already exists; --force replaces it"));
   }
-  ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(config.model.path));
+  ASSIGN_OR_RETURN(const engine::Checkpoint file, engine::OpenCheckpoint(config.model.path));
   const std::string note = RequantizingNote(file, engine::ChooseTypes(file, options));
   if (!note.empty()) console->Note(note);
   options.progress = [&](absl::string_view tensor, double fraction) {

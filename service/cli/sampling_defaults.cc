@@ -6,7 +6,7 @@
 
 namespace tidepool::service {
 
-absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::GgufFile& file,
+absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::Checkpoint& file,
                                                            int vocab_size) {
   engine::SamplingParams params;
   const auto read = [&](absl::string_view key, float* value) {

@@ -3,14 +3,14 @@
 #define TIDEPOOL_SERVICE_CLI_SAMPLING_DEFAULTS_H_
 
 #include "absl/status/statusor.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/sampling/request.h"
 
 namespace tidepool::service {
 
 // Reads general.sampling.{temp,top_k,top_p,min_p,penalty_repeat}. Missing keys keep the defaults of
 // SamplingParams. INVALID_ARGUMENT names the file and the key if a value is out of range.
-absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::GgufFile& file,
+absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::Checkpoint& file,
                                                            int vocab_size);
 
 }  // namespace tidepool::service

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/base/status_macros.h"
@@ -15,7 +15,7 @@ namespace tidepool::service {
 namespace {
 
 absl::StatusOr<std::unique_ptr<engine::Tokenizer>> OpenTokenizer(const std::string& model) {
-  ASSIGN_OR_RETURN(const engine::GgufFile file, engine::GgufFile::Open(model));
+  ASSIGN_OR_RETURN(const engine::Checkpoint file, engine::OpenCheckpoint(model));
   return engine::LoadTokenizer(file);
 }
 

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/open_checkpoint.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -76,7 +76,7 @@ nlohmann::json ReadJson(const std::string& path) { return nlohmann::json::parse(
 
 LoadedModel Load(const std::string& path, const RunOptions& options) {
   LoadedModel loaded;
-  auto file = GgufFile::Open(path);
+  auto file = OpenCheckpoint(path);
   CHECK_OK(file.status());
   auto config = ModelConfig::Parse(*file);
   CHECK_OK(config.status());

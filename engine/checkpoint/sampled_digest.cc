@@ -1,9 +1,9 @@
-// Implements GgufFile::SampledDigest.
+// Implements Checkpoint::SampledDigest.
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "xxhash.h"
 
 namespace tidepool::engine {
@@ -19,17 +19,17 @@ struct FreeState {
 
 }  // namespace
 
-std::string GgufFile::SampledDigest() const {
+std::string Checkpoint::SampledDigest() const {
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   XXH3_128bits_reset(state.get());
   uint64_t data_bytes = 0;
-  for (const Part& part : parts_) {
+  for (const MappedFile& part : parts_) {
     XXH3_128bits_update(state.get(), &part.size, sizeof(part.size));
     XXH3_128bits_update(state.get(), part.data, part.data_start);
     data_bytes += part.size - part.data_start;
   }
   if (data_bytes <= kWholeDataBytes) {
-    for (const Part& part : parts_) {
+    for (const MappedFile& part : parts_) {
       XXH3_128bits_update(state.get(), part.data + part.data_start, part.size - part.data_start);
     }
   } else {
@@ -37,8 +37,10 @@ std::string GgufFile::SampledDigest() const {
     const size_t samples = std::min(tensors_.size(), kMaxSamples);
     for (size_t i = 0; i < samples; ++i) {
       const GgufTensor& tensor = tensors_[i * tensors_.size() / samples];
-      const size_t bytes = std::min(tensor.bytes, kSampleBytes);
-      XXH3_128bits_update(state.get(), tensor.data + (tensor.bytes - bytes) / 2, bytes);
+      const size_t slab_bytes =
+          tensor.slabs.empty() ? tensor.bytes : tensor.bytes / tensor.slabs.size();
+      const size_t bytes = std::min(slab_bytes, kSampleBytes);
+      XXH3_128bits_update(state.get(), tensor.data + (slab_bytes - bytes) / 2, bytes);
     }
   }
   const XXH128_hash_t digest = XXH3_128bits_digest(state.get());

@@ -1,0 +1,20 @@
+// Rotary positions of a config.json as GGUF metadata. Implementation detail of config.cc.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_ROPE_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_HF_ROPE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "engine/checkpoint/hf/families.h"
+#include "engine/checkpoint/hf/json_file.h"
+
+namespace tidepool::engine::hf {
+
+// Reads rope_theta, rope_scaling or rope_parameters, whichever of them there are, and
+// partial_rotary_factor. Requires: model->head_dim is set.
+absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
+
+}  // namespace tidepool::engine::hf
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_HF_ROPE_H_

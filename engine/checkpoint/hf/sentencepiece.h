@@ -1,0 +1,50 @@
+// tokenizer.model, a SentencePiece model, as GGUF metadata. The format is the protobuf message
+// ModelProto of sentencepiece_model.proto; only the fields that change ids are read.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_SENTENCEPIECE_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_HF_SENTENCEPIECE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "engine/checkpoint/hf/tokenizer_json.h"
+
+namespace tidepool::engine::hf {
+
+struct SentencePieceModel {
+  enum class Kind : int32_t { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
+
+  struct Piece {
+    std::string text;
+    float score = 0;
+    int32_t type = 1;  // GGUF's numbers are SentencePiece's
+  };
+  std::vector<Piece> pieces;
+  Kind kind = Kind::kUnigram;
+  bool whitespace_as_suffix = false;
+  int64_t unknown_id = 0;
+  int64_t bos_id = 1;
+  int64_t eos_id = 2;
+  int64_t padding_id = -1;
+  std::string charsmap;  // a table of replacements; empty: none
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+// INVALID_ARGUMENT "PATH: ...": not a protobuf message of this kind, or a piece of an unknown type.
+absl::StatusOr<SentencePieceModel> ParseSentencePiece(const std::string& path,
+                                                      absl::string_view bytes);
+
+// Sets tokenizer.ggml.*, with the added tokens and the flags of tokenizer_config.json. Errors as
+// ReadTokenizerJson's.
+absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
+                               const TokenizerFiles& files, GgufMetadata* metadata);
+
+}  // namespace tidepool::engine::hf
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_HF_SENTENCEPIECE_H_

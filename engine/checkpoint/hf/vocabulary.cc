@@ -1,0 +1,144 @@
+#include "engine/checkpoint/hf/vocabulary.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/gguf_parser.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine::hf {
+namespace {
+
+constexpr int64_t kMaxTokens = 1 << 24;
+
+// The name of a special token: a string, or an object that has it as its content. nullopt: none.
+absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
+                                                     absl::string_view key) {
+  const Json* value = config.Find(key);
+  if (value == nullptr) return std::optional<std::string>();
+  const Json* text = value;
+  if (value->is_object()) {
+    const auto content = value->find("content");
+    text = content == value->end() ? nullptr : &*content;
+  }
+  if (text == nullptr || !text->is_string()) {
+    return config.Error(key, absl::StrCat(Shown(*value), ", expected the name of a token"));
+  }
+  return std::optional<std::string>(text->get<std::string>());
+}
+
+}  // namespace
+
+absl::Status Vocabulary::Add(const std::string& text, int64_t id, TokenKind kind) {
+  if (id < 0 || id >= kMaxTokens) {
+    return FileError(path_, text,
+                     absl::StrCat("token id ", id, ", expected 0 to ", kMaxTokens - 1));
+  }
+  if (id >= size()) {
+    tokens_.resize(id + 1);
+    kinds_.resize(id + 1, 0);
+  }
+  if (kinds_[id] != 0 && tokens_[id] != text) {
+    return FileError(path_, text,
+                     absl::StrCat("token id ", id, " is also that of ", Quote(tokens_[id]),
+                                  ", expected one token an id"));
+  }
+  const auto [found, is_new] = ids_.try_emplace(text, static_cast<int32_t>(id));
+  if (!is_new && found->second != id) {
+    return FileError(
+        path_, text,
+        absl::StrCat("has the token ids ", found->second, " and ", id, ", expected one"));
+  }
+  tokens_[id] = text;
+  kinds_[id] = static_cast<int32_t>(kind);
+  return absl::OkStatus();
+}
+
+absl::Status Vocabulary::AddAdded(const Json* list) {
+  if (list == nullptr) return absl::OkStatus();
+  if (!list->is_array()) return FileError(path_, "added_tokens", "expected a list");
+  for (const Json& entry : *list) {
+    if (!entry.is_object()) {
+      return FileError(path_, "added_tokens", absl::StrCat(Shown(entry), ", expected an object"));
+    }
+    const JsonMembers token(path_, entry);
+    ASSIGN_OR_RETURN(const std::string text, token.String("content"));
+    ASSIGN_OR_RETURN(const int64_t id, token.Int("id", 0, kMaxTokens - 1));
+    ASSIGN_OR_RETURN(const bool special, token.BoolOr("special", false));
+    for (const absl::string_view option : {"single_word", "lstrip", "rstrip"}) {
+      ASSIGN_OR_RETURN(const bool set, token.BoolOr(option, false));
+      if (!set) continue;
+      return FileUnsupported(path_, absl::StrCat("added token ", Quote(text)),
+                             absl::StrCat(option, " is not supported, expected false"));
+    }
+    if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
+    // What the model says of its own tokens stays.
+    const bool kept =
+        id < size() && (kind(id) == TokenKind::kUnknown || kind(id) == TokenKind::kByte);
+    RETURN_IF_ERROR(Add(text, id,
+                        kept      ? kind(static_cast<int32_t>(id))
+                        : special ? TokenKind::kControl
+                                  : TokenKind::kUserDefined));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Vocabulary::FillGaps() {
+  if (tokens_.empty()) return FileError(path_, "model.vocab", "no tokens, expected at least one");
+  for (int64_t id = 0; id < size(); ++id) {
+    if (kinds_[id] != 0) continue;
+    RETURN_IF_ERROR(Add(absl::StrCat("[PAD", id, "]"), id, TokenKind::kUnused));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int32_t> Vocabulary::Find(absl::string_view text) const {
+  const auto found = ids_.find(text);
+  if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+void Vocabulary::Write(GgufMetadata* metadata) const {
+  metadata->SetStrings("tokenizer.ggml.tokens", tokens_);
+  metadata->SetI32s("tokenizer.ggml.token_type", kinds_);
+}
+
+absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& config,
+                                const ConfigTokens& tokens, GgufMetadata* metadata) {
+  // The id by the name, or by `ids` where there is no tokenizer_config.json to name one; -1: none.
+  const auto find = [&](absl::string_view key,
+                        const std::vector<int64_t>& ids) -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(const std::optional<std::string> name, TokenName(config, key));
+    if (name.has_value()) {
+      const std::optional<int32_t> id = vocabulary.Find(*name);
+      if (id.has_value()) return *id;
+      return config.Error(key, absl::StrCat(Quote(*name), " is not a token of ", vocabulary.path(),
+                                            ", expected one of its tokens"));
+    }
+    // tokenizer_config.json says by leaving it out that there is no BOS.
+    if (key == "bos_token" && !tokens.bos_by_id && config.Has("tokenizer_class")) return -1;
+    const int64_t id = ids.empty() ? -1 : ids[0];
+    return id < vocabulary.size() ? id : -1;
+  };
+  ASSIGN_OR_RETURN(const int64_t bos, find("bos_token", tokens.bos));
+  ASSIGN_OR_RETURN(const int64_t eos, find("eos_token", tokens.eos));
+  ASSIGN_OR_RETURN(const int64_t padding, find("pad_token", tokens.padding));
+  const auto set = [&](absl::string_view name, int64_t id) {
+    if (id < 0) return;
+    metadata->SetU32(absl::StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<uint32_t>(id));
+  };
+  set("bos", bos);
+  set("eos", eos);
+  set("padding", padding);
+  std::vector<int32_t> others;
+  for (const int64_t id : tokens.eos) {
+    if (id != eos && id >= 0 && id < vocabulary.size()) others.push_back(static_cast<int32_t>(id));
+  }
+  // llama.cpp knows two more keys; any others are ours.
+  if (!others.empty()) set("eot", others[0]);
+  if (others.size() > 1) set("eom", others[1]);
+  if (others.size() > 2) metadata->SetI32s("tokenizer.ggml.stop_token_ids", others);
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine::hf

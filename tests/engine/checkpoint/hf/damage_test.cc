@@ -1,0 +1,229 @@
+// Damaged Hugging Face directories: each file is damaged 200 times by seed, and some by hand. A load
+// either succeeds or returns one plain line with a code for which the program exits with 2.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/open_checkpoint.h"
+#include "engine/checkpoint/weight_store.h"
+#include "engine/model/model_config.h"
+#include "engine/model/transformer_weights.h"
+#include "engine/tokenizer/load_tokenizer.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSeeds = 200;
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  CHECK(file.good()) << path;
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+void WriteAll(const fs::path& path, const std::string& bytes) {
+  // A new file: a mapped one must not change.
+  fs::remove(path);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// A copy of a golden model that may be damaged.
+class Directory {
+ public:
+  explicit Directory(const std::string& model)
+      : path_(fs::path(testing::TempDir()) / absl::StrCat("damaged_", model)) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+    for (const auto& entry : fs::directory_iterator("tests/golden/hf/" + model)) {
+      WriteAll(path_ / entry.path().filename(), ReadAll(entry.path()));
+    }
+  }
+  ~Directory() { fs::remove_all(path_); }
+
+  fs::path File(const std::string& name) const { return path_ / name; }
+
+  // The whole path of a model's start.
+  absl::Status Load() const {
+    auto file = OpenCheckpoint(path_.string());
+    if (!file.ok()) return file.status();
+    const auto config = ModelConfig::Parse(*file);
+    if (!config.ok()) return config.status();
+    const auto tokenizer = LoadTokenizer(*file);
+    if (!tokenizer.ok()) return tokenizer.status();
+    EXPECT_EQ(file->SampledDigest().size(), 32u);
+    auto store = WeightStore::Create(*std::move(file), {.threads = 1});
+    if (!store.ok()) return store.status();
+    return LoadTransformerWeights(*config, store->get(), nullptr, ExpertLoading::kPacked).status();
+  }
+
+ private:
+  const fs::path path_;
+};
+
+bool MeansExitCode2(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One of a few kinds of damage, at random places.
+std::string Damaged(std::string bytes, uint32_t seed, size_t reach) {
+  std::mt19937 random(seed);
+  const auto below = [&random](size_t limit) { return random() % std::max<size_t>(limit, 1); };
+  const size_t size = std::min(bytes.size(), reach);
+  switch (random() % 6) {
+    case 0:
+      bytes.resize(below(bytes.size()));
+      break;
+    case 1:
+      for (int i = 0; i < 3; ++i) bytes[below(size)] = static_cast<char>(random());
+      break;
+    case 2:
+      bytes.erase(below(size), 1 + below(20));
+      break;
+    case 3:
+      bytes.insert(below(size), bytes.substr(below(size), 1 + below(30)));
+      break;
+    case 4: {
+      const size_t at = below(size);
+      bytes.replace(at, std::min<size_t>(8, bytes.size() - at), 8, '\xFF');
+      break;
+    }
+    default: {
+      // A digit of a number, most of the time still a number.
+      size_t at = below(size);
+      while (at < size && (bytes[at] < '0' || bytes[at] > '9')) ++at;
+      if (at < size) bytes[at] = static_cast<char>('0' + random() % 10);
+      break;
+    }
+  }
+  return bytes;
+}
+
+struct Victim {
+  const char* name;
+  const char* model;
+  const char* file;
+  size_t reach;  // bytes at the beginning that are damaged
+};
+
+class DamageTest : public testing::TestWithParam<Victim> {};
+
+TEST_P(DamageTest, EverySeedIsRefusedInOneLineOrHarmless) {
+  const Victim victim = GetParam();
+  const Directory directory(victim.model);
+  ASSERT_TRUE(directory.Load().ok()) << directory.Load();
+  const std::string sound = ReadAll(directory.File(victim.file));
+  int refused = 0;
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    WriteAll(directory.File(victim.file), Damaged(sound, seed, victim.reach));
+    const absl::Status status = directory.Load();
+    if (status.ok()) continue;
+    ++refused;
+    const std::string message(status.message());
+    EXPECT_TRUE(MeansExitCode2(status)) << seed << ": " << status;
+    EXPECT_TRUE(absl::StrContains(message, "damaged_")) << seed << ": " << message;
+    EXPECT_EQ(std::count_if(message.begin(), message.end(),
+                            [](unsigned char c) { return c < 0x20 || c == 0x7F; }),
+              0)
+        << seed << ": " << message;
+    EXPECT_LT(message.size(), 1500u) << seed;
+  }
+  EXPECT_GT(refused, kSeeds / 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, DamageTest,
+    testing::Values(Victim{"Safetensors", "qwen2_moe_bf16", "model.safetensors", 7000},
+                    Victim{"Index", "qwen3_moe_bf16", "model.safetensors.index.json", 1 << 20},
+                    Victim{"Config", "qwen2_moe_bf16", "config.json", 1 << 20},
+                    Victim{"GenerationConfig", "qwen3_bf16", "generation_config.json", 1 << 20},
+                    Victim{"TokenizerConfig", "qwen2_f16", "tokenizer_config.json", 1 << 20},
+                    Victim{"Tokenizer", "qwen3_bf16", "tokenizer.json", 1 << 20}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+struct Edit {
+  const char* model;
+  const char* file;
+  const char* from;  // empty: the file is removed
+  const char* to;
+  const char* complaint;
+};
+
+TEST(HfDirectory, NamesWhatIsWrong) {
+  const Edit edits[] = {
+      {"qwen3_bf16", "config.json", "", "", "config.json: missing"},
+      {"qwen3_bf16", "model.safetensors", "", "", "model.safetensors: missing"},
+      {"qwen3_bf16", "tokenizer.json", "", "", "tokenizer.json: missing"},
+      {"qwen2_f16", "model-00002-of-00003.safetensors", "", "",
+       "model-00002-of-00003.safetensors: cannot be opened"},
+      {"qwen3_bf16", "config.json", "\"qwen3\"", "\"gemma7\"", "model_type: \"gemma7\""},
+      {"qwen3_bf16", "config.json", "\"silu\"", "\"gelu\"", "hidden_act: \"gelu\""},
+      {"qwen3_bf16", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+       "model.layers.2.input_layernorm.weight: missing"},
+      {"qwen3_bf16", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+       "model.layers.1.input_layernorm.weight: a tensor that"},
+      {"qwen3_bf16", "config.json", "\"num_attention_heads\": 5", "\"num_attention_heads\": 0",
+       "num_attention_heads: 0, expected an integer of 1 to"},
+      {"qwen3_bf16", "config.json", "\"vocab_size\": 275", "\"vocab_size\": 276", "vocab_size: 276"},
+      {"qwen3_bf16", "config.json", "\"use_cache\": true", "\"logit_softcap\": 30.0",
+       "logit_softcap: 30.0 is not understood"},
+      {"qwen3_bf16", "config.json", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
+       "use_sliding_window: true is not supported"},
+      {"qwen3_bf16", "config.json", "\"attention_bias\": false", "\"attention_bias\": true",
+       "self_attn.q_proj.bias: missing"},
+      {"llama_f32", "config.json", "\"attention_bias\": true", "\"attention_bias\": false",
+       "self_attn.k_proj.bias: a tensor that"},
+      {"llama_yarn_f16", "config.json", "\"yarn\"", "\"longrope\"", "rope_type: \"longrope\""},
+      {"llama_yarn_f16", "config.json", "\"factor\": 4.0", "\"factor\": -4.0",
+       "rope_parameters.factor: -4"},
+      {"qwen2_f16", "model.safetensors.index.json", "model-00001-of-00003.safetensors",
+       "../model-00001-of-00003.safetensors", "expected the name of a .safetensors file"},
+      {"qwen3_bf16", "tokenizer.json", "\"type\": \"BPE\"", "\"type\": \"WordPiece\"",
+       "model.type: \"WordPiece\""},
+      {"qwen3_bf16", "tokenizer.json", "\"NFC\"", "\"Lowercase\"", "normalizer: "},
+      {"llama_f32", "tokenizer.json", "{1,3}", "{1,4}", "pre_tokenizer: "},
+      {"llama_f32", "tokenizer.json", "\"rstrip\": false", "\"rstrip\": true",
+       "rstrip is not supported"},
+  };
+  for (const Edit& edit : edits) {
+    const Directory directory(edit.model);
+    const fs::path path = directory.File(edit.file);
+    if (*edit.from == '\0') {
+      fs::remove(path);
+    } else {
+      std::string text = ReadAll(path);
+      const size_t at = text.find(edit.from);
+      if (at == std::string::npos) {
+        ASSERT_STREQ(edit.complaint, "") << edit.from;
+        continue;
+      }
+      WriteAll(path, text.replace(at, std::string(edit.from).size(), edit.to));
+    }
+    const absl::Status status = directory.Load();
+    EXPECT_TRUE(MeansExitCode2(status)) << edit.to << ": " << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), edit.complaint))
+        << edit.complaint << ": " << status;
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::engine

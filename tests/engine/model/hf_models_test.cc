@@ -1,0 +1,92 @@
+// Directories that transformers saved, one of each family, against transformers' own numbers.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/open_checkpoint.h"
+#include "engine/tokenizer/load_tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "gtest/gtest.h"
+#include "tests/engine/model/golden_data.h"
+
+namespace tidepool::engine {
+namespace {
+
+using kernels::Precision;
+
+constexpr char kFolder[] = "tests/golden/hf/";
+
+class HfModelTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::string ModelPath() const { return std::string(kFolder) + GetParam(); }
+  nlohmann::json Golden() const { return ReadJson(ModelPath() + ".json"); }
+};
+
+TEST_P(HfModelTest, ExactLogitsAgreeWithTransformers) {
+  const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
+  const nlohmann::json golden = Golden();
+  const auto ids = golden["ids"].get<std::vector<int32_t>>();
+  ASSERT_GE(ids.size(), 40u);
+  const auto truth = ReadNpy<float>(kFolder + golden["logits"].get<std::string>());
+  for (const int64_t chunk_rows : {512, 5, 1}) {
+    const std::vector<float> ours = AllLogits(loaded.model.get(), ids, chunk_rows);
+    ASSERT_EQ(ours.size(), truth.values.size());
+    double most = 0;
+    double mean = 0;
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const double error = std::abs(static_cast<double>(ours[i]) - truth.values[i]);
+      most = error <= most ? most : error;
+      mean += error / static_cast<double>(ours.size());
+    }
+    EXPECT_LE(most, 1e-3) << chunk_rows;
+    EXPECT_LE(mean, 1e-4) << chunk_rows;
+  }
+}
+
+TEST_P(HfModelTest, ExactGreedyIdsAreTransformers) {
+  const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
+  const nlohmann::json golden = Golden();
+  const auto ids = golden["ids"].get<std::vector<int32_t>>();
+  const auto truth = golden["greedy"]["ids"].get<std::vector<int32_t>>();
+  GreedyRun run(loaded.model.get(), ids.size() + truth.size());
+  std::vector<int32_t> ours = {run.Next(ids)};
+  while (ours.size() < truth.size()) ours.push_back(run.Next({ours.back()}));
+  EXPECT_EQ(ours, truth);
+}
+
+TEST_P(HfModelTest, TextBecomesTheReferencesTokens) {
+  const auto file = OpenCheckpoint(ModelPath());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto tokenizer = LoadTokenizer(*file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const nlohmann::json golden = Golden();
+  const auto ids = (*tokenizer)
+                       ->Encode(golden["text"].get<std::string>(), SpecialTokens::kAsText,
+                                AddBos::kModelDefault);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(*ids, golden["text_ids"].get<std::vector<int32_t>>());
+  EXPECT_EQ((*tokenizer)->eos_text(), "<|im_end|>");
+  EXPECT_EQ((*tokenizer)->stop_ids(), (std::vector<int32_t>{268, 270}));
+  EXPECT_NE((*tokenizer)->spec().chat_template.find("<|im_start|>"), std::string::npos);
+  EXPECT_TRUE((*tokenizer)->IsControl(268));
+  EXPECT_EQ((*tokenizer)->type(271), TokenType::kUserDefined);
+}
+
+TEST_P(HfModelTest, GenerationConfigBecomesSamplingKeys) {
+  const auto file = OpenCheckpoint(ModelPath());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const nlohmann::json sampling = Golden()["sampling"];
+  EXPECT_FLOAT_EQ(*file->Float("general.sampling.temp"), sampling["temperature"].get<float>());
+  EXPECT_FLOAT_EQ(*file->Float("general.sampling.top_p"), sampling["top_p"].get<float>());
+  EXPECT_EQ(*file->Int("general.sampling.top_k"), sampling["top_k"].get<int64_t>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HfModelTest,
+                         testing::Values("llama_f32", "llama3_rope_bf16", "llama_yarn_f16",
+                                         "mistral_window_bf16", "mixtral_bf16", "qwen2_f16",
+                                         "qwen2_moe_bf16", "qwen3_bf16", "qwen3_moe_bf16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tidepool::engine

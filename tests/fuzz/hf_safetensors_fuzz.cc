@@ -1,0 +1,65 @@
+// libFuzzer target: any bytes as a safetensors file and as the index of one in shards; what parses
+// is read in full and named as the tensors of a model.
+//
+//   CC=clang bazel run --config=fuzz //tests/fuzz:hf_safetensors_fuzz -- -max_total_time=60
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/hf/families.h"
+#include "engine/checkpoint/hf/safetensors.h"
+#include "engine/checkpoint/hf/tensors.h"
+#include "kernels/base/check.h"
+
+namespace {
+
+using namespace tidepool::engine;  // NOLINT
+
+void CheckMessage(const absl::Status& status) {
+  if (status.ok()) return;
+  CHECK(!status.message().empty());
+  CHECK(!absl::StrContains(status.message(), "\n"));
+}
+
+void Name(const hf::SafetensorsContents& contents, const std::byte* data) {
+  hf::HfModel model;
+  model.family = hf::FindHfFamily("mixtral");
+  model.head_dim = 4;
+  model.heads = 2;
+  model.kv_heads = 1;
+  model.experts = 2;
+  model.sparse = {true};
+  model.tied = true;
+  const std::string path = "fuzz";
+  std::vector<hf::TensorSource> sources;
+  for (const hf::StoredTensor& tensor : contents.tensors) {
+    sources.push_back({&tensor, path, 0, data + tensor.file_offset});
+  }
+  const auto named = hf::NameTensors(path, model, sources);
+  CheckMessage(named.status());
+  if (!named.ok()) return;
+  unsigned sum = 0;
+  for (const GgufTensor& tensor : named->tensors) {
+    CHECK_EQ(tensor.row_bytes() * tensor.rows(), tensor.bytes);
+    for (int64_t row = 0; row < tensor.rows(); ++row) {
+      const std::byte* bytes = tensor.row(row);
+      for (size_t i = 0; i < tensor.row_bytes(); ++i) sum += static_cast<unsigned>(bytes[i]);
+    }
+  }
+  CHECK(sum + 1 > 0);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(data);
+  const auto contents = hf::ParseSafetensors("fuzz", absl::MakeConstSpan(bytes, size));
+  CheckMessage(contents.status());
+  if (contents.ok()) Name(*contents, bytes);
+  CheckMessage(
+      hf::ParseSafetensorsIndex("fuzz", {reinterpret_cast<const char*>(data), size}).status());
+  return 0;
+}

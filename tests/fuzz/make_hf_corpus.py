@@ -1,0 +1,122 @@
+"""Makes the inputs in corpus/ of the fuzz targets for Hugging Face directories.
+
+    python make_hf_corpus.py
+
+Needs the Python standard library only; configurations come from tests/golden/hf.
+"""
+
+import json
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).resolve().parent
+CORPUS = HERE / "corpus"
+GOLDEN = HERE.parent / "golden" / "hf"
+MARK = "\u2581"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+WORDS = [MARK, "t", "h", "e", "s", "k", "y", MARK + "t", "he", MARK + "the", "sk", "sky"]
+MERGES = [(MARK, "t"), ("h", "e"), (MARK + "t", "he"), ("s", "k"), ("sk", "y")]
+
+
+def folder(target):
+    path = CORPUS / target
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def safetensors(shapes, dtype="BF16", metadata=True):
+    """A file of zero tensors of these shapes."""
+    header, at = {"__metadata__": {"format": "pt"}} if metadata else {}, 0
+    for name, shape in shapes.items():
+        size = 2 if dtype != "F32" else 4
+        for length in shape:
+            size *= length
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + bytes(at)
+
+
+def mixtral():
+    """What hf_safetensors_fuzz.cc takes for a whole model."""
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
+              layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
+              layer + "self_attn.q_proj.weight": [8, 4], layer + "self_attn.k_proj.weight": [4, 4],
+              layer + "self_attn.v_proj.weight": [4, 4], layer + "self_attn.o_proj.weight": [4, 8],
+              layer + "block_sparse_moe.gate.weight": [2, 4]}
+    for expert in range(2):
+        for name in ("w1", "w2", "w3"):
+            shapes[f"{layer}block_sparse_moe.experts.{expert}.{name}.weight"] = [4, 4]
+    return shapes
+
+
+def byte_level():
+    text = {b: chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]}
+    spare = iter(range(256, 512))
+    text |= {b: chr(next(spare)) for b in range(256) if b not in text}
+    vocab = {text[b]: b for b in range(256)} | {"he": 256, "\u0120t": 257, "\u0120the": 258}
+    return {"added_tokens": [{"id": 259, "content": "<|im_end|>", "special": True}],
+            "normalizer": {"type": "NFC"},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+            "post_processor": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": vocab,
+                      "merges": ["h e", "\u0120 t", ["\u0120t", "he"]]}}
+
+
+def metaspace(split):
+    tokens = ["<unk>", "<s>", "</s>"] + BYTES + WORDS
+    return {"added_tokens": [{"id": 1, "content": "<s>", "special": True}],
+            "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first", "split": split},
+            "post_processor": {"type": "TemplateProcessing", "single": [
+                {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}]},
+            "chat_template": [{"name": "default", "template": "x"}], "eos_token": {"content": "</s>"},
+            "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "merges": MERGES,
+                      "vocab": {token: i for i, token in enumerate(tokens)}}}
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def field(number, payload):
+    if isinstance(payload, int):
+        return varint(number << 3) + varint(payload)
+    if isinstance(payload, float):
+        return varint(number << 3 | 5) + struct.pack("<f", payload)
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def sentencepiece(kind):
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]
+    pieces += [(byte, 0.0, 6) for byte in BYTES] + [(w, -float(i), 1) for i, w in enumerate(WORDS)]
+    out = b"".join(field(1, field(1, text.encode()) + field(2, score) + field(3, type_))
+                   for text, score, type_ in pieces)
+    trainer = field(3, kind) + field(40, 0) + field(41, 1) + field(42, 2) + field(43, (1 << 64) - 1)
+    return out + field(2, trainer) + field(3, field(1, b"identity") + field(3, 1) + field(4, 0))
+
+
+def main():
+    for name in ("llama3_rope_bf16", "llama_yarn_f16", "mixtral_bf16", "qwen2_moe_bf16"):
+        (folder("hf_config_fuzz") / name).write_bytes((GOLDEN / name / "config.json").read_bytes())
+    (folder("hf_config_fuzz") / "generation").write_bytes(
+        (GOLDEN / "qwen3_bf16" / "generation_config.json").read_bytes())
+    target = folder("hf_safetensors_fuzz")
+    (target / "whole").write_bytes(safetensors(mixtral()))
+    (target / "float").write_bytes(safetensors({"a": [2, 3], "b": [1]}, "F32", metadata=False))
+    (target / "index").write_text(json.dumps({"metadata": {"total_size": 4}, "weight_map": {
+        "a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}))
+    target = folder("hf_tokenizer_fuzz")
+    for name, tokenizer in (("byte_level", byte_level()), ("metaspace", metaspace(False)),
+                            ("metaspace_split", metaspace(True))):
+        (target / name).write_text(json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")))
+    (folder("hf_sentencepiece_fuzz") / "bpe").write_bytes(sentencepiece(2))
+    (folder("hf_sentencepiece_fuzz") / "unigram").write_bytes(sentencepiece(1))
+
+
+if __name__ == "__main__":
+    main()
