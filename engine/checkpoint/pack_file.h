@@ -11,9 +11,9 @@
 // Then the records follow in the same order, without gaps. moe/expert_record.h defines the layout
 // of a record, kernels/panel.h the layout of a matrix. Both are part of the format version.
 //
-// Earlier releases wrote the sampled digest (Checkpoint::SampledDigest) in place of the digest. Such
-// a pack is used if the checkpoint's modification time matches the header. Then RenewPackDigest
-// writes the digest into it.
+// Earlier releases wrote the sampled digest (Checkpoint::SampledDigest) in place of the digest.
+// Such a pack is used if the checkpoint's modification time matches the header. Then
+// RenewPackDigest writes the digest into it.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_PACK_FILE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_PACK_FILE_H_
 

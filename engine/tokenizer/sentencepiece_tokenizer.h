@@ -50,7 +50,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   // by id, with spaces for "▁"; "" for others, such as control tokens
   std::vector<std::string> pieces_;
-  std::optional<PieceMerger> merger_;  // set by FillMerger, but for a unigram model
+  std::optional<PieceMerger> merger_;          // set by FillMerger, but for a unigram model
   std::optional<UnigramSegmenter> segmenter_;  // set by FillMerger, of a unigram model
 };
 

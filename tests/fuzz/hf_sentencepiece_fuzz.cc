@@ -18,9 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   GgufMetadata metadata;
   const hf::Json config;
   const hf::ConfigTokens tokens;
-  const absl::Status read = hf::ReadSentencePiece(
-      path, {reinterpret_cast<const char*>(data), size},
-      {.config_path = path, .config = &config, .tokens = &tokens}, &metadata);
+  const absl::Status read =
+      hf::ReadSentencePiece(path, {reinterpret_cast<const char*>(data), size},
+                            {.config_path = path, .config = &config, .tokens = &tokens}, &metadata);
   tidepool::fuzz::CheckMessage(read);
   if (read.ok()) tidepool::fuzz::UseTokenizer(metadata);
   return 0;

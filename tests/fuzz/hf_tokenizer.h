@@ -32,10 +32,9 @@ inline void UseTokenizer(const engine::GgufMetadata& metadata) {
   const auto tokenizer = engine::LoadTokenizer(*file);
   CheckMessage(tokenizer.status());
   if (!tokenizer.ok()) return;
-  const auto ids =
-      (*tokenizer)
-          ->Encode("The  sky <|im_end|>\xE2\x96\x81 e\xCC\x81\xFF", engine::SpecialTokens::kParse,
-                   engine::AddBos::kModelDefault);
+  const auto ids = (*tokenizer)
+                       ->Encode("The  sky <|im_end|>\xE2\x96\x81 e\xCC\x81\xFF",
+                                engine::SpecialTokens::kParse, engine::AddBos::kModelDefault);
   CheckMessage(ids.status());
   if (ids.ok()) CheckMessage((*tokenizer)->Decode(*ids, engine::ControlText::kKeep).status());
 }

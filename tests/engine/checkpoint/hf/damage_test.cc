@@ -1,5 +1,5 @@
-// Damaged Hugging Face directories: each file is damaged 200 times by seed, and some by hand. A load
-// either succeeds or returns one plain line with a code for which the program exits with 2.
+// Damaged Hugging Face directories: each file is damaged 200 times by seed, and some by hand. A
+// load either succeeds or returns one plain line with a code for which the program exits with 2.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -183,7 +183,8 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "model.layers.1.input_layernorm.weight: a tensor that"},
       {"qwen3_bf16", "config.json", "\"num_attention_heads\": 5", "\"num_attention_heads\": 0",
        "num_attention_heads: 0, expected an integer of 1 to"},
-      {"qwen3_bf16", "config.json", "\"vocab_size\": 275", "\"vocab_size\": 276", "vocab_size: 276"},
+      {"qwen3_bf16", "config.json", "\"vocab_size\": 275", "\"vocab_size\": 276",
+       "vocab_size: 276"},
       {"qwen3_bf16", "config.json", "\"use_cache\": true", "\"logit_softcap\": 30.0",
        "logit_softcap: 30.0 is not understood"},
       {"qwen3_bf16", "config.json", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
