@@ -86,6 +86,8 @@ struct ShutdownTimes {
   // New work is still taken for so long, while whoever sends it learns to send it elsewhere.
   absl::Duration grace = absl::ZeroDuration();
   absl::Duration drain = absl::ZeroDuration();  // what runs may finish within this
+  // What was cancelled then has so long to send its last bytes to its client.
+  absl::Duration cancel = absl::Seconds(5);
 };
 
 // Thread-safe.

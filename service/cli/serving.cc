@@ -30,6 +30,8 @@ namespace {
 
 // How long a second signal waits for an end in good order.
 constexpr absl::Duration kHurry = absl::Seconds(10);
+// And how long for clients to read the end of their streams.
+constexpr absl::Duration kHurriedCancel = absl::Milliseconds(250);
 // How long the end waits for log lines; and after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
@@ -220,7 +222,7 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     ASSIGN_OR_RETURN(local, StartLocalServer(config, role, surroundings, console));
     server = &local->server();
   }
-  requests.ServerIs([server] { server->Shutdown({}); });
+  requests.ServerIs([server] { server->Shutdown({.cancel = kHurriedCancel}); });
   const absl::Cleanup leave = [&requests] { requests.ServerLeaves(); };
   Announce(config, *server, local.get(), console);
   RETURN_IF_ERROR(console->out_status());

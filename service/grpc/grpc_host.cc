@@ -30,8 +30,6 @@ constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
 // long as its client likes, and needs no token. Streams beyond them are RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
-// What the last bytes of answers may take to their clients.
-constexpr absl::Duration kLastBytes = absl::Seconds(1);
 
 struct ListenAddress {
   std::string host;  // without the brackets of IPv6
@@ -174,7 +172,7 @@ void GrpcHost::StopReady() {
   SetReady(false);
 }
 
-void GrpcHost::Shutdown() {
+void GrpcHost::Shutdown(absl::Duration last_bytes) {
   base::MutexLock lock(&shutdown_mutex_);
   if (std::exchange(down_, true)) return;
   // From the first moment of its own shutdown on, gRPC answers calls that come with CANCELLED
@@ -182,7 +180,7 @@ void GrpcHost::Shutdown() {
   // if these had cancelled. So the connections go first, with all that is on its way to here.
   if (listener_ != nullptr) {
     listener_->Stop();
-    ShutdownAcceptedSockets(listener_->addresses(), kLastBytes);
+    ShutdownAcceptedSockets(listener_->addresses(), last_bytes);
   }
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now()));
@@ -229,8 +227,8 @@ void GrpcHosts::StopReady() {
   for (const auto& host : hosts_) host->StopReady();
 }
 
-void GrpcHosts::Shutdown() {
-  for (const auto& host : hosts_) host->Shutdown();
+void GrpcHosts::Shutdown(absl::Duration last_bytes) {
+  for (const auto& host : hosts_) host->Shutdown(last_bytes);
 }
 
 }  // namespace tidepool::service

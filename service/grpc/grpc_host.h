@@ -36,6 +36,8 @@ struct GrpcHostOptions {
 // Thread-safe.
 class GrpcHost {
  public:
+  static constexpr absl::Duration kLastBytes = absl::Seconds(1);
+
   // INVALID_ARGUMENT: the address is invalid; UNAVAILABLE: it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<GrpcHost>> Start(const GrpcHostOptions& options);
   ~GrpcHost();
@@ -51,8 +53,9 @@ class GrpcHost {
   // SetReady(false) permanently: a drain begins. Liveness stays until Shutdown.
   void StopReady();
   // Ends all running calls and waits for them. Their clients, and calls that come too late, get
-  // UNAVAILABLE, so finish calls with another status before. Further calls do nothing.
-  void Shutdown();
+  // UNAVAILABLE, so finish calls with another status before. What was sent to clients has
+  // `last_bytes` to reach them. Further calls do nothing.
+  void Shutdown(absl::Duration last_bytes = kLastBytes);
 
  private:
   GrpcHost() = default;
@@ -95,7 +98,7 @@ class GrpcHosts {
   void SetReady(bool ready);
   void SetLive(bool live);
   void StopReady();
-  void Shutdown();
+  void Shutdown(absl::Duration last_bytes = GrpcHost::kLastBytes);
 
  private:
   // Starts one more; gives its address.

@@ -40,6 +40,8 @@ class HttpServer {
   // Takes no more connections, closes the idle ones, lets answers that are on their way go out
   // within `grace`, and returns when no thread of the server runs. Later calls do nothing.
   virtual void Shutdown(absl::Duration grace) = 0;
+  // Every Shutdown, one that runs included, has no grace from now on.
+  virtual void Hurry() = 0;
 };
 
 }  // namespace tidepool::service
