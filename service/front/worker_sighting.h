@@ -14,7 +14,8 @@ struct WorkerSighting {
   const WorkerLink* link = nullptr;  // only compared: the link may be gone
   uint64_t process_id = 0;           // 0: unknown
   int64_t watches = 0;               // streams of states opened after broken ones
-  absl::Duration at;                 // of the front's monotonic clock
+  // Of the front's monotonic clock: the sighting, and the process's latest state before it.
+  absl::Duration at, heard;
 };
 
 // What became of a process whose calls ended as if it had crashed.
