@@ -23,8 +23,8 @@ def end(connection):
 
 
 class DeafRelay:
-    """Connections to a server whose clients never learn that it accepts no more calls: the relay drops GOAWAY and
-   the ping after it, as if they were still in flight."""
+    """Connections to a server whose clients never learn that it accepts no more calls: the relay
+    drops GOAWAY and the ping after it, as if they were still in flight."""
 
     def __init__(self, target):
         self._target = ("127.0.0.1", int(target.rpartition(":")[2]))
@@ -83,8 +83,8 @@ class ShutdownTest(unittest.TestCase):
         return client
 
     def hold_up(self, server, client):
-        """Opens a stream that cannot end, because its client stops reading: the server waits for it, and does not close
-       its connection."""
+        """Opens a stream that cannot end, because its client stops reading: the server waits for
+        it, and does not close its connection."""
         stream = client.wide_stream(text="Nobody reads", max_tokens=1500)
         next(stream)
         watcher = self.connect(server)
