@@ -26,7 +26,7 @@
 namespace tidepool::service {
 namespace {
 
-// What calls that were told of their end need to find it.
+// Time for cancelled calls to workers to end.
 constexpr absl::Duration kCancelGrace = absl::Seconds(5);
 // What a worker takes to tell its fronts of the end.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
@@ -120,6 +120,10 @@ class WorkerServer final : public Server {
     const bool in_haste = times.drain <= absl::ZeroDuration();
     if (!in_haste) core_.HandOver(times.drain);
     const bool empty = core_.runs()->Drain(times.drain);
+    if (times.cancel < kLastWords) {
+      core_.runs()->Hurry(times.cancel);
+      core_.unary_calls()->Drain(times.cancel);
+    }
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
     if (in_haste) return hosts_->Shutdown();
@@ -249,6 +253,7 @@ class FrontServer final : public Server {
   }
 
   void Shutdown(const ShutdownTimes& times) override {
+    if (times.cancel < ShutdownTimes().cancel) Hurry(times.cancel);
     hosts_->StopReady();
     api_.StopReady();
     calls_.Linger(times.grace);
@@ -265,9 +270,13 @@ class FrontServer final : public Server {
           absl::UnavailableError("the server is shutting down; retry at another"));
     });
     const base::Clock& clock = base::Clock::Real();
-    const absl::Duration end = clock.Monotonic() + kCancelGrace;
-    calls_.AwaitNone(kCancelGrace);
-    hosts_->Shutdown();
+    const absl::Duration end = clock.Monotonic() + times.cancel;
+    const bool ended = calls_.AwaitNone(times.cancel);
+    if (!ended && !hurried_) {
+      log_(LogLevel::kWarn, absl::StrCat("some clients did not read the end of their streams in ",
+                                         absl::FormatDuration(times.cancel)));
+    }
+    hosts_->Shutdown(hurried_ ? absl::ZeroDuration() : GrpcHost::kLastBytes);
     if (http_ != nullptr) {
       http_->Shutdown(std::max(end - clock.Monotonic(), absl::ZeroDuration()));
     }
@@ -276,7 +285,8 @@ class FrontServer final : public Server {
 
  private:
   FrontServer(std::unique_ptr<SessionStore> store, const ServerOptions& options)
-      : store_(std::move(store)),
+      : log_(options.log),
+        store_(std::move(store)),
         core_(std::make_unique<FrontCore>(&loop_, &base::Clock::Real(), store_.get(), options.log,
                                           options.live.front_limits)),
         api_({.core = core_.get(), .calls = &calls_, .comment_every = options.http_comment_every},
@@ -299,6 +309,13 @@ class FrontServer final : public Server {
     }
     if (started.ok()) http_ = *std::move(started);
     return started.status();
+  }
+
+  // Another thread's Shutdown waits no longer than this for clients.
+  void Hurry(absl::Duration most) {
+    hurried_ = true;
+    calls_.Hurry(most);
+    if (http_ != nullptr) http_->Hurry();
   }
 
   WorkerLinkLoop link_loop() { return {.executor = &loop_, .calls = &link_calls_}; }
@@ -354,6 +371,7 @@ class FrontServer final : public Server {
     hosts_->SetReady(ready_ && store_ok_);
   }
 
+  const LogSink log_;
   ActiveCalls calls_;                 // of clients
   ActiveCalls link_calls_;            // to workers
   std::unique_ptr<HttpServer> http_;  // the loop's tasks hold its exchanges
@@ -370,6 +388,7 @@ class FrontServer final : public Server {
   base::CondVar ready_changed_;
   bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a worker takes requests
   bool store_ok_ TIDEPOOL_GUARDED_BY(mutex_) = true;
+  std::atomic<bool> hurried_ = false;
   base::Mutex shutdown_mutex_;
   bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };

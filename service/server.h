@@ -89,6 +89,8 @@ struct ShutdownTimes {
   // For this time, new requests are still accepted, until clients learn to use other servers.
   absl::Duration grace = absl::ZeroDuration();
   absl::Duration drain = absl::ZeroDuration();  // then, time for running requests to finish
+  // Then, time for cancelled calls to send their last bytes.
+  absl::Duration cancel = absl::Seconds(5);
 };
 
 // Thread-safe.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "moe/policy/vec4.h"
+
 namespace tidepool::moe {
 namespace {
 
@@ -22,7 +24,7 @@ AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
     : predictor_(shape),
       miss_cost_(CostsOf(shape)),
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
-      worth_(shape.all_experts(), 0.0f),
+      worth_(shape.all_experts() + kLanes, 0.0f),
       idle_forwards_(shape.layers, 0) {}
 
 std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
@@ -39,10 +41,11 @@ void AdaptivePolicy::Appraise(const PoolShape& shape) {
     // Only later layers are still computed in this forward.
     const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
     const int64_t end = (int64_t{layer} + 1) * shape.experts;
-    for (int64_t i = end - shape.experts; i < end; ++i) {
-      const float saved = cost * forecast.chance[i];
-      const float rent = price_ * forecast.forwards[i];
-      worth_[i] = saved - rent - price_ * wait + excess * (cost - saved + rent);
+    // What is written past the end of a layer is overwritten by the next layer, or is padding.
+    for (int64_t i = end - shape.experts; i < end; i += kLanes) {
+      const Vec4 saved = cost * Load4(&forecast.chance[i]);
+      const Vec4 rent = price_ * Load4(&forecast.forwards[i]);
+      Store4(saved - rent - price_ * wait + excess * (cost - saved + rent), &worth_[i]);
     }
   }
 }

@@ -38,7 +38,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
   float price_;                         // of a slot for one forward, in misses of cost 1
-  std::vector<float> worth_;            // [layers, experts]
+  std::vector<float> worth_;            // [layers, experts], and padding
   std::vector<uint8_t> idle_forwards_;  // [layers]: while all experts had slots
   int last_layer_ = 0;                  // whose routing became known last
   std::vector<Ranked<float>> missing_;

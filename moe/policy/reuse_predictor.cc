@@ -37,8 +37,8 @@ ReusePredictor::ReusePredictor(const PoolShape& shape)
       projection_(shape.experts),
       features_(shape.experts) {
   std::iota(all_.begin(), all_.end(), 0);
-  forecast_.chance.assign(shape.all_experts(), tables_.prior);
-  forecast_.forwards.assign(shape.all_experts(), 0);
+  forecast_.chance.assign(shape.all_experts() + kLanes, tables_.prior);
+  forecast_.forwards.assign(shape.all_experts() + kLanes, 0);
 }
 
 void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency, float slot_price) {

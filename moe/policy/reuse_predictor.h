@@ -16,8 +16,8 @@ namespace tidepool::moe {
 // expected forwards of its layer after the next one until that use or the end. Valid for residents,
 // and for what a layer needed when it ran last.
 struct ReuseForecast {
-  std::vector<float> chance;    // [layers, experts]
-  std::vector<float> forwards;  // [layers, experts]
+  std::vector<float> chance;    // [layers, experts], and padding for vectors
+  std::vector<float> forwards;  // likewise
 };
 
 // Thread-compatible.

@@ -1,4 +1,4 @@
-// What policies that rank all experts by one number share: the least worthy residents make way.
+// For policies that rank all experts by one number: the residents of least worth leave.
 #ifndef TIDEPOOL_MOE_POLICY_WORTH_H_
 #define TIDEPOOL_MOE_POLICY_WORTH_H_
 
@@ -41,9 +41,9 @@ class LeastWorthy {
  public:
   explicit LeastWorthy(int64_t count) : count_(count) {}
 
-  // Whether nothing that is worth more than worst() can be among them any more.
+  // Whether nothing that is worth more than worst() can be among them.
   bool full() const { return static_cast<int64_t>(heap_.size()) >= count_; }
-  // The worthiest of those so far. Requires: there is one.
+  // The one of most worth so far. Requires: there is one.
   const Ranked<T>& worst() const { return heap_.front(); }
 
   // Residents of `layer` that are not pinned, `limit` of them at most. worth: [layers, experts].
@@ -54,15 +54,15 @@ class LeastWorthy {
     const bool was_full = full();
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
-      // Most are passed over, four at a time. Equals are told apart by their index.
+      // Most are skipped, four at a time. Ties are broken by index.
       if (was_full && index + 4 <= end && !AnyAtMost4(&worth[index], worst().worth)) {
         index += 3;
         continue;
       }
+      if (residency.resident()[index] == 0) continue;
       const Ranked<T> ranked{worth[index], index};
       if (was_full && !(ranked < worst())) continue;
-      const ExpertRef expert = residency.At(index);
-      if (!residency.IsResident(expert) || residency.IsPinned(expert)) continue;
+      if (residency.IsPinned(residency.At(index))) continue;
       Keep(&of_layer_, limit, ranked);
     }
     for (const Ranked<T>& ranked : of_layer_) Keep(&heap_, count_, ranked);
@@ -87,7 +87,7 @@ class LeastWorthy {
   }
 
   const int64_t count_;
-  std::vector<Ranked<T>> heap_;  // the worthiest on top
+  std::vector<Ranked<T>> heap_;  // the one of most worth on top
   std::vector<Ranked<T>> of_layer_;
 };
 

@@ -37,9 +37,15 @@ bool ActiveCalls::AwaitNone(absl::Duration most) {
   base::MutexLock lock(&mutex_);
   const absl::Duration end = clock_->Monotonic() + most;
   while (count_ > 0) {
-    if (!WaitUntil(end)) return false;
+    if (!WaitUntil(std::min(end, hurry_until_))) return false;
   }
   return true;
+}
+
+void ActiveCalls::Hurry(absl::Duration most) {
+  base::MutexLock lock(&mutex_);
+  hurry_until_ = clock_->Monotonic() + most;
+  changed_.NotifyAll();
 }
 
 void ActiveCalls::Linger(absl::Duration grace) {

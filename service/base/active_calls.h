@@ -28,6 +28,8 @@ class ActiveCalls {
   // Returns when no call runs, or when `most` has passed. A Drain call does not shorten it. Returns
   // true if no call runs then.
   bool AwaitNone(absl::Duration most);
+  // Any AwaitNone returns when `most` of the last call of this has passed.
+  void Hurry(absl::Duration most);
   // Returns when `grace` has passed, or the time of any Drain call.
   void Linger(absl::Duration grace);
 
@@ -41,6 +43,7 @@ class ActiveCalls {
   int64_t count_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   bool closed_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   absl::Duration until_ TIDEPOOL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
+  absl::Duration hurry_until_ TIDEPOOL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
 };
 
 }  // namespace tidepool::service

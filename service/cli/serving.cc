@@ -30,6 +30,8 @@ namespace {
 
 // After a second signal, the time for an orderly shutdown.
 constexpr absl::Duration kHurry = absl::Seconds(10);
+// Time for clients to read the end of their streams, after a second signal.
+constexpr absl::Duration kHurriedCancel = absl::Milliseconds(250);
 // Time to flush log lines at shutdown, also after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
@@ -221,7 +223,7 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
     ASSIGN_OR_RETURN(local, StartLocalServer(config, role, surroundings, console));
     server = &local->server();
   }
-  requests.ServerIs([server] { server->Shutdown({}); });
+  requests.ServerIs([server] { server->Shutdown({.cancel = kHurriedCancel}); });
   const absl::Cleanup leave = [&requests] { requests.ServerLeaves(); };
   Announce(config, *server, local.get(), console);
   RETURN_IF_ERROR(console->out_status());

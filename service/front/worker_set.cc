@@ -203,7 +203,8 @@ WorkerSighting WorkerSet::Sight(const WorkerLink* link) const {
   return {.link = link,
           .process_id = member->process_id,
           .watches = member->watches,
-          .at = clock_->Monotonic()};
+          .at = clock_->Monotonic(),
+          .heard = member->heard_at};
 }
 
 Fate WorkerSet::FateOf(const WorkerSighting& seen) const {

@@ -30,8 +30,6 @@ constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
 // uses a thread until the client ends it. Further streams get RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
-// Maximum time for the last bytes of responses to reach the clients.
-constexpr absl::Duration kLastBytes = absl::Seconds(1);
 
 struct ListenAddress {
   std::string host;  // without IPv6 brackets
@@ -174,7 +172,7 @@ void GrpcHost::StopReady() {
   SetReady(false);
 }
 
-void GrpcHost::Shutdown() {
+void GrpcHost::Shutdown(absl::Duration last_bytes) {
   base::MutexLock lock(&shutdown_mutex_);
   if (std::exchange(down_, true)) return;
   // Once its own shutdown begins, gRPC ends newly arriving calls with CANCELLED, as if the client
@@ -182,7 +180,7 @@ void GrpcHost::Shutdown() {
   // notice. So shut down the connections first, with the calls still in flight.
   if (listener_ != nullptr) {
     listener_->Stop();
-    ShutdownAcceptedSockets(listener_->addresses(), kLastBytes);
+    ShutdownAcceptedSockets(listener_->addresses(), last_bytes);
   }
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now()));
@@ -229,8 +227,8 @@ void GrpcHosts::StopReady() {
   for (const auto& host : hosts_) host->StopReady();
 }
 
-void GrpcHosts::Shutdown() {
-  for (const auto& host : hosts_) host->Shutdown();
+void GrpcHosts::Shutdown(absl::Duration last_bytes) {
+  for (const auto& host : hosts_) host->Shutdown(last_bytes);
 }
 
 }  // namespace tidepool::service

@@ -36,6 +36,8 @@ struct GrpcHostOptions {
 // Thread-safe.
 class GrpcHost {
  public:
+  static constexpr absl::Duration kLastBytes = absl::Seconds(1);
+
   // INVALID_ARGUMENT if the address is invalid, UNAVAILABLE if it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<GrpcHost>> Start(const GrpcHostOptions& options);
   ~GrpcHost();
@@ -52,8 +54,9 @@ class GrpcHost {
   // Shutdown.
   void StopReady();
   // Ends all running calls and waits for them. Their clients, and clients of later calls, get
-  // UNAVAILABLE. So finish calls that need another status before. Calling it again does nothing.
-  void Shutdown();
+  // UNAVAILABLE. So finish calls that need another status before. Waits up to `last_bytes` until
+  // the last bytes of responses have reached the clients. Calling it again does nothing.
+  void Shutdown(absl::Duration last_bytes = kLastBytes);
 
  private:
   GrpcHost() = default;
@@ -96,7 +99,7 @@ class GrpcHosts {
   void SetReady(bool ready);
   void SetLive(bool live);
   void StopReady();
-  void Shutdown();
+  void Shutdown(absl::Duration last_bytes = GrpcHost::kLastBytes);
 
  private:
   // Starts another host and returns its address.

@@ -50,15 +50,16 @@ ChoiceGenerations::ChoiceGenerations(FrontCore* core, std::vector<GenerationInpu
   }
 }
 
-void ChoiceGenerations::Begin(std::shared_ptr<Listener> listener) {
+void ChoiceGenerations::Begin(const std::shared_ptr<Listener>& listener) {
   if (cancelled_) return;
   if (tools_) {
     const absl::StatusOr<ServedModel> model = FindServedModel();
     if (!model.ok()) return listener->OnRefused(model.status());
   }
-  listener_ = listener;  // `listener` stays: a refused generation ends at once
+  listener_ = listener;
   open_ = static_cast<int64_t>(choices_.size());
   std::vector<GenerationInput> inputs = std::exchange(inputs_, {});
+  // A refused generation ends at once. `listener` keeps this object then.
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].generation = core_->Generate(std::move(inputs[i]), &choices_[i]);
   }

@@ -60,7 +60,7 @@ class ChoiceGenerations {
 
   // Starts the generations, unless they were cancelled. Call it once. The listener, which must own
   // this object, lives until all of them have finished.
-  void Begin(std::shared_ptr<Listener> listener);
+  void Begin(const std::shared_ptr<Listener>& listener);
   // The client has taken the choice's last message.
   void OnWritten(int64_t choice);
   // Later calls do nothing.

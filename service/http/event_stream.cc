@@ -95,7 +95,8 @@ bool EventStream::Fail(const absl::Status& status) {
 }
 
 std::string EventStream::WithId(std::string event) const {
-  return key_.id.empty() ? event : absl::StrCat("id: ", position_.Id(), "\n", event);
+  if (key_.id.empty()) return event;
+  return absl::StrCat("id: ", position_.Id(), "\n", event);
 }
 
 }  // namespace tidepool::service

@@ -89,12 +89,18 @@ class HttpServerImpl final : public HttpServer {
       pause_.cancel();
     });
     ForEach([](HttpConnection* connection) { connection->Drain(); });
-    if (!threads_.empty() && !WaitEmpty(grace)) {
+    if (!threads_.empty() && !WaitEmpty(grace, Patience::kMayHurry)) {
       ForEach([](HttpConnection* connection) { connection->Abort(); });
-      WaitEmpty(absl::Seconds(1));
+      WaitEmpty(absl::Seconds(1), Patience::kFull);
     }
     io_.stop();
     for (std::thread& thread : threads_) thread.join();
+  }
+
+  void Hurry() override {
+    base::MutexLock lock(&all_.mutex);
+    hurried_ = true;
+    all_.changed.NotifyAll();
   }
 
  private:
@@ -133,19 +139,22 @@ class HttpServerImpl final : public HttpServer {
     for (const auto& connection : live) function(connection.get());
   }
 
-  // Returns false if some connections are still open after `time`.
-  bool WaitEmpty(absl::Duration time) {
+  enum class Patience : uint8_t { kFull, kMayHurry };
+  // Returns false if some connections are still open after `time`, or when Hurry is called.
+  bool WaitEmpty(absl::Duration time, Patience patience) {
     const absl::Duration until = base::Clock::Real().Monotonic() + time;
     base::MutexLock lock(&all_.mutex);
     while (!all_.live.empty()) {
       const absl::Duration left = until - base::Clock::Real().Monotonic();
-      if (left <= absl::ZeroDuration()) return false;
+      const bool hurries = hurried_ && patience == Patience::kMayHurry;
+      if (left <= absl::ZeroDuration() || hurries) return false;
       all_.changed.WaitFor(&all_.mutex, left);
     }
     return true;
   }
 
   mutable HttpConnections all_;  // outlives the members below, which hold connections
+  bool hurried_ = false;         // guarded by all_.mutex
   asio::io_context io_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;

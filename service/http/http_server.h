@@ -40,6 +40,8 @@ class HttpServer {
   // Stops accepting connections, closes idle ones, and gives running responses `grace` to finish.
   // Returns when all threads of the server have ended. Calling it again does nothing.
   virtual void Shutdown(absl::Duration grace) = 0;
+  // Every Shutdown, one that runs included, has no grace from now on.
+  virtual void Hurry() = 0;
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,5 @@
-"""Measures the time to the first token of sessions whose KV is no longer in memory, with and without --kv-disk.
+"""Measures the time to the first token of sessions whose KV is no longer in memory, with and
+without --kv-disk.
 
 Usage: kv_disk_bench.py MODEL.gguf [--tokens 1500] [--sessions 4] [--turns 4] [--threads 2] [--json]
 

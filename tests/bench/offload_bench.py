@@ -22,13 +22,13 @@ ratio is computed from two runs of the same round. The bound is the speed of the
 mean of before and after) divided by the bytes that a token misses. A run also computes, so it should stay
 below the bound, except for the error of the probe.
 
-The policy static keeps the most used experts of --profile. Without --profile, a trace is recorded first.
-With --resident all experts fit into memory, and rounds alternate between --expert-memory 100% (tiers that
-read nothing) and auto (no tiers). --data saves each measurement at once: a second run with the same flags,
-or with more --rounds, continues where the first one stopped.
+The policy static keeps the most used experts of --profile. Without --profile, a trace is recorded
+first. With --resident all experts fit into memory, and rounds alternate between --expert-memory
+100% (tiers that read nothing) and auto (no tiers). --data saves each measurement at once: a second
+run with the same flags, or with more --rounds, continues where the first one stopped.
 
-With the defaults, a round takes the time that llama.cpp needs for (--generate + a warm-up) tokens, which
-is eight minutes at 0.2 tokens/s, plus a minute and a half. --peer-generate makes it shorter.
+With the defaults, a round takes the time that llama.cpp needs for (--generate + a warm-up) tokens,
+which is eight minutes at 0.2 tokens/s, plus a minute and a half. --peer-generate makes it shorter.
 """
 
 import argparse

@@ -1,21 +1,25 @@
-"""Plots of docs/offload.md: hit rates and step times against the memory for experts, for each policy.
+"""Plots of docs/offload.md: hit rates and step times against the memory for experts, for each
+policy.
 
     python3 tests/bench/offload_plots.py hits --tidepool BINARY --traces DIR [--names essay,visits] --out FILE.svg
     python3 tests/bench/offload_plots.py steps --tidepool BINARY --model MODEL.gguf ... --out FILE.svg [--data FILE.jsonl]
     python3 tests/bench/offload_plots.py steps --data FILE.jsonl --out FILE.svg
 
-Needs matplotlib (tools/requirements-peers.txt), and zstd for `hits`. `hits` draws a panel for each trace of --names in
-DIR with the results of `tidepool replay --json`. //tests/bench:make_traces can make such a DIR. The profile of static is the
-first quarter of the trace; the replay includes that quarter.
+Needs matplotlib (tools/requirements-peers.txt), and zstd for `hits`. `hits` draws a panel for each
+trace of --names in DIR with the results of `tidepool replay --json`. //tests/bench:make_traces can
+make such a DIR. The profile of static is the first quarter of the trace; the replay includes that
+quarter.
 
-`steps` draws a panel for each model: the time per token of one sequence, measured with `tidepool bench --json` in a new
-process for each policy, share of the experts and round. It shows medians, with bars between the quartiles. Every second
-round has the reverse order. The profile of static is a trace of other tokens, which is recorded first. --data saves each
-measurement at once, so a stopped run can be continued. Without --model the saved measurements are drawn.
+`steps` draws a panel for each model: the time per token of one sequence, measured with `tidepool
+bench --json` in a new process for each policy, share of the experts and round. It shows medians,
+with bars between the quartiles. Every second round has the reverse order. The profile of static is
+a trace of other tokens, which is recorded first. --data saves each measurement at once, so a
+stopped run can be continued. Without --model the saved measurements are drawn.
 
-Time: `hits` takes a few seconds per trace. `steps` runs models x shares x 4 policies x rounds processes, by default 144
-for one model. Each process loads the model, fills the slots and decodes --tokens twice. With 9 GB from a disk of 1.5 GB/s
-that is about 10 s per process and half an hour in all. It prints the estimated time left.
+Time: `hits` takes a few seconds per trace. `steps` runs models x shares x 4 policies x rounds
+processes, by default 144 for one model. Each process loads the model, fills the slots and decodes
+--tokens twice. With 9 GB from a disk of 1.5 GB/s that is about 10 s per process and half an hour in
+all. It prints the estimated time left.
 """
 
 import argparse

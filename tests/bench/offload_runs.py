@@ -23,9 +23,10 @@ def quartiles(values):
 
 
 class Measurements:
-    """Records of (round, test, side, ...). Each is written at once as a JSON line to `file` (None: only in
-    memory), so that none is lost if the run is stopped. The first line has the settings. An existing
-    file is continued if its settings are equal; otherwise SystemExit names one that differs."""
+    """Records of (round, test, side, ...). Each is written at once as a JSON line to `file` (None:
+    only in memory), so that none is lost if the run is stopped. The first line has the settings. An
+    existing file is continued if its settings are equal; otherwise SystemExit names one that
+    differs."""
 
     def __init__(self, file, settings):
         self.file, self.records = file, []
@@ -84,8 +85,8 @@ class Progress:
 
 
 def record_profile(tidepool, model, threads, file):
-    """A routing trace of 8 sequences of 64 tokens, for the policy static. One of them is the sequence that
-    `tidepool bench` decodes; the others never occur there."""
+    """A routing trace of 8 sequences of 64 tokens, for the policy static. One of them is the
+    sequence that `tidepool bench` decodes; the others never occur there."""
     command = [tidepool, "bench", "--model", model, "-p", "0", "-n", "64", "-b", "8", "-r", "1",
                "-t", str(threads), "--trace-experts", str(file), "--json"]
     result = subprocess.run(command, capture_output=True, text=True)

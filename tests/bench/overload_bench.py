@@ -3,10 +3,10 @@
 Usage: overload_bench.py [--model MODEL.gguf] [--threads 2] [--prompt 128] [--output 64]
                          [--seconds 60] [--search-seconds 10] [--json]
 
-The capacity is the best goodput of closed loops of 8, 16, 32, 64 and 128 callers. Then requests come
-at random times at that rate, and at three times that rate, for --seconds each. Refused requests are not
-sent again. The load generator runs on the same processors as the server: "client" is the share of a core
-that the load generator uses.
+The capacity is the best goodput of closed loops of 8, 16, 32, 64 and 128 callers. Then requests
+come at random times at that rate, and at three times that rate, for --seconds each. Refused
+requests are not sent again. The load generator runs on the same processors as the server: "client"
+is the share of a core that the load generator uses.
 """
 
 import argparse

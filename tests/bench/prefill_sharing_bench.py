@@ -1,4 +1,5 @@
-"""Measures how a short request and a long prompt delay each other, and how both slow down running streams.
+"""Measures how a short request and a long prompt delay each other, and how both slow down running
+streams.
 
 Usage: prefill_sharing_bench.py MODEL.gguf [--old BINARY] [--prompt 4000] [--pairs 7] [--callers 4]
                                 [--stream-seconds 15] [--streams-only] [--threads 2] [--json]

@@ -1,10 +1,12 @@
-"""Compares the time to the first token of sessions that share a system prompt with that of sessions that do not.
+"""Compares the time to the first token of sessions that share a system prompt with that of sessions
+that do not.
 
 Usage: prefix_bench.py MODEL.gguf [--tokens 1000] [--sessions 50] [--cold 5] [--threads 2] [--json]
 
-The sessions run one after another: first --cold sessions with different system prompts, then --sessions sessions with the
-same one. Each asks one short question. The exit code is 1 if the sessions that find the shared prompt get their first token
-less than five times sooner than the others.
+The sessions run one after another: first --cold sessions with different system prompts, then
+--sessions sessions with the same one. Each asks one short question. The exit code is 1 if the
+sessions that find the shared prompt get their first token less than five times sooner than the
+others.
 """
 
 import argparse

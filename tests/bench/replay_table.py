@@ -2,10 +2,11 @@
 
     python3 tests/bench/replay_table.py --tidepool BINARY --traces DIR [--shares 12.5,25,50,75] [--json FILE]
 
-For each trace in DIR (*.jsonl, *.jsonl.zst) and each number of slots (a share of the experts), `tidepool replay` runs adaptive,
-lru, belady and tide, the latter with every refresh interval from 1 to 32. Cells are hit rates. "tide" is the rate at its best
-interval; a server cannot know that interval in advance. The last lines are adaptive's ratios to the better of lru and tide, and
-to belady.
+For each trace in DIR (*.jsonl, *.jsonl.zst) and each number of slots (a share of the experts),
+`tidepool replay` runs adaptive, lru, belady and tide, the latter with every refresh interval from 1
+to 32. Cells are hit rates. "tide" is the rate at its best interval; a server cannot know that
+interval in advance. The last lines are adaptive's ratios to the better of lru and tide, and to
+belady.
 """
 
 import argparse

@@ -85,8 +85,9 @@ def joined(messages):
 
 
 class Terminal:
-    """A shell in `folder` that receives lines as a reader would type them; `said` is the output of the shell and
-    its programs. The shell and its programs end with the object, however the test ends."""
+    """A shell in `folder` that receives lines as a reader would type them; `said` is the output of
+    the shell and its programs. The shell and its programs end with the object, however the test
+    ends."""
 
     def __init__(self, folder):
         programs = folder / "bin"

@@ -1,9 +1,11 @@
-"""Makes corpus/: a few valid inputs of every kind for each fuzz target, so that short runs reach deep code.
+"""Makes corpus/: a few valid inputs of every kind for each fuzz target, so that short runs reach
+deep code.
 
     python make_corpus.py
 
-Needs protoc, zstd, and the gguf package (tools/setup --peers). Texts are written in this script. protoc encodes the
-protocol messages from text. The models have random weights, one layer and a few kilobytes.
+Needs protoc, zstd, and the gguf package (tools/setup --peers). Texts are written in this script.
+protoc encodes the protocol messages from text. The models have random weights, one layer and a few
+kilobytes.
 """
 
 import json

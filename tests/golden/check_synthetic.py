@@ -3,10 +3,10 @@
 
     python3 check_synthetic.py TIDEPOOL_BINARY MAKE_SYNTHETIC_BINARY
 
-Routers that prefer some experts (--skew) and keep some from token to token (--persistence) have special
-weights, which otherwise only our own engine reads. For each file this compares the logits after each of 96
-tokens. In float32, llama.cpp's logits must equal those of --exact. In Q8_0 they must be close on average:
-llama.cpp rounds activations, so a near-tie may select another expert.
+Routers that prefer some experts (--skew) and keep some from token to token (--persistence) have
+special weights, which otherwise only our own engine reads. For each file this compares the logits
+after each of 96 tokens. In float32, llama.cpp's logits must equal those of --exact. In Q8_0 they
+must be close on average: llama.cpp rounds activations, so a near-tie may select another expert.
 """
 
 import pathlib

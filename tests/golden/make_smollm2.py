@@ -72,7 +72,8 @@ def load_reference(path):
 
 
 def write_top_positions(out, name, logits):
-    """Writes the TOP largest logits of every position in descending order, ids and values in two files."""
+    """Writes the TOP largest logits of every position in descending order, ids and values in two
+    files."""
     ids = np.argsort(-logits, axis=1, kind="stable")[:, :TOP]
     common.save_npy(out / f"{name}.top_ids.npy", ids.astype("<i4"))
     values = np.take_along_axis(logits, ids, 1)

@@ -3,11 +3,11 @@
 
     python3 make_tiny_models.py [--out tiny] [--only NAME ...]
 
-Each model is built in transformers (float32, eager attention). Its matrices are rounded to the weight
-type of the file. The rounded model is the reference, and tiny_export.py writes the file. The script tries
-consecutive seeds and takes the first one without near-ties (among greedy tokens and at the edge of a
-router's top-K) and without control tokens in greedy runs. The runs of a serving model must also be varied.
-README.md describes every file.
+Each model is built in transformers (float32, eager attention). Its matrices are rounded to the
+weight type of the file. The rounded model is the reference, and tiny_export.py writes the file. The
+script tries consecutive seeds and takes the first one without near-ties (among greedy tokens and at
+the edge of a router's top-K) and without control tokens in greedy runs. The runs of a serving model
+must also be varied. README.md describes every file.
 """
 
 import dataclasses

@@ -49,8 +49,8 @@ def checksum(numbers):
 
 
 def sums_of(golden, lines):
-    """(uint32 sums as bytes, {line index: numbers}) of one set. The sum is 0 for a line without comparison,
-    because the reference returns None."""
+    """(uint32 sums as bytes, {line index: numbers}) of one set. The sum is 0 for a line without
+    comparison, because the reference returns None."""
     sums, examples = [], {}
     for index, line in enumerate(lines):
         numbers = golden.numbers(line)

@@ -1,8 +1,9 @@
-"""Byte-level BPE for make_tokenizers.py: one vocabulary, and the word-splitting rule of every family.
+"""Byte-level BPE for make_tokenizers.py: one vocabulary, and the word-splitting rule of every
+family.
 
-The merges cross spaces, digits and punctuation, so a wrong split of words gives other ids. The regular
-expressions come from the families' tokenizer.json files, in Oniguruma's syntax. Where we know none (None),
-llama.cpp is the reference, and only ids are compared.
+The merges cross spaces, digits and punctuation, so a wrong split of words gives other ids. The
+regular expressions come from the families' tokenizer.json files, in Oniguruma's syntax. Where we
+know none (None), llama.cpp is the reference, and only ids are compared.
 """
 
 import gguf
@@ -160,8 +161,8 @@ def ids_of(encode):
 
 
 def _byte_ids(tokens):
-    """The token of each single byte. Printable bytes stand for themselves; the others are mapped in order to
-    U+0100 and up."""
+    """The token of each single byte. Printable bytes stand for themselves; the others are mapped in
+    order to U+0100 and up."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in prints]
     ids = {text: i for i, text in enumerate(tokens)}

@@ -1,7 +1,8 @@
-"""Gemma 4's kind of vocabulary for make_tokenizers.py: a list of merges of characters, and byte tokens.
+"""Gemma 4's kind of vocabulary for make_tokenizers.py: a list of merges of characters, and byte
+tokens.
 
-Hugging Face's tokenizers trains it. The reference is llama.cpp, which defines the form in GGUF. On lines
-without a line end, where both split alike, the library is a second reference.
+Hugging Face's tokenizers trains it. The reference is llama.cpp, which defines the form in GGUF. On
+lines without a line end, where both split alike, the library is a second reference.
 """
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers

@@ -1,4 +1,5 @@
-"""The lines on which tokenizers are compared: from a seed, in many scripts, with inputs that are hard to split.
+"""The lines on which tokenizers are compared: from a seed, in many scripts, with inputs that are
+hard to split.
 
 A line is bytes. Most lines are valid UTF-8 and do not end with a line end. Characters are those of
 Unicode 14 (the tables of Python 3.11), which every reference supports.
@@ -201,8 +202,8 @@ def is_utf8(line):
 
 @dataclasses.dataclass
 class Set:
-    """One way to tokenise the lines, by a reference. Each function returns None if the reference defines no
-    result."""
+    """One way to tokenise the lines, by a reference. Each function returns None if the reference
+    defines no result."""
     name: str
     vocabulary: str  # its file
     pre: str | None  # tokenizer.ggml.pre, where it is not the file's
@@ -214,8 +215,8 @@ class Set:
 
 
 def between_broken(encode, byte_ids):
-    """Bytes -> ids, for references that accept only text: each invalid byte becomes a token (byte_ids, by
-    byte), and the text between invalid bytes is encoded separately."""
+    """Bytes -> ids, for references that accept only text: each invalid byte becomes a token
+    (byte_ids, by byte), and the text between invalid bytes is encoded separately."""
     def encode_broken(line):
         ids, text = [], ""
         for character in line.decode(errors="surrogateescape") + "\udc80":

@@ -1,7 +1,8 @@
-"""A whole model with a SentencePiece vocabulary, for make_tokenizers.py: tiny/mixtral_q4_0 with another tokenizer.
+"""A whole model with a SentencePiece vocabulary, for make_tokenizers.py: tiny/mixtral_q4_0 with
+another tokenizer.
 
-Ids 0 to 255 are the bytes, then come 29 pieces, <unk>, <s> and </s>. The weights stay the same, so the
-model still generates the same ids.
+Ids 0 to 255 are the bytes, then come 29 pieces, <unk>, <s> and </s>. The weights stay the same, so
+the model still generates the same ids.
 """
 
 import json
@@ -72,7 +73,8 @@ def _text(proto, ids):
 
 
 def write(folder):
-    """Writes the model and, beside it, ids and texts by sentencepiece and the greedy ids of the source."""
+    """Writes the model and, beside it, ids and texts by sentencepiece and the greedy ids of the
+    source."""
     proto = _proto()
     _write(folder / f"{NAME}.gguf", proto)
     model = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())

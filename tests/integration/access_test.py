@@ -99,8 +99,8 @@ class AcceptedClientsTest(CommandTest):
 
     @classmethod
     def ask(cls, *tokens, headers=None, pair=None, ca=None, server=None):
-        """(gRPC code, HTTP status) of a client with these tokens (default: alice's). An empty pair means no
-       certificate."""
+        """(gRPC code, HTTP status) of a client with these tokens (default: alice's). An empty pair
+        means no certificate."""
         server, ca = server or cls.server, ca or cls.ours.ca
         pair = cls.pair if pair is None else pair
         if headers is None:

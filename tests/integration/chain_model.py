@@ -1,7 +1,7 @@
 """A model whose output the test chooses: after a newline it generates a fixed list of tokens.
 
-It is a Llama of one layer with zero attention and FFN. So its state is the last token's row of a unit matrix,
-and the output matrix says which token follows which.
+It is a Llama of one layer with zero attention and FFN. So its state is the last token's row of a
+unit matrix, and the output matrix says which token follows which.
 """
 
 import gguf

@@ -153,7 +153,8 @@ class Stream:
             not self.ended or moment < self.times[-1])
 
     def pause_at(self, moment):
-        """The time between the messages around `moment`; before the first message, since the request."""
+        """The time between the messages around `moment`; before the first message, since the
+        request."""
         after = bisect.bisect_right(self.times, moment)
         if after == 0 or after == len(self.times):
             return 0.0

@@ -1,7 +1,7 @@
 """A stock grpcio client: streams, cancels, exceeds a deadline, and leaves nothing behind.
 
-Cancels and deadlines use the real model in its slow exact mode, in which a token takes far longer than a
-message. So the tokens computed after a cancel can be counted.
+Cancels and deadlines use the real model in its slow exact mode, in which a token takes far longer
+than a message. So the tokens computed after a cancel can be counted.
 """
 
 import concurrent.futures

@@ -1,7 +1,8 @@
 """Damaged and hostile GGUF files, made from a valid one, and the expected result of each command.
 
-This file has damage to the structure; damaged_models.py has damage to the contents. A Case says for each
-command whether it must refuse the file (and what the error must name), must succeed, or may do either.
+This file has damage to the structure; damaged_models.py has damage to the contents. A Case says for
+each command whether it must refuse the file (and what the error must name), must succeed, or may do
+either.
 """
 
 import collections

@@ -1,5 +1,5 @@
-"""Damaged and hostile model files, each with every command that reads one: a one-line refusal or a normal
-end, but never a signal, a hang, or excessive memory."""
+"""Damaged and hostile model files, each with every command that reads one: a one-line refusal or a
+normal end, but never a signal, a hang, or excessive memory."""
 
 import concurrent.futures
 import json

@@ -1,5 +1,5 @@
-"""Evaluation with third-party tools: lm-eval scores the server like transformers, and the scores of a prompt's
-tokens survive the death of a worker."""
+"""Evaluation with third-party tools: lm-eval scores the server like transformers, and the scores of
+a prompt's tokens survive the death of a worker."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Short requests are not delayed much by a long prompt, or by streams of another principal that hold all
-slots."""
+"""Short requests are not delayed much by a long prompt, or by streams of another principal that
+hold all slots."""
 
 import random
 import threading

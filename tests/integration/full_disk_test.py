@@ -1,8 +1,8 @@
-"""The disk becomes full while a server runs: nothing that a client received is lost, and when there is space
-again, everything continues.
+"""The disk becomes full while a server runs: nothing that a client received is lost, and when there
+is space again, everything continues.
 
-The streams are blocked at that time, because their clients have not read everything. So each must write more
-when its client reads.
+The streams are blocked at that time, because their clients have not read everything. So each must
+write more when its client reads.
 """
 
 import resource

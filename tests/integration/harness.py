@@ -70,8 +70,8 @@ def wait_until(condition, what, timeout=30):
 
 
 def free_port():
-    """A port that is free now. It is outside of the range from which the kernel assigns ports, so no process
-   gets it by chance before, or between, the processes that the caller starts on it."""
+    """A port that is free now. It is outside of the range from which the kernel assigns ports, so
+    no process gets it by chance before, or between, the processes that the caller starts on it."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(first // 2, first) if first > 2048 else (0,)
     while True:
@@ -368,9 +368,9 @@ class Client:
 
 
 def wait_met(attempt, what, attempts=10):
-    """Calls attempt() until it returns true, at most `attempts` times. For conditions that hold in the server, but
-   are only visible if this process runs at the right moment. attempt() must assert what has to hold each time.
-   Prints the number of attempts if it was more than one."""
+    """Calls attempt() until it returns true, at most `attempts` times. For conditions that hold in
+    the server, but are only visible if this process runs at the right moment. attempt() must assert
+    what has to hold each time. Prints the number of attempts if it was more than one."""
     for tried in range(1, attempts + 1):
         if attempt():
             if tried > 1:

@@ -19,8 +19,8 @@ def own_group(controller):
 
 
 class MemoryGroup:
-    """A group with a limit of `limit` bytes, until remove(). OSError if no group can be created: this needs root and
-   a memory cgroup with children."""
+    """A group with a limit of `limit` bytes, until remove(). OSError if no group can be created:
+    this needs root and a memory cgroup with children."""
 
     LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
 

@@ -1,5 +1,5 @@
-"""Damaged experts are rebuilt from the model file. If that is damaged too, requests that need such an expert
-fail and name it, other requests get their usual response, and the server is not ready."""
+"""Damaged experts are rebuilt from the model file. If that is damaged too, requests that need such
+an expert fail and name it, other requests get their usual response, and the server is not ready."""
 
 import json
 import os
@@ -119,8 +119,8 @@ class DamageTest(CommandTest):
         return {"ids": run.prompt, "max_tokens": run.max_tokens, "temperature": 0}
 
     def run_both(self, long, short):
-        """The long response's tokens, the short one's failure, and whether the long one began before the failure and
-       continued after it."""
+        """The long response's tokens, the short one's failure, and whether the long one began
+        before the failure and continued after it."""
         received, stream = harness.Received(), self.client.stream(**self.ask(long))
         received.take(next(stream))
 

@@ -1,5 +1,5 @@
-"""Memory of a server whose model is ten times its --expert-memory: at the peak, at most this, the other weights,
-the KV cache and 200 MiB. It also holds for the first start, which writes the pack."""
+"""Memory of a server whose model is ten times its --expert-memory: at the peak, at most this, the
+other weights, the KV cache and 200 MiB. It also holds for the first start, which writes the pack."""
 
 import pathlib
 import re

@@ -1,5 +1,5 @@
-"""A pack that cannot be completed, because the disk is full or the program is killed: nothing is left, and the
-next start writes it completely."""
+"""A pack that cannot be completed, because the disk is full or the program is killed: nothing is
+left, and the next start writes it completely."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""A front works with workers of the release before its own, and the reverse. The older side does not know the
-newest fields, or sends none of them."""
+"""A front works with workers of the release before its own, and the reverse. The older side does
+not know the newest fields, or sends none of them."""
 
 import re
 import sys

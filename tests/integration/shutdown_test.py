@@ -1,9 +1,11 @@
 """The last moments of a server, as seen by clients that call until the end."""
 
+import json
 import signal
 import socket
 import struct
 import threading
+import time
 import unittest
 
 import grpc
@@ -21,8 +23,8 @@ def end(connection):
 
 
 class DeafRelay:
-    """Connections to a server whose clients never learn that it accepts no more calls: the relay drops GOAWAY and
-   the ping after it, as if they were still in flight."""
+    """Connections to a server whose clients never learn that it accepts no more calls: the relay
+    drops GOAWAY and the ping after it, as if they were still in flight."""
 
     def __init__(self, target):
         self._target = ("127.0.0.1", int(target.rpartition(":")[2]))
@@ -81,8 +83,8 @@ class ShutdownTest(unittest.TestCase):
         return client
 
     def hold_up(self, server, client):
-        """Opens a stream that cannot end, because its client stops reading: the server waits for it, and does not close
-       its connection."""
+        """Opens a stream that cannot end, because its client stops reading: the server waits for
+        it, and does not close its connection."""
         stream = client.wide_stream(text="Nobody reads", max_tokens=1500)
         next(stream)
         watcher = self.connect(server)
@@ -125,6 +127,75 @@ class ShutdownTest(unittest.TestCase):
         self.assertEqual(code, "UNAVAILABLE", message)
         self.assertEqual(server.wait(), 0, server.stderr)
         return outcomes
+
+
+class SecondSignalTest(unittest.TestCase):
+    """A second SIGTERM ends a server at once, though clients do not read what it sends."""
+
+    MOMENTS = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 1)  # after the first one, in seconds
+    WAITED = "did not read the end of their streams"
+
+    def start(self, drain_timeout, store=":memory:"):
+        server = harness.serve("--drain-grace", "0s", "--drain-timeout", drain_timeout, store=store)
+        self.addCleanup(server.kill)
+        client = Client(server)
+        self.addCleanup(client.close)
+        self.streams = [client.wide_stream(text=f"Nobody reads {number}", max_tokens=1500)
+                        for number in range(3)]
+        for stream in self.streams:
+            next(stream)
+        host, _, port = server.http_address.rpartition(":")
+        deaf = socket.create_connection((host, int(port)))
+        self.addCleanup(deaf.close)
+        body = json.dumps({"prompt": "Nor this", "max_tokens": 1500, "stream": True, "logprobs": 5})
+        deaf.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json"
+                     f"\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        deaf.recv(1)
+        return server, client
+
+    def second_signal(self, server, moment):
+        """The exit code."""
+        server.signal(signal.SIGTERM)
+        time.sleep(moment)
+        server.signal(signal.SIGTERM)
+        return server.wait()
+
+    def test_while_it_drains(self):
+        for moment in self.MOMENTS:
+            with self.subTest(moment=moment):
+                server, _ = self.start("1h")
+                self.assertEqual(self.second_signal(server, moment), 0, server.stderr)
+                self.assertNotIn(self.WAITED, server.stderr)
+
+    def test_while_cancelled_streams_end(self):
+        for moment in self.MOMENTS:
+            with self.subTest(moment=moment):
+                # On a busy machine it may have waited in full before the second signal.
+                harness.wait_met(lambda at=moment: self.ends_at_once(at), "it ends at once")
+
+    def ends_at_once(self, moment):
+        server, _ = self.start("1ms")
+        return self.second_signal(server, moment) == 0 and self.WAITED not in server.stderr
+
+    def test_one_signal_waits_for_clients_and_says_so(self):
+        server, _ = self.start("1ms")
+        self.assertEqual(server.stop(), 0)
+        self.assertIn(self.WAITED, server.stderr)
+
+    def test_what_a_session_was_told_is_kept(self):
+        store = harness.scratch_folder() / "sessions.db"
+        server, client = self.start("1h", store)
+        client.create_session("kept")
+        received = harness.Received()
+        harness.take_tokens(client.stream(session="kept", text="Told", max_tokens=1000), received, 20)
+        self.assertEqual(self.second_signal(server, 0), 0, server.stderr)
+        again = harness.serve(store=store)
+        self.addCleanup(again.kill)
+        reader = Client(again)
+        self.addCleanup(reader.close)
+        session = reader.get_session("kept")
+        output = list(session.token_ids)[session.turns[0].output_start:]
+        self.assertEqual(output[:len(received.ids)], received.ids)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def keep_fields(numbers):
 
 class WireProxy:
     """Serves at `address` what the worker at `target` serves. `change` edits each message in place;
-   services in `unknown` are UNIMPLEMENTED. Thread-compatible."""
+    services in `unknown` are UNIMPLEMENTED. Thread-compatible."""
 
     def __init__(self, target, change, unknown=()):
         self._change = change

@@ -89,8 +89,8 @@ class Rendered:
         return found[0]
 
     def mounted_config(self, resource):
-        """(text, path) of the configuration file of the container: the value of --config, or
-        the last word of the container's own command. It is found through mount, volume and ConfigMap."""
+        """(text, path) of the configuration file of the container: the value of --config, or the
+        last word of the container's own command. It is found through mount, volume and ConfigMap."""
         container = container_of(resource)
         paths = [word.removeprefix(CONFIG_FLAG) for word in container.get("args", [])
                  if word.startswith(CONFIG_FLAG)] or container["command"][-1:]

@@ -1,7 +1,8 @@
 """The tree uses plain English and the current names.
 
-Old names must not return anywhere. Unclear phrases must not appear in the folders of CLEAN, which only
-grows: when a folder has none left, add it. `language_test.py --counts` prints the phrases left per folder.
+Old names must not return anywhere. Unclear phrases must not appear in the folders of CLEAN, which
+only grows: when a folder has none left, add it. `language_test.py --counts` prints the phrases left
+per folder.
 """
 
 import collections

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Decides how to split the FFNs of SmolLM2-135M-Instruct into experts, and writes routing.npz.
 
-    .cache/venv/bin/python tools/demo_moe/calibrate.py            # needs tools/setup --peers; ~15 minutes
+.cache/venv/bin/python tools/demo_moe/calibrate.py            # needs tools/setup --peers; ~15
+minutes
 
-The weights of the model are not trained. The script only fits a linear router for each layer and a scale
-for each neuron (after MoEfication, arXiv 2110.01786; the always-on shared expert as in CMoE, arXiv
-2502.04416). It fits them on text that the model writes itself: answers to prompts.txt and continuations of
-openings.txt. The continuations add prose with different first tokens. This matters, because the first
-token of a text has unusual activations.
+The weights of the model are not trained. The script only fits a linear router for each layer and a
+scale for each neuron (after MoEfication, arXiv 2110.01786; the always-on shared expert as in CMoE,
+arXiv 2502.04416). It fits them on text that the model writes itself: answers to prompts.txt and
+continuations of openings.txt. The continuations add prose with different first tokens. This
+matters, because the first token of a text has unusual activations.
 
 First, a backward pass over some of the text finds out which directions of each FFN's output affect the
 loss most. Then each layer is fitted to the inputs that it gets in the dense model (split_ffn.py):
@@ -69,7 +70,8 @@ def lines_of(name):
 
 
 def write_texts(model, tokenizer, seed):
-    """(answers, continuations): rows of ids, each a prompt with its continuation up to an end of turn."""
+    """(answers, continuations): rows of ids, each a prompt with its continuation up to an end of
+    turn."""
     turn = "<|im_start|>{}\n{}<|im_end|>\n"
     prompts = [turn.format("system", SYSTEM) + turn.format("user", question)
                + "<|im_start|>assistant\n" for question in lines_of("prompts.txt")]
@@ -95,8 +97,8 @@ def fast_products():
 def find_metrics(model, rows):
     """For each layer the root of the mean square of gradients, [hidden, hidden].
 
-    It maps an error of the layer's output, relative to the stream, to a vector whose length is the effect
-    on the loss.
+    It maps an error of the layer's output, relative to the stream, to a vector whose length is the
+    effect on the loss.
     """
     hidden = model.embedding.shape[1]
     squares = [torch.zeros(hidden, hidden) for _ in model.layers]

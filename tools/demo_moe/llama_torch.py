@@ -24,7 +24,8 @@ def read_gguf(path):
 
 
 class Cache:
-    """Keys and values of one layer: [batch, kv heads, capacity, head_dim]; `used` positions are valid."""
+    """Keys and values of one layer: [batch, kv heads, capacity, head_dim]; `used` positions are
+    valid."""
 
     def __init__(self, batch, config, room):
         self.k = torch.empty(batch, config["kv_heads"], room, config["head_dim"])
@@ -62,7 +63,8 @@ class Layer:
     def attend(self, stream, cache, pads):
         """The stream [batch, tokens, hidden] plus attention. Appends k and v to the cache, if any.
 
-        The first pads[b] positions of row b are padding, which other positions ignore (None: no padding).
+        The first pads[b] positions of row b are padding, which other positions ignore (None: no
+        padding).
         """
         batch, tokens, _ = stream.shape
         heads, kv_heads, dim = (self.config[name] for name in ("heads", "kv_heads", "head_dim"))
@@ -122,8 +124,8 @@ class Llama:
         return self.layers[0].norm(stream, self.output_norm) @ self.embedding.T
 
     def loss(self, stream, ids):
-        """Summed negative log-likelihood of ids [tokens], for the stream [tokens, hidden] after the last
-        layer.
+        """Summed negative log-likelihood of ids [tokens], for the stream [tokens, hidden] after the
+        last layer.
         """
         return F.cross_entropy(self.logits(stream[:-1]), ids[1:], reduction="sum")
 

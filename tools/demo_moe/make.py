@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the demo MoE: SmolLM2-135M-Instruct with its FFNs split into a shared expert and routed ones.
+"""Writes the demo MoE: SmolLM2-135M-Instruct with its FFNs split into a shared expert and routed
+ones.
 
 Inputs are the dense model's GGUF file and the committed routing.npz, which calibrate.py wrote. The
 architecture is qwen2moe, which llama.cpp supports too. It has these requirements:

@@ -23,8 +23,8 @@ CHUNK = 2048  # tokens at once, to bound memory
 class Sample:
     """The data for one layer.
 
-    x [tokens, hidden]: inputs of the FFN. h [tokens, neurons]: inputs of the down projection, times each
-    token's weight. down [hidden, neurons]: the down projection, multiplied by the metric.
+    x [tokens, hidden]: inputs of the FFN. h [tokens, neurons]: inputs of the down projection, times
+    each token's weight. down [hidden, neurons]: the down projection, multiplied by the metric.
     """
 
     def __init__(self, x, h, weight, down, metric):
@@ -32,7 +32,8 @@ class Sample:
 
 
 def balanced_clusters(profiles, count, generator):
-    """The cluster of each item, [items]: k-means by cosine on normalised rows, all clusters of equal size."""
+    """The cluster of each item, [items]: k-means by cosine on normalised rows, all clusters of
+    equal size."""
     items = profiles.shape[0]
     size = items // count
     centres = profiles[torch.randperm(items, generator=generator)[:count]]
@@ -83,21 +84,24 @@ def contributions(sample, neurons, shape):
 
 
 def choose(scores, top_k):
-    """(mask, edge): the mask is 1 for the top_k scores of each row; the edge is halfway to the next score."""
+    """(mask, edge): the mask is 1 for the top_k scores of each row; the edge is halfway to the next
+    score."""
     best = scores.topk(min(top_k + 1, scores.shape[1]), dim=1)
     mask = torch.zeros_like(scores).scatter_(1, best.indices[:, :top_k], 1.0)
     return mask, best.values[:, -2:].mean(1, keepdim=True)
 
 
 def imitation_loss(scores, squares, top_k):
-    """Loss unless the k experts that contribute most have the k largest scores; near ties count little."""
+    """Loss unless the k experts that contribute most have the k largest scores; near ties count
+    little."""
     target, edge = choose(squares, top_k)
     return F.binary_cross_entropy_with_logits(scores, target, (squares - edge).abs(),
                                               reduction="sum") / squares.sum()
 
 
 def train_router(x, squares, top_k, generator):
-    """A router [experts, hidden] whose k largest scores select the experts; `squares` are contributions."""
+    """A router [experts, hidden] whose k largest scores select the experts; `squares` are
+    contributions."""
     inputs_scale = x.square().mean().sqrt()
     router = torch.zeros(squares.shape[1], x.shape[1], requires_grad=True)
     optimiser = torch.optim.Adam([router], ROUTER_RATE)

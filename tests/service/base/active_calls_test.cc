@@ -25,6 +25,17 @@ TEST(ActiveCallsTest, NoneIsAwaitedBehindADrainWhoseTimeIsOver) {
   leaving.join();
 }
 
+TEST(ActiveCallsTest, HurryEndsAWaitThatRunsAndThoseThatFollow) {
+  ActiveCalls calls;
+  ASSERT_TRUE(calls.Enter().ok());
+  std::thread waiting([&] { EXPECT_FALSE(calls.AwaitNone(absl::InfiniteDuration())); });
+  calls.Hurry(absl::ZeroDuration());
+  waiting.join();
+  EXPECT_FALSE(calls.AwaitNone(absl::InfiniteDuration()));
+  calls.Leave();
+  EXPECT_TRUE(calls.AwaitNone(absl::InfiniteDuration()));
+}
+
 TEST(ActiveCallsTest, CallsEnterWhileItLingers) {
   ActiveCalls calls;
   std::thread lingering([&] { calls.Linger(absl::InfiniteDuration()); });

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,7 @@ class SimulatedWorkersTest : public FrontTest {
       int prompt = 0;
       EXPECT_TRUE(absl::SimpleAtoi(worker->prepares.back().first.request().text(), &prompt));
       if (prompt == unpreparable_) return false;
+      if (prompt == dies_prepared_) dying_.insert(worker);
       const auto answered = worker->prepares.back();
       worker->AnswerPrepare({prompt});
       std::erase_if(worker->prepares, [&](const auto& one) {
@@ -106,6 +108,10 @@ class SimulatedWorkersTest : public FrontTest {
         continue;
       }
       loop_.RunAll();
+      if (dying_.erase(worker) > 0) {
+        Kill(worker);
+        continue;
+      }
       const auto runs = worker->runs;
       for (const auto& run : runs) {
         if (run->gone) continue;
@@ -117,7 +123,7 @@ class SimulatedWorkersTest : public FrontTest {
       }
     }
     for (Client& client : clients_) {
-      if (client.writing) client.Take();
+      if (client.writing && !deaf_.contains(&client)) client.Take();
     }
     loop_.RunAll();
   }
@@ -155,7 +161,10 @@ class SimulatedWorkersTest : public FrontTest {
   std::map<PuppetLink*, absl::Duration> dead_until_;
   std::map<int, int64_t> poison_;  // prompts, and the token at which each kills its worker
   std::deque<Client> clients_;
-  int unpreparable_ = 0;  // the prompt that kills whoever prepares it
+  std::set<const Client*> deaf_;  // they take no messages
+  int unpreparable_ = 0;          // the prompt that kills whoever prepares it
+  int dies_prepared_ = 0;         // the prompt that kills whoever has prepared it
+  std::set<PuppetLink*> dying_;
   uint64_t processes_ = 0;
   int kills_ = 0;
   EndedBy cut_calls_end_ = EndedBy::kCrash;

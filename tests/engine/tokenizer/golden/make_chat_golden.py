@@ -1,10 +1,12 @@
-"""Makes chat_golden.json: what Hugging Face transformers renders of templates/ and of small snippets.
+"""Makes chat_golden.json: what Hugging Face transformers renders of templates/ and of small
+snippets.
 
     python make_chat_golden.py [--check]
 
-Needs transformers with jinja2. The templates have the shape of published ones, their constructs and whitespace, in our
-own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss, Granite 3, Hermes (tool use), LLaDA, Llama 2,
-3 and 3.1, Mistral, Mistral Nemo (tools), Mixtral, Phi-3 and Phi-4-mini, Qwen2.5, Qwen3, SmolLM3, Zephyr.
+Needs transformers with jinja2. The templates have the shape of published ones, their constructs and
+whitespace, in our own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss,
+Granite 3, Hermes (tool use), LLaDA, Llama 2, 3 and 3.1, Mistral, Mistral Nemo (tools), Mixtral,
+Phi-3 and Phi-4-mini, Qwen2.5, Qwen3, SmolLM3, Zephyr.
 """
 
 import json

@@ -1,8 +1,10 @@
-"""Makes jinja_cases.json: what Jinja, as Hugging Face transformers sets it up, makes of small templates.
+"""Makes jinja_cases.json: what Jinja, as Hugging Face transformers sets it up, makes of small
+templates.
 
     python make_jinja_cases.py [--check]
 
-Needs transformers with jinja2. The cases stand in jinja_cases.txt; this adds what they print, or the kind of error.
+Needs transformers with jinja2. The cases stand in jinja_cases.txt; this adds what they print, or
+the kind of error.
 """
 
 import json
@@ -37,8 +39,9 @@ def outcome(source):
 
 
 def read_cases():
-    """Sources by group. A line "= NAME" starts a group; "expressions" groups have one expression per line, which
-    is put into braces; the others have one template per line, with the escapes \\n and \\t."""
+    """Sources by group. A line "= NAME" starts a group; "expressions" groups have one expression
+    per line, which is put into braces; the others have one template per line, with the escapes \\n
+    and \\t."""
     group, is_expression = "", False
     for line in (HERE / "jinja_cases.txt").read_text().split("\n"):
         if line.startswith("= "):

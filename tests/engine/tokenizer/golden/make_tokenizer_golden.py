@@ -2,9 +2,9 @@
 
     python make_tokenizer_golden.py SmolLM2-135M-Instruct.Q4_1.gguf
 
-The vocabulary is SmolLM2's (Apache-2.0, Hugging Face). small_vocab.json is its beginning: control tokens,
-bytes, and the tokens of the first merges. The reference tokenizers are built here from the same merges;
-their regular expressions run in Oniguruma, not in the engine under test.
+The vocabulary is SmolLM2's (Apache-2.0, Hugging Face). small_vocab.json is its beginning: control
+tokens, bytes, and the tokens of the first merges. The reference tokenizers are built here from the
+same merges; their regular expressions run in Oniguruma, not in the engine under test.
 """
 
 import json
