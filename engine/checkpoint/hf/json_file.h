@@ -48,7 +48,7 @@ class JsonMembers {
   // UNIMPLEMENTED, for what is sound and not supported.
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const;
 
-  // The first key, in the order of the alphabet, that has a value other than null, false, 0, "" and
+  // The first key, in the order of the alphabet, that has a value other than null, false, "" and
   // empty, was never asked for and is not in `harmless`; empty: there is none.
   std::string FirstUnread(absl::Span<const absl::string_view> harmless) const;
 
