@@ -123,8 +123,8 @@ SETS = {
 
 
 def comparable(name, line):
-    """Whether the line has no text that we take apart on purpose: names of byte tokens."""
-    return not (name.startswith("unigram") and "<0x" in line)
+    """Whether the line has no text that we take apart on purpose: names of tokens in the lattice of a unigram."""
+    return not (name.startswith("unigram") and any(token in line for token in ("<0x", *SPECIALS)))
 
 
 def main():

@@ -162,7 +162,7 @@ absl::StatusOr<std::vector<int64_t>> JsonMembers::IntsOr(absl::string_view key) 
 
 std::string JsonMembers::FirstUnread(absl::Span<const absl::string_view> harmless) const {
   for (const auto& [key, value] : object_.items()) {
-    const bool off = value.is_null() || value == Json(false) ||
+    const bool off = value.is_null() || value == Json(false) || value == Json(0) ||
                      (value.is_structured() && value.empty()) || value == Json("");
     if (off || key.empty() || key[0] == '_' || read_.contains(key)) continue;
     bool known = false;

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Families, HfModelTest,
                          testing::Values("llama_f32", "llama3_rope_bf16", "llama_yarn_f16",
                                          "mistral_window_bf16", "mixtral_bf16", "qwen2_f16",
                                          "qwen2_moe_bf16", "qwen3_bf16", "qwen3_moe_bf16"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace tidepool::engine

@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Victim{"GenerationConfig", "qwen3_bf16", "generation_config.json", 1 << 20},
                     Victim{"TokenizerConfig", "qwen2_f16", "tokenizer_config.json", 1 << 20},
                     Victim{"Tokenizer", "qwen3_bf16", "tokenizer.json", 1 << 20}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& one) { return std::string(one.param.name); });
 
 struct Edit {
   const char* model;
