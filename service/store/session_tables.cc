@@ -373,9 +373,11 @@ absl::Status SessionTables::Delete(absl::string_view principal, absl::string_vie
   ASSIGN_OR_RETURN(const Row row, FindAny(session_id, now));
   if (row.info.principal != principal) return NoSuchSession(session_id);
   if (row.info.busy) return SessionBusy(session_id, row.lease_request);
+  // Before it reads anything: after a page that SQLite cannot read, it deletes nothing.
+  if (rows == Rows::kSession) return DeleteRow(row, rows);
   SessionLogData log;
   const bool whole = CheckRow(row).ok() && ReadLog(row, &log).ok();
-  return whole || rows == Rows::kSession ? DeleteRow(row, rows) : DeleteDamaged(row, now);
+  return whole ? DeleteRow(row, rows) : DeleteDamaged(row, now);
 }
 
 absl::Status SessionTables::DeleteRow(const Row& row, Rows rows) {
