@@ -208,7 +208,9 @@ class ConfigReader {
   }
 
   absl::Status ReadQwenExperts() {
-    RETURN_IF_ERROR(ReadExpertCounts("num_experts"));
+    // Transformers 5 writes the second name.
+    RETURN_IF_ERROR(
+        ReadExpertCounts(config_.Has("num_experts") ? "num_experts" : "num_local_experts"));
     RETURN_IF_ERROR(
         Size("moe_intermediate_size", "expert_feed_forward_length", kMaxWidth).status());
     if (family_.shared_expert) {
