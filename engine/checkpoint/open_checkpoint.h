@@ -1,4 +1,4 @@
-// OpenCheckpoint: a checkpoint of any format.
+// OpenCheckpoint: opens a checkpoint of any supported format.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_OPEN_CHECKPOINT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_OPEN_CHECKPOINT_H_
 
@@ -9,8 +9,8 @@
 
 namespace tidepool::engine {
 
-// A directory is a Hugging Face checkpoint, anything else a GGUF file. Errors: those of
-// HfDirectory::Open and GgufFile::Open.
+// Opens a directory as a Hugging Face checkpoint and any other path as a GGUF file. Returns the
+// errors of HfDirectory::Open and GgufFile::Open.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace tidepool::engine

@@ -34,7 +34,8 @@ std::string Normalize(absl::string_view text, Normalizer form) {
       UTF8PROC_STABLE | UTF8PROC_COMPOSE | (form == Normalizer::kNfkc ? UTF8PROC_COMPAT : 0));
   std::string out;
   out.reserve(text.size());
-  // ASCII stays as it is, save that what follows may combine with the last character of a run.
+  // Copy ASCII unchanged, except the last character of each run: the next character may combine
+  // with it.
   size_t plain = 0;
   while (plain < text.size()) {
     size_t begin = plain;

@@ -1,5 +1,5 @@
-// UnigramSegmenter: the most probable way to cut a text into the pieces of a unigram model
-// (Kudo, "Subword Regularization", 2018; here without sampling).
+// UnigramSegmenter: finds the most probable segmentation of a text with a unigram model (Kudo,
+// "Subword Regularization", 2018). It does not sample.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 
@@ -16,18 +16,19 @@ namespace tidepool::engine {
 // Thread-safe: immutable after construction.
 class UnigramSegmenter {
  public:
-  // `pieces` by id, "" for tokens that no text is cut into; `scores` by id, all finite. `pieces`
-  // outlives this.
+  // `pieces` and `scores` are indexed by id. A piece is "" if the segmenter must not produce that
+  // token. Requires: all scores are finite. `pieces` must outlive the segmenter.
   UnigramSegmenter(const std::vector<std::string>& pieces, const std::vector<float>& scores,
                    const PieceMerger::Fallback& fallback);
 
-  // Appends the ids of `text`, which is not empty. A character without a piece becomes the tokens
-  // of its bytes, or the unknown token, one for each run of such characters. Of equally probable
-  // ways the one wins whose pieces began first.
+  // Appends the ids of `text`. Requires: `text` is not empty. A character without a piece becomes
+  // byte tokens. If there are no byte tokens, each run of such characters becomes one unknown
+  // token. If several segmentations that end at the same byte are equally probable, the one with
+  // the longest last piece wins.
   void Encode(absl::string_view text, std::vector<int32_t>* ids) const;
 
  private:
-  // The best way that ends at a byte: its last piece.
+  // The best segmentation that ends at a byte, stored as its last piece.
   struct Step {
     double score = 0;
     size_t begin = 0;
@@ -42,7 +43,7 @@ class UnigramSegmenter {
   const std::vector<std::string>& pieces_;
   const std::vector<float> scores_;
   const PieceMerger::Fallback fallback_;
-  std::vector<int32_t> sorted_;  // ids by the bytes of their pieces
+  std::vector<int32_t> sorted_;  // ids, sorted by the bytes of their pieces
   double unknown_score_ = 0;
 };
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/hf: small random models as transformers saves them, with reference logits.
+"""Makes tests/golden/hf: small random models that transformers saves, with reference logits.
 
     python3 make_hf.py [--out hf] [--only NAME ...]
 
-A model of odd sizes is built in transformers (float32, eager attention). Its parameters, and nothing
-else, are rounded to the type of the file; the result is the truth. Of consecutive seeds the first is
-taken that has no near-ties among greedy tokens or at the edge of a router's choice. README.md describes
-the files.
+The script builds each model with unusual sizes in transformers (float32, eager attention). It
+rounds only the parameters to the type of the file. The logits of the rounded model are the
+reference. The script tries consecutive seeds. It takes the first seed without near-ties among the
+greedy tokens or at a router's top-k boundary. README.md describes the files.
 """
 
 import dataclasses
@@ -79,7 +79,7 @@ SPECS = (
 
 
 def build_tokenizer(spec):
-    """Byte-level BPE: the bytes, some merges, three special tokens and one ordinary added one."""
+    """Builds a byte-level BPE with merges, three special tokens and one ordinary added token."""
     text = {b: chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]}
     spare = iter(range(256, 512))
     text |= {b: chr(next(spare)) for b in range(256) if b not in text}
@@ -113,7 +113,7 @@ def build_model(spec):
 
 
 def randomise(model, seed, dtype):
-    """Random parameters, norms and biases away from neutral, rounded to the type of the file."""
+    """Sets random parameters in the type of the file. Norms are not 1 and biases are not 0."""
     rng = np.random.default_rng(seed)
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
@@ -133,7 +133,7 @@ def randomise(model, seed, dtype):
 
 
 class RouterMargin:
-    """Smallest gap between the last chosen and the next expert over everything a model computed."""
+    """Records the smallest gap between the last chosen and the next expert in all forwards."""
 
     def __init__(self, model):
         self.smallest = float("inf")
@@ -164,7 +164,7 @@ def save(spec, model, tokenizer, folder):
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = CHAT_TEMPLATE
-    # An old place, for one of the models.
+    # One model stores its chat template in the old location, tokenizer_config.json.
     fast.save_pretrained(folder, save_jinja_files=spec.name != "qwen2_f16")
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=[270, 268], pad_token_id=268, **SAMPLING)

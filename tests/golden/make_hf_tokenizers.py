@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/hf_tokenizers: a tokenizer.json of each kind, and its ids of tokenizers/lines.bin.
+"""Makes tests/golden/hf_tokenizers: a tokenizer.json of each kind, with ids of lines.bin.
 
     python3 make_hf_tokenizers.py [--out hf_tokenizers]
 
-The vocabularies are small and trained here; the ids are those of the tokenizers package, which reads the
-same file. README.md describes the files.
+The script trains small vocabularies. The tokenizers package reads the same tokenizer.json files
+and produces the reference ids. README.md describes the files.
 """
 
 import json
@@ -50,7 +50,7 @@ def byte_level(regex, ignore_merges, nfc):
 
 
 def characters_bpe(corpus, normalizer, pre_tokenizer):
-    """BPE over characters with byte tokens, as converted from SentencePiece."""
+    """Builds a BPE over characters with byte tokens, like a converted SentencePiece model."""
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
     trained.train_from_iterator(corpus, trainers.BpeTrainer(
@@ -100,7 +100,7 @@ def unigram(byte_fallback, split, normalizer=None):
             vocab_size=SIZE - 300, initial_alphabet=[MARK, *ALPHABET], show_progress=False, max_piece_length=8))
         learned = [piece for piece in json.loads(trained.to_str())["model"]["vocab"]]
         special = [(token, 0.0) for token in (SPECIALS + tuple(BYTES) if byte_fallback else SPECIALS)]
-        # As float32, like SentencePiece's.
+        # Round the scores to float32, as SentencePiece does.
         rounded = [(piece, struct.unpack("<f", struct.pack("<f", score))[0]) for piece, score in learned]
         tokenizer = Tokenizer(models.Unigram(special + rounded, unk_id=0, byte_fallback=byte_fallback))
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=split)
@@ -123,9 +123,13 @@ SETS = {
 
 
 def comparable(name, line):
-    """Whether the line has no text that we take apart on purpose: names of tokens in the lattice of a unigram."""
+    """Returns whether the reference ids of the line are comparable.
+
+    The package's unigram model matches the names of special and byte tokens in text. Tidepool
+    deliberately splits them.
+    """
     if name == "unigram_nfkc" and any("\U0001fbf0" <= c <= "\U0001fbf9" for c in line):
-        return False  # digits of Unicode 13, which the package's tables lack
+        return False  # the package's tables lack these Unicode 13 digits
     return not (name.startswith("unigram") and any(token in line for token in ("<0x", *SPECIALS)))
 
 
@@ -147,7 +151,7 @@ def main():
         text = json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
         (args.out / f"{name}.json").write_text(text, encoding="utf-8")
         tokenizer = Tokenizer.from_str(text)
-        # "<s>" and the like are text in a message.
+        # Encode "<s>" and other special tokens as text, as in a message.
         tokenizer.encode_special_tokens = True
         sums, compared = b"", 0
         for line in lines:

@@ -1,4 +1,4 @@
-"""Hugging Face directories wherever --model takes a file, against transformers' own numbers."""
+"""Runs the commands on Hugging Face directories and compares the results with transformers."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def tokens(name):
 
 
 def copy_of(name):
-    """A directory that packs may be written into."""
+    """Returns a writable copy of the model directory, because packing writes into it."""
     folder = harness.scratch_folder() / name
     shutil.copytree(HF / name, folder)
     return folder

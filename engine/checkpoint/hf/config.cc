@@ -12,7 +12,8 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Far above real models; each is an int, and products of two fit into 64 bits.
+// These limits are far above real models. Each fits in an int, and the product of any two fits in
+// 64 bits.
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxHeadDim = 4096;
@@ -21,7 +22,7 @@ constexpr int64_t kMaxVocabulary = 1 << 24;
 constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxContext = 1 << 30;
 
-// Keys that change no logits of a model that is only run.
+// Keys that do not affect the logits at inference.
 constexpr absl::string_view kHarmless[] = {
     "add_cross_attention",
     "architectures",
@@ -128,7 +129,7 @@ class ConfigReader {
                       static_cast<uint32_t>(value));
   }
 
-  // Reads `key` and sets `suffix`.
+  // Reads `key` from config.json and sets the metadata key that ends in `suffix`.
   absl::StatusOr<int64_t> Size(absl::string_view key, absl::string_view suffix, int64_t high) {
     ASSIGN_OR_RETURN(const int64_t value, config_.Int(key, 1, high));
     SetU32(suffix, value);
@@ -208,7 +209,7 @@ class ConfigReader {
   }
 
   absl::Status ReadQwenExperts() {
-    // Transformers 5 writes the second name.
+    // Transformers 5 writes num_local_experts.
     RETURN_IF_ERROR(
         ReadExpertCounts(config_.Has("num_experts") ? "num_experts" : "num_local_experts"));
     RETURN_IF_ERROR(
@@ -235,7 +236,7 @@ class ConfigReader {
     }
     const int64_t leading = first - model_.sparse.begin();
     if (leading > 0) SetU32("leading_dense_block_count", leading);
-    // Of dense layers.
+    // The FFN width of the dense layers.
     if (leading > 0 || config_.Has("intermediate_size")) {
       RETURN_IF_ERROR(Size("intermediate_size", "feed_forward_length", kMaxWidth).status());
     }
@@ -350,7 +351,7 @@ absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
     ASSIGN_OR_RETURN(const int64_t top_k, members.Int("top_k", 0, kMaxVocabulary));
     metadata->SetU32("general.sampling.top_k", static_cast<uint32_t>(top_k));
   }
-  // Left out, it leaves the choice to us; false asks for the best token.
+  // If do_sample is missing, the temperature stays unchanged. False requests greedy decoding.
   ASSIGN_OR_RETURN(const bool sample, members.BoolOr("do_sample", true));
   if (!sample) metadata->SetF32("general.sampling.temp", 0);
   return absl::OkStatus();

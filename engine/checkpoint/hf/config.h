@@ -1,4 +1,4 @@
-// config.json and generation_config.json as GGUF metadata.
+// Converts config.json and generation_config.json to GGUF metadata.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_H_
 
@@ -14,27 +14,29 @@
 
 namespace tidepool::engine::hf {
 
-// Special tokens that config.json and generation_config.json name; a model may end with any of
-// several.
+// Ids of the special tokens in config.json and generation_config.json. A model may have several EOS
+// tokens.
 struct ConfigTokens {
   std::vector<int64_t> bos;  // at most one
-  // Whether that counts where tokenizer_config.json names no BOS.
+  // Whether to use `bos` if tokenizer_config.json does not name a BOS token.
   bool bos_by_id = false;
   std::vector<int64_t> eos;
   std::vector<int64_t> padding;
 };
 
-// Sets general.architecture and the keys under it. Every error names file and key: INVALID_ARGUMENT
-// where a key is missing or wrong; UNIMPLEMENTED for a model_type, or a value, that is not
-// supported, and for a key that is not known and may change results.
+// Sets general.architecture and the keys of that architecture. Every error names the file and the
+// key. Returns INVALID_ARGUMENT if a key is missing or its value is invalid. Returns UNIMPLEMENTED
+// for a model_type or a value that is not supported, and for an unknown key that may change
+// results.
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata);
 
-// Sets general.sampling.*. Errors as ReadConfig.
+// Sets general.sampling.*. Returns the same errors as ReadConfig.
 absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
                                   GgufMetadata* metadata);
 
-// Reads the ids of special tokens in either file. INVALID_ARGUMENT: one is not an integer.
+// Reads the ids of special tokens from either file. Returns INVALID_ARGUMENT if an id is not an
+// integer.
 absl::Status ReadTokenIds(const std::string& path, const Json& config, ConfigTokens* tokens);
 
 }  // namespace tidepool::engine::hf

@@ -1,4 +1,4 @@
-// The designs that a config.json can name, as data.
+// A table of the model families that a config.json can name.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_FAMILIES_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_FAMILIES_H_
 
@@ -12,27 +12,27 @@ namespace tidepool::engine::hf {
 
 enum class ConfigBias : uint8_t {
   kNone,
-  kByKey,      // attention_bias: q, k, v and the output
-  kQkv,        // always, of q, k and v
-  kQkvUnless,  // the same, unless qkv_bias is false
+  kByKey,      // q, k, v and the output, if attention_bias is true
+  kQkv,        // q, k and v, always
+  kQkvUnless,  // q, k and v, unless qkv_bias is false
 };
 
 enum class ConfigWindow : uint8_t {
   kNone,
-  kAlways,    // sliding_window holds, in all layers
-  kSwitched,  // use_sliding_window decides
+  kAlways,    // sliding_window applies to all layers
+  kSwitched,  // use_sliding_window enables it
 };
 
 enum class ConfigExperts : uint8_t {
   kNone,
-  kMixtral,  // num_local_experts of intermediate_size
-  kQwen,     // num_experts of moe_intermediate_size
+  kMixtral,  // num_local_experts experts of width intermediate_size
+  kQwen,     // num_experts experts of width moe_intermediate_size
 };
 
 struct HfFamily {
   absl::string_view model_type;
   absl::string_view architecture;  // general.architecture
-  // GGUF's rows of q and k are those of Hugging Face with a head's two halves in turns.
+  // Whether GGUF interleaves the rows of the two halves of each head in q and k.
   bool rotary_pairs = false;
   bool qk_norm = false;
   ConfigBias bias = ConfigBias::kNone;
@@ -42,23 +42,23 @@ struct HfFamily {
   int64_t default_head_dim = 0;  // 0: hidden_size / num_attention_heads
 };
 
-// Null for a model_type that is not supported.
+// Returns null if the model_type is not supported.
 const HfFamily* FindHfFamily(absl::string_view model_type);
-// All model_types, joined by ", ".
+// Returns all supported model_types, joined by ", ".
 std::string KnownHfFamilies();
 
-// What of a config.json decides which tensors there are, and how they are read.
+// The settings of a config.json that determine which tensors exist and how to read them.
 struct HfModel {
   const HfFamily* family = nullptr;
   int64_t head_dim = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t experts = 0;
-  std::vector<bool> sparse;  // by layer: whether its FFN is a mixture of experts
+  std::vector<bool> sparse;  // by layer: true if its FFN is a mixture of experts
   bool qkv_bias = false;
   bool output_bias = false;
   bool tied = false;
-  std::vector<float> rope_divisors;  // of llama3 scaling; empty: none
+  std::vector<float> rope_divisors;  // for llama3 scaling; empty: no such scaling
 };
 
 }  // namespace tidepool::engine::hf

@@ -28,7 +28,7 @@ constexpr absl::string_view kGenerationConfig = "generation_config.json";
 constexpr absl::string_view kSingleFile = "model.safetensors";
 constexpr absl::string_view kIndex = "model.safetensors.index.json";
 
-// The last name in a path, whatever links lead there.
+// Returns the last component of a path after it resolves symbolic links.
 std::string NameOf(const std::string& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::canonical(path, error);
@@ -86,7 +86,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   return directory;
 }
 
-// What makes text of tokens, and how tokens are chosen.
+// Reads the tokenizer, the chat templates and the sampling defaults.
 absl::Status HfDirectory::ReadText(const hf::Json& config, GgufMetadata* metadata) {
   hf::ConfigTokens tokens;
   RETURN_IF_ERROR(hf::ReadTokenIds(FilePath(kConfig), config, &tokens));
@@ -121,7 +121,7 @@ absl::Status HfDirectory::ReadText(const hf::Json& config, GgufMetadata* metadat
                               metadata);
 }
 
-// The files with tensors, in the order of their names, and the index, if there is one.
+// Returns the weight files, sorted by name, and fills `index` if there is one.
 absl::StatusOr<std::vector<std::string>> HfDirectory::WeightFiles(
     std::map<std::string, std::string>* index) {
   if (HasFile(kSingleFile)) return std::vector<std::string>{std::string(kSingleFile)};
@@ -185,7 +185,7 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, int64_t vocab_si
                                     embedding->dims[1], " rows"));
 }
 
-// Entries point into memory that holds them as a GGUF file would.
+// Serialises the metadata as a GGUF header and parses it. The entries point into the header.
 absl::Status HfDirectory::SetMetadata(const GgufMetadata& metadata) {
   const std::string header = GgufHeader(metadata);
   owned_.push_back(std::make_unique<std::byte[]>(header.size()));

@@ -1,5 +1,5 @@
-// HfDirectory: a directory as Hugging Face's transformers saves one: config.json, safetensors in
-// one file or in shards with an index, and tokenizer.json.
+// HfDirectory: reads a model directory that Hugging Face's transformers saved. The directory holds
+// config.json, a tokenizer, and safetensors in one file or in shards with an index.
 //
 //   ASSIGN_OR_RETURN(Checkpoint checkpoint, HfDirectory::Open("SmolLM2-135M-Instruct"));
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_HF_DIRECTORY_H_
@@ -21,12 +21,12 @@
 
 namespace tidepool::engine {
 
-// A Checkpoint, and nothing beside it: it may be moved into one. Its parts are all files that were
-// read, so that a digest of it covers them. Immutable after Open, and then thread-safe.
+// Thread-safe: immutable after Open. It adds no data members to Checkpoint, so it may be moved into
+// one. Its parts are all the files that Open reads, so the checkpoint's digest covers all of them.
 class HfDirectory : public Checkpoint {
  public:
-  // Errors name the file in the directory: NOT_FOUND for one that is missing, INVALID_ARGUMENT for
-  // content, UNIMPLEMENTED for a design that is not supported.
+  // Errors name the file in the directory. Returns NOT_FOUND if a file is missing, INVALID_ARGUMENT
+  // if its content is invalid, and UNIMPLEMENTED if the model is not supported.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
 
  private:
@@ -34,10 +34,10 @@ class HfDirectory : public Checkpoint {
 
   std::string FilePath(absl::string_view name) const;
   bool HasFile(absl::string_view name) const;
-  // Maps a file of the directory, which becomes a part; its text.
+  // Maps a file of the directory, adds it to the parts and returns its text.
   absl::StatusOr<absl::string_view> Map(absl::string_view name, absl::string_view expected);
   absl::StatusOr<hf::Json> MapJson(absl::string_view name);
-  // Null: there is no such file.
+  // Returns JSON null if there is no such file.
   absl::StatusOr<hf::Json> MapJsonIfThere(absl::string_view name);
 
   absl::Status ReadWeights(const hf::HfModel& model, int64_t vocab_size);

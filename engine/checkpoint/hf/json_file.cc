@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-// Watches a parse. Once something is wrong nothing more is kept.
+// Observes the parser. After the first fault, it discards all further values.
 class Watch {
  public:
   bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -38,7 +38,7 @@ class Watch {
 
  private:
   std::string fault_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the open objects
 };
 
 }  // namespace

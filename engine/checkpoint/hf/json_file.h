@@ -1,4 +1,4 @@
-// A JSON file of a Hugging Face directory, and its members read with their types checked.
+// Parses JSON files of a Hugging Face directory and reads their members with type checks.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_JSON_FILE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_JSON_FILE_H_
 
@@ -17,13 +17,13 @@ namespace tidepool::engine::hf {
 
 using Json = nlohmann::json;
 
-// Parses a JSON object. INVALID_ARGUMENT "PATH: ...": no JSON, no object, nested deeper than 64, a
-// key twice in one object, a string that is not UTF-8.
+// Parses a JSON object. Returns INVALID_ARGUMENT "PATH: ..." if the text is not JSON or not an
+// object, is nested deeper than 64 levels, repeats a key in one object, or is not UTF-8.
 absl::StatusOr<Json> ParseJsonObject(const std::string& path, absl::string_view text);
 
-// The members of one object. A member that is null counts as missing. Errors name file and key:
-// INVALID_ARGUMENT for a value of another kind or out of range. Thread-compatible; `path` and
-// `object` outlive it.
+// Thread-compatible. Reads the members of one object. A null member counts as missing. Errors name
+// the file and the key. Returns INVALID_ARGUMENT if a value has the wrong type or is out of range.
+// `path` and `object` must outlive it.
 class JsonMembers {
  public:
   JsonMembers(const std::string& path, const Json& object) : path_(path), object_(object) {}
@@ -35,21 +35,22 @@ class JsonMembers {
   absl::StatusOr<int64_t> Int(absl::string_view key, int64_t low, int64_t high) const;
   absl::StatusOr<int64_t> IntOr(absl::string_view key, int64_t fallback, int64_t low,
                                 int64_t high) const;
-  // Finite.
+  // Accepts only finite numbers.
   absl::StatusOr<double> Float(absl::string_view key) const;
   absl::StatusOr<double> FloatOr(absl::string_view key, double fallback) const;
   absl::StatusOr<bool> BoolOr(absl::string_view key, bool fallback) const;
   absl::StatusOr<std::string> String(absl::string_view key) const;
   absl::StatusOr<std::string> StringOr(absl::string_view key, absl::string_view fallback) const;
-  // An integer, or a list of them; empty where the key is missing.
+  // Reads an integer or a list of integers. Returns an empty list if the key is missing.
   absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view key) const;
 
   absl::Status Error(absl::string_view key, absl::string_view message) const;
-  // UNIMPLEMENTED, for what is sound and not supported.
+  // Returns UNIMPLEMENTED. Use it for a valid value that is not supported.
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const;
 
-  // The first key, in the order of the alphabet, that has a value other than null, false, "" and
-  // empty, was never asked for and is not in `harmless`; empty: there is none.
+  // Returns the first key, in alphabetical order, that was never read and is not in `harmless`.
+  // Skips keys that begin with "_", and values that are null, false, 0, "" or empty. Returns "" if
+  // there is no such key.
   std::string FirstUnread(absl::Span<const absl::string_view> harmless) const;
 
  private:
@@ -60,13 +61,13 @@ class JsonMembers {
   mutable std::set<std::string, std::less<>> read_;
 };
 
-// The value on one short line, for messages.
+// Formats the value on one short line, for error messages.
 std::string Shown(const Json& value);
 
-// INVALID_ARGUMENT "PATH: SUBJECT: MESSAGE" on one line.
+// Returns INVALID_ARGUMENT with the one-line message "PATH: SUBJECT: MESSAGE".
 absl::Status FileError(absl::string_view path, absl::string_view subject,
                        absl::string_view message);
-// The same as UNIMPLEMENTED.
+// Returns UNIMPLEMENTED with the same message.
 absl::Status FileUnsupported(absl::string_view path, absl::string_view subject,
                              absl::string_view message);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxContext = 1 << 30;
 
-// The scaling of one model; `where` is the key that holds it.
+// The rotary scaling of one model. `where` is the key in config.json that holds it.
 struct Scaling {
   const JsonMembers& config;
   const JsonMembers& members;
@@ -31,7 +31,8 @@ absl::StatusOr<double> Positive(const Scaling& scaling, absl::string_view key, d
                                absl::StrCat(value, ", expected a number above 0"));
 }
 
-// llama3: long waves are slowed by the factor, short ones left alone, with a ramp between.
+// Divides the frequencies of long wavelengths by the factor and keeps those of short wavelengths. A
+// ramp connects the two.
 absl::Status ApplyLlama3(const Scaling& scaling, HfModel* model) {
   ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
   ASSIGN_OR_RETURN(const double low, Positive(scaling, "low_freq_factor", 0));
@@ -89,7 +90,8 @@ absl::Status ApplyYarn(const Scaling& scaling, GgufMetadata* metadata) {
 
 absl::Status ApplyScaling(const Scaling& scaling, const std::string& type, HfModel* model,
                           GgufMetadata* metadata) {
-  // Dynamic scaling changes nothing within max_position_embeddings, where requests end.
+  // Dynamic scaling has no effect within max_position_embeddings. Requests cannot exceed that
+  // length.
   if (type == "default" || type == "dynamic") {
     if (type == "dynamic") RETURN_IF_ERROR(Positive(scaling, "factor", 1).status());
     return absl::OkStatus();
@@ -142,7 +144,8 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
   metadata->SetU32(absl::StrCat(prefix, "dimension_count"), static_cast<uint32_t>(model->head_dim));
   const Scaling scaling = {config, members, where, theta, prefix};
   RETURN_IF_ERROR(ApplyScaling(scaling, type, model, metadata));
-  // Transformers writes it into every kind, and reads it in some.
+  // Transformers writes original_max_position_embeddings for every rope_type, but only some types
+  // use it. Find marks a key as read.
   members.Find("original_max_position_embeddings");
   members.Find("finetuned");
   const std::string unread = members.FirstUnread({});

@@ -1,4 +1,5 @@
-// Rotary positions of a config.json as GGUF metadata. Implementation detail of config.cc.
+// Converts the rotary settings of a config.json to GGUF metadata. Implementation detail of
+// config.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_ROPE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_ROPE_H_
 
@@ -11,8 +12,8 @@
 
 namespace tidepool::engine::hf {
 
-// Reads rope_theta, rope_scaling or rope_parameters, whichever of them there are, and
-// partial_rotary_factor. Requires: model->head_dim is set.
+// Reads rope_theta, partial_rotary_factor, and either rope_parameters or rope_scaling. All of them
+// are optional. Requires: model->head_dim is set.
 absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf

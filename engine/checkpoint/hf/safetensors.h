@@ -1,4 +1,5 @@
-// The header of a safetensors file: an 8-byte little-endian size, so many bytes of JSON, then data.
+// Parses the header of a safetensors file. The file holds an 8-byte little-endian header size, the
+// header as JSON, and the data.
 // Format: https://github.com/huggingface/safetensors.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_SAFETENSORS_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_SAFETENSORS_H_
@@ -19,23 +20,24 @@ namespace tidepool::engine::hf {
 struct StoredTensor {
   std::string name;
   GgmlType type = GgmlType::kF32;  // F32, F16 or BF16
-  std::vector<int64_t> shape;      // slowest first; 1 to 3 sizes of at least 1
-  uint64_t file_offset = 0;        // of the first byte
+  std::vector<int64_t> shape;      // slowest first; 1 to 3 dimensions, each at least 1
+  uint64_t file_offset = 0;        // offset of the first byte
   uint64_t bytes = 0;
 };
 
 struct SafetensorsContents {
   uint64_t data_start = 0;
-  std::vector<StoredTensor> tensors;  // in the order of their names
+  std::vector<StoredTensor> tensors;  // sorted by name
 };
 
-// Checks the whole header: sizes, overlaps, gaps, and that every tensor lies inside the file.
-// INVALID_ARGUMENT "PATH: TENSOR: ..."; UNIMPLEMENTED: a type that is not read. Thread-safe.
+// Thread-safe. Checks the whole header: sizes, overlaps, gaps, and that every tensor lies inside
+// the file. Returns INVALID_ARGUMENT "PATH: TENSOR: ..." if a check fails, and UNIMPLEMENTED if a
+// tensor type is not supported.
 absl::StatusOr<SafetensorsContents> ParseSafetensors(const std::string& path,
                                                      absl::Span<const std::byte> bytes);
 
-// Which file holds each tensor, from model.safetensors.index.json: plain names of files in the same
-// folder. INVALID_ARGUMENT names the file and the entry.
+// Parses model.safetensors.index.json. Returns the file that holds each tensor. A file is a plain
+// name in the same folder. An INVALID_ARGUMENT error names the file and the entry.
 absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(const std::string& path,
                                                                          absl::string_view text);
 

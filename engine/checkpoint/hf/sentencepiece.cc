@@ -17,13 +17,13 @@ namespace {
 
 constexpr size_t kMaxPieces = size_t{1} << 24;
 
-// How a field of a protobuf message is written.
+// The wire type of a protobuf field.
 enum class Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 struct Field {
   uint32_t number = 0;
   Wire wire = Wire::kVarint;
-  uint64_t value = 0;  // a number, or the bits of one
+  uint64_t value = 0;  // an integer, or the bits of a float
   absl::string_view bytes;
 };
 
@@ -34,7 +34,7 @@ class MessageReader {
 
   bool done() const { return rest_.empty(); }
 
-  // False: the message is broken here.
+  // Returns false if the message is malformed.
   bool Next(Field* field) {
     uint64_t tag = 0;
     if (!ReadVarint(&tag) || tag >> 3 == 0 || tag >> 3 > kMaxNumber) return false;
@@ -105,7 +105,7 @@ bool ReadPiece(absl::string_view bytes, SentencePieceModel::Piece* piece) {
   return true;
 }
 
-// Ids are int32 in the message, and written as 64 bits.
+// The message stores int32 ids as 64-bit varints.
 int64_t IdOf(const Field& field) { return static_cast<int32_t>(field.value); }
 
 bool ReadTrainerSpec(absl::string_view bytes, SentencePieceModel* model) {
@@ -179,7 +179,8 @@ absl::Status CheckSupported(const std::string& path, const SentencePieceModel& m
   return absl::OkStatus();
 }
 
-// "added_tokens_decoder" of tokenizer_config.json: {ID: TOKEN}, among them the model's own.
+// Adds the tokens of "added_tokens_decoder" in tokenizer_config.json: {ID: TOKEN}. They include
+// tokens that the model already has.
 absl::Status AddDecoderTokens(const JsonMembers& config, Vocabulary* vocabulary) {
   const Json* tokens = config.Find("added_tokens_decoder");
   if (tokens == nullptr) return absl::OkStatus();
@@ -265,7 +266,7 @@ absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
   if (model.unknown_id >= 0 && model.unknown_id < vocabulary.size()) {
     metadata->SetU32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(model.unknown_id));
   }
-  // As transformers' LlamaTokenizer.
+  // These are the defaults of transformers' LlamaTokenizer.
   ASSIGN_OR_RETURN(const bool add_bos, config.BoolOr("add_bos_token", true));
   ASSIGN_OR_RETURN(const bool add_eos, config.BoolOr("add_eos_token", false));
   metadata->SetBool("tokenizer.ggml.add_bos_token", add_bos);

@@ -1,5 +1,6 @@
-// tokenizer.model, a SentencePiece model, as GGUF metadata. The format is the protobuf message
-// ModelProto of sentencepiece_model.proto; only the fields that change ids are read.
+// Converts tokenizer.model, a SentencePiece model, to GGUF metadata. The file is the protobuf
+// message ModelProto of sentencepiece_model.proto. The parser reads only the fields that affect
+// token ids.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_SENTENCEPIECE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_SENTENCEPIECE_H_
 
@@ -21,7 +22,7 @@ struct SentencePieceModel {
   struct Piece {
     std::string text;
     float score = 0;
-    int32_t type = 1;  // GGUF's numbers are SentencePiece's
+    int32_t type = 1;  // GGUF and SentencePiece use the same numbers
   };
   std::vector<Piece> pieces;
   Kind kind = Kind::kUnigram;
@@ -30,18 +31,19 @@ struct SentencePieceModel {
   int64_t bos_id = 1;
   int64_t eos_id = 2;
   int64_t padding_id = -1;
-  std::string charsmap;  // a table of replacements; empty: none
+  std::string charsmap;  // table of character replacements; empty: none
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
 };
 
-// INVALID_ARGUMENT "PATH: ...": not a protobuf message of this kind, or a piece of an unknown type.
+// Returns INVALID_ARGUMENT "PATH: ..." if the bytes are not a ModelProto or a piece has an unknown
+// type.
 absl::StatusOr<SentencePieceModel> ParseSentencePiece(const std::string& path,
                                                       absl::string_view bytes);
 
-// Sets tokenizer.ggml.*, with the added tokens and the flags of tokenizer_config.json. Errors as
-// ReadTokenizerJson's.
+// Sets tokenizer.ggml.*, including the added tokens and the flags of tokenizer_config.json. Returns
+// the same errors as ReadTokenizerJson.
 absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
                                const TokenizerFiles& files, GgufMetadata* metadata);
 

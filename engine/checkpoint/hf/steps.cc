@@ -11,14 +11,14 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// A step as one word of a signature: a regular expression by itself, or one of these.
+// KnownSteps stores each step as a string: a regular expression, kDigits or kGpt2.
 constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁"
 constexpr absl::string_view kDigits =
     "\x01"
     "digit";
 constexpr absl::string_view kGpt2 =
     "\x01"
-    "gpt2";  // ByteLevel with its own expression
+    "gpt2";  // ByteLevel with its built-in expression
 
 constexpr absl::string_view kAnyCase = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
 constexpr absl::string_view kSpaceTail = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -41,7 +41,7 @@ constexpr absl::string_view kDeepSeek =
     R"( ?[\p{P}\p{S}]+[\r\n]*)";
 
 struct KnownSteps {
-  absl::string_view pre;  // tokenizer.ggml.pre
+  absl::string_view pre;  // value of tokenizer.ggml.pre
   bool ignore_merges;
   std::vector<std::string> steps;
 };
@@ -107,13 +107,15 @@ absl::Status UnknownStep(const std::string& path, const Json& step) {
                          absl::StrCat(Shown(step), " is not supported in a byte-level tokenizer"));
 }
 
-// A Split at each match of a regular expression, which stays; "" for any other.
+// Returns the regular expression of a Split that keeps every match as a piece. Returns "" for any
+// other Split.
 absl::StatusOr<std::string> SplitPattern(const std::string& path, const Json& step) {
   const JsonMembers split(path, step);
   const Json* pattern = split.Find("pattern");
   ASSIGN_OR_RETURN(const std::string behavior, split.StringOr("behavior", "Isolated"));
   ASSIGN_OR_RETURN(const bool invert, split.BoolOr("invert", false));
-  // Both keep matches as pieces, and the known expressions leave nothing between matches.
+  // Both variants keep matches as pieces. They differ only in the text between matches, and the
+  // known expressions leave none.
   const bool keeps = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (!keeps || pattern == nullptr || !pattern->is_object()) return std::string();
   const auto regex = pattern->find("Regex");
@@ -121,7 +123,8 @@ absl::StatusOr<std::string> SplitPattern(const std::string& path, const Json& st
   return regex->get<std::string>();
 }
 
-// The token that a piece of a TemplateProcessing names; nullopt: it is the text's place.
+// Returns the token that a piece of a TemplateProcessing names. Returns nullopt if the piece is the
+// placeholder for the text.
 absl::StatusOr<std::optional<std::string>> TemplateToken(const std::string& path,
                                                          const Json& piece) {
   if (piece.is_object() && piece.contains("Sequence")) return std::optional<std::string>();
@@ -167,7 +170,7 @@ absl::Status ReadMetaspace(const JsonMembers& step, SpaceRules* rules) {
     return step.Unsupported("pre_tokenizer",
                             absl::StrCat("replacement ", Shown(Json(mark)), " is not supported"));
   }
-  // The older form has a switch.
+  // Older files have add_prefix_space instead of prepend_scheme.
   ASSIGN_OR_RETURN(const bool prefix, step.BoolOr("add_prefix_space", true));
   ASSIGN_OR_RETURN(const std::string scheme,
                    step.StringOr("prepend_scheme", prefix ? "always" : "never"));
@@ -260,7 +263,7 @@ absl::StatusOr<SpaceRules> ReadSpaceRules(const std::string& path,
     }
   }
   for (const Json* step : pre_tokenizers) {
-    // No space is left to split at.
+    // This Split has no effect because an earlier step already replaced all spaces.
     if (TypeOfStep(*step) == "Split" && replaced &&
         (*step).value("pattern", Json()) == Json{{"String", " "}}) {
       continue;
@@ -280,7 +283,7 @@ absl::StatusOr<AddedAround> ReadPostProcessor(const std::string& path, const Jso
   ASSIGN_OR_RETURN(const std::vector<const Json*> steps,
                    Flatten(path, "post_processor", processor));
   for (const Json* step : steps) {
-    if (TypeOfStep(*step) == "ByteLevel") continue;  // changes offsets alone
+    if (TypeOfStep(*step) == "ByteLevel") continue;  // affects only offsets
     if (TypeOfStep(*step) != "TemplateProcessing") {
       return FileUnsupported(path, "post_processor",
                              absl::StrCat(Shown(*step), " is not supported"));

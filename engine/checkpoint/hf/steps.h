@@ -1,5 +1,5 @@
-// The steps of a tokenizer.json before and after its model: normalisers, pre-tokenizers,
-// post-processors.
+// Reads the steps that a tokenizer.json runs before and after its model: normalisers,
+// pre-tokenizers and post-processors.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_STEPS_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_STEPS_H_
 
@@ -13,45 +13,46 @@
 
 namespace tidepool::engine::hf {
 
-// Steps in order: a "Sequence" is taken apart, null is none. INVALID_ARGUMENT: a step that is not
-// an object with a type. `key` names them in messages: "normalizer". The steps are views into
-// `step`.
+// Returns the steps in order and expands every "Sequence". If `step` is null, there are no steps.
+// Returns INVALID_ARGUMENT if a step is not an object with a type. `key`, for example "normalizer",
+// names the steps in error messages. The returned pointers point into `step`.
 absl::StatusOr<std::vector<const Json*>> Flatten(const std::string& path, absl::string_view key,
                                                  const Json* step);
 
-// The type of a step that Flatten returned.
+// Returns the type of a step from Flatten.
 absl::string_view TypeOfStep(const Json& step);
 
-// The name in tokenizer.ggml.pre of byte-level pre-tokenizing steps. UNIMPLEMENTED: not known.
+// Returns the value of tokenizer.ggml.pre for the steps of a byte-level pre-tokenizer. Returns
+// UNIMPLEMENTED if the steps are unknown.
 absl::StatusOr<std::string> FindPreTokenizer(const std::string& path,
                                              const std::vector<const Json*>& steps,
                                              bool ignore_merges);
 
-// How a tokenizer that writes a space as "▁" treats spaces.
+// How to handle spaces in a tokenizer that writes a space as "▁".
 struct SpaceRules {
   enum class Prefix {
     kNever,
-    kFirst,   // a space goes before a text that does not begin with a special token
-    kAlways,  // and after every special token
+    kFirst,   // add a space before a text that does not begin with a special token
+    kAlways,  // also add a space after every special token
   };
   Prefix prefix = Prefix::kNever;
-  bool split = false;  // merges do not cross the beginning of a word
-  bool once = false;   // no prefix before text that begins with a space
-  std::string form;    // of Unicode: "nfc", "nfkc", or none
+  bool split = false;  // merges do not cross the start of a word
+  bool once = false;   // add no prefix if the text begins with a space
+  std::string form;    // Unicode normalisation: "nfc" or "nfkc"; empty: none
 };
 
-// UNIMPLEMENTED: a step that does something else.
+// Returns UNIMPLEMENTED if the rules cannot express a step.
 absl::StatusOr<SpaceRules> ReadSpaceRules(const std::string& path,
                                           const std::vector<const Json*>& normalizers,
                                           const std::vector<const Json*>& pre_tokenizers);
 
-// What a post-processor puts around a text.
+// The tokens that a post-processor adds before and after a text.
 struct AddedAround {
   std::optional<std::string> before;
   std::optional<std::string> after;
 };
 
-// UNIMPLEMENTED: more than one token on a side, or a processor that is not known.
+// Returns UNIMPLEMENTED if the processor adds more than one token on a side, or is unknown.
 absl::StatusOr<AddedAround> ReadPostProcessor(const std::string& path, const Json* processor);
 
 }  // namespace tidepool::engine::hf

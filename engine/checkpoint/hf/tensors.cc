@@ -18,19 +18,20 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Which layers have a tensor.
+// The layers that have a tensor.
 enum class In : uint8_t { kAll, kDense, kSparse, kShared, kQkNorm, kQkvBias, kOutputBias };
 
 enum class Rows : uint8_t { kAsStored, kRotary };
 
 struct Rule {
-  absl::string_view hf;    // "#": the number of an expert
-  absl::string_view gguf;  // the name, but for "blk.N."
+  absl::string_view hf;    // "#" is the index of an expert
+  absl::string_view gguf;  // the name without "blk.N."
   In in = In::kAll;
   Rows rows = Rows::kAsStored;
 };
 
-// Tensors of a layer, "model.layers.N.*". A tensor of GGUF with two rules has two spellings.
+// Rules for the tensors of a layer, "model.layers.N.*". If two rules have the same GGUF name, the
+// tensor has two names in Hugging Face checkpoints.
 constexpr Rule kLayerRules[] = {
     {"input_layernorm.weight", "attn_norm.weight"},
     {"self_attn.q_proj.weight", "attn_q.weight", In::kAll, Rows::kRotary},
@@ -70,7 +71,8 @@ constexpr Rule kOuterRules[] = {
 };
 
 constexpr absl::string_view kLayerPrefix = "model.layers.";
-// Saved by old versions of transformers, and made from the configuration by all.
+// Old versions of transformers save this buffer. All versions compute it from the configuration, so
+// it is ignored.
 constexpr absl::string_view kOldBuffer = "self_attn.rotary_emb.inv_freq";
 
 bool Applies(In in, const HfModel& model, bool sparse) {
@@ -93,7 +95,7 @@ bool Applies(In in, const HfModel& model, bool sparse) {
   return false;
 }
 
-// Takes the number off the front of "12.rest".
+// Removes "12." from the front of "12.rest" and returns 12.
 std::optional<int64_t> ConsumeNumber(absl::string_view* text) {
   constexpr size_t kMaxDigits = 6;
   const size_t dot = text->find('.');
@@ -107,7 +109,7 @@ std::optional<int64_t> ConsumeNumber(absl::string_view* text) {
   return number;
 }
 
-// Renames one tensor after the other, and then checks what is there.
+// Renames the tensors one by one, then checks that none is missing.
 class Namer {
  public:
   Namer(const std::string& path, const HfModel& model) : path_(path), model_(model) {}
@@ -120,7 +122,7 @@ class Namer {
       return Unknown(source);
     }
     if (rest == kOldBuffer) return absl::OkStatus();
-    // "mlp.experts.12.up_proj.weight" as "mlp.experts.#.up_proj.weight".
+    // Turns "mlp.experts.12.up_proj.weight" into "mlp.experts.#.up_proj.weight".
     std::string pattern(rest);
     int64_t expert = -1;
     constexpr absl::string_view kExperts = "experts.";
@@ -157,7 +159,7 @@ class Namer {
   absl::Status AddOuter(const TensorSource& source) {
     for (const Rule& rule : kOuterRules) {
       if (rule.hf != source.tensor->name) continue;
-      // Saved beside the embedding all the same.
+      // Some files store the output weight although it is tied to the embedding. Ignore it.
       if (model_.tied && rule.gguf == "output.weight") return absl::OkStatus();
       return AddTensor(std::string(rule.gguf), source, rule.rows);
     }
@@ -169,14 +171,14 @@ class Namer {
     return set_.owned.back().get();
   }
 
-  // A view that lives as long as the set.
+  // Returns a copy of the name that lives as long as the set.
   absl::string_view OwnName(absl::string_view name) {
     std::byte* const bytes = Own(name.size());
     std::memcpy(bytes, name.data(), name.size());
     return {reinterpret_cast<const char*>(bytes), name.size()};
   }
 
-  // Shape, type and place, as stored.
+  // Describes the tensor as stored: its shape, type and location.
   GgufTensor Describe(const std::string& name, const TensorSource& source) {
     const StoredTensor& stored = *source.tensor;
     GgufTensor tensor;
@@ -211,7 +213,7 @@ class Namer {
     return absl::OkStatus();
   }
 
-  // A vector as float32 in memory, in the order of its rows.
+  // Converts a vector to float32 in owned memory and interleaves its rows if needed.
   void MakeFloat(GgufTensor* tensor) {
     const int64_t size = tensor->dims[0];
     std::byte* const bytes = Own(size * sizeof(float));

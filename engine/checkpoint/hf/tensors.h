@@ -1,4 +1,4 @@
-// Tensors of a Hugging Face checkpoint under the names that GGUF has for them.
+// Maps the tensors of a Hugging Face checkpoint to their GGUF names.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_TENSORS_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_TENSORS_H_
 
@@ -18,7 +18,7 @@
 
 namespace tidepool::engine::hf {
 
-// A tensor of one of the files. Views point into that file.
+// A tensor in one of the files. `data` points into that file.
 struct TensorSource {
   const StoredTensor* tensor = nullptr;
   absl::string_view path;
@@ -27,13 +27,13 @@ struct TensorSource {
 };
 
 struct TensorSet {
-  std::vector<GgufTensor> tensors;  // in the order of their names; views into `owned`
+  std::vector<GgufTensor> tensors;  // sorted by name; may point into `owned`
   std::vector<std::unique_ptr<std::byte[]>> owned;
 };
 
-// Renames all tensors. Experts of a layer become slabs of one tensor, q and k of families with
-// rotary pairs get their rows in turns, vectors become float32. INVALID_ARGUMENT names file and
-// tensor: one that the model does not have, one that is missing, experts of different shapes.
+// Renames all tensors. The experts of a layer become slabs of one tensor. In families with rotary
+// pairs, the rows of q and k are interleaved. Vectors become float32. Returns INVALID_ARGUMENT with
+// the file and the tensor if a tensor is unknown or missing, or experts differ in shape or type.
 absl::StatusOr<TensorSet> NameTensors(const std::string& path, const HfModel& model,
                                       const std::vector<TensorSource>& sources);
 

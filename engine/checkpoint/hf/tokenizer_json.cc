@@ -78,7 +78,7 @@ class TokenizerReader {
     return vocabulary_.FillGaps();
   }
 
-  // "LEFT RIGHT", whether the file has them so or as pairs.
+  // Writes each merge as "LEFT RIGHT". The file stores it as such a string or as a pair.
   absl::Status ReadMerges(const JsonMembers& model) {
     const Json* list = model.Find("merges");
     if (list == nullptr || !list->is_array()) {
@@ -111,7 +111,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Options of the model that change ids, at any other value than these.
+  // Rejects model options that would change ids, unless they have a neutral value.
   absl::Status CheckOptions(const JsonMembers& model) const {
     for (const absl::string_view key :
          {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -145,7 +145,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // BPE over characters, in which a space is written "▁".
+  // Reads BPE over characters, which writes a space as "▁".
   absl::Status ReadMetaspace(const JsonMembers& model) {
     ASSIGN_OR_RETURN(const bool ignore_merges, model.BoolOr("ignore_merges", false));
     if (ignore_merges) {
@@ -164,7 +164,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Pieces with the logarithms of their probabilities.
+  // Reads the pieces and their log probabilities.
   absl::Status ReadUnigram(const JsonMembers& model) {
     const Json* list = model.Find("vocab");
     if (list == nullptr || !list->is_array() || list->empty()) {
@@ -211,7 +211,7 @@ class TokenizerReader {
     metadata_->SetBool("tokenizer.ggml.remove_extra_whitespaces", false);
   }
 
-  // What a character becomes that has no token.
+  // Marks the unknown token and the byte tokens, which encode characters without a token.
   absl::Status MarkFallbacks(const std::string& unknown, bool bytes) {
     if (!unknown.empty()) {
       const std::optional<int32_t> id = vocabulary_.Find(unknown);
@@ -236,7 +236,8 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // For programs that merge by score: a token's is the rank of the first merge that makes it.
+  // Returns scores for programs that merge by score. The score of a token is the negated rank of
+  // the first merge that produces it.
   std::vector<float> Scores() const {
     std::vector<float> scores(vocabulary_.size(), -1e6F);
     for (size_t rank = merges_.size(); rank-- > 0;) {
@@ -249,7 +250,7 @@ class TokenizerReader {
     return scores;
   }
 
-  // Special tokens, and those that every text begins or ends with.
+  // Writes the vocabulary, the special tokens, and the tokens added around every text.
   absl::Status WriteAround() {
     vocabulary_.Write(metadata_);
     const Json none = Json::object();
@@ -261,7 +262,7 @@ class TokenizerReader {
     return WriteAdded(around.after, "eos");
   }
 
-  // The token around each text takes the place of the one that the configuration names.
+  // A token added around every text overrides the BOS or EOS token of the configuration.
   absl::Status WriteAdded(const std::optional<std::string>& token, absl::string_view name) {
     metadata_->SetBool(absl::StrCat("tokenizer.ggml.add_", name, "_token"), token.has_value());
     if (!token.has_value()) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// tokenizer.json, the format of Hugging Face's tokenizers, as GGUF metadata.
+// Converts tokenizer.json, the format of Hugging Face's tokenizers package, to GGUF metadata.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_TOKENIZER_JSON_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_TOKENIZER_JSON_H_
 
@@ -11,15 +11,15 @@
 
 namespace tidepool::engine::hf {
 
-// What stands beside the tokenizer.
+// Settings from the other files of the directory.
 struct TokenizerFiles {
-  std::string config_path;               // of tokenizer_config.json
-  const Json* config = nullptr;          // null inside: there is no such file
-  const ConfigTokens* tokens = nullptr;  // of config.json and generation_config.json
+  std::string config_path;               // path of tokenizer_config.json
+  const Json* config = nullptr;          // JSON null if there is no such file
+  const ConfigTokens* tokens = nullptr;  // from config.json and generation_config.json
 };
 
-// Sets tokenizer.ggml.*. Every error names the file and what in it: INVALID_ARGUMENT where it
-// contradicts itself, UNIMPLEMENTED for a step or an option that changes ids and is not supported.
+// Sets tokenizer.ggml.*. Every error names the file and the key. Returns INVALID_ARGUMENT if the
+// content is invalid. Returns UNIMPLEMENTED for an unsupported step or option that changes ids.
 absl::Status ReadTokenizerJson(const std::string& path, const Json& tokenizer,
                                const TokenizerFiles& files, GgufMetadata* metadata);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kMaxTokens = 1 << 24;
 
-// The name of a special token: a string, or an object that has it as its content. nullopt: none.
+// Returns the name of a special token, or nullopt if there is none. The file stores it as a string
+// or as the "content" of an object.
 absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
                                                      absl::string_view key) {
   const Json* value = config.Find(key);
@@ -72,7 +73,7 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
                              absl::StrCat(option, " is not supported, expected false"));
     }
     if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
-    // What the model says of its own tokens stays.
+    // Keep the kind of the model's own unknown and byte tokens.
     const bool kept =
         id < size() && (kind(id) == TokenKind::kUnknown || kind(id) == TokenKind::kByte);
     RETURN_IF_ERROR(Add(text, id,
@@ -105,7 +106,8 @@ void Vocabulary::Write(GgufMetadata* metadata) const {
 
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& config,
                                 const ConfigTokens& tokens, GgufMetadata* metadata) {
-  // The id by the name, or by `ids` where there is no tokenizer_config.json to name one; -1: none.
+  // Returns the id of the token that tokenizer_config.json names. If it names none, returns the
+  // first of `ids`. Returns -1 if there is no such token.
   const auto find = [&](absl::string_view key,
                         const std::vector<int64_t>& ids) -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(const std::optional<std::string> name, TokenName(config, key));
@@ -115,7 +117,7 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
       return config.Error(key, absl::StrCat(Quote(*name), " is not a token of ", vocabulary.path(),
                                             ", expected one of its tokens"));
     }
-    // tokenizer_config.json says by leaving it out that there is no BOS.
+    // If tokenizer_config.json omits bos_token, the model has no BOS token.
     if (key == "bos_token" && !tokens.bos_by_id && config.Has("tokenizer_class")) return -1;
     const int64_t id = ids.empty() ? -1 : ids[0];
     return id < vocabulary.size() ? id : -1;
@@ -134,7 +136,7 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
   for (const int64_t id : tokens.eos) {
     if (id != eos && id >= 0 && id < vocabulary.size()) others.push_back(static_cast<int32_t>(id));
   }
-  // llama.cpp knows two more keys; any others are ours.
+  // llama.cpp has two more keys, EOT and EOM. stop_token_ids is our own key.
   if (!others.empty()) set("eot", others[0]);
   if (others.size() > 1) set("eom", others[1]);
   if (others.size() > 2) metadata->SetI32s("tokenizer.ggml.stop_token_ids", others);

@@ -1,4 +1,4 @@
-// The tokens of a tokenizer while they are read: ids, types and names.
+// Vocabulary: collects the ids, types and texts of the tokens while a tokenizer is read.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_VOCABULARY_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_VOCABULARY_H_
 
@@ -17,7 +17,7 @@
 
 namespace tidepool::engine::hf {
 
-// GGUF's numbers.
+// The numbers are those of GGUF (tokenizer.ggml.token_type).
 enum class TokenKind : int32_t {
   kNormal = 1,
   kUnknown = 2,
@@ -27,16 +27,18 @@ enum class TokenKind : int32_t {
   kByte = 6,
 };
 
-// Thread-compatible. Errors are INVALID_ARGUMENT and name the file.
+// Thread-compatible. Errors are INVALID_ARGUMENT, except where noted, and name the file.
 class Vocabulary {
  public:
   explicit Vocabulary(std::string path) : path_(std::move(path)) {}
 
-  // Fails where the id is out of range or has another text already, or the text another id.
+  // Fails if the id is out of range, the id already has another text, or the text already has
+  // another id.
   absl::Status Add(const std::string& text, int64_t id, TokenKind kind);
-  // The "added_tokens" of a tokenizer.json.
+  // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token strips spaces or
+  // matches only whole words.
   absl::Status AddAdded(const Json* list);
-  // Ids between tokens that have none get names of their own.
+  // Gives each unused id below the largest one a placeholder text.
   absl::Status FillGaps();
 
   std::optional<int32_t> Find(absl::string_view text) const;
@@ -45,18 +47,18 @@ class Vocabulary {
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   const std::string& path() const { return path_; }
 
-  // Sets the tokens and their types.
+  // Sets tokenizer.ggml.tokens and tokenizer.ggml.token_type.
   void Write(GgufMetadata* metadata) const;
 
  private:
   const std::string path_;
   std::vector<std::string> tokens_;
-  std::vector<int32_t> kinds_;  // 0: no token
+  std::vector<int32_t> kinds_;  // 0: the id has no token
   absl::flat_hash_map<std::string, int32_t> ids_;
 };
 
-// Sets the ids of special tokens. Names of tokenizer_config.json go before the ids of the
-// configurations; what ends a generation is in `tokens.eos` too.
+// Sets the ids of special tokens. The names in tokenizer_config.json override the ids in `tokens`.
+// The other ids in `tokens.eos` also end a generation.
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& tokenizer_config,
                                 const ConfigTokens& tokens, GgufMetadata* metadata);
 

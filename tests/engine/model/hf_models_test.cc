@@ -1,4 +1,5 @@
-// Directories that transformers saved, one of each family, against transformers' own numbers.
+// Loads directories that transformers saved, at least one for each family, and compares the results
+// with those of transformers.
 #include <algorithm>
 #include <cmath>
 #include <string>

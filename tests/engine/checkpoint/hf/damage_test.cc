@@ -1,5 +1,6 @@
-// Damaged Hugging Face directories: each file is damaged 200 times by seed, and some by hand. A
-// load either succeeds or returns one plain line with a code for which the program exits with 2.
+// Loads damaged Hugging Face directories. Each file is damaged with 200 seeds, and some files have
+// hand-written faults. A load either succeeds or returns a one-line error. The status code of the
+// error makes the program exit with 2.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -33,12 +34,12 @@ std::string ReadAll(const fs::path& path) {
 }
 
 void WriteAll(const fs::path& path, const std::string& bytes) {
-  // A new file: a mapped one must not change.
+  // Create a new file, because a mapped file must not change.
   fs::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A copy of a golden model that may be damaged.
+// A copy of a golden model that tests may damage.
 class Directory {
  public:
   explicit Directory(const std::string& model)
@@ -53,7 +54,7 @@ class Directory {
 
   fs::path File(const std::string& name) const { return path_ / name; }
 
-  // The whole path of a model's start.
+  // Loads everything that the start of a model loads.
   absl::Status Load() const {
     auto file = OpenCheckpoint(path_.string());
     if (!file.ok()) return file.status();
@@ -84,7 +85,7 @@ bool MeansExitCode2(const absl::Status& status) {
   }
 }
 
-// One of a few kinds of damage, at random places.
+// Applies one of six kinds of damage at random positions.
 std::string Damaged(std::string bytes, uint32_t seed, size_t reach) {
   std::mt19937 random(seed);
   const auto below = [&random](size_t limit) { return random() % std::max<size_t>(limit, 1); };
@@ -108,7 +109,7 @@ std::string Damaged(std::string bytes, uint32_t seed, size_t reach) {
       break;
     }
     default: {
-      // A digit of a number, most of the time still a number.
+      // Change one digit. The result is usually still a valid number.
       size_t at = below(size);
       while (at < size && (bytes[at] < '0' || bytes[at] > '9')) ++at;
       if (at < size) bytes[at] = static_cast<char>('0' + random() % 10);
@@ -122,7 +123,7 @@ struct Victim {
   const char* name;
   const char* model;
   const char* file;
-  size_t reach;  // bytes at the beginning that are damaged
+  size_t reach;  // damage only this many bytes at the start of the file
 };
 
 class DamageTest : public testing::TestWithParam<Victim> {};
@@ -163,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
 struct Edit {
   const char* model;
   const char* file;
-  const char* from;  // empty: the file is removed
+  const char* from;  // empty: remove the file
   const char* to;
   const char* complaint;
 };

@@ -1,5 +1,5 @@
-// 10,000 lines through a tokenizer.json of each kind, against the ids of the tokenizers package:
-// tests/golden/hf_tokenizers, which make_hf_tokenizers.py makes.
+// Encodes 10,000 lines with a tokenizer.json of each kind and compares the ids with those of the
+// tokenizers package. make_hf_tokenizers.py writes the reference to tests/golden/hf_tokenizers.
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -41,7 +41,7 @@ uint32_t LittleEndian(absl::string_view bytes) {
   return value;
 }
 
-// zlib's CRC-32 of the ids as little-endian int32.
+// Returns zlib's CRC-32 of the ids as little-endian int32.
 uint32_t Checksum(const Ids& ids) {
   uint32_t crc = 0xFFFFFFFF;
   for (const int32_t id : ids) {
@@ -64,7 +64,8 @@ std::vector<std::string> ReadLines() {
   return lines;
 }
 
-// Metadata is what a directory's tokenizer becomes; a GGUF file of it is read like any other.
+// Writes the metadata to a GGUF file and loads the tokenizer from it. A directory's tokenizer
+// becomes the same metadata.
 std::unique_ptr<Tokenizer> Load(const GgufMetadata& metadata) {
   const auto file = GgufFile::Open(WriteTempFile("hf_tokenizer.gguf", GgufHeader(metadata)));
   CHECK_OK(file.status());
@@ -115,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJsonTest,
 
 class SentencePieceModelTest : public testing::TestWithParam<const char*> {};
 
-// The models that the GGUF vocabularies of tests/golden/tokenizers were made of.
+// These are the source models of the GGUF vocabularies in tests/golden/tokenizers.
 TEST_P(SentencePieceModelTest, IdsEqualTheReference) {
   const std::string path = absl::StrCat(kLines, GetParam(), ".model");
   GgufMetadata metadata;
