@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/checkpoint/gguf_writer.h"
 
 namespace tidepool::engine {
@@ -124,7 +125,7 @@ TEST(GgufFile, PlacesTensors) {
     writer.F32Tensor("a", {3, 2}, Ramp(6))
         .Tensor("b", GgmlType::kQ8_0, {32, 1, 2}, std::string(68, 'x'));
     const GgufFile file = OpenBytes(writer.Build());
-    EXPECT_EQ(file.version(), version);
+    EXPECT_EQ(file.format(), absl::StrCat("GGUF v", version));
     ASSERT_EQ(file.tensors().size(), 2u);
     const GgufTensor* a = file.FindTensor("a");
     ASSERT_NE(a, nullptr);

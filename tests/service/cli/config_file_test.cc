@@ -80,7 +80,7 @@ TEST(ConfigFileTest, NumbersComeAsACommandLineHasThem) {
     EXPECT_THAT(Complaint(absl::StrCat("k = ", bad)), StartsWith("f.toml: line 1: ")) << bad;
   }
   EXPECT_THAT(Complaint("\nmodel = m.gguf"),
-              AllOf(HasSubstr("line 2"), HasSubstr("texts in quotes")));
+              AllOf(HasSubstr("line 2"), HasSubstr("texts are in quotes")));
 }
 
 TEST(ConfigFileTest, DamageIsNamedWithItsLine) {
