@@ -151,6 +151,7 @@ class SecondSignalTest(unittest.TestCase):
         deaf.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json"
                      f"\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         deaf.recv(1)
+        harness.wait_until(lambda: harness.stall_of(client), "the streams are held back", timeout=120)
         return server, client
 
     def second_signal(self, server, moment):
