@@ -13,12 +13,6 @@ static_assert(kExcusing < CrashEvidence::kBefore);
 // Between two looks at a verdict that is open.
 constexpr absl::Duration kLook = absl::Milliseconds(250);
 
-// And the same connection to it.
-bool SameProcess(const WorkerSighting& one, const WorkerSighting& other) {
-  return one.link == other.link && one.process_id == other.process_id &&
-         one.watches == other.watches;
-}
-
 }  // namespace
 
 CrashEvidence::Attempt& CrashEvidence::Attempt::operator=(Attempt&& other) noexcept {
@@ -33,28 +27,6 @@ CrashEvidence::Attempt& CrashEvidence::Attempt::operator=(Attempt&& other) noexc
 void CrashEvidence::Attempt::Reset() {
   if (evidence() != nullptr) evidence()->running_.erase(number_);
   evidence_ = nullptr;
-}
-
-void CrashEvidence::Attempt::End(const WorkerSighting& worker) {
-  CrashEvidence* const all = evidence();
-  if (all != nullptr) {
-    const Running& running = all->running_.at(number_);
-    all->DropEnded();
-    const bool proven = IsProven(running);
-    if (!proven) all->ended_.push_back({.running = running, .worker = worker});
-    if (!proven && running.work.under == Suspicion::kAlone) {
-      all->ended_trials_.push_back({.running = running, .worker = worker});
-    }
-    if (all->ended_.size() > kMaxEnded) all->ended_.pop_front();
-    if (Crash* const known = all->KnownCrash(worker); known != nullptr) all->HoldEnded(known);
-  }
-  Reset();
-}
-
-bool CrashEvidence::Attempt::IsUnprovenPause() const {
-  if (evidence() == nullptr) return false;
-  const Running& running = evidence()->running_.at(number_);
-  return running.paused && running.made < kProvenTokens;
 }
 
 void CrashEvidence::Attempt::OnTokens(int64_t count) {
@@ -103,23 +75,19 @@ int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) c
 }
 
 bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
-  if (!SameProcess(crash.worker, worker)) return false;
+  if (crash.worker.link != worker.link || crash.worker.process_id != worker.process_id ||
+      crash.worker.watches != worker.watches) {
+    return false;
+  }
   // A process dies once; one whose connection broke twice lives in between.
   if (worker.at - crash.worker.at < kSignOfLife) return true;
   return worker.process_id != 0 && look_(crash.worker) != Fate::kLives;
 }
 
-CrashEvidence::Crash* CrashEvidence::KnownCrash(const WorkerSighting& worker) {
-  const auto same = [&](const Crash& crash) { return SameCrash(crash, worker); };
-  const auto found = std::find_if(crashes_.rbegin(), crashes_.rend(), same);
-  return found == crashes_.rend() ? nullptr : &*found;
-}
-
 CrashEvidence::Crash& CrashEvidence::Note(const WorkerSighting& worker) {
   DropOld();
-  if (Crash* const known = KnownCrash(worker); known != nullptr) {
-    HoldEnded(known);
-    return *known;
+  for (Crash& crash : crashes_) {
+    if (SameCrash(crash, worker)) return crash;
   }
   Crash& crash = crashes_.emplace_back(Crash{.number = next_number_++, .worker = worker});
   for (const auto& [number, running] : running_) {
@@ -127,42 +95,7 @@ CrashEvidence::Crash& CrashEvidence::Note(const WorkerSighting& worker) {
     crash.there.push_back(
         {.prompt = running.work.prompt, .place = running.work.place, .proven = IsProven(running)});
   }
-  HoldEnded(&crash);
   return crash;
-}
-
-void CrashEvidence::HoldEnded(Crash* crash) {
-  DropEnded();
-  std::vector<Running> held;
-  std::erase_if(ended_, [&](const Ended& ended) {
-    if (!SameProcess(ended.worker, crash->worker)) return false;
-    if (ended.worker.at + kLinger <= crash->worker.heard) return true;
-    held.push_back(ended.running);
-    // What it may have died of is all that the attempt made.
-    held.back().work.place -= held.back().made;
-    crash->there.push_back({.prompt = held.back().work.prompt, .place = held.back().work.place});
-    return true;
-  });
-  for (const Running& running : held) Hold(running, crash->worker, crash);
-}
-
-bool CrashEvidence::MayStillDie(const WorkerSighting& worker) const {
-  return look_(worker) == Fate::kOpen && clock_->Monotonic() - worker.at < kLongestLinger;
-}
-
-void CrashEvidence::DropEnded() {
-  for (; !ended_.empty() && !MayStillDie(ended_.front().worker); ended_.pop_front()) {
-    const Ended& oldest = ended_.front();
-    const bool lives = look_(oldest.worker) == Fate::kLives;
-    if (lives && oldest.running.work.prepares) ForgetPrepared(oldest.running);
-  }
-}
-
-std::vector<std::string> CrashEvidence::AfterTrials() {
-  std::erase_if(ended_trials_, [&](const Ended& one) { return !MayStillDie(one.worker); });
-  std::vector<std::string> names;
-  for (const Ended& one : ended_trials_) names.push_back(one.running.work.name);
-  return names;
 }
 
 CrashEvidence::Prompt& CrashEvidence::Touch(uint64_t prompt) {
@@ -192,26 +125,20 @@ void CrashEvidence::DropOld() {
 void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
   if (attempt->evidence() == nullptr) return;
   const Running running = running_.at(attempt->number_);
+  const uint64_t digest = running.work.prompt;
   Crash& crash = Note(worker);
   attempt->Reset();
-  Hold(running, worker, &crash);
-}
-
-void CrashEvidence::Hold(const Running& running, const WorkerSighting& worker, Crash* crash) {
-  const uint64_t digest = running.work.prompt;
   const absl::Duration heard = running.made > 0 ? running.last_at : running.began;
-  const NearCrash near = {.crash = crash->number,
+  const NearCrash near = {.crash = crash.number,
                           .sender = running.work.sender,
                           .worker = worker,
                           .place = running.work.place,
-                          .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard),
-                          .prepared = running.work.prepares};
-  std::vector<Present>& there = crash->there;
+                          .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard)};
   // The worker may have been known to be lost before this attempt began there.
-  const bool known = std::any_of(there.begin(), there.end(), [&](const Present& one) {
+  const bool known = std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
     return one.prompt == digest && one.place == near.place;
   });
-  if (!known) there.push_back({.prompt = digest, .place = near.place});
+  if (!known) crash.there.push_back({.prompt = digest, .place = near.place});
   Prompt& prompt = Touch(digest);
   const bool counted = std::any_of(prompt.near.begin(), prompt.near.end(),
                                    [&](const NearCrash& one) { return one.crash == near.crash; });
@@ -219,7 +146,7 @@ void CrashEvidence::Hold(const Running& running, const WorkerSighting& worker, C
   prompt.near.push_back(near);
   if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
   const bool alone = running.work.under == Suspicion::kAlone &&
-                     std::all_of(there.begin(), there.end(), [&](const Present& one) {
+                     std::all_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
                        return one.proven || one.prompt == digest;
                      });
   if (!alone) return;
@@ -228,7 +155,6 @@ void CrashEvidence::Hold(const Running& running, const WorkerSighting& worker, C
 }
 
 Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
-  DropEnded();
   Conclude();
   const auto found = prompts_.find(prompt);
   if (found == prompts_.end()) return Suspicion::kNone;
@@ -286,31 +212,18 @@ void CrashEvidence::ForgetPassed(const Running& running) {
   const auto found = prompts_.find(running.work.prompt);
   if (found == prompts_.end()) return;
   Prompt& prompt = found->second;
+  const int64_t proof = ProofOf(prompt);
   const int64_t start = running.work.place - running.made;
   // Only what it has computed itself since that crash.
   std::erase_if(prompt.near, [&](NearCrash& near) {
-    const bool later = near.worker.at > running.began;
-    if (near.prepared || later || !IsAt(prompt, near, start)) return false;
+    if (near.worker.at > running.began || !IsAt(prompt, near, start)) return false;
     near.reach = ReachIn(near.unheard, running);
     return !IsAt(prompt, near, running.work.place);
   });
-  DropIfCleared(running.work.prompt);
-}
-
-void CrashEvidence::ForgetPrepared(const Running& running) {
-  const auto found = prompts_.find(running.work.prompt);
-  if (found == prompts_.end()) return;
-  std::erase_if(found->second.near, [&](const NearCrash& near) {
-    return near.prepared && near.worker.at <= running.began;
-  });
-  DropIfCleared(running.work.prompt);
-}
-
-void CrashEvidence::DropIfCleared(uint64_t prompt) {
-  const auto found = prompts_.find(prompt);
-  const Prompt& cleared = found->second;
-  if (!cleared.near.empty() || cleared.judged.has_value()) return;
-  if (ProofOf(cleared) == kLongProof || cleared.accused) prompts_.erase(found);
+  if (!prompt.near.empty() || prompt.judged.has_value()) return;
+  if (proof == kLongProof || prompt.accused) {
+    prompts_.erase(found);
+  }
 }
 
 void CrashEvidence::Conclude() {
@@ -416,22 +329,11 @@ absl::Duration CrashEvidence::CalmIn(uint64_t prompt, absl::Duration since) {
   return absl::ZeroDuration();
 }
 
-int64_t CrashEvidence::UnprovenBeside(const WorkerLink* worker, uint64_t prompt) {
-  DropEnded();
-  const auto beside = [&](const Running& running) {
-    return running.work.worker == worker && running.work.prompt != prompt && !IsProven(running);
-  };
-  return std::count_if(running_.begin(), running_.end(),
-                       [&](const auto& entry) { return beside(entry.second); }) +
-         std::count_if(ended_.begin(), ended_.end(),
-                       [&](const Ended& ended) { return beside(ended.running); });
-}
-
-bool CrashEvidence::HasPrepareCrash(uint64_t prompt) const {
-  const auto found = prompts_.find(prompt);
-  return found != prompts_.end() &&
-         std::any_of(found->second.near.begin(), found->second.near.end(),
-                     [](const NearCrash& near) { return near.prepared; });
+int64_t CrashEvidence::UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const {
+  return std::count_if(running_.begin(), running_.end(), [&](const auto& entry) {
+    const Work& work = entry.second.work;
+    return work.worker == worker && work.prompt != prompt && !IsProven(entry.second);
+  });
 }
 
 size_t CrashEvidence::CrashesOf(uint64_t prompt) const {

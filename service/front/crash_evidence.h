@@ -5,14 +5,10 @@
 //    reached, until the stream is kProvenTokens tokens past that place. Meanwhile it is a suspect.
 //    A fast worker may have been further than its front had heard: a second crash counts up to the
 //    tokens that it makes in kUnheard, or in the time that nothing was heard before the crash.
-//    A crash while the prompt was prepared counts as one before the first token, until a later
-//    Prepare of it was answered and that worker lived on: tokens say nothing about Prepare.
-//    A worker may answer and then die of it: an attempt that ended less than kLinger before the
-//    worker was last heard from counts as one that still ran, unless it made kProvenTokens tokens.
+//    A crash while the prompt was prepared counts as one before the first token: a worker may
+//    answer Prepare and then die of it.
 // 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
-//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on,
-//    except streams of that worker that could be the cause once their clients read again: these
-//    wait for the end of the trial.
+//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on.
 //    It does not wait for calm if a known death would excuse a crash of the trial (3.): in a series
 //    of kills a stream would wait as long as that lasts.
 // 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If a
@@ -85,16 +81,11 @@ class CrashEvidence {
   static constexpr absl::Duration kSignOfLife = absl::Seconds(2);
   static constexpr absl::Duration kBefore = absl::Minutes(1);
   static constexpr absl::Duration kAfter = absl::Seconds(5);
-  // How long a worker that dies of an attempt may live after it has answered.
-  static constexpr absl::Duration kLinger = absl::Milliseconds(500);
-  // Then it is not known what became of a worker, and an attempt that ended there is forgotten.
-  static constexpr absl::Duration kLongestLinger = absl::Seconds(5);
   // How long evidence is kept.
   static constexpr absl::Duration kKept = absl::Minutes(10);
   static constexpr size_t kMaxPrompts = 1024;
   static constexpr size_t kMaxCrashes = 4096;
   static constexpr size_t kMaxProven = 4096;
-  static constexpr size_t kMaxEnded = 4096;
 
   // `convict` is called with each sender whose streams were near the crashes of a prompt that is
   // convicted, from any function here. `clock` outlives this.
@@ -107,7 +98,6 @@ class CrashEvidence {
     uint64_t prompt = 0;    // PromptId::content
     uint64_t sender = 0;    // PromptId::sent
     int64_t place = 0;      // output tokens made so far; none while it is prepared
-    bool prepares = false;
     Suspicion under = Suspicion::kNone;
   };
   // A stream's work at a worker, for as long as it runs there. Does nothing once the evidence is
@@ -118,17 +108,12 @@ class CrashEvidence {
     Attempt(Attempt&& other) noexcept { *this = std::move(other); }
     Attempt& operator=(Attempt&& other) noexcept;
     ~Attempt() { Reset(); }
-    // The worker did not answer, or what it does of the attempt is of no interest.
     void Reset();
-    // The worker answered, or the stream was given up. The worker may still die of it.
-    void End(const WorkerSighting& worker);
     // It made `count` more tokens.
     void OnTokens(int64_t count);
     // It computes nothing until Resume: its client takes nothing.
     void Pause();
     void Resume();
-    // It is paused, and may be what crashes the worker once it is resumed.
-    bool IsUnprovenPause() const;
 
    private:
     friend class CrashEvidence;
@@ -155,15 +140,9 @@ class CrashEvidence {
   // `since`: when its wait began. After kLongestCalm, or where a known death would excuse a crash,
   // it waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
-  // Attempts there besides this prompt that may be what crashes that worker: those that made less
-  // than kProvenTokens tokens, and still run or ended lately.
-  int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt);
-  // Names of the workers where a trial ended so lately that they may still die of it.
-  std::vector<std::string> AfterTrials();
-  // Whether what ended at this process may still crash it.
-  bool MayStillDie(const WorkerSighting& worker) const;
-  // Whether a crash near this prompt was of a Prepare.
-  bool HasPrepareCrash(uint64_t prompt) const;
+  // Streams that run there besides this prompt and may be what crashes that worker: suspects, and
+  // those with less than kProvenTokens tokens from this attempt.
+  int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
   // Crashes near this prompt that count; those of its own trials included.
   size_t CrashesOf(uint64_t prompt) const;
   // Names of the workers that are to take copies of this prompt: those that compute it already,
@@ -185,11 +164,6 @@ class CrashEvidence {
     absl::Duration first_at, last_at;
     bool paused = false;
   };
-  // An attempt without proof whose worker may still die of it.
-  struct Ended {
-    Running running;
-    WorkerSighting worker;  // as it ended
-  };
   // A stream that ran on a worker when it crashed.
   struct Present {
     uint64_t prompt = 0;
@@ -208,7 +182,6 @@ class CrashEvidence {
     int64_t place = 0;
     absl::Duration unheard;  // before it
     int64_t reach = 0;       // tokens past `place` that may have been made in that time
-    bool prepared = false;   // the crash was of a Prepare
   };
   struct Prompt {
     std::vector<NearCrash> near;
@@ -228,23 +201,12 @@ class CrashEvidence {
   int64_t ReachIn(absl::Duration unheard, const Running& running) const;
   // The crash of this process, which may be known already.
   Crash& Note(const WorkerSighting& worker);
-  // Null: it is not known yet.
-  Crash* KnownCrash(const WorkerSighting& worker);
   bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
   Prompt& Touch(uint64_t prompt);
   void DropOld();
-  // Holds the crash against the attempt's prompt.
-  void Hold(const Running& running, const WorkerSighting& worker, Crash* crash);
-  // The same for attempts that had ended when that worker died.
-  void HoldEnded(Crash* crash);
-  // Forgets attempts that ended, once it is known what became of their workers.
-  void DropEnded();
   void OnTokens(Running* running, int64_t count);
   void NoteProven(uint64_t prompt);
   void ForgetPassed(const Running& running);
-  // A worker has answered this Prepare and lives.
-  void ForgetPrepared(const Running& running);
-  void DropIfCleared(uint64_t prompt);
   // Concludes one; false: its verdict stays open.
   bool Conclude(uint64_t digest, Prompt* prompt);
   enum class Witness : uint8_t { kNone, kMayCome, kFound };
@@ -260,8 +222,6 @@ class CrashEvidence {
   const std::function<void(uint64_t)> convict_;
   uint64_t next_number_ = 1;
   absl::flat_hash_map<uint64_t, Running> running_;
-  std::deque<Ended> ended_;  // in the order of their ends
-  std::deque<Ended> ended_trials_;
   std::deque<Crash> crashes_;  // in the order of their times
   std::map<uint64_t, Prompt> prompts_;
   // Prompts of which a stream made kProvenTokens tokens.

@@ -193,10 +193,7 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
       !status.ok()) {
     return End(std::move(status));
   }
-  placement_.AfterPrepare([this] { BeginRun(); });
-}
-
-void Generation::BeginRun() {
+  placement_.BeginAttempts();
   if (has_logged_turn()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   if (auto echo = prompt_report_.Echo(prepared_); echo.has_value()) {
@@ -367,7 +364,7 @@ int64_t Generation::CreditLimit() const {
 
 void Generation::GrantCredit() {
   const int64_t more = CreditLimit() - granted_;
-  if (call_ == nullptr || more <= 0 || !placement_.MayResume()) return;
+  if (call_ == nullptr || more <= 0) return;
   granted_ += more;
   placement_.OnCredit();
   call_->AddCredit(more);

@@ -119,7 +119,6 @@ class Generation final : public AnswerStream,
   }
   PickRequest MakePick() const override;
   void End(absl::Status status) override;
-  void OnMayResume() override { GrantCredit(); }
   std::weak_ptr<const void> Life() const override { return weak_from_this(); }
 
   void BeginTurn();
@@ -128,8 +127,6 @@ class Generation final : public AnswerStream,
   void FindModel();
   void Prepare();
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
-  // It is prepared, and the worker did not die of that.
-  void BeginRun();
   // Keeps the session's log within max_session_tokens. FAILED_PRECONDITION if it is full.
   absl::Status LimitSession();
 

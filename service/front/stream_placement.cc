@@ -41,69 +41,12 @@ void StreamPlacement::GiveTicketUp() {
   if (state_ == StreamState::kAlone) GoTo(StreamState::kRunning);
 }
 
-WorkerSighting StreamPlacement::Sight() const {
-  WorkerSighting now = context_.workers->Sight(worker_.link);
-  const bool same = now.process_id == begun_.process_id && now.watches == begun_.watches;
-  if (same) return now;
-  // Another process answers there already, or the same one on another connection.
-  WorkerSighting begun = begun_;
-  begun.at = context_.clock->Monotonic();
-  return begun;
-}
-
 void StreamPlacement::BeginAttempts() {
   failed_workers_.clear();
   failures_ = RetryState();
   trial_.Reset();
   GiveTicketUp();
   calm_since_.reset();
-}
-
-void StreamPlacement::AfterPrepare(std::function<void()> next) {
-  const WorkerSighting worker = Sight();
-  trial_.End(worker);
-  if (tried_alone()) return Settle(worker, next);
-  BeginAttempts();
-  next();
-}
-
-void StreamPlacement::Settle(const WorkerSighting& worker, const std::function<void()>& next) {
-  const CrashEvidence& evidence = context_.failover->evidence;
-  if (!evidence.HasPrepareCrash(prompt_.content) || !evidence.MayStillDie(worker)) {
-    BeginAttempts();
-    return next();
-  }
-  context_.loop->PostAfter(kTrialPoll, [this, weak = owner_->Life(), worker, next] {
-    if (const auto self = weak.lock(); self && !ended()) Settle(worker, next);
-  });
-}
-
-bool StreamPlacement::MayResume() {
-  const bool waits =
-      trial_.IsUnprovenPause() && !tried_alone() && Contains(WithTrials(), worker_.name);
-  if (!waits) {
-    idle_wait_.reset();
-    return true;
-  }
-  const absl::Duration now = context_.clock->Monotonic();
-  if (!idle_wait_.has_value()) idle_wait_ = {.end = now + kWorkerWait};
-  if (now >= idle_wait_->end) return true;
-  if (std::exchange(idle_wait_->polled, true)) return false;
-  context_.loop->PostAfter(kTrialPoll, [this, weak = owner_->Life()] {
-    const auto self = weak.lock();
-    if (self == nullptr || ended()) return;
-    if (idle_wait_.has_value()) idle_wait_->polled = false;
-    owner_->OnMayResume();
-  });
-  return false;
-}
-
-std::vector<std::string> StreamPlacement::WithTrials() const {
-  std::vector<std::string> names = context_.failover->resubmissions.WithTrials();
-  for (std::string& name : context_.failover->evidence.AfterTrials()) {
-    names.push_back(std::move(name));
-  }
-  return names;
 }
 
 void StreamPlacement::OnTokens(int64_t count) {
@@ -123,13 +66,13 @@ void StreamPlacement::OnStandstill() {
 }
 
 void StreamPlacement::OnFinished() {
-  trial_.End(Sight());
+  trial_.Reset();
   GiveTicketUp();
 }
 
 void StreamPlacement::End() {
   GoTo(StreamState::kEnded);
-  trial_.End(Sight());
+  trial_.Reset();
   ticket_.Reset();
 }
 
@@ -142,7 +85,7 @@ PickRequest StreamPlacement::Pick() const {
   pick.avoid = failed_workers_;
   const FailoverQueue& line = context_.failover->resubmissions;
   const bool suspect = ticket_.held() && kind_ != FailoverQueue::Kind::kUsual;
-  pick.spare = suspect ? line.WithSuspects() : WithTrials();
+  pick.spare = suspect ? line.WithSuspects() : line.WithTrials();
   pick.prefer = tried_alone() ? std::vector{ticket_.worker()}
                               : context_.failover->evidence.OnlyAt(prompt_.content);
   pick.fewest = tried_alone();
@@ -169,7 +112,7 @@ void StreamPlacement::Migrate() {
 
 void StreamPlacement::Retry(absl::Status status, EndedBy by, StreamStep step) {
   if (by != EndedBy::kWorker) context_.workers->NoteFailure(worker_.link, status);
-  const WorkerSighting worker = Sight();
+  const WorkerSighting worker = context_.workers->Sight(worker_.link);
   const bool unanswered = by == EndedBy::kUnanswered;
   if (by == EndedBy::kCrash || unanswered) context_.failover->evidence.OnCrash(&trial_, worker);
   if (by == EndedBy::kCrash) patience_.begun = false;  // for a worker that accepts it: this one did
@@ -240,8 +183,7 @@ bool StreamPlacement::EndIfConvicted(StreamStep step) {
         " workers crashed while they computed this prompt, one of them while nothing else ran that "
         "could be the cause; it is refused to its sender for ",
         absl::FormatDuration(PoisonedPrompts::kRefusedFor),
-        // A worker may have died of it after it answered.
-        last_failure_.ok() ? "" : absl::StrCat("; the last: ", last_failure_.message()))));
+        "; the last: ", last_failure_.message())));
   } else if (IsExhausted()) {
     owner_->End(absl::InternalError(
         absl::StrCat(RetryState::kMaxAttempts,
@@ -308,7 +250,6 @@ bool StreamPlacement::TakeWorker(StreamStep step) {
   }
   if (WaitsAt(*worker, step)) return false;
   worker_ = *std::move(worker);
-  begun_ = context_.workers->Sight(worker_.link);
   ticket_.GoTo(worker_.name);
   GoTo(tried_alone() ? StreamState::kAlone : StreamState::kRunning);
   const bool prepares = step == StreamStep::kPrepare;
@@ -318,7 +259,6 @@ bool StreamPlacement::TakeWorker(StreamStep step) {
        .prompt = prompt_.content,
        .sender = prompt_.sent,
        .place = owner_->told(),
-       .prepares = prepares,
        .under = tried_alone() ? Suspicion::kAlone : Suspicion::kNone});
   if (prepares) {
     asked_ = step;
@@ -336,7 +276,6 @@ bool StreamPlacement::TakeAnyWorker(StreamStep step) {
     return false;
   }
   worker_ = *std::move(worker);
-  begun_ = context_.workers->Sight(worker_.link);
   asked_ = step;
   GoTo(StreamState::kRunning);
   return true;
@@ -351,14 +290,13 @@ bool StreamPlacement::WaitsAt(const PickedWorker& worker, StreamStep step) {
     Later(kTrialPoll, &StreamPlacement::OnTurnInLine, step);
     return true;
   }
-  if (!Contains(WithTrials(), worker.name)) return false;
+  if (!Contains(failover.resubmissions.WithTrials(), worker.name)) return false;
   const absl::Duration left = PatienceEnd() - context_.clock->Monotonic();
   if (left <= absl::ZeroDuration()) return false;
   GoTo(StreamState::kWaitingForWorker);
   const auto resume = ResumeOnce(step);
-  const bool ended = !Contains(failover.resubmissions.WithTrials(), worker.name);
-  if (!ended) failover.resubmissions.AfterTrial(resume);
-  context_.loop->PostAfter(ended ? std::min(left, kTrialPoll) : left, resume);
+  failover.resubmissions.AfterTrial(resume);
+  context_.loop->PostAfter(left, resume);
   return true;
 }
 

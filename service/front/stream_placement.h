@@ -43,8 +43,6 @@ class StreamPlacement {
     // What to pick a worker by, except for what earlier attempts add.
     virtual PickRequest MakePick() const = 0;
     virtual void End(absl::Status status) = 0;
-    // MayResume may be true now.
-    virtual void OnMayResume() = 0;
     // Locked while a callback runs.
     virtual std::weak_ptr<const void> Life() const = 0;
   };
@@ -84,15 +82,9 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
-  // worker() prepared the prompt: does `next` with no failures counted. After a trial that waits
-  // until it is known whether the worker lived on, and nothing else runs there meanwhile.
-  void AfterPrepare(std::function<void()> next);
   // Earlier failures have nothing to do with the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Whether the worker may get credit now. A stream that was idle when another one's trial began
-  // there waits for its end, for a limited time; then OnMayResume is called.
-  bool MayResume();
   // The worker may compute; it may not until OnCredit, because the client reads nothing.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
@@ -117,16 +109,7 @@ class StreamPlacement {
     int aways = 0;  // tries that no worker took
   };
 
-  // An idle stream waits for the end of another one's trial at its worker.
-  struct IdleWait {
-    absl::Duration end;   // at the latest
-    bool polled = false;  // MayResume is asked again
-  };
-
   PickRequest Pick() const;
-  // The process that the attempt began at, as of now.
-  WorkerSighting Sight() const;
-  void Settle(const WorkerSighting& worker, const std::function<void()>& next);
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
   // It waits for nobody's turn any more, and nobody waits for it.
@@ -137,8 +120,6 @@ class StreamPlacement {
   // Does the step when it is this stream's turn in line.
   void Resubmit(StreamStep step);
   void OnTurnInLine(StreamStep step);
-  // Workers where another stream is tried by itself, or was a moment ago.
-  std::vector<std::string> WithTrials() const;
   // Whether the step has to wait at this worker: for streams that run there, before it is tried
   // alone there, or for the one that is.
   bool WaitsAt(const PickedWorker& worker, StreamStep step);
@@ -166,7 +147,6 @@ class StreamPlacement {
 
   int32_t attempt_ = 0;
   PickedWorker worker_;
-  WorkerSighting begun_;  // when worker_ was picked
   std::optional<StreamStep> asked_;
   std::vector<std::string> failed_workers_;
   std::string lost_worker_;  // the failed worker left last; empty once another one runs it
@@ -180,7 +160,6 @@ class StreamPlacement {
   FailoverQueue::Ticket ticket_;                            // held on the way to another worker
   FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // of the ticket
   std::optional<absl::Duration> calm_since_;                // it waits to be tried alone
-  std::optional<IdleWait> idle_wait_;
 };
 
 }  // namespace tidepool::service

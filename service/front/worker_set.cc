@@ -203,8 +203,7 @@ WorkerSighting WorkerSet::Sight(const WorkerLink* link) const {
   return {.link = link,
           .process_id = member->process_id,
           .watches = member->watches,
-          .at = clock_->Monotonic(),
-          .heard = member->heard_at};
+          .at = clock_->Monotonic()};
 }
 
 Fate WorkerSet::FateOf(const WorkerSighting& seen) const {

@@ -14,8 +14,7 @@ struct WorkerSighting {
   const WorkerLink* link = nullptr;  // only compared: the link may have been destroyed
   uint64_t process_id = 0;           // 0: unknown
   int64_t watches = 0;               // streams of states opened after broken ones
-  absl::Duration at;                 // time of the sighting, on the front's monotonic clock
-  absl::Duration heard;              // when the latest state of the process arrived before it
+  absl::Duration at;                 // on the front's monotonic clock
 };
 
 // What became of a process whose calls ended as if it had crashed.

@@ -7,10 +7,8 @@ it. No client comes back by itself: each stream has to survive whole, with the t
 an undisturbed process. The seed is printed, and may be given as TIDEPOOL_TEST_SEED.
 """
 
-import concurrent.futures
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -29,7 +27,6 @@ REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 MODEL = harness.smollm2() if REAL else harness.LLAMA
 SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 WORKERS = 3
-MOST_KILLS = 3  # of a poison
 STREAMS = 10  # of a round
 STORM_STREAMS = 12
 # The random model's responses are read at a pace at which they last longer than the kills.
@@ -65,8 +62,6 @@ class Reader(threading.Thread):
 class WorkersTestCase(unittest.TestCase):
     """Workers of a front, which are killed and restarted."""
 
-    workers_count = WORKERS
-
     @classmethod
     def setUpClass(cls):
         print(f"TIDEPOOL_TEST_SEED={SEED}", flush=True)
@@ -79,8 +74,8 @@ class WorkersTestCase(unittest.TestCase):
 
     def setUp(self):
         self.dice = random.Random(SEED)
-        self.workers = [self.start_worker(f"w{index}") for index in range(self.workers_count)]
-        self.starters, self.kills, self.killing = [], 0, threading.Lock()
+        self.workers = [self.start_worker(f"w{index}") for index in range(WORKERS)]
+        self.starters, self.kills = [], 0
         self.front = self.client = None
         self.addCleanup(self.close)
 
@@ -100,15 +95,10 @@ class WorkersTestCase(unittest.TestCase):
                                        for one in self.client.stats().workers),
                            "all workers answer", 120)
 
-    def kill(self, index, process=None):
-        """Its successor starts at once, on its own thread. With `process`, does nothing if that process
-        is already dead."""
-        with self.killing:
-            killed = process or self.workers[index]
-            if process is not None and not process.running():
-                return
-            killed.kill()
-            self.kills += 1
+    def kill(self, index):
+        """Its successor starts at once, on its own thread."""
+        self.workers[index].kill()
+        self.kills += 1
         address = self.workers[index].address
 
         def restart():
@@ -195,15 +185,14 @@ class KillsTest(WorkersTestCase):
 
 class PoisonousWorker(WireProxy):
     """A proxy of a worker, which `kill` kills when it has computed or prepared a poisonous prompt. So
-    the front sees a prompt that crashes workers. The worker's last output is lost, unless the poison
-    kills later. `process` returns the worker's current process; `kill` kills it if it still runs."""
+    the front sees a prompt that crashes workers. The worker's last output is lost."""
 
-    def __init__(self, address, poisons, process, kill):
+    def __init__(self, address, poisons, kill):
         super().__init__(address, lambda message: None)
-        self._poisons, self._process, self._kill = poisons, process, kill
+        self._poisons, self._kill = poisons, kill
 
     def forward(self, path, requests, context):
-        first, process = [], self._process()
+        first = []
 
         def noted():
             for data in requests:
@@ -214,43 +203,28 @@ class PoisonousWorker(WireProxy):
         for data in super().forward(path, noted(), context):
             answer = self._types[path][1].FromString(data)
             made += len(getattr(answer, "token_ids", ())) if path.endswith("/Run") else 0
-            self._poisons.pause(first[0], process)
             if self._poisons.kills(first[0], made):
-                self._kill(process)
+                self._kill()
                 context.abort(grpc.StatusCode.UNAVAILABLE, "killed")
             yield data
-            if first and self._poisons.kills_later(first[0], answer):
-                context.add_callback(lambda: self._kill(process))  # once the call has ended
 
 
 class Poisons:
-    """The prompt that crashes workers: `text` during its preparation, `prepared` just after it, or
-    `ids` at some token of the response. None: no prompt does."""
+    """The prompt that crashes workers: a text during its preparation, or token ids at some token of
+    the response. None: no prompt does."""
 
     def __init__(self):
-        self.text, self.prepared, self.ids, self.place = None, None, None, 0
-        self.on_token = None  # called with the worker's process at each message of the poison's run
-
-    def pause(self, request, process):
-        if self.on_token is not None and self.is_poisoned_run(request):
-            self.on_token(process)
-
-    def is_poisoned_run(self, request):
-        return (request.DESCRIPTOR.name == "RunRequest" and self.ids is not None
-                and list(request.start.prepared.token_ids) == self.ids)
-
-    def kills_later(self, request, answer):
-        kind = request.DESCRIPTOR.name
-        if kind == "PrepareRequest" and self.prepared is not None:
-            return request.request.text == self.prepared
-        return False
+        self.text, self.ids, self.place = None, None, 0
 
     def kills(self, request, made):
         kind = request.DESCRIPTOR.name
         if kind == "PrepareRequest" and self.text is not None:
             return request.request.text == self.text
-        return (self.is_poisoned_run(request) and made > 0
-                and len(request.start.output_token_ids) + made > self.place)
+        if kind == "RunRequest" and self.ids is not None and made > 0:
+            start = request.start
+            return (list(start.prepared.token_ids) == self.ids
+                    and len(start.output_token_ids) + made > self.place)
+        return False
 
 
 class PoisonTest(WorkersTestCase):
@@ -260,12 +234,11 @@ class PoisonTest(WorkersTestCase):
         super().setUp()
         self.poisons = Poisons()
         self.ways = [PoisonousWorker(worker.address, self.poisons,
-                                     lambda index=index: self.workers[index],
-                                     lambda process, index=index: self.kill(index, process))
+                                     lambda index=index: self.kill(index))
                      for index, worker in enumerate(self.workers)]
         tokens = Tokens()
         self.made = {name: tokens.new(name, role) for name, role in
-                     (("mallory", "user"), ("bob", "user"), ("alice", "user"), ("root", "admin"))}
+                     (("mallory", "user"), ("alice", "user"), ("root", "admin"))}
         self.front = harness.front(self.ways, "--auth-token-file", tokens.path)
         self.client = client_as(self.front, self.made["root"])
         self.mallory = client_as(self.front, self.made["mallory"])
@@ -283,11 +256,10 @@ class PoisonTest(WorkersTestCase):
     def poison_is_found(self, **poisoned):
         """It kills three workers and is refused to its sender only, and no other stream is lost."""
         readers, hurry = self.begin(6, pace=0.2)
-        self.hurry = hurry
         code, message = failure(lambda: self.mallory.stream(timeout=TIMEOUT, **poisoned))
         self.assertEqual(code, "INTERNAL", message)
         self.assertIn("3 workers crashed while they computed this prompt", message)
-        self.assertEqual(self.kills, MOST_KILLS)
+        self.assertEqual(self.kills, WORKERS)
         self.wait_restarted()
         code, message = failure(lambda: self.mallory.stream(**poisoned))
         self.assertEqual(code, "INTERNAL", message)
@@ -297,7 +269,7 @@ class PoisonTest(WorkersTestCase):
         self.assertEqual(failure(lambda: self.mallory.stream(**poisoned))[0], "INTERNAL")
         hurry.set()
         self.check(readers, "beside the poison")
-        self.assertEqual(self.kills, MOST_KILLS)
+        self.assertEqual(self.kills, WORKERS)
 
     def generate_as_alice(self, **fields):
         alice = self.new_client()
@@ -312,68 +284,9 @@ class PoisonTest(WorkersTestCase):
         self.poisons.ids, self.poisons.place = list(range(3, 40)), 5
         self.poison_is_found(ids=self.poisons.ids, max_tokens=40)
 
-    def test_while_streams_beside_its_trial_are_read_again(self):
-        """They were idle when the trial began, and could compute once their clients read."""
-        self.poisons.ids, self.poisons.place = list(range(3, 40)), 5
-        held = []
-
-        def hold(process):
-            if self.kills < MOST_KILLS - 1 or held:
-                return
-            held.append(process)
-            process.signal(signal.SIGSTOP)
-            self.hurry.wait(0.5)
-            self.hurry.set()
-            time.sleep(0.5)
-            process.signal(signal.SIGCONT)
-        self.poisons.on_token = hold
-        self.poison_is_found(ids=self.poisons.ids, max_tokens=40)
-        self.assertTrue(held)
-
     def test_in_the_preparation(self):
         self.poisons.text = "The tide brought poison"
         self.poison_is_found(text=self.poisons.text, max_tokens=16)
-
-    def late_poison_is_found(self, *senders):
-        """What kills a worker just after it was prepared may be answered by another one, but kills
-        three."""
-        clients = [client_as(self.front, self.made[sender]) for sender in senders]
-        for client in clients:
-            self.addCleanup(client.close)
-        self.poisons.prepared = "The tide brought late poison"
-        readers, hurry = self.begin(4, pace=0.2)
-        refused = 0
-        for _ in range(MOST_KILLS + 1):
-            with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
-                codes = list(pool.map(self.outcome, clients))
-            self.assertLessEqual(set(codes), {"OK", "INTERNAL"})
-            refused = codes.count("INTERNAL")
-            self.wait_restarted()
-            if refused == len(clients):
-                break
-        self.assertEqual(refused, len(clients))
-        self.assertEqual(self.kills, MOST_KILLS)
-        hurry.set()
-        self.check(readers, "beside the late poison")
-
-    def outcome(self, client):
-        try:
-            client.generate(timeout=TIMEOUT, text=self.poisons.prepared, max_tokens=16)
-        except grpc.RpcError as error:
-            return error.code().name
-        return "OK"
-
-    def test_just_after_the_preparation(self):
-        self.late_poison_is_found("mallory")
-
-    def test_just_after_the_preparation_for_two_senders(self):
-        self.late_poison_is_found("mallory", "bob")
-
-
-class OneWorkerPoisonTest(PoisonTest):
-    """The same where one worker starts again each time."""
-
-    workers_count = 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
 #include <vector>
 
 #include "service/front/crash_evidence.h"
@@ -35,19 +34,7 @@ class CrashEvidenceTest : public testing::Test {
   WorkerSighting Sight(int worker) {
     return {.link = Link(worker),
             .process_id = process_[worker] + 100 * (worker + 1),
-            .at = clock_.Monotonic(),
-            .heard = heard_};
-  }
-  // A worker answers the Prepare of a prompt, and is not heard from since.
-  void Prepare(int worker, uint64_t prompt, Suspicion under = Suspicion::kNone) {
-    auto attempt = evidence_.Begin({.worker = Link(worker),
-                                    .name = std::string(1, static_cast<char>('a' + worker)),
-                                    .prompt = prompt,
-                                    .sender = prompt,
-                                    .prepares = true,
-                                    .under = under});
-    heard_ = clock_.Monotonic();
-    attempt.End(Sight(worker));
+            .at = clock_.Monotonic()};
   }
   // The worker's process dies and another one takes its place.
   void Crash(int worker, std::vector<CrashEvidence::Attempt*> attempts) {
@@ -74,8 +61,7 @@ class CrashEvidenceTest : public testing::Test {
   std::map<int, uint64_t> process_;
   std::map<uint64_t, int> convictions_;
   fakes::ManualClock clock_;
-  bool lives_ = false;    // what seems to have crashed
-  absl::Duration heard_;  // when workers were heard from last
+  bool lives_ = false;  // what seems to have crashed
   CrashEvidence evidence_{&clock_,
                           [this](const WorkerSighting& seen) {
                             if (lives_) return Fate::kLives;

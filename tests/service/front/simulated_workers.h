@@ -8,7 +8,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,7 +79,6 @@ class SimulatedWorkersTest : public FrontTest {
       int prompt = 0;
       EXPECT_TRUE(absl::SimpleAtoi(worker->prepares.back().first.request().text(), &prompt));
       if (prompt == unpreparable_) return false;
-      if (prompt == dies_prepared_) dying_.insert(worker);
       const auto answered = worker->prepares.back();
       worker->AnswerPrepare({prompt});
       std::erase_if(worker->prepares, [&](const auto& one) {
@@ -108,10 +106,6 @@ class SimulatedWorkersTest : public FrontTest {
         continue;
       }
       loop_.RunAll();
-      if (dying_.erase(worker) > 0) {
-        Kill(worker);
-        continue;
-      }
       const auto runs = worker->runs;
       for (const auto& run : runs) {
         if (run->gone) continue;
@@ -123,7 +117,7 @@ class SimulatedWorkersTest : public FrontTest {
       }
     }
     for (Client& client : clients_) {
-      if (client.writing && !deaf_.contains(&client)) client.Take();
+      if (client.writing) client.Take();
     }
     loop_.RunAll();
   }
@@ -161,10 +155,7 @@ class SimulatedWorkersTest : public FrontTest {
   std::map<PuppetLink*, absl::Duration> dead_until_;
   std::map<int, int64_t> poison_;  // prompts, and the token at which each kills its worker
   std::deque<Client> clients_;
-  std::set<const Client*> deaf_;  // they take no messages
-  int unpreparable_ = 0;          // the prompt that kills whoever prepares it
-  int dies_prepared_ = 0;         // the prompt that kills whoever has prepared it
-  std::set<PuppetLink*> dying_;
+  int unpreparable_ = 0;  // the prompt that kills whoever prepares it
   uint64_t processes_ = 0;
   int kills_ = 0;
   EndedBy cut_calls_end_ = EndedBy::kCrash;
