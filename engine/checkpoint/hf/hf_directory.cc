@@ -144,7 +144,6 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, int64_t vocab_si
   std::vector<hf::SafetensorsContents> contents;
   contents.reserve(files.size());
   const size_t first_part = parts_.size();
-  size_t tensors = 0;
   for (const std::string& file : files) {
     RETURN_IF_ERROR(Map(file, "a safetensors file").status());
     MappedFile& part = parts_.back();
@@ -158,7 +157,6 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, int64_t vocab_si
             absl::StrCat("is not in this file by ", kIndex, "; restore the published files"));
       }
     }
-    tensors += found.tensors.size();
     contents.push_back(std::move(found));
   }
   std::vector<hf::TensorSource> sources;
