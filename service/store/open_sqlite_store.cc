@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/session_repairs.h"
 #include "service/store/session_schema.h"
 
 namespace tidepool::service {
@@ -65,7 +66,7 @@ class Opening {
     CheckWitness(witnessed, made);
     RETURN_IF_ERROR(CheckSessions());
     RETURN_IF_ERROR(RepairKeys());
-    RETURN_IF_ERROR(store_->tables->EndInterruptedTurns());
+    RETURN_IF_ERROR(EndInterruptedTurns(&store_->sessions->sessions(), &store_->sessions->logs()));
     if (store_->db.changes() == changes && !lost_) return absl::OkStatus();
     return store_->ledger->Write();
   }
@@ -119,7 +120,7 @@ class Opening {
 
   SessionScan CheckRows() {
     StoreLedger& ledger = *store_->ledger;
-    SessionScan scan = store_->tables->Scan();
+    SessionScan scan = store_->sessions->sessions().Scan();
     std::vector<std::string>& faults = store_->passing_faults;
     for (size_t i = 0; i < std::min(scan.damaged.size(), kMaxNamed); ++i) {
       faults.push_back(scan.damaged[i]);
@@ -182,27 +183,29 @@ class Opening {
 
 absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
                                        const OpenStoreOptions& options) {
-  OpenedStore store = {.db = std::move(db), .ledger = nullptr, .tables = nullptr};
+  OpenedStore store = {.db = std::move(db), .ledger = nullptr, .sessions = nullptr};
   bool made = false;
   const auto attach = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(store.ledger, StoreLedger::Open(store.db));
-    ASSIGN_OR_RETURN(store.tables,
-                     SessionTables::Create(store.db, store.ledger.get(), options.max_sessions,
-                                           options.salvage ? SessionTables::Lookup::kScan
-                                                           : SessionTables::Lookup::kIndex));
+    using Lookup = SessionTable::Lookup;
+    ASSIGN_OR_RETURN(
+        store.sessions,
+        SqliteSessions::Open(store.db, store.ledger.get(),
+                             {.max_sessions = options.max_sessions,
+                              .lookup = options.salvage ? Lookup::kScan : Lookup::kIndex}));
     return absl::OkStatus();
   };
   const auto seal = [&]() -> absl::Status {
     RETURN_IF_ERROR(StoreLedger::Make(store.db));
     RETURN_IF_ERROR(attach());
-    RETURN_IF_ERROR(store.tables->SealAll());
+    RETURN_IF_ERROR(SealAll(&store.sessions->sessions(), &store.sessions->logs()));
     made = store.ledger->sessions() == 0;
     RETURN_IF_ERROR(store.ledger->Write());
     store.ledger->Committed();
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(BringSchemaUpToDate(store.db, seal));
-  if (store.tables == nullptr) RETURN_IF_ERROR(attach());
+  if (store.sessions == nullptr) RETURN_IF_ERROR(attach());
   if (options.salvage) {
     Opening(&store, options).Look(witness.Read());
   } else {
@@ -221,7 +224,7 @@ absl::StatusOr<std::vector<std::string>> VerifyStore(const OpenedStore& store) {
   const std::vector<std::string> losses = store.ledger->losses();
   faults.insert(faults.end(), losses.begin(), losses.end());
   faults.insert(faults.end(), store.passing_faults.begin(), store.passing_faults.end());
-  const SessionScan scan = store.tables->Scan();
+  const SessionScan scan = store.sessions->sessions().Scan();
   if (!scan.end.ok()) {
     faults.emplace_back(scan.end.message());
   } else if (scan.damaged.empty() &&

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "service/store/session_tables.h"
 #include "service/store/sqlite_db.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_ledger.h"
 #include "service/store/store_witness.h"
 
@@ -20,7 +20,7 @@ namespace tidepool::service {
 struct OpenedStore {
   SqliteDb db;
   std::unique_ptr<StoreLedger> ledger;
-  std::unique_ptr<SessionTables> tables;
+  std::unique_ptr<SqliteSessions> sessions;
   // The faults that were found, one line each, including losses of earlier starts.
   std::vector<std::string> faults;
   // The faults that are not recorded in the file.

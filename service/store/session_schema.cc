@@ -62,7 +62,7 @@ ALTER TABLE turns ADD COLUMN numerics_id TEXT NOT NULL DEFAULT '';
 )";
 
 // Hashes, so that damage is noticed: each chunk's and turn's is over its session's id and all
-// before it; a session's seal is over its row with the last of both (session_tables.h).
+// before it; a session's seal is over its row with the last of both (session_seals.h).
 constexpr char kVersion4[] = R"(
 ALTER TABLE sessions ADD COLUMN log_hash BLOB NOT NULL DEFAULT x'';
 ALTER TABLE sessions ADD COLUMN turns_hash BLOB NOT NULL DEFAULT x'';

@@ -133,7 +133,7 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
   results->clear();
   absl::Status status = opened_.db.Execute("BEGIN IMMEDIATE");
   for (size_t i = 0; i < count && status.ok(); ++i) {
-    results->push_back(jobs[i].run(*opened_.tables, now));
+    results->push_back(jobs[i].run(*opened_.sessions, now));
     if (IsStorageError(results->back())) status = results->back();
   }
   if (status.ok()) status = Commit(changes);

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/store/open_sqlite_store.h"
-#include "service/store/session_tables.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_file.h"
 #include "service/store/store_health.h"
 #include "service/store/store_witness.h"
@@ -56,7 +56,7 @@ class SessionTransactions {
   // One call: its work inside a transaction, and the delivery of its result after the commit.
   struct Job {
     Access access = Access::kWrite;
-    std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
+    std::function<absl::Status(SqliteSessions&, const StoreTime& now)> run;
     std::function<void(absl::Status)> deliver;
   };
 

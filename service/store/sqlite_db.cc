@@ -215,6 +215,14 @@ absl::StatusOr<SqliteStatement> SqliteDb::Prepare(absl::string_view sql) const {
   return statement;
 }
 
+absl::Status SqliteDb::PrepareAll(
+    std::initializer_list<std::pair<SqliteStatement*, absl::string_view>> statements) const {
+  for (const auto& [statement, sql] : statements) {
+    ASSIGN_OR_RETURN(*statement, Prepare(sql));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SqliteDb::Execute(const char* sql) const {
   const int code = sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : SqliteError(db_.get(), code);

@@ -6,8 +6,10 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,6 +60,9 @@ class SqliteDb {
   static absl::StatusOr<SqliteDb> Open(const std::string& path);
 
   absl::StatusOr<SqliteStatement> Prepare(absl::string_view sql) const;
+  // Prepares several statements, each into its variable.
+  absl::Status PrepareAll(
+      std::initializer_list<std::pair<SqliteStatement*, absl::string_view>> statements) const;
   // Statements without parameters or results.
   absl::Status Execute(const char* sql) const;
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql) const;

@@ -20,8 +20,8 @@
 #include "kernels/base/mutex.h"
 #include "service/store/open_sqlite_store.h"
 #include "service/store/session_store.h"
-#include "service/store/session_tables.h"
 #include "service/store/session_transactions.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_health.h"
 
 namespace tidepool::service {
@@ -66,7 +66,7 @@ class SqliteSessionStore : public SessionStore {
 
   template <typename T>
   void Enqueue(Access access,
-               std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+               std::function<absl::StatusOr<T>(SqliteSessions&, const StoreTime&)> run,
                Done<T> done);
   void EnqueueJob(Job job);
   void Run();
