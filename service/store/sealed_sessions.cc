@@ -16,6 +16,10 @@ void SetBusy(const StoreTime& now, SessionRow* row) {
   row->info.busy = row->lease_until_us > absl::ToInt64Microseconds(now.monotonic);
 }
 
+absl::Status IndexDiffers(absl::string_view session_id) {
+  return SessionDamaged(session_id, "the index of sessions does not match them");
+}
+
 absl::StatusOr<std::vector<int64_t>> ReadKeys(RowCursor<int64_t> cursor) {
   std::vector<int64_t> keys;
   while (true) {
@@ -41,9 +45,7 @@ absl::StatusOr<SessionRow> SealedSessions::FindUnchecked(absl::string_view sessi
                                                          const StoreTime& now) {
   ASSIGN_OR_RETURN(std::optional<SessionRow> row, table_.Find(session_id));
   if (!row.has_value()) return NoSuchSession(session_id);
-  if (row->info.session_id != session_id) {
-    return SessionDamaged(session_id, "the index of sessions does not match them");
-  }
+  if (row->info.session_id != session_id) return IndexDiffers(session_id);
   SetBusy(now, &*row);
   return *std::move(row);
 }
@@ -71,6 +73,22 @@ absl::StatusOr<SessionRow> SealedSessions::FindOwned(absl::string_view principal
   ASSIGN_OR_RETURN(SessionRow row, Find(session_id, now));
   if (row.info.principal != principal) return NoSuchSession(session_id);
   return row;
+}
+
+absl::StatusOr<SessionRow> SealedSessions::FindListed(absl::string_view principal,
+                                                      absl::string_view session_id,
+                                                      const StoreTime& now) {
+  ASSIGN_OR_RETURN(std::optional<SessionRow> row, table_.Find(session_id));
+  if (!row.has_value()) return NoSuchSession(session_id);
+  const bool damaged = !CheckSeal(*row).ok();
+  if (row->info.session_id != session_id && !damaged) return IndexDiffers(session_id);
+  if (row->info.principal != principal) {
+    if (!damaged) return NoSuchSession(session_id);
+    ASSIGN_OR_RETURN(const bool owned, table_.IsIndexedUnder(principal, row->key));
+    if (!owned) return NoSuchSession(session_id);
+  }
+  SetBusy(now, &*row);
+  return *std::move(row);
 }
 
 absl::Status SealedSessions::CheckQuota(absl::string_view principal) {
@@ -101,11 +119,12 @@ absl::Status SealedSessions::Save(SessionRow* row) {
 }
 
 absl::Status SealedSessions::Remove(const SessionRow& row) {
-  RETURN_IF_ERROR(table_.Delete(row.key));
   if (CheckSeal(row).ok()) {
+    RETURN_IF_ERROR(table_.Delete(row.key));
     ledger_->RemoveSession(row.seal);
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(table_.DeleteDamaged(row.key));
   // The seal that the ledger has of it is unknown.
   const SessionScan scan = Scan();
   RETURN_IF_ERROR(scan.end);
@@ -140,8 +159,8 @@ absl::StatusOr<SessionPage> SealedSessions::List(const std::optional<std::string
     return absl::InvalidArgumentError("page_token did not come from ListSessions");
   }
   const int64_t limit = int64_t{page_size} + 1;
-  RowCursor<SessionRow> rows = principal.has_value() ? table_.PageOf(*principal, before, limit)
-                                                     : table_.Page(before, limit);
+  RowCursor<SessionRow> rows =
+      principal.has_value() ? table_.PageOf(*principal, before, limit) : table_.Page(before, limit);
   SessionPage page;
   int64_t last_key = 0;
   while (true) {
@@ -171,14 +190,19 @@ SessionInfo SealedSessions::DescribeDamage(const SessionRow& row, absl::Status d
   std::string id = row.info.session_id;
   if (absl::IsNotFound(FindUnchecked(id, now).status())) {
     // The id in the row is damaged. The index still has the one that clients use.
-    const absl::StatusOr<std::optional<IndexedSession>> indexed =
-        table_.IndexPage(row.key + 1, 1).Next();
-    if (indexed.ok() && indexed->has_value() && (*indexed)->key == row.key) {
-      id = (*indexed)->session_id;
+    const std::string indexed = IndexedId(row.key);
+    if (!indexed.empty()) {
+      id = indexed;
       damage = SessionDamaged(id, "its row does not match its seal");
     }
   }
   return DamagedSession(id, damage);
+}
+
+std::string SealedSessions::IndexedId(int64_t key) {
+  const absl::StatusOr<std::optional<IndexedSession>> entry = table_.IndexPage(key + 1, 1).Next();
+  const bool found = entry.ok() && entry->has_value() && (*entry)->key == key;
+  return found ? (*entry)->session_id : "";
 }
 
 absl::StatusOr<SessionPage> SealedSessions::ListByIndex(int page_size, int64_t before,
@@ -216,9 +240,7 @@ absl::StatusOr<std::vector<int64_t>> SealedSessions::UnchangedSince(absl::Time l
   return ReadKeys(table_.UnchangedSince(latest, now.monotonic, limit));
 }
 
-absl::StatusOr<std::vector<int64_t>> SealedSessions::InUse() {
-  return ReadKeys(table_.InUse());
-}
+absl::StatusOr<std::vector<int64_t>> SealedSessions::InUse() { return ReadKeys(table_.InUse()); }
 
 std::vector<SessionRow> SealedSessions::Neighbors(int64_t key, const StoreTime& now) {
   constexpr int64_t kNear = 8;  // sessions before and after it

@@ -67,6 +67,10 @@ class SealedSessions {
                                        const StoreTime& now);
   // Does not check the seal. DATA_LOSS: the row that has this id in the index has another id.
   absl::StatusOr<SessionRow> FindUnchecked(absl::string_view session_id, const StoreTime& now);
+  // Does not check the seal either: the row that lists show to this principal under this id. A
+  // damaged row can have another id and principal than the indexes, which lists go by.
+  absl::StatusOr<SessionRow> FindListed(absl::string_view principal, absl::string_view session_id,
+                                        const StoreTime& now);
   // DATA_LOSS also if there is no such row.
   absl::StatusOr<SessionRow> FindKey(int64_t key, const StoreTime& now);
 
@@ -82,6 +86,10 @@ class SealedSessions {
                                                       const StoreTime& now);
   // Keys of sessions with a lease or a running turn.
   absl::StatusOr<std::vector<int64_t>> InUse();
+  // Ends the leases that an earlier process left, those of damaged rows too.
+  absl::Status EndLeases() { return table_.EndLeases(); }
+  // The id that the index has of this session. Empty: none.
+  std::string IndexedId(int64_t key);
   // The undamaged rows that can be on the same pages as the row with this key.
   std::vector<SessionRow> Neighbors(int64_t key, const StoreTime& now);
   // All rows, damaged or not. Adds them to the ledger, which has none of them yet.

@@ -44,6 +44,9 @@ absl::Status EndInterruptedTurns(SealedSessions* sessions, SealedLogs* logs) {
   const absl::StatusOr<std::vector<int64_t>> keys = sessions->InUse();
   if (absl::IsDataLoss(keys.status())) return absl::OkStatus();  // Scan reports it
   RETURN_IF_ERROR(keys.status());
+  const absl::Status ended = sessions->EndLeases();
+  if (absl::IsDataLoss(ended)) return absl::OkStatus();
+  RETURN_IF_ERROR(ended);
   const auto end = [&](int64_t key) -> absl::Status {
     ASSIGN_OR_RETURN(SessionRow row, sessions->FindKey(key, StoreTime()));
     RETURN_IF_ERROR(logs->UpdateRunningTurn(&row, TurnFinish::kCancelled, ""));

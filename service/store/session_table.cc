@@ -98,6 +98,9 @@ absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
       {&in_use_,
        "SELECT key FROM sessions WHERE lease_until_us <> 0 OR lease_request <> '' "
        "UNION SELECT session FROM turns WHERE finish = 0"},
+      {&is_indexed_under_,
+       "SELECT key FROM sessions INDEXED BY sessions_by_principal "
+       "WHERE principal = ?1 AND key = ?2"},
       {&count_, "SELECT count(*) FROM sessions"},
       {&count_of_, "SELECT count(*) FROM sessions WHERE principal = ?1"},
   });
@@ -114,6 +117,17 @@ absl::Status SessionTable::PrepareWrites(const SqliteDb& db) {
        "epoch = ?6, lease_request = ?7, lease_until_us = ?8, lease_body = ?9, log_hash = ?10, "
        "turns_hash = ?11, seal = ?12 WHERE key = ?1"},
       {&delete_, "DELETE FROM sessions WHERE key = ?1"},
+      // Each subquery reads only an index.
+      {&restore_indexed_,
+       "UPDATE sessions SET "
+       "session_id = coalesce((SELECT session_id FROM sessions INDEXED BY "
+       "sqlite_autoindex_sessions_1 WHERE key = ?1), session_id), "
+       "principal = coalesce((SELECT principal FROM sessions INDEXED BY sessions_by_principal "
+       "WHERE key = ?1), principal), "
+       "update_us = coalesce((SELECT update_us FROM sessions INDEXED BY sessions_by_update "
+       "WHERE key = ?1), update_us) "
+       "WHERE key = ?1"},
+      {&end_leases_, "UPDATE sessions SET lease_until_us = 0 WHERE lease_until_us <> 0"},
   });
 }
 
@@ -147,6 +161,15 @@ absl::Status SessionTable::Update(const SessionRow& row) {
 
 absl::Status SessionTable::Delete(int64_t key) { return delete_.Bind(1, key).Run(); }
 
+absl::Status SessionTable::DeleteDamaged(int64_t key) {
+  // SQLite finds a row's entries in the indexes by the row's columns.
+  const TolerateIndexDamage tolerate(delete_);
+  RETURN_IF_ERROR(restore_indexed_.Bind(1, key).Run());
+  return Delete(key);
+}
+
+absl::Status SessionTable::EndLeases() { return end_leases_.Run(); }
+
 absl::StatusOr<std::optional<SessionRow>> SessionTable::Find(absl::string_view session_id) {
   absl::StatusOr<std::optional<SessionRow>> row = ReadOne(&find_.Bind(1, session_id));
   if (lookup_ == Lookup::kScan && absl::IsDataLoss(row.status())) {
@@ -157,6 +180,13 @@ absl::StatusOr<std::optional<SessionRow>> SessionTable::Find(absl::string_view s
 
 absl::StatusOr<std::optional<SessionRow>> SessionTable::At(int64_t key) {
   return ReadOne(&at_.Bind(1, key));
+}
+
+absl::StatusOr<bool> SessionTable::IsIndexedUnder(absl::string_view principal, int64_t key) {
+  ASSIGN_OR_RETURN(
+      const std::optional<int64_t> found,
+      RowCursor<int64_t>(&is_indexed_under_.Bind(1, principal).Bind(2, key), ReadKey).Next());
+  return found.has_value();
 }
 
 RowCursor<SessionRow> SessionTable::Page(int64_t before, int64_t limit) {

@@ -51,10 +51,17 @@ class SessionTable {
   // Writes every column that can change.
   absl::Status Update(const SessionRow& row);
   absl::Status Delete(int64_t key);
+  // The same if the row's columns may differ from the entries that the indexes have of it. These
+  // entries are deleted too.
+  absl::Status DeleteDamaged(int64_t key);
+  // No lease outlives its process: ends those that an earlier one left.
+  absl::Status EndLeases();
 
   // The row that the index or the scan leads to. If that row is damaged, it can have another id.
   absl::StatusOr<std::optional<SessionRow>> Find(absl::string_view session_id);
   absl::StatusOr<std::optional<SessionRow>> At(int64_t key);
+  // Whether the index by principal has this session under this principal.
+  absl::StatusOr<bool> IsIndexedUnder(absl::string_view principal, int64_t key);
   // At most `limit` rows with keys less than `before`, the largest key first. `principal` outlives
   // the cursor.
   RowCursor<SessionRow> Page(int64_t before, int64_t limit);
@@ -78,9 +85,9 @@ class SessionTable {
   absl::Status PrepareWrites(const SqliteDb& db);
 
   Lookup lookup_ = Lookup::kIndex;
-  SqliteStatement insert_, update_, delete_;
+  SqliteStatement insert_, update_, delete_, restore_indexed_, end_leases_;
   SqliteStatement find_, find_by_index_, at_, page_, page_of_, index_page_, all_, unchanged_since_,
-      in_use_, count_, count_of_;
+      in_use_, is_indexed_under_, count_, count_of_;
 };
 
 }  // namespace tidepool::service

@@ -34,11 +34,7 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
       opened_(std::move(opened)),
       witness_(options.path),
       file_(options.path) {
-  if (options_.log) {
-    for (const std::string& fault : opened_.faults) {
-      options_.log(absl::StrCat("session store '", options_.path, "': ", fault));
-    }
-  }
+  for (const std::string& fault : opened_.faults) Log(fault);
   if (options_.use == StoreUse::kSalvage) {
     file_status_ = absl::FailedPreconditionError(
         absl::StrCat("session store '", options_.path, "' is damaged and can only be read"));
@@ -49,6 +45,10 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
   // From here on a store without its witness has lost it. One of another store stays until this one
   // is written.
   if (!witness_.Read().has_value()) WriteWitness();
+}
+
+void SessionTransactions::Log(absl::string_view line) const {
+  if (options_.log) options_.log(absl::StrCat("session store '", options_.path, "': ", line));
 }
 
 void SessionTransactions::WatchFile() {

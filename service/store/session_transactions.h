@@ -71,6 +71,8 @@ class SessionTransactions {
   // Runs the jobs in one transaction, or, if that fails, in one transaction each. Delivers all
   // results.
   void CommitGroup(std::vector<Job>& jobs);
+  // A line for the operator about this store.
+  void Log(absl::string_view line) const;
 
  private:
   StoreTime Now() const;

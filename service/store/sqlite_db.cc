@@ -180,6 +180,15 @@ bool SqliteStatement::HasClasses(absl::string_view classes) const {
   return true;
 }
 
+TolerateIndexDamage::TolerateIndexDamage(const SqliteStatement& statement)
+    : db_(sqlite3_db_handle(statement.statement_.get())) {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, nullptr);
+}
+
+TolerateIndexDamage::~TolerateIndexDamage() {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, nullptr);
+}
+
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
   // What was said in sessions is their users' alone. SQLite gives its side files the same mode.
   if (path != ":memory:") {

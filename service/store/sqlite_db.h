@@ -47,10 +47,26 @@ class SqliteStatement {
 
  private:
   friend class SqliteDb;
+  friend class TolerateIndexDamage;
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+// While this object exists, its connection deletes and updates rows even if an index does not have
+// them. Otherwise SQLite ends such a statement with SQLITE_CORRUPT_INDEX. No statement of the
+// connection may be in use when it is created or destroyed.
+class TolerateIndexDamage {
+ public:
+  // Any statement of the connection.
+  explicit TolerateIndexDamage(const SqliteStatement& statement);
+  ~TolerateIndexDamage();
+  TolerateIndexDamage(const TolerateIndexDamage&) = delete;
+  TolerateIndexDamage& operator=(const TolerateIndexDamage&) = delete;
+
+ private:
+  sqlite3* const db_;
 };
 
 // A connection. Thread-compatible.

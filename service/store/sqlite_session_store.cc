@@ -131,8 +131,8 @@ void SqliteSessionStore::Get(std::optional<std::string> principal, std::string s
                              Done<SessionLogData> done) {
   Enqueue<SessionLogData>(
       Access::kRead,
-      [principal = std::move(principal), session_id = std::move(session_id)](SqliteSessions& sessions,
-                                                                             const StoreTime& now) {
+      [principal = std::move(principal), session_id = std::move(session_id)](
+          SqliteSessions& sessions, const StoreTime& now) {
         return Named(session_id, sessions.Get(principal, session_id, now));
       },
       std::move(done));
@@ -173,12 +173,19 @@ void SqliteSessionStore::Count(Done<int64_t> done) {
 }
 
 void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
+  auto deliver = [this, age, most, done = std::move(done)](const absl::StatusOr<int64_t>& gone) {
+    const std::vector<std::string> damaged = transactions_.opened().sessions->TakeExpiryFindings();
+    for (const std::string& line : damaged) transactions_.Log(line);
+    // The transaction was rolled back. The next one passes the sessions that were found.
+    if (absl::IsDataLoss(gone.status()) && !damaged.empty()) return Expire(age, most, done);
+    done(gone);
+  };
   Enqueue<int64_t>(
       Access::kFree,
       [age, most](SqliteSessions& sessions, const StoreTime& now) {
         return sessions.Expire(age, most, now);
       },
-      std::move(done));
+      std::move(deliver));
 }
 
 void SqliteSessionStore::Verify(Done<std::vector<std::string>> done) {

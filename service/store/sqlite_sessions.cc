@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<SqliteSessions>> SqliteSessions::Open(
 
 SqliteSessions::SqliteSessions(std::unique_ptr<SealedSessions> sessions,
                                std::unique_ptr<SealedLogs> logs)
-    : sessions_(std::move(sessions)), logs_(std::move(logs)) {}
+    : sessions_(std::move(sessions)),
+      logs_(std::move(logs)),
+      expiry_(sessions_.get(), logs_.get()) {}
 
 absl::StatusOr<SessionInfo> SqliteSessions::Create(const NewSession& session,
                                                    const StoreTime& now) {
@@ -65,13 +67,21 @@ absl::StatusOr<SessionLogData> SqliteSessions::Get(const std::optional<std::stri
 
 absl::Status SqliteSessions::Delete(absl::string_view principal, absl::string_view session_id,
                                     const StoreTime& now, DeletedRows rows) {
-  ASSIGN_OR_RETURN(const SessionRow row, sessions_->FindUnchecked(session_id, now));
-  if (row.info.principal != principal) return NoSuchSession(session_id);
-  if (row.info.busy) return SessionBusy(session_id, row.lease_request);
+  absl::StatusOr<SessionRow> listed = sessions_->FindListed(principal, session_id, now);
+  if (absl::IsNotFound(listed.status())) {
+    absl::StatusOr<SessionRow> other =
+        sessions_->FindListed(principal, BytesOfText(session_id), now);
+    if (other.ok()) listed = std::move(other);
+  }
+  RETURN_IF_ERROR(listed.status());
+  const SessionRow& row = *listed;
+  const bool sealed = CheckSeal(row).ok();
+  // A turn of a damaged session cannot append any more.
+  if (sealed && row.info.busy) return SessionBusy(session_id, row.lease_request);
   // Without reading the log: after a page that SQLite cannot read, it deletes nothing.
   if (rows == DeletedRows::kRow) return sessions_->Remove(row);
   SessionLogData log;
-  const bool whole = CheckSeal(row).ok() && logs_->Read(row, &log).ok();
+  const bool whole = sealed && logs_->Read(row, &log).ok();
   if (!whole) return DeleteDamaged(row, now, sessions_.get(), logs_.get());
   RETURN_IF_ERROR(logs_->Delete(row.key));
   return sessions_->Remove(row);
@@ -79,32 +89,18 @@ absl::Status SqliteSessions::Delete(absl::string_view principal, absl::string_vi
 
 absl::StatusOr<int64_t> SqliteSessions::Expire(absl::Duration age, int64_t most,
                                                const StoreTime& now) {
-  const absl::Time latest = absl::FromUnixMicros(absl::ToUnixMicros(now.expiry - age));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> keys, sessions_->UnchangedSince(latest, most, now));
-  int64_t gone = 0;
-  for (const int64_t key : keys) {
-    const absl::StatusOr<SessionRow> row = sessions_->FindKey(key, now);
-    // The age of a damaged row is unknown.
-    if (absl::IsDataLoss(row.status())) continue;
-    RETURN_IF_ERROR(row.status());
-    if (row->info.update_time > latest) continue;
-    RETURN_IF_ERROR(logs_->Delete(key));
-    RETURN_IF_ERROR(sessions_->Remove(*row));
-    ++gone;
-  }
-  return gone;
+  return expiry_.Run(age, most, now);
 }
 
 absl::StatusOr<SessionInfo> SqliteSessions::Insert(const SessionLogData& session,
                                                    const StoreTime& now) {
   const SessionInfo& info = session.info;
-  ASSIGN_OR_RETURN(
-      SessionRow row,
-      sessions_->Add({.session_id = info.session_id,
-                      .principal = info.principal,
-                      .model = info.model,
-                      .model_digest = info.model_digest},
-                     StoreTime{.wall = info.create_time, .monotonic = now.monotonic}));
+  ASSIGN_OR_RETURN(SessionRow row,
+                   sessions_->Add({.session_id = info.session_id,
+                                   .principal = info.principal,
+                                   .model = info.model,
+                                   .model_digest = info.model_digest},
+                                  StoreTime{.wall = info.create_time, .monotonic = now.monotonic}));
   RETURN_IF_ERROR(logs_->AddLog(&row, session));
   RETURN_IF_ERROR(sessions_->Save(&row));
   return std::move(row.info);

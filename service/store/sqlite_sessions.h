@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "service/store/sealed_logs.h"
 #include "service/store/sealed_sessions.h"
+#include "service/store/session_expiry.h"
 #include "service/store/session_store.h"
 #include "service/store/sqlite_db.h"
 #include "service/store/store_ledger.h"
@@ -42,7 +44,9 @@ class SqliteSessions {
   // Damaged sessions too.
   absl::Status Delete(absl::string_view principal, absl::string_view session_id,
                       const StoreTime& now, DeletedRows rows);
+  // As SessionExpiry::Run.
   absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, const StoreTime& now);
+  std::vector<std::string> TakeExpiryFindings() { return expiry_.TakeFindings(); }
   absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, const StoreTime& now);
   absl::StatusOr<SessionInfo> Replace(const SessionLogData& session, const StoreTime& now);
   absl::StatusOr<OpenTurn> BeginTurn(const TurnRequest& turn, const StoreTime& now);
@@ -55,6 +59,7 @@ class SqliteSessions {
 
   const std::unique_ptr<SealedSessions> sessions_;
   const std::unique_ptr<SealedLogs> logs_;
+  SessionExpiry expiry_;
 };
 
 }  // namespace tidepool::service

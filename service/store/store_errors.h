@@ -23,6 +23,13 @@ inline std::string Utf8Text(absl::string_view bytes) {
   return valid ? std::string(bytes) : absl::CHexEscape(bytes);
 }
 
+// The bytes that Utf8Text shows as this text: an id of a damaged session can be any bytes.
+inline std::string BytesOfText(absl::string_view text) {
+  std::string bytes;
+  const bool shown = absl::CUnescape(text, &bytes) && Utf8Text(bytes) == text;
+  return shown ? bytes : std::string(text);
+}
+
 inline absl::Status NoSuchSession(absl::string_view session_id) {
   return absl::NotFoundError(
       absl::StrCat("session '", session_id, "' does not exist; create it with CreateSession"));
@@ -91,6 +98,10 @@ inline SessionInfo DamagedSession(absl::string_view session_id, const absl::Stat
   info.damage = std::string(damage.message());
   return info;
 }
+
+// Follows the message about a damaged session.
+inline constexpr absl::string_view kNotExpired =
+    "It has expired, but --session-ttl does not delete damaged sessions";
 
 inline absl::Status FieldsDamaged(absl::string_view session_id) {
   return SessionDamaged(session_id, "its fields do not match their seal");
