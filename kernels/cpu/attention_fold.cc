@@ -245,7 +245,6 @@ void BeginJob(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch
 void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
                     const FoldScratch& scratch, const Folds& part) {
   const SegmentFold fold{op, job, segment, scratch, part};
-  const AttentionKernels& kernels = KernelsOf(op);
   for (int b = 0; b < kSegmentBlocks; ++b) {
     if (fold.AnySees(b)) ScoreBlock(fold, b);
   }
