@@ -2,6 +2,7 @@
 
 import re
 
+import gguf
 import numpy as np
 
 import golden_common as common
@@ -109,10 +110,10 @@ def add_rope(writer, arch, config, head_dim):
     if local and arch == "gemma3":
         writer.add_rope_freq_base_swa(local["rope_theta"])
     if rope["rope_type"] == "linear":
-        writer.add_rope_scaling_type(gguf_type("linear"))
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
     elif rope["rope_type"] == "yarn":
-        writer.add_rope_scaling_type(gguf_type("yarn"))
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
@@ -122,11 +123,6 @@ def add_rope(writer, arch, config, head_dim):
         writer.add_rope_scaling_attn_factors(
             float(np.sqrt(1 + np.log(scale) / np.log(rope["original_max_position_embeddings"]))))
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-
-
-def gguf_type(name):
-    import gguf  # only here, because the rest needs no gguf
-    return getattr(gguf.RopeScalingType, name.upper())
 
 
 def add_experts(writer, arch, config):
@@ -152,7 +148,7 @@ def add_experts(writer, arch, config):
     if arch in ("glm4moe", "dots1"):
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
-        writer.add_expert_gating_func(2)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
         writer.add_expert_group_count(config.n_group)

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("dots1", "ernie4_5", "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
                     "glm4moe", "glm4moe_plain", "gpt_oss", "granite", "granitemoe",
                     "granitemoeshared", "hunyuan_dense", "hunyuan_moe", "olmo2", "olmo3", "olmoe",
-                    "phi3", "phi3_long", "seed_oss", "smollm3"),
+                    "phi3", "phi3_long", "phi3_short", "seed_oss", "smollm3"),
     [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
