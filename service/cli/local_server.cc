@@ -38,7 +38,9 @@ namespace {
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
   const int64_t capacity =
-      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes);
+      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes,
+                               std::max(engine::ModelBundle::kPrefillRows,
+                                        bundle.offload_prefill_rows));
   if (config.model.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
