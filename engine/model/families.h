@@ -41,6 +41,8 @@ struct Family {
   // Name of the norm before the FFN.
   absl::string_view ffn_norm = "ffn_norm";
 
+  bool mla = false;  // multi-head latent attention
+
   // Whether attention.sliding_window applies without attention.sliding_window_pattern.
   bool window = false;
   int64_t default_window = 0;  // without attention.sliding_window

@@ -52,6 +52,8 @@ SIGMOID_MOE = {
     "n_routed_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2,
     "moe_intermediate_size": 24, "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 1,
     "topk_group": 1, "routed_scaling_factor": 1.7, "norm_topk_prob": True}
+MLA = SIGMOID_MOE | {"kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+                     "v_head_dim": 10, "num_key_value_heads": 5}
 MULTIPLIERS = {"embedding_multiplier": 5.5, "residual_multiplier": 0.3, "logits_scaling": 1.75,
                "attention_multiplier": 0.21}
 SPECS = (
@@ -101,6 +103,12 @@ SPECS = (
          {"head_dim": 16, "num_experts": 6, "moe_topk": 2, "num_experts_per_tok": 2}),
     Spec("seed_oss", "SeedOss", "seed_oss", {"head_dim": 16, "attention_bias": True,
                                              "attention_out_bias": True, "mlp_bias": True}),
+    Spec("deepseek_v2", "DeepseekV2", "deepseek2",
+         MLA | {"q_lora_rank": None, "topk_method": "group_limited_greedy", "n_group": 3,
+                "topk_group": 2, "norm_topk_prob": False}),
+    Spec("deepseek_v3", "DeepseekV3", "deepseek2",
+         MLA | {"q_lora_rank": 22, "n_group": 3, "topk_group": 2, "rope_parameters": YARN | {
+             "mscale": 0.8, "mscale_all_dim": 0.8}}),
     Spec("gpt_oss", "GptOss", "gpt-oss",
          {"head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2,
           "intermediate_size": 32, "sliding_window": 9, "rope_parameters": YARN | {

@@ -101,7 +101,7 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyModelTest,
-    testing::Values("dots1", "ernie4_5", "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
+    testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
                     "glm4moe", "glm4moe_plain", "gpt_oss", "granite", "granitemoe",
                     "granitemoeshared", "hunyuan_dense", "hunyuan_moe", "olmo2", "olmo3", "olmoe",
                     "phi3", "phi3_long", "phi3_short", "seed_oss", "smollm3"),
