@@ -115,8 +115,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   const int64_t blocks = KvBlocksOf(slots);
   // A window and the rows of a step may begin and end inside of blocks.
-  return spec.kind == KvKind::kFull ? blocks
-                                    : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
+  return spec.kind == KvKind::kFull ? blocks : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
 }
 
 int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout) {

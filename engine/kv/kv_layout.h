@@ -26,8 +26,8 @@ int64_t KvBlocksOf(int64_t slots);
 // Number of blocks that fit into a cache of `memory_bytes`.
 int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout);
 
-// Maximum number of blocks of a group that one sequence holds while `slots` slots are computed, with
-// at most `step` rows per step.
+// Maximum number of blocks of a group that one sequence holds while `slots` slots are computed,
+// with at most `step` rows per step.
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step);
 
 // Number of tokens of a single sequence that fit into a cache of `memory_bytes`, if at most `step`

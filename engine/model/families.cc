@@ -169,10 +169,9 @@ absl::StatusOr<const Family*> FindFamily(const Checkpoint& file) {
 }
 
 const Family& FamilyOf(const ModelConfig& config) {
-  const auto* found =
-      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& family) {
-        return family.architecture == config.architecture;
-      });
+  const auto* found = std::find_if(
+      std::begin(kFamilies), std::end(kFamilies),
+      [&](const Family& family) { return family.architecture == config.architecture; });
   CHECK(found != std::end(kFamilies)) << config.architecture;
   return *found;
 }

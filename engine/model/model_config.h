@@ -47,16 +47,16 @@ inline constexpr int kNoRope = -1;
 struct LayerConfig {
   int heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;            // of q, k and v; with MLA, of the stored key: kv_rank + rope_dim
+  int head_dim = 0;  // of q, k and v; with MLA, of the stored key: kv_rank + rope_dim
   MlaConfig mla;
-  int64_t sliding_window = 0;  // 0: full attention
-  int rope = 0;                // index into ModelConfig::ropes, or kNoRope
-  float attention_scale = 0;   // factor on q k^T
+  int64_t sliding_window = 0;   // 0: full attention
+  int rope = 0;                 // index into ModelConfig::ropes, or kNoRope
+  float attention_scale = 0;    // factor on q k^T
   float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: unchanged
   QkNorm qk_norm = QkNorm::kNone;
   NormPlacement norms = NormPlacement::kPre;
   FfnKind ffn = FfnKind::kDense;
-  int ffn_width = 0;  // neurons of a dense layer's FFN
+  int ffn_width = 0;                                 // neurons of a dense layer's FFN
   kernels::GluForm glu = kernels::GluForm::kSwiGlu;  // of the FFN, or of all experts
 
   bool has_mla() const { return mla.kv_rank > 0; }
@@ -100,8 +100,8 @@ struct RopeConfig {
 // Immutable and validated. For a file, only Parse creates it.
 struct ModelConfig {
   // Supports the values of general.architecture in families.h. Errors name the key, its value and
-  // what is accepted: INVALID_ARGUMENT if the file is wrong, UNIMPLEMENTED if it uses an unsupported
-  // feature or has a key that is not understood.
+  // what is accepted: INVALID_ARGUMENT if the file is wrong, UNIMPLEMENTED if it uses an
+  // unsupported feature or has a key that is not understood.
   static absl::StatusOr<ModelConfig> Parse(const Checkpoint& file);
 
   std::string architecture;

@@ -95,11 +95,11 @@ absl::Status ApplyScaling(const ConfigSource& source, double base, Scaling* read
   }
   if (scaling.type == "yarn") return ApplyYarn(source, base, read, rope);
   const auto& keys = source.keys;
-  return keys.Unsupported("rope.scaling.type",
-                          absl::StrCat(Checkpoint::FormatValue(
-                                           *source.file.Find(keys.Name("rope.scaling.type"))),
-                                       " is not supported, expected none, linear, yarn or "
-                                       "longrope"));
+  return keys.Unsupported(
+      "rope.scaling.type",
+      absl::StrCat(Checkpoint::FormatValue(*source.file.Find(keys.Name("rope.scaling.type"))),
+                   " is not supported, expected none, linear, yarn or "
+                   "longrope"));
 }
 
 // Models with LongRoPE have two tensors with divisors of the frequencies, and Llama 3 one.
@@ -161,8 +161,7 @@ absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* c
 absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config) {
   const auto [file, keys, family] = source;
   const int head_dim = config->layers[0].head_dim;
-  ASSIGN_OR_RETURN(const int64_t dims,
-                   keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
+  ASSIGN_OR_RETURN(const int64_t dims, keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
   if (dims % 2 != 0) {
     return keys.Invalid("rope.dimension_count", absl::StrCat(dims, ", expected an even number"));
   }

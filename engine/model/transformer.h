@@ -124,8 +124,8 @@ class TransformerModel final : public Model {
     const Batch& batch;
     const KvView& kv;
     kernels::Arena* arena;
-    kernels::MatrixView x;      // [rows, hidden], the residual stream
-    const Rotation* rotations;  // by rope
+    kernels::MatrixView x;                // [rows, hidden], the residual stream
+    const Rotation* rotations;            // by rope
     kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
     absl::Span<int32_t> zero_since;       // [rows], of CheckHiddenValues
     absl::Span<const moe::Phase> phases;  // [rows]

@@ -105,8 +105,8 @@ absl::Status TransformerModel::AttendLatentRows(int layer, const Pass& pass, int
   backend_->HeadNorm({keys.data, rows, mla.kv_rank, keys.stride}, w.mla.kv_a_norm,
                      config_.norm_eps);
   if (config.rope != kNoRope) {
-    backend_->Rope(ColumnsFrom(keys, mla.kv_rank), mla.rope_dim,
-                   config_.ropes[config.rope].style, rotation.cos, rotation.sin);
+    backend_->Rope(ColumnsFrom(keys, mla.kv_rank), mla.rope_dim, config_.ropes[config.rope].style,
+                   rotation.cos, rotation.sin);
   }
   const MatrixView no_values(nullptr, rows, 0);
   RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, keys, no_values));
@@ -120,8 +120,7 @@ absl::Status TransformerModel::AttendLatentRows(int layer, const Pass& pass, int
                                                 .soft_cap = config.attention_softcap,
                                                 .sinks = w.sinks},
                                                pass.arena);
-  const MatrixView out =
-      pass.arena->AllocateMatrix(rows, int64_t{config.heads} * mla.value_dim);
+  const MatrixView out = pass.arena->AllocateMatrix(rows, int64_t{config.heads} * mla.value_dim);
   backend_->MatMulHeads(attended, w.mla.v_b, out);
   branch.AddProduct(backend_->Quantize(out, pass.arena), w.attention_output, x, pass.arena);
   return absl::OkStatus();

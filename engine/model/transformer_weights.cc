@@ -245,8 +245,7 @@ class LayerLoader {
     ASSIGN_OR_RETURN(ffn->gate, store_->Matrix(ref));
     ref.first_row = width;
     ASSIGN_OR_RETURN(ffn->up, store_->Matrix(ref));
-    ASSIGN_OR_RETURN(const absl::Span<const float> bias,
-                     OptionalVector("ffn_up.bias", 2 * width));
+    ASSIGN_OR_RETURN(const absl::Span<const float> bias, OptionalVector("ffn_up.bias", 2 * width));
     if (bias.empty()) return absl::OkStatus();
     ffn->gate_bias = bias.subspan(0, width);
     ffn->up_bias = bias.subspan(width, width);
@@ -317,9 +316,9 @@ class LayerLoader {
           Bias{"ffn_down_exps.bias", config_.hidden_size, &FfnWeights::down_bias}}) {
       if (!Has(bias.suffix)) continue;
       const std::string name = Name(bias.suffix);
-      ASSIGN_OR_RETURN(weights->*bias.part,
-                       parts.bias({.name = name, .size = bias.size, .count = config_.moe.experts},
-                                  bias.part));
+      ASSIGN_OR_RETURN(
+          weights->*bias.part,
+          parts.bias({.name = name, .size = bias.size, .count = config_.moe.experts}, bias.part));
     }
     return absl::OkStatus();
   }

@@ -30,12 +30,12 @@ struct MoeWeights {
 
 // Multi-head latent attention. The query is `q`, or `q` of the compressed query.
 struct MlaWeights {
-  Linear q_a;                                // [q_rank, hidden]; empty: the query is not compressed
-  absl::Span<const float> q_a_norm;          // [q_rank]
-  Linear kv_a;                               // [kv_rank + rope_dim, hidden]
-  absl::Span<const float> kv_a_norm;         // [kv_rank]
-  std::vector<kernels::PackedMatrix> k_b;    // by head: [kv_rank, nope_dim]
-  std::vector<kernels::PackedMatrix> v_b;    // by head: [value_dim, kv_rank]
+  Linear q_a;                              // [q_rank, hidden]; empty: the query is not compressed
+  absl::Span<const float> q_a_norm;        // [q_rank]
+  Linear kv_a;                             // [kv_rank + rope_dim, hidden]
+  absl::Span<const float> kv_a_norm;       // [kv_rank]
+  std::vector<kernels::PackedMatrix> k_b;  // by head: [kv_rank, nope_dim]
+  std::vector<kernels::PackedMatrix> v_b;  // by head: [value_dim, kv_rank]
 };
 
 // Norms are empty if the layer has none at that place.

@@ -44,10 +44,9 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
     rotations += 2 * WordBytes(rows * static_cast<int64_t>(frequencies.size()));
   }
   // Each span has at least one row. Begin's other allocations are smaller than attention's rows.
-  const size_t shared = WordBytes(rows * hidden) + rotations +
-                        rows * sizeof(kernels::KvSpan) + kernels::kAlignment +
-                        rows * (sizeof(moe::Phase) + sizeof(int64_t) + sizeof(int32_t)) +
-                        3 * kernels::kAlignment;
+  const size_t shared =
+      WordBytes(rows * hidden) + rotations + rows * sizeof(kernels::KvSpan) + kernels::kAlignment +
+      rows * (sizeof(moe::Phase) + sizeof(int64_t) + sizeof(int32_t)) + 3 * kernels::kAlignment;
 
   const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
@@ -59,10 +58,10 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
     const LayerConfig& layer = config_.layers[i];
     const bool plain = FfnBranch(static_cast<int>(i)).plain();  // as attention's
     const int64_t attended = std::min(rows, kMaxAttentionRows);
-    const size_t attention = (plain ? 0 : WordBytes(attended * hidden)) +
-                             ActivationBytes(attended, hidden) + ProjectionBytes(layer, attended) +
-                             AttendBytes(attended, attended, layer.heads, KvLayerOf(kv_specs_[i]),
-                                         backend_->threads());
+    const size_t attention =
+        (plain ? 0 : WordBytes(attended * hidden)) + ActivationBytes(attended, hidden) +
+        ProjectionBytes(layer, attended) +
+        AttendBytes(attended, attended, layer.heads, KvLayerOf(kv_specs_[i]), backend_->threads());
     size_t ffn = ActivationBytes(rows, hidden) + (plain ? 0 : WordBytes(rows * hidden));
     if (layer.ffn == FfnKind::kDense) {
       ffn += ActivationBytes(rows, layer.ffn_width);
