@@ -3,8 +3,7 @@
 
     python3 make_families.py [--out families] [--only NAME ...] [--big]
 
-transformers builds each model in float32 with odd sizes. Norms, biases and gates are away from their
-neutral values. The script rounds the parameters to the type of the file (buffers such as rotary
+transformers builds each model in float32 with odd sizes. No norm, bias or gate is neutral. The script rounds the parameters to the type of the file (buffers such as rotary
 tables stay as they are) and writes the file with the keys and the tensor names that llama.cpp's
 converter writes. The reference logits are those of the rounded model. A seed is accepted if float64
 gives nearly the same logits, which excludes near-ties in routers. --big makes larger models, for
