@@ -126,6 +126,8 @@ def build_model(spec, big):
     }
     if big:
         settings |= BIG
+        if spec.arch == "deepseek2":
+            settings.pop("head_dim")
     settings |= {k: v for k, v in spec.config.items() if not (big and k == "head_dim")}
     partial = settings.pop("partial_rotary_factor", None)
     if partial:
@@ -232,7 +234,8 @@ def main():
     common.setup_torch()
     args.out.mkdir(parents=True, exist_ok=True)
     for spec in SPECS:
-        if not args.only or spec.name in args.only:
+        sized = args.big and "long_factor" in spec.config.get("rope_parameters", {})
+        if not sized and (not args.only or spec.name in args.only):
             make_one(spec, args.out, args.big)
 
 
