@@ -139,6 +139,20 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
   return fitting * kBlockTokens;
 }
 
+KvCost KvCostOf(const std::vector<KvSpec>& layers) {
+  const KvLayout layout = MakeKvLayout(layers);
+  const auto bytes = static_cast<int64_t>(layout.block_bytes);
+  KvCost cost;
+  for (const KvSpec& spec : layout.specs) {
+    if (spec.kind == KvKind::kFull) {
+      cost.bytes_per_token += bytes / kBlockTokens;
+    } else {
+      cost.window_bytes += KvBlocksOf(spec.window) * bytes;
+    }
+  }
+  return cost;
+}
+
 int64_t KvBlockBytes(const std::vector<KvSpec>& layers) {
   return static_cast<int64_t>(MakeKvLayout(layers).block_bytes);
 }

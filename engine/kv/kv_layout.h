@@ -34,6 +34,13 @@ int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step);
 // rows are computed per step. Requires: layers is not empty.
 int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes, int64_t step);
 
+// The memory of a sequence's KV.
+struct KvCost {
+  int64_t bytes_per_token = 0;  // of layers without a window
+  int64_t window_bytes = 0;     // of full windows, of all layers that have one
+};
+KvCost KvCostOf(const std::vector<KvSpec>& layers);
+
 // Bytes of one block of such a cache.
 int64_t KvBlockBytes(const std::vector<KvSpec>& layers);
 
