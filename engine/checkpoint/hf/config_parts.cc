@@ -151,6 +151,8 @@ class ExpertReader {
     int64_t interval = 1;
     if (!keys_.interval.empty()) {
       ASSIGN_OR_RETURN(interval, config_.IntOr(keys_.interval, 1, 1, kMaxLayers));
+      // llama.cpp requires this key of ERNIE.
+      if (keys_.interval == "moe_layer_interval") SetU32("interleave_moe_layer_step", interval);
     }
     ASSIGN_OR_RETURN(const std::vector<int64_t> dense, config_.IntsOr("mlp_only_layers"));
     ASSIGN_OR_RETURN(const int64_t end, config_.IntOr("moe_layer_end_index", -1, -1, kMaxLayers));
