@@ -55,14 +55,17 @@ struct ArgMax {
 
 // A product with rows that are needed completely (in `out`), followed by rows of which only the
 // argmax is needed (in `best`). Row r is the sum of the products of x's rows r, r + rows, ...
-// (`terms` of them).
+// (`terms` of them). Then come, in this order, the bias, the scale and the soft-cap. `best` is the
+// argmax of the outputs after them, with the same bits as `out`.
 struct HeadTarget {
   PackedMatrix weight;
-  absl::Span<const float> bias;  // [weight.rows], or empty; added after the sum
+  absl::Span<const float> bias;  // [weight.rows], or empty
   int terms = 1;
   MatrixView out;           // [rows, weight.rows]
   absl::Span<ArgMax> best;  // over the outputs [0, argmax_vocab)
   int64_t argmax_vocab = 0;
+  float scale = 1;     // outputs are multiplied by it
+  float soft_cap = 0;  // if not 0, outputs become soft_cap * tanh(output / soft_cap); see ops.h
 
   int64_t rows() const { return out.rows + static_cast<int64_t>(best.size()); }
 };
@@ -82,6 +85,9 @@ inline constexpr int kKvSegmentTokens = 128;
 // element is scale * quant. 32 dimensions of a token share a scale, so that a token's quants only
 // depend on that token: keys have scales [k_dim / 32][kKvBlockTokens], values
 // [kKvBlockTokens][v_dim / 32]. Quants are defined in ops.h, with the scale rounded to float16.
+//
+// With values_in_keys, the first v_dim elements of a key are the value (MLA's compressed KV).
+// Blocks then have no values, and v_offset is not used.
 struct KvLayer {
   DType dtype = DType::kF16;  // see IsKvType
   int kv_heads = 0;
@@ -91,6 +97,7 @@ struct KvLayer {
   size_t block_bytes = 0;
   size_t k_offset = 0;
   size_t v_offset = 0;
+  bool values_in_keys = false;  // requires v_dim <= k_dim
 };
 
 // True if KV can have this type: kF32, kF16, kBF16, and kQ8_0 if head_dim is a multiple of 32.
@@ -125,21 +132,71 @@ struct AttendCall {
   float scale = 0;  // of q k^T
   const KvLayer& layer;
   absl::Span<const KvSpan> spans;
+  // If not 0, scores become soft_cap * tanh(score / soft_cap), after the scale.
+  float soft_cap = 0;
+  // [heads], or empty. An additional score per head, which is neither scaled nor capped. It is part
+  // of the softmax's denominator and has no value (gpt-oss).
+  absl::Span<const float> sinks;
 };
 
-// How router logits become expert weights: softmax over all experts, top_k by value (ties to the
-// lower id), and if normalize is set, division by the sum of the chosen weights.
+// How a router's logits become the scores of experts.
+enum class GateScore : uint8_t {
+  kSoftmax,          // softmax over all experts
+  kSigmoid,          // sigmoid of each
+  kSoftmaxOfChosen,  // the logits; the weights are the softmax over the chosen logits
+};
+
+// How the selection scores of a group of experts become the score of the group.
+enum class GroupScore : uint8_t {
+  kMax,
+  kSumOfTwo,  // the sum of the two largest; if the group has one expert, its score
+};
+
+// How router logits become expert weights:
+// 1. The score of each expert. Plus `selection_bias`, it is the selection score.
+// 2. With groups (equal parts of the experts, in order), only the experts of the `groups_kept`
+//    groups with the highest scores remain.
+// 3. The top_k remaining experts with the highest selection scores are chosen, in descending order.
+// 4. Their weights are their scores, without the bias. With `normalize`, they are divided by their
+//    sum plus `normalize_epsilon`. At the end they are multiplied by `scale`.
+// Ties, of experts and of groups, go to the lower id. A NaN is below every number. A NaN among the
+// logits makes all shares of kSoftmax NaN.
 struct GateSpec {
   int experts = 0;
-  int top_k = 0;
+  int top_k = 0;  // at most the number of remaining experts
   bool normalize = false;
+  GateScore score = GateScore::kSoftmax;
+  absl::Span<const float> selection_bias;  // [experts], or empty
+  int groups = 1;
+  int groups_kept = 1;
+  GroupScore group_score = GroupScore::kMax;
+  float scale = 1;
+  float normalize_epsilon = 0;
 };
 
-// The three matrices of one SwiGLU expert: gate and up [width, hidden], down [hidden, width].
+// The element-wise part of a gated FFN, of g (gate) and u (up).
+enum class GluForm : uint8_t {
+  kSwiGlu,         // silu(g) u
+  kGeGlu,          // gelu(g) u, with gelu(g) = g (1 + erf(g / sqrt(2))) / 2
+  kGeGluTanh,      // the same with gelu's approximation by tanh (gelu_pytorch_tanh)
+  kClampedSwiGlu,  // (u' + 1) g' sigmoid(alpha g'), g' = min(g, limit), u' = u in [-limit, limit]
+};
+struct Glu {
+  GluForm form = GluForm::kSwiGlu;
+  float alpha = 1.702f;  // only for kClampedSwiGlu, as in gpt-oss
+  float limit = 7;
+};
+
+// A gated FFN, such as one expert: down(glu(gate x + gate_bias, up x + up_bias)) + down_bias.
 struct FfnWeights {
-  PackedMatrix gate;
-  PackedMatrix up;
-  PackedMatrix down;
+  PackedMatrix gate;  // [width, hidden]
+  PackedMatrix up;    // [width, hidden]
+  PackedMatrix down;  // [hidden, width]
+  // One element per row of their matrix, or empty.
+  absl::Span<const float> gate_bias;
+  absl::Span<const float> up_bias;
+  absl::Span<const float> down_bias;
+  Glu glu;
 };
 
 // One expert and the rows that chose it: row rows[i] of x goes to row out_rows[i] of the output.
@@ -189,20 +246,31 @@ class KernelBackend {
   // The product with the model's head. Requires: x.rows = target.terms * target.rows().
   virtual void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) = 0;
 
-  // silu(x gate^T) * (x up^T): [x.rows, gate.rows].
-  virtual Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate,
-                                  const PackedMatrix& up, Arena* arena) = 0;
+  // The product of each head's part of x with the head's own weight. x has weights.size() heads of
+  // weight.cols elements, `out` as many heads of weight.rows. All weights have the same type and
+  // shape. Multi-head latent attention (MLA) needs this for its absorbed form.
+  virtual void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
+                           MatrixView out) = 0;
+
+  // The inner part of a gated FFN, before `down`: glu(gate x + gate_bias, up x + up_bias),
+  // [x.rows, gate.rows].
+  virtual Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) = 0;
+  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
+                          Arena* arena) {
+    return MatMulGlu(x, {.gate = gate, .up = up}, arena);
+  }
 
   // cos and sin [positions, inv_freq.size()] of position * inv_freq, times `scale`.
   virtual void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq,
                          float scale, MatrixView cos, MatrixView sin) = 0;
 
-  // Rotates the first 2 * cos.cols elements of each head of each row, in place.
+  // Rotates the first 2 * cos.cols elements of each head of each row, in place. The others stay. To
+  // rotate elements further back in each head, pass a view that begins at the first of them.
   virtual void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
                     ConstMatrixView sin) = 0;
 
   // Writes the rows' keys and values into their KV slots, in the layer's type.
-  // k: [rows, kv_heads * k_dim], v: [rows, kv_heads * v_dim].
+  // k: [rows, kv_heads * k_dim], v: [rows, kv_heads * v_dim]. With values_in_keys, v has 0 columns.
   virtual void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                        absl::Span<const KvSpan> spans) = 0;
 
@@ -211,10 +279,11 @@ class KernelBackend {
   // at absolute slots: a softmax and a chain over each segment, merged in ascending order.
   virtual Activation Attend(const AttendCall& call, Arena* arena) = 0;
 
-  // logits [rows, experts] > ids and weights, each [rows, top_k], in descending order of weight.
+  // logits [rows, experts] > ids and weights, each [rows, top_k], in descending order of selection
+  // score.
   virtual void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) = 0;
 
-  // out[group.out_rows[i]] = down(silu(gate x) * up x) for x = row group.rows[i], for every group.
+  // out[group.out_rows[i]] = the FFN of x's row group.rows[i], for every group.
   virtual void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
                           Arena* arena) = 0;
 
@@ -231,6 +300,12 @@ class KernelBackend {
 
   // out += x.
   virtual void Add(ConstMatrixView x, MatrixView out) = 0;
+
+  // out += scale * x, with one rounding.
+  virtual void AddScaled(ConstMatrixView x, float scale, MatrixView out) = 0;
+
+  // x *= scale.
+  virtual void Scale(MatrixView x, float scale) = 0;
 
   // out[t] += sigmoid(gate[t]) * x[t].
   virtual void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) = 0;

@@ -117,9 +117,75 @@ static inline float Exp(float x) {
   return p * first * second;
 }
 
+// Tanh: below kTanhSmall, x + x^3 P(x^2), with the P of degree 4 whose largest relative error is
+// the smallest (4.4e-9). Above it, (1 - t) / (1 + t) with t = e^(-2 |x|).
+inline constexpr float kTanhSmall = 0.625f;
+inline constexpr float kTanhP[5] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f,
+                                    0x1.52269ap-6f, -0x1.75e1cap-8f};
+
+// Returns tanh(x) to within 3 ulp.
+static inline float Tanh(float x) {
+  const float a = __builtin_fabsf(x);
+  if (a < kTanhSmall) {
+    const float z = x * x;
+    float p = __builtin_fmaf(kTanhP[4], z, kTanhP[3]);
+    p = __builtin_fmaf(p, z, kTanhP[2]);
+    p = __builtin_fmaf(p, z, kTanhP[1]);
+    p = __builtin_fmaf(p, z, kTanhP[0]);
+    return __builtin_fmaf(p * z, x, x);
+  }
+  const float t = Exp(a * -2.0f);
+  return __builtin_copysignf((1.0f - t) / (1.0f + t), x);
+}
+
+// Returns cap * tanh(x / cap), for x with a factor that the caller has computed: factor = 1 / cap
+// times any scale of x. Infinities and NaN stay (ops.h).
+static inline float SoftCap(float x, float factor, float cap) {
+  if (!(__builtin_fabsf(x) < __builtin_inff())) return x;
+  return cap * Tanh(x * factor);
+}
+
+// The exponent of GeluTanh: gelu(x) = x (1 + tanh u) / 2 = x / (1 + e^(-2u)), with -2u = x (c0 + c1
+// x^2).
+inline constexpr float kGeluC0 = -1.5957691216057308f;  // -2 sqrt(2 / pi)
+inline constexpr float kGeluC1 = -1.5957691216057308f * 0.044715f;
+
+// Returns gelu(x) in the approximation by tanh.
+static inline float GeluTanh(float x) {
+  return x / (1.0f + Exp(x * __builtin_fmaf(kGeluC1, x * x, kGeluC0)));
+}
+
+// The normal distribution's tail: erfc(a) = e^(-a Q(a)) for 0 <= a <= kErfcMax, with the Q of
+// degree 10 whose error moves erfc by at most 1.6e-8. For larger a, erfc is below 2e-12 and counts
+// as 0.
+inline constexpr float kErfcMax = 5.0f;
+inline constexpr float kErfcQ[11] = {0x1.20dd84p+0f,   0x1.45f108p-1f,   0x1.a54cf4p-4f,
+                                     -0x1.3cdbf6p-6f,  0x1.db7b1cp-15f,  0x1.96ff3ep-10f,
+                                     -0x1.49531cp-11f, 0x1.2691f2p-13f,  -0x1.41ab68p-16f,
+                                     0x1.9089acp-20f,  -0x1.b476400p-25f};
+inline constexpr float kRootHalf = 0x1.6a09e6p-1f;  // sqrt(1/2)
+
+// Returns gelu(x) = x (1 + erf(x / sqrt(2))) / 2.
+static inline float Gelu(float x) {
+  const float a = __builtin_fabsf(x) * kRootHalf;
+  float q = kErfcQ[10];
+  for (int i = 9; i >= 0; --i) q = __builtin_fmaf(q, a, kErfcQ[i]);
+  // Written so that a NaN stays.
+  const float tail = a > kErfcMax ? 0.0f : 0.5f * Exp(-(a * q));
+  return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+
 static inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
 static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+
+// Returns GluForm::kClampedSwiGlu's (u' + 1) g' sigmoid(alpha g'). A NaN stays.
+static inline float ClampedSwiGlu(float gate, float up, float alpha, float limit) {
+  const float g = gate > limit ? limit : gate;
+  const float low = up < -limit ? -limit : up;
+  const float u = low > limit ? limit : low;
+  return (u + 1.0f) * (g / (1.0f + Exp(-(g * alpha))));
+}
 
 struct SinCosResult {
   double sin;

@@ -14,6 +14,8 @@ void CheckSpans(int64_t rows, const KvLayer& layer, absl::Span<const KvSpan> spa
   CHECK(IsKvType(layer.dtype, layer.k_dim) && IsKvType(layer.dtype, layer.v_dim))
       << "KV of type " << DTypeName(layer.dtype) << " and dimensions " << layer.k_dim << ", "
       << layer.v_dim;
+  CHECK(!layer.values_in_keys || layer.v_dim <= layer.k_dim)
+      << "values of " << layer.v_dim << " elements in keys of " << layer.k_dim;
   for (const KvSpan& span : spans) {
     CHECK(span.rows >= 0 && span.first_row >= 0 && span.first_row + span.rows <= rows)
         << "span of rows " << span.first_row << " + " << span.rows << " in a batch of " << rows;
@@ -22,6 +24,10 @@ void CheckSpans(int64_t rows, const KvLayer& layer, absl::Span<const KvSpan> spa
     CHECK(span.rows == 0 || slots <= static_cast<int64_t>(span.blocks.size()) * kKvBlockTokens)
         << slots << " slots in " << span.blocks.size() << " blocks";
   }
+}
+
+bool IsBiasOf(absl::Span<const float> bias, const PackedMatrix& weight) {
+  return bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows;
 }
 
 }  // namespace
@@ -106,7 +112,7 @@ void CheckTarget(const Activation& x, const MatMulTarget& target, Precision prec
   CheckMatMul(x, target.weight, precision);
   CHECK_EQ(target.out.rows, x.values.rows);
   CHECK_EQ(target.out.cols, target.weight.rows);
-  CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
+  CHECK(IsBiasOf(target.bias, target.weight));
 }
 
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision) {
@@ -114,17 +120,46 @@ void CheckHead(const Activation& x, const HeadTarget& target, Precision precisio
   CHECK(target.terms >= 1 && x.values.rows == target.terms * target.rows())
       << x.values.rows << " rows for " << target.terms << " terms of " << target.rows();
   CHECK(target.out.rows == 0 || target.out.cols == target.weight.rows);
-  CHECK(target.bias.empty() || static_cast<int64_t>(target.bias.size()) == target.weight.rows);
+  CHECK(IsBiasOf(target.bias, target.weight));
   CHECK(target.best.empty() ||
         (target.argmax_vocab >= 1 && target.argmax_vocab <= target.weight.rows))
       << "the best of " << target.argmax_vocab;
+  CHECK(target.soft_cap >= 0) << "a soft-cap of " << target.soft_cap;
+}
+
+void CheckHeads(const Activation& x, absl::Span<const PackedMatrix> weights, ConstMatrixView out,
+                Precision precision) {
+  CHECK(!weights.empty());
+  const PackedMatrix& first = weights[0];
+  const auto heads = static_cast<int64_t>(weights.size());
+  CHECK_EQ(x.values.cols, heads * first.cols);
+  CHECK(out.rows == x.values.rows && out.cols == heads * first.rows)
+      << out.cols << " outputs of " << heads << " heads of " << first.rows;
+  for (const PackedMatrix& weight : weights) {
+    CHECK(weight.dtype == first.dtype && weight.rows == first.rows && weight.cols == first.cols);
+  }
+  CHECK(precision == Precision::kExact || !IsQuantised(first.dtype) || x.values.rows == 0 ||
+        x.quants != nullptr)
+      << "quantised weights need the int8 form of x: make x with Quantize or Norm";
+}
+
+void CheckGlu(const Activation& x, const FfnWeights& ffn, Precision precision) {
+  CheckMatMul(x, ffn.gate, precision);
+  CheckMatMul(x, ffn.up, precision);
+  CHECK_EQ(ffn.gate.rows, ffn.up.rows);
+  CHECK(IsBiasOf(ffn.gate_bias, ffn.gate) && IsBiasOf(ffn.up_bias, ffn.up));
+  CHECK(ffn.glu.form != GluForm::kClampedSwiGlu || ffn.glu.limit > 0) << ffn.glu.limit;
 }
 
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans) {
-  CHECK_EQ(k.rows, v.rows);
   CHECK_EQ(k.cols, int64_t{layer.kv_heads} * layer.k_dim);
-  CHECK_EQ(v.cols, int64_t{layer.kv_heads} * layer.v_dim);
+  if (layer.values_in_keys) {
+    CHECK_EQ(v.cols, 0);
+  } else {
+    CHECK_EQ(k.rows, v.rows);
+    CHECK_EQ(v.cols, int64_t{layer.kv_heads} * layer.v_dim);
+  }
   CheckSpans(k.rows, layer, spans);
 }
 
@@ -133,6 +168,9 @@ void CheckAttend(const AttendCall& call) {
   CHECK(call.heads > 0 && call.heads % call.layer.kv_heads == 0)
       << call.heads << " query heads over " << call.layer.kv_heads << " KV heads";
   CHECK_EQ(call.q.cols, int64_t{call.heads} * call.layer.k_dim);
+  CHECK(call.sinks.empty() || static_cast<int>(call.sinks.size()) == call.heads)
+      << call.sinks.size() << " sinks of " << call.heads << " heads";
+  CHECK(call.soft_cap >= 0) << "a soft-cap of " << call.soft_cap;
 }
 
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin) {
@@ -143,17 +181,24 @@ void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrix
 
 void CheckGate(ConstMatrixView logits, const GateSpec& spec) {
   CHECK_EQ(logits.cols, spec.experts);
-  CHECK(spec.top_k > 0 && spec.top_k <= spec.experts)
-      << "top " << spec.top_k << " of " << spec.experts << " experts";
+  CHECK(spec.groups > 0 && spec.experts % spec.groups == 0)
+      << spec.experts << " experts in " << spec.groups << " groups";
+  CHECK(spec.groups_kept > 0 && spec.groups_kept <= spec.groups)
+      << spec.groups_kept << " of " << spec.groups << " groups";
+  const int remaining = spec.experts / spec.groups * spec.groups_kept;
+  CHECK(spec.top_k > 0 && spec.top_k <= remaining)
+      << "top " << spec.top_k << " of " << remaining << " experts";
+  CHECK(spec.selection_bias.empty() ||
+        static_cast<int>(spec.selection_bias.size()) == spec.experts);
 }
 
 void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,
                      Precision precision) {
   for (const ExpertGroup& group : groups) {
     const FfnWeights& weights = *group.weights;
-    CheckMatMul(x, weights.gate, precision);
-    CheckMatMul(x, weights.up, precision);
-    CHECK(weights.gate.rows == weights.up.rows && weights.gate.rows == weights.down.cols);
+    CheckGlu(x, weights, precision);
+    CHECK_EQ(weights.gate.rows, weights.down.cols);
+    CHECK(IsBiasOf(weights.down_bias, weights.down));
     CHECK_EQ(weights.gate.rows, groups[0].weights->gate.rows);
     CHECK_EQ(weights.down.rows, out.cols);
     CHECK(precision == Precision::kExact || !IsQuantised(weights.down.dtype) ||

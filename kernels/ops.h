@@ -20,6 +20,9 @@
 // lane j of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero. Then, with lanes
 // l, s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
 // The reference sums in float64 instead.
+//
+// A soft-cap replaces x by cap * tanh(x / cap). Infinities and NaN stay as they are, so that checks
+// of logits still find them.
 #ifndef TIDEPOOL_KERNELS_OPS_H_
 #define TIDEPOOL_KERNELS_OPS_H_
 
@@ -95,6 +98,9 @@ SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);
+void CheckHeads(const Activation& x, absl::Span<const PackedMatrix> weights, ConstMatrixView out,
+                Precision precision);
+void CheckGlu(const Activation& x, const FfnWeights& ffn, Precision precision);
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans);
 void CheckAttend(const AttendCall& call);

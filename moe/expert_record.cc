@@ -15,14 +15,31 @@ int64_t BytesOf(const kernels::PackedMatrix& matrix) {
   return static_cast<int64_t>(kernels::PackedBytes(matrix.dtype, matrix.rows, matrix.cols));
 }
 
+int64_t BytesOf(absl::Span<const float> bias) {
+  return static_cast<int64_t>(bias.size() * sizeof(float));
+}
+
+// Returns the place for `bytes` at or after *end, and moves *end after it.
+int64_t Place(int64_t bytes, int64_t* end) {
+  const int64_t begin = RoundUp(*end, static_cast<int64_t>(kernels::kAlignment));
+  *end = begin + bytes;
+  return begin;
+}
+
 }  // namespace
 
 ExpertLayout::ExpertLayout(const kernels::FfnWeights& shapes) : shapes_(shapes) {
-  constexpr auto kUnit = static_cast<int64_t>(kernels::kAlignment);
+  for (auto bias : {&shapes_.gate_bias, &shapes_.up_bias, &shapes_.down_bias}) {
+    *bias = absl::MakeConstSpan(static_cast<const float*>(nullptr), bias->size());
+  }
   shapes_.gate.data = shapes_.up.data = shapes_.down.data = nullptr;
-  up_at_ = RoundUp(BytesOf(shapes.gate), kUnit);
-  down_at_ = up_at_ + RoundUp(BytesOf(shapes.up), kUnit);
-  bytes_ = RoundUp(down_at_ + BytesOf(shapes.down), kRecordAlignment);
+  int64_t end = BytesOf(shapes.gate);
+  up_at_ = Place(BytesOf(shapes.up), &end);
+  down_at_ = Place(BytesOf(shapes.down), &end);
+  gate_bias_at_ = Place(BytesOf(shapes.gate_bias), &end);
+  up_bias_at_ = Place(BytesOf(shapes.up_bias), &end);
+  down_bias_at_ = Place(BytesOf(shapes.down_bias), &end);
+  bytes_ = RoundUp(end, kRecordAlignment);
 }
 
 kernels::FfnWeights ExpertLayout::At(const std::byte* record) const {
@@ -30,7 +47,21 @@ kernels::FfnWeights ExpertLayout::At(const std::byte* record) const {
   weights.gate.data = record;
   weights.up.data = record + up_at_;
   weights.down.data = record + down_at_;
+  const auto bias = [&](int64_t at, size_t size) {
+    return absl::MakeConstSpan(reinterpret_cast<const float*>(record + at), size);
+  };
+  weights.gate_bias = bias(gate_bias_at_, shapes_.gate_bias.size());
+  weights.up_bias = bias(up_bias_at_, shapes_.up_bias.size());
+  weights.down_bias = bias(down_bias_at_, shapes_.down_bias.size());
   return weights;
+}
+
+ExpertBiases ExpertLayout::BiasesAt(std::byte* record) const {
+  const auto bias = [&](int64_t at, size_t size) {
+    return absl::MakeSpan(reinterpret_cast<float*>(record + at), size);
+  };
+  return {bias(gate_bias_at_, shapes_.gate_bias.size()), bias(up_bias_at_, shapes_.up_bias.size()),
+          bias(down_bias_at_, shapes_.down_bias.size())};
 }
 
 int64_t ExpertRecords::largest_bytes() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 
 namespace tidepool::moe {
@@ -15,17 +16,27 @@ namespace tidepool::moe {
 // Offset and size of each record are multiples of this, as unbuffered reads require.
 inline constexpr int64_t kRecordAlignment = 4096;
 
-// The layout of a record: gate, up and down, each aligned to kernels::kAlignment, then zeros up to
-// the record's end.
+// The biases in a record that is being written. Empty if the expert has none.
+struct ExpertBiases {
+  absl::Span<float> gate;
+  absl::Span<float> up;
+  absl::Span<float> down;
+};
+
+// The layout of a record: gate, up and down, then those of their biases that the expert has, as
+// float32. Each is aligned to kernels::kAlignment. Then come zeros up to the record's end.
 class ExpertLayout {
  public:
   ExpertLayout() = default;
-  // Uses the matrices' types and shapes, and ignores their data.
+  // Uses the matrices' types and shapes, the sizes of the biases and the form, and ignores all
+  // data.
   explicit ExpertLayout(const kernels::FfnWeights& shapes);
 
   // Returns the weights of the record at `record`. Requires: `record` is aligned to
   // kernels::kAlignment.
   kernels::FfnWeights At(const std::byte* record) const;
+  // The same record's biases, to be filled in.
+  ExpertBiases BiasesAt(std::byte* record) const;
 
   const kernels::FfnWeights& shapes() const { return shapes_; }  // without data
   int64_t bytes() const { return bytes_; }
@@ -34,6 +45,9 @@ class ExpertLayout {
   kernels::FfnWeights shapes_;
   int64_t up_at_ = 0;
   int64_t down_at_ = 0;
+  int64_t gate_bias_at_ = 0;
+  int64_t up_bias_at_ = 0;
+  int64_t down_bias_at_ = 0;
   int64_t bytes_ = 0;
 };
 

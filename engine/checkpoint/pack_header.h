@@ -14,7 +14,7 @@ namespace tidepool::engine {
 
 inline constexpr absl::string_view kPackMagic = "TIDEPACK";
 // Increment this if the header, the layout of records, or the panels of any type change.
-inline constexpr uint32_t kPackVersion = 2;
+inline constexpr uint32_t kPackVersion = 3;
 
 struct PackPreamble {
   char magic[8];

@@ -350,10 +350,7 @@ absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view na
   if (tensor->elements() != size || longest != size) {
     return file_.Error(name, absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
   }
-  if (!IsFloatType(tensor->type)) {
-    return file_.Error(name, absl::StrCat("type ", GgmlTypeName(tensor->type),
-                                          ", expected F32, F16, BF16 or F64"));
-  }
+  RETURN_IF_ERROR(CheckFloatType(*tensor));
   const auto [found, is_new] = vectors_.try_emplace(IndexOf(tensor));
   std::vector<float>& values = found->second;
   if (!is_new) return absl::MakeConstSpan(values);
@@ -365,6 +362,58 @@ absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view na
   }
   weight_bytes_ += size * sizeof(float);
   return absl::MakeConstSpan(values);
+}
+
+absl::Status WeightStore::CheckFloatType(const GgufTensor& tensor) const {
+  if (IsFloatType(tensor.type)) return absl::OkStatus();
+  return file_.Error(tensor.name, absl::StrCat("type ", GgmlTypeName(tensor.type),
+                                               ", expected F32, F16, BF16 or F64"));
+}
+
+absl::StatusOr<const GgufTensor*> WeightStore::RequireRows(const RowsRef& ref) {
+  CHECK(ref.size > 0 && ref.count > 0) << "a bad size for " << ref.name;
+  const std::string shape = absl::StrCat("{", ref.size, ", ", ref.count, "}");
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, shape));
+  if (tensor->dims != std::array<int64_t, 4>{ref.size, ref.count, 1, 1}) {
+    return file_.Error(ref.name,
+                       absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+  }
+  RETURN_IF_ERROR(CheckFloatType(*tensor));
+  return tensor;
+}
+
+absl::Status WeightStore::CheckRows(const RowsRef& ref) { return RequireRows(ref).status(); }
+
+absl::StatusOr<absl::Span<const float>> WeightStore::Rows(const RowsRef& ref) {
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, RequireRows(ref));
+  const auto [found, is_new] = vectors_.try_emplace(IndexOf(tensor));
+  std::vector<float>& values = found->second;
+  if (!is_new) return absl::MakeConstSpan(values);
+  values.resize(ref.size * ref.count);
+  for (int64_t i = 0; i < ref.count; ++i) {
+    const absl::Status read =
+        ReadRow(ref, i, absl::MakeSpan(values).subspan(i * ref.size, ref.size));
+    if (read.ok()) continue;
+    vectors_.erase(found);
+    return read;
+  }
+  weight_bytes_ += values.size() * sizeof(float);
+  return absl::MakeConstSpan(values);
+}
+
+absl::Status WeightStore::ReadRow(const RowsRef& ref, int64_t index, absl::Span<float> out) {
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, RequireRows(ref));
+  CHECK(index >= 0 && index < ref.count && static_cast<int64_t>(out.size()) == ref.size);
+  Dequantize(tensor->type, tensor->row(index), out);
+  if (RowIsFinite(DType::kF32, reinterpret_cast<const std::byte*>(out.data()), ref.size)) {
+    return absl::OkStatus();
+  }
+  return file_.Error(ref.name, "has a NaN or an infinity, expected finite numbers");
+}
+
+absl::Status WeightStore::CheckRowReadable(const RowsRef& ref, int64_t index) {
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, RequireRows(ref));
+  return file_.MapInRows(*tensor, index, 1);
 }
 
 std::vector<absl::string_view> WeightStore::Unused() const {

@@ -80,6 +80,22 @@ class WeightStore {
   // Returns a one-dimensional tensor of `size` elements, of any float type, as float32.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 
+  // Rows of a two-dimensional tensor of any float type, such as the biases of experts: shape
+  // {size, count}.
+  struct RowsRef {
+    absl::string_view name;
+    int64_t size = 0;
+    int64_t count = 1;
+  };
+  // Checks name, shape and type. Counts as use.
+  absl::Status CheckRows(const RowsRef& ref);
+  // Returns all rows as float32 [count * size].
+  absl::StatusOr<absl::Span<const float>> Rows(const RowsRef& ref);
+  // Reads row `index` from the file into `out`, without keeping it. Same errors as Rows.
+  absl::Status ReadRow(const RowsRef& ref, int64_t index, absl::Span<float> out);
+  // Checks that ReadRow can read the row. DATA_LOSS as in Checkpoint::MapIn.
+  absl::Status CheckRowReadable(const RowsRef& ref, int64_t index);
+
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const Checkpoint& file() const { return file_; }
   std::optional<GgmlType> quantize_to() const { return quantize_to_; }
@@ -102,6 +118,8 @@ class WeightStore {
 
   WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
+  absl::StatusOr<const GgufTensor*> RequireRows(const RowsRef& ref);
+  absl::Status CheckFloatType(const GgufTensor& tensor) const;
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }
   // The position of a matrix in the file.
   struct Place {

@@ -89,6 +89,7 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
     batch.spans.resize(1);
     RowSpan& span = batch.spans[0];
     span.first_slot = first;
+    span.slot_limit = total;
     span.phase = moe::Phase::kPrefill;
     span.token_ids.assign(tokens.begin() + first, tokens.begin() + first + rows);
     span.logit_rows = WantedRows(options, first, rows, total);

@@ -118,10 +118,10 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   // Cheap checks first, so that an unusable file is refused before its weights are read.
   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
-  if (!kernels::IsKvType(bundle->kv_dtype, bundle->config.head_dim)) {
+  if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "KV of type ", DTypeName(bundle->kv_dtype), " needs heads of a multiple of 32 dimensions; ",
-        path, " has heads of ", bundle->config.head_dim, ": use f16 or bf16"));
+        path, " has heads of ", bundle->config.layers[0].head_dim, ": use f16 or bf16"));
   }
   bundle->name = bundle->config.name;
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));

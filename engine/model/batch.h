@@ -21,6 +21,8 @@ struct RowSpan {
   int64_t first_slot = 0;
   // One id per row. Requires: not empty, each in [0, vocab_size).
   std::vector<int32_t> token_ids;
+  // The most slots that the sequence can have at its end. 0: unknown. See Model::short_slots.
+  int64_t slot_limit = 0;
   // RoPE position of each row. Empty: the row's KV slot.
   std::vector<int64_t> positions;
   // Requires: if not causal, at most kMaxAttentionRows rows.

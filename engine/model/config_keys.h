@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/families.h"
 #include "engine/model/model_config.h"
 #include "kernels/base/status_macros.h"
 
@@ -30,14 +32,22 @@ inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxContext = 1 << 30;
 // Factors of YaRN and similar methods on cos and sin. Real ones are below 2.
 inline constexpr double kMaxRopeScale = 1000;
+// Multipliers and soft-caps. Real ones are below 100.
+inline constexpr double kMaxScale = 1e6;
 
-// Reads the keys of one file with its architecture's prefix, and checks ranges.
+// Reads the keys of one file with its architecture's prefix, and checks ranges. Remembers which keys
+// were asked for.
 class Keys {
  public:
   Keys(const Checkpoint& file, absl::string_view architecture)
       : file_(file), prefix_(absl::StrCat(architecture, ".")) {}
 
-  std::string Name(absl::string_view suffix) const { return absl::StrCat(prefix_, suffix); }
+  const std::string& prefix() const { return prefix_; }
+  std::string Name(absl::string_view suffix) const {
+    asked_.emplace(suffix);
+    return absl::StrCat(prefix_, suffix);
+  }
+  bool WasAsked(absl::string_view suffix) const { return asked_.contains(std::string(suffix)); }
   bool Has(absl::string_view suffix) const { return file_.HasKey(Name(suffix)); }
 
   absl::Status Invalid(absl::string_view suffix, absl::string_view message) const {
@@ -72,6 +82,18 @@ class Keys {
                                             ? absl::StrCat(" and at most ", most)
                                             : ""));
   }
+  // Returns a number of at least 0 and at most kMaxScale.
+  absl::StatusOr<float> ScaleOr(absl::string_view suffix, float fallback) const {
+    ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
+    if (value >= 0 && value <= kMaxScale) return static_cast<float>(value);
+    return Invalid(suffix, absl::StrCat(value, ", expected 0 to ", kMaxScale));
+  }
+  // Returns one bool per layer, from an array. Requires: the key exists.
+  absl::StatusOr<std::vector<bool>> BoolPerLayer(absl::string_view suffix, int64_t layers) const {
+    ASSIGN_OR_RETURN(std::vector<bool> values, file_.Bools(Name(suffix)));
+    RETURN_IF_ERROR(CheckCount(suffix, static_cast<int64_t>(values.size()), layers));
+    return values;
+  }
   // Returns one value per layer, from a scalar or an array. A scalar must be at least 1: only an
   // array can say that some layers have none.
   absl::StatusOr<std::vector<int64_t>> PerLayer(absl::string_view suffix, int64_t layers,
@@ -84,21 +106,44 @@ class Keys {
       ASSIGN_OR_RETURN(const int64_t value, Int(suffix, std::max<int64_t>(low, 1), high));
       values.assign(layers, value);
     }
-    if (static_cast<int64_t>(values.size()) != layers) {
-      return Invalid(suffix, absl::StrCat("an array of ", values.size(),
-                                          " values, expected one for each of ", layers, " layers"));
-    }
+    RETURN_IF_ERROR(CheckCount(suffix, static_cast<int64_t>(values.size()), layers));
     for (const int64_t value : values) RETURN_IF_ERROR(CheckRange(suffix, value, low, high));
     return values;
   }
 
  private:
+  absl::Status CheckCount(absl::string_view suffix, int64_t count, int64_t layers) const {
+    if (count == layers) return absl::OkStatus();
+    return Invalid(suffix, absl::StrCat("an array of ", count, " values, expected one for each of ",
+                                        layers, " layers"));
+  }
+
   const Checkpoint& file_;
   const std::string prefix_;
+  mutable std::set<std::string> asked_;
 };
 
-// Fills config->rope except for its style. Requires: head_dim and context_length are set.
-absl::Status ReadRope(const Checkpoint& file, const Keys& keys, ModelConfig* config);
+// The checkpoint, its keys and its family: what the parts of ModelConfig::Parse read.
+struct ConfigSource {
+  const Checkpoint& file;
+  const Keys& keys;
+  const Family& family;
+};
+
+// Fills config->layers except for `ffn`, `ffn_width` and `rope`, and config->draft_layers. Requires:
+// hidden_size is set.
+absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config);
+
+// Fills config->moe, and `ffn` and `ffn_width` of each layer. Requires: the layers are set.
+absl::Status ReadFfns(const ConfigSource& source, ModelConfig* config);
+
+// Fills config->ropes, and `rope` of each layer. Requires: context_length and the other fields of
+// the layers are set.
+absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config);
+
+// UNIMPLEMENTED names a key with the architecture's prefix that nothing has asked for and that may
+// change results.
+absl::Status RejectUnknownKeys(const Checkpoint& file, const Keys& keys);
 
 }  // namespace tidepool::engine
 

@@ -40,6 +40,9 @@ class Model {
   virtual int hidden_size() const = 0;
   // One per layer: the KV that the KvCache must store.
   virtual const std::vector<KvSpec>& kv_specs() const = 0;
+  // The KV of sequences with a RowSpan::slot_limit of 1 to this number differs from that of others
+  // with the same tokens, because some models rotate them differently. 0: no such difference.
+  virtual int64_t short_slots() const { return 0; }
   // Arena bytes that a Forward within `limits` needs.
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
 

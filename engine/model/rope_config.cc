@@ -2,88 +2,173 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 
 #include "engine/model/config_keys.h"
 
 namespace tidepool::engine {
 namespace {
 
+// The scaling keys of a checkpoint.
+struct Scaling {
+  absl::string_view type;
+  double factor = 1;
+  int64_t original_context = 0;
+  float scale = 1;  // factor on cos and sin
+};
+
 // YaRN: dimensions that rotate slowly are interpolated by the factor, and fast ones stay unchanged.
 // Between them is a ramp, from the dimension with beta_fast rotations in the original context to
 // the one with beta_slow rotations.
-absl::Status ApplyYarn(const Keys& keys, double base, double factor, ModelConfig* config) {
-  RopeConfig& rope = config->rope;
-  ASSIGN_OR_RETURN(const int64_t original, keys.IntOr("rope.scaling.original_context_length",
-                                                      config->context_length, 1, kMaxContext));
+absl::Status ApplyYarn(const ConfigSource& source, double base, const Scaling& scaling,
+                       RopeConfig* rope) {
+  const auto [file, keys, family] = source;
   ASSIGN_OR_RETURN(const double fast, keys.FloatOr("rope.scaling.yarn_beta_fast", 32, 0));
   ASSIGN_OR_RETURN(const double slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1, 0));
   ASSIGN_OR_RETURN(const double extrapolation, keys.FloatOr("rope.scaling.yarn_ext_factor", 1, -2));
   ASSIGN_OR_RETURN(const double attention,
                    keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0, kMaxRopeScale));
+  ASSIGN_OR_RETURN(const bool truncate,
+                   file.BoolOr(keys.Name("rope.scaling.yarn_truncate"), family.yarn_truncate));
   // Converters write -1 for the default.
   if (extrapolation != 1 && extrapolation != -1) {
     return keys.Unsupported("rope.scaling.yarn_ext_factor",
                             absl::StrCat(extrapolation, " is not supported, expected 1"));
   }
   const auto bound = [&](double turns) {
-    return rope.dims * std::log(static_cast<double>(original) / (2 * M_PI * turns)) /
+    return rope->dims *
+           std::log(static_cast<double>(scaling.original_context) / (2 * M_PI * turns)) /
            (2 * std::log(base));
   };
-  const double start = std::max(0.0, std::floor(bound(fast)));
-  const double end = std::min(rope.dims - 1.0, std::ceil(bound(slow)));
-  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
+  const double start = std::max(0.0, truncate ? std::floor(bound(fast)) : bound(fast));
+  const double end = std::min(rope->dims - 1.0, truncate ? std::ceil(bound(slow)) : bound(slow));
+  for (size_t i = 0; i < rope->inv_freq.size(); ++i) {
     const double ramp = (static_cast<double>(i) - start) / std::max(0.001, end - start);
     const double share = std::clamp(ramp, 0.0, 1.0);
-    rope.inv_freq[i] *= share / factor + 1 - share;
+    rope->inv_freq[i] *= share / scaling.factor + 1 - share;
   }
-  const double magnitude = factor > 1 ? 1 + 0.1 * std::log(factor) : 1.0;
-  rope.scale *= static_cast<float>(magnitude * attention);
+  const double magnitude = scaling.factor > 1 ? 1 + 0.1 * std::log(scaling.factor) : 1.0;
+  rope->scale *= static_cast<float>(magnitude * attention);
+  return absl::OkStatus();
+}
+
+// A factor without a type means linear scaling; old files call it rope.scale_linear; 0 means none.
+absl::StatusOr<Scaling> ReadScaling(const ConfigSource& source, const ModelConfig& config) {
+  const auto [file, keys, family] = source;
+  Scaling scaling;
+  ASSIGN_OR_RETURN(scaling.type, file.StringOr(keys.Name("rope.scaling.type"), "linear"));
+  const absl::string_view factor_key =
+      keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+  ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
+  scaling.factor = raw_factor == 0 ? 1 : raw_factor;
+  // A factor below 1 speeds up all pairs. The fastest has frequency 1.
+  const double least = static_cast<double>(config.context_length) / kMaxRopeAngle;
+  if (!std::isfinite(scaling.factor) || scaling.factor < least) {
+    return keys.Invalid(factor_key,
+                        absl::StrCat(raw_factor, ", expected a positive number (at least ", least,
+                                     " for ", config.context_length, " positions)"));
+  }
+  ASSIGN_OR_RETURN(scaling.original_context, keys.IntOr("rope.scaling.original_context_length",
+                                                        config.context_length, 1, kMaxContext));
+  ASSIGN_OR_RETURN(const double attention,
+                   keys.FloatOr("rope.scaling.attn_factor", 1, 0, kMaxRopeScale));
+  scaling.scale = static_cast<float>(attention);
+  return scaling;
+}
+
+absl::Status ApplyScaling(const ConfigSource& source, double base, const Scaling& scaling,
+                          RopeConfig* rope) {
+  rope->scale = scaling.scale;
+  if (scaling.type == "none" || scaling.type == "longrope") return absl::OkStatus();
+  if (scaling.type == "linear") {
+    for (double& frequency : rope->inv_freq) frequency /= scaling.factor;
+    return absl::OkStatus();
+  }
+  if (scaling.type == "yarn") return ApplyYarn(source, base, scaling, rope);
+  const auto& keys = source.keys;
+  return keys.Unsupported("rope.scaling.type",
+                          absl::StrCat(Checkpoint::FormatValue(
+                                           *source.file.Find(keys.Name("rope.scaling.type"))),
+                                       " is not supported, expected none, linear, yarn or "
+                                       "longrope"));
+}
+
+// Models with LongRoPE have two tensors with divisors of the frequencies, and Llama 3 one.
+void NameDivisors(const Checkpoint& file, const Scaling& scaling, RopeConfig* rope) {
+  constexpr absl::string_view kShort = "rope_factors_short.weight";
+  constexpr absl::string_view kLong = "rope_factors_long.weight";
+  constexpr absl::string_view kFrequencies = "rope_freqs.weight";
+  if (file.FindTensor(kLong) != nullptr) {
+    rope->divisors = std::string(kShort);
+    rope->long_divisors = std::string(kLong);
+    rope->short_slots = scaling.original_context;
+  } else if (file.FindTensor(kFrequencies) != nullptr) {
+    rope->divisors = std::string(kFrequencies);
+  }
+}
+
+RopeConfig Unscaled(kernels::RopeStyle style, int64_t dims, double base) {
+  RopeConfig rope = {.style = style, .dims = static_cast<int>(dims)};
+  rope.inv_freq.resize(dims / 2);
+  for (int64_t i = 0; i < dims / 2; ++i) {
+    rope.inv_freq[i] = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
+  }
+  return rope;
+}
+
+// The rotation of layers with a window, if it differs from that of the others.
+absl::StatusOr<std::optional<RopeConfig>> ReadWindowRope(const ConfigSource& source, int64_t dims,
+                                                         double base) {
+  const auto [file, keys, family] = source;
+  const double fallback = family.window_rope_base > 0 ? family.window_rope_base : base;
+  ASSIGN_OR_RETURN(const double own, keys.FloatOr("rope.freq_base_swa", fallback, 1));
+  if (family.window_rope == WindowRope::kShared && own == base) return std::nullopt;
+  return Unscaled(family.rope, dims, own);
+}
+
+// Sets `rope` of each layer. `windows`: rotation of layers with a window.
+absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* config) {
+  const auto [file, keys, family] = source;
+  const auto count = static_cast<int64_t>(config->layers.size());
+  std::vector<bool> rotates(count, true);
+  // Granite's switch for all layers; elsewhere it has no effect.
+  ASSIGN_OR_RETURN(const bool finetuned, file.BoolOr(keys.Name("rope.scaling.finetuned"), true));
+  if (keys.Has("rope.layers")) {
+    ASSIGN_OR_RETURN(rotates, keys.BoolPerLayer("rope.layers", count + config->draft_layers));
+  } else if (family.multipliers && !finetuned) {
+    rotates.assign(count, false);
+  } else if (family.rope_gap > 0) {
+    for (int64_t i = 0; i < count; ++i) rotates[i] = (i + 1) % family.rope_gap != 0;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    LayerConfig& layer = config->layers[i];
+    layer.rope = !rotates[i] ? kNoRope : layer.sliding_window > 0 ? windows : 0;
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status ReadRope(const Checkpoint& file, const Keys& keys, ModelConfig* config) {
-  RopeConfig& rope = config->rope;
+absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config) {
+  const auto [file, keys, family] = source;
+  const int head_dim = config->layers[0].head_dim;
   ASSIGN_OR_RETURN(const int64_t dims,
-                   keys.IntOr("rope.dimension_count", config->head_dim, 1, config->head_dim));
+                   keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
   if (dims % 2 != 0) {
     return keys.Invalid("rope.dimension_count", absl::StrCat(dims, ", expected an even number"));
   }
   ASSIGN_OR_RETURN(const double base, keys.FloatOr("rope.freq_base", 10000, 1));
-  ASSIGN_OR_RETURN(const double attention,
-                   keys.FloatOr("rope.scaling.attn_factor", 1, 0, kMaxRopeScale));
-  rope.dims = static_cast<int>(dims);
-  rope.scale = static_cast<float>(attention);
-  rope.inv_freq.resize(dims / 2);
-  for (int64_t i = 0; i < dims / 2; ++i) {
-    rope.inv_freq[i] = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
-  }
-  // A factor without a type means linear scaling; old files call it rope.scale_linear; 0 means
-  // none.
-  ASSIGN_OR_RETURN(const absl::string_view type,
-                   file.StringOr(keys.Name("rope.scaling.type"), "linear"));
-  const absl::string_view factor_key =
-      keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
-  ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
-  const double factor = raw_factor == 0 ? 1 : raw_factor;
-  // A factor below 1 speeds up all pairs. The fastest has frequency 1.
-  const double least = static_cast<double>(config->context_length) / kMaxRopeAngle;
-  if (!std::isfinite(factor) || factor < least) {
-    return keys.Invalid(factor_key,
-                        absl::StrCat(raw_factor, ", expected a positive number (at least ", least,
-                                     " for ", config->context_length, " positions)"));
-  }
-  if (type == "none") return absl::OkStatus();
-  if (type == "linear") {
-    for (double& frequency : rope.inv_freq) frequency /= factor;
-    return absl::OkStatus();
-  }
-  if (type == "yarn") return ApplyYarn(keys, base, factor, config);
-  return keys.Unsupported(
-      "rope.scaling.type",
-      absl::StrCat(Checkpoint::FormatValue(*file.Find(keys.Name("rope.scaling.type"))),
-                   " is not supported, expected none, linear or yarn"));
+  ASSIGN_OR_RETURN(const Scaling scaling, ReadScaling(source, *config));
+  RopeConfig rope = Unscaled(family.rope, dims, base);
+  RETURN_IF_ERROR(ApplyScaling(source, base, scaling, &rope));
+  NameDivisors(file, scaling, &rope);
+  config->ropes.push_back(std::move(rope));
+  ASSIGN_OR_RETURN(std::optional<RopeConfig> windows, ReadWindowRope(source, dims, base));
+  const bool any_window =
+      std::any_of(config->layers.begin(), config->layers.end(),
+                  [](const LayerConfig& layer) { return layer.sliding_window > 0; });
+  if (windows.has_value() && any_window) config->ropes.push_back(*std::move(windows));
+  return AssignRopes(source, static_cast<int>(config->ropes.size()) - 1, config);
 }
 
 }  // namespace tidepool::engine

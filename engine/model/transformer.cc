@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "engine/model/hidden_values.h"
 #include "engine/model/kv_values.h"
 #include "engine/model/linear.h"
 #include "kernels/base/check.h"
@@ -22,14 +23,23 @@ using kernels::Arena;
 using kernels::KvSpan;
 using kernels::MatrixView;
 
+namespace {
+
+std::vector<double> Divided(std::vector<double> frequencies, absl::Span<const float> divisors) {
+  for (size_t i = 0; i < divisors.size(); ++i) frequencies[i] /= divisors[i];
+  return frequencies;
+}
+
+}  // namespace
+
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype) {
   std::vector<KvSpec> specs;
   for (const LayerConfig& layer : config.layers) {
     specs.push_back({.kind = layer.sliding_window > 0 ? KvKind::kWindow : KvKind::kFull,
                      .window = layer.sliding_window,
                      .kv_heads = layer.kv_heads,
-                     .k_dim = config.head_dim,
-                     .v_dim = config.head_dim,
+                     .k_dim = layer.head_dim,
+                     .v_dim = layer.head_dim,
                      .dtype = kv_dtype});
   }
   return specs;
@@ -51,11 +61,11 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
     : config_(config),
       backend_(backend),
       weights_(std::move(weights)),
-      inv_freq_(config.rope.inv_freq),
-      attention_scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)))),
       kv_specs_(KvSpecsOf(config, options.kv_dtype)) {
-  for (size_t i = 0; i < weights_.rope_divisors.size(); ++i) {
-    inv_freq_[i] /= weights_.rope_divisors[i];
+  for (size_t rope = 0; rope < config_.ropes.size(); ++rope) {
+    const std::vector<double>& frequencies = config_.ropes[rope].inv_freq;
+    inv_freq_.push_back(Divided(frequencies, weights_.rope_divisors[rope]));
+    long_inv_freq_.push_back(Divided(frequencies, weights_.long_rope_divisors[rope]));
   }
   std::vector<std::vector<kernels::FfnWeights>> experts;
   for (size_t i = 0; i < config_.layers.size(); ++i) {
@@ -82,6 +92,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
   ++forwards_;
   const Pass pass = Begin(batch, kv, workspace);
   Observe("embedding", pass.x);
+  RETURN_IF_ERROR(CheckHiddenValues(kEmbeddingLayer, pass.x, pass.zero_since));
   const size_t mark = workspace->used();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
     RETURN_IF_ERROR(Attention(layer, pass));
@@ -93,6 +104,7 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
       DenseFfn(layer, pass);
     }
     workspace->ResetTo(mark);
+    RETURN_IF_ERROR(CheckHiddenValues(layer, pass.x, pass.zero_since));
     ++layers_done_;
     if (observer_) Observe(absl::StrCat("layer.", layer), pass.x);
     if (layer_end_) layer_end_();
@@ -102,16 +114,16 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
 
 TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView& kv, Arena* arena) {
   const int64_t rows = batch.rows();
-  const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
   moe::Phase* phases = arena->Allocate<moe::Phase>(rows);
   int64_t* requests = arena->Allocate<int64_t>(rows);
+  int32_t* zero_since = arena->Allocate<int32_t>(rows);
   const Pass pass = {batch,
                      kv,
                      arena,
                      arena->AllocateMatrix(rows, config_.hidden_size),
-                     arena->AllocateMatrix(rows, pairs),
-                     arena->AllocateMatrix(rows, pairs),
+                     AllocateRotations(rows, arena),
                      arena->Allocate<KvSpan>(static_cast<int64_t>(batch.spans.size())),
+                     absl::MakeSpan(zero_since, rows),
                      absl::MakeConstSpan(phases, rows),
                      absl::MakeConstSpan(requests, rows)};
   const size_t mark = arena->used();
@@ -127,10 +139,51 @@ TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView&
     }
   }
   backend_->Embed(weights_.embedding, absl::MakeConstSpan(ids, rows), pass.x);
-  backend_->RopeTable(absl::MakeConstSpan(positions, rows), inv_freq_, config_.rope.scale, pass.cos,
-                      pass.sin);
+  if (config_.embedding_scale != 1) backend_->Scale(pass.x, config_.embedding_scale);
+  FillRotations(absl::MakeConstSpan(positions, rows), pass);
   arena->ResetTo(mark);
   return pass;
+}
+
+const TransformerModel::Rotation* TransformerModel::AllocateRotations(int64_t rows,
+                                                                      Arena* arena) const {
+  auto* rotations = arena->Allocate<Rotation>(static_cast<int64_t>(inv_freq_.size()));
+  for (size_t rope = 0; rope < inv_freq_.size(); ++rope) {
+    const auto pairs = static_cast<int64_t>(inv_freq_[rope].size());
+    rotations[rope] = {arena->AllocateMatrix(rows, pairs), arena->AllocateMatrix(rows, pairs)};
+  }
+  return rotations;
+}
+
+void TransformerModel::FillRotations(absl::Span<const int64_t> positions, const Pass& pass) {
+  for (size_t rope = 0; rope < inv_freq_.size(); ++rope) {
+    const auto& [cos, sin] = pass.rotations[rope];
+    const RopeConfig& config = config_.ropes[rope];
+    if (config.short_slots == 0) {
+      backend_->RopeTable(positions, inv_freq_[rope], config.scale, cos, sin);
+      continue;
+    }
+    int64_t first = 0;
+    for (const RowSpan& span : pass.batch.spans) {
+      const int64_t rows = span.rows();
+      const bool is_short = span.slot_limit > 0 && span.slot_limit <= config.short_slots;
+      backend_->RopeTable(positions.subspan(first, rows),
+                          is_short ? inv_freq_[rope] : long_inv_freq_[rope], config.scale,
+                          cos.RowRange(first, rows), sin.RowRange(first, rows));
+      first += rows;
+    }
+  }
+}
+
+Branch TransformerModel::AttentionBranch(int layer) const {
+  const LayerWeights& w = weights_.layers[layer];
+  return {backend_, w.attention_norm, w.attention_post_norm, config_.norm_eps,
+          config_.residual_scale};
+}
+
+Branch TransformerModel::FfnBranch(int layer) const {
+  const LayerWeights& w = weights_.layers[layer];
+  return {backend_, w.ffn_norm, w.ffn_post_norm, config_.norm_eps, config_.residual_scale};
 }
 
 // Computes the rows of a long prompt in parts, each after the KV of the earlier ones. The queries
@@ -171,57 +224,88 @@ absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
 absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
                                           absl::Span<const KvSpan> spans) {
   const LayerWeights& w = weights_.layers[layer];
+  const LayerConfig& config = config_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];
-  const int head_dim = config_.head_dim;
-  const auto style = config_.rope.style;
+  const Branch branch = AttentionBranch(layer);
   const int64_t rows = spans.back().first_row + spans.back().rows;
   const MatrixView x = pass.x.RowRange(first_row, rows);
-  const MatrixView cos = pass.cos.RowRange(first_row, rows);
-  const MatrixView sin = pass.sin.RowRange(first_row, rows);
 
-  const Activation a = backend_->Norm(x, w.attention_norm, config_.norm_eps, pass.arena);
+  const Activation a = branch.Input(x, pass.arena);
   const MatrixView q = pass.arena->AllocateMatrix(rows, w.q.outputs());
   const MatrixView k = pass.arena->AllocateMatrix(rows, w.k.outputs());
   const MatrixView v = pass.arena->AllocateMatrix(rows, w.v.outputs());
   Multiply(backend_, a, {w.q.Into(q), w.k.Into(k), w.v.Into(v)});
-  if (config_.qk_norm) {
-    backend_->HeadNorm(q, w.q_norm, config_.norm_eps);
-    backend_->HeadNorm(k, w.k_norm, config_.norm_eps);
-  }
-  backend_->Rope(q, head_dim, style, cos, sin);
-  backend_->Rope(k, head_dim, style, cos, sin);
+  if (config.qk_norm != QkNorm::kHeadAfterRope) NormQk(w, q, k);
+  if (config.rope != kNoRope) RotateQk(config, pass.rotations[config.rope], first_row, q, k);
+  if (config.qk_norm == QkNorm::kHeadAfterRope) NormQk(w, q, k);
   // Check before storing, because stored KV may be shared.
   RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, k, v));
   backend_->StoreKv(k, v, kv, spans);
-  const Activation attended =
-      backend_->Attend({q, config_.layers[layer].heads, attention_scale_, kv, spans}, pass.arena);
-  Multiply(backend_, attended, {w.attention_output.AddTo(x)});
+  const Activation attended = backend_->Attend({.q = q,
+                                                .heads = config.heads,
+                                                .scale = config.attention_scale,
+                                                .layer = kv,
+                                                .spans = spans,
+                                                .soft_cap = config.attention_softcap,
+                                                .sinks = w.sinks},
+                                               pass.arena);
+  branch.AddProduct(attended, w.attention_output, x, pass.arena);
   return absl::OkStatus();
 }
 
+// The weights are as wide as a head, or as a row.
+void TransformerModel::NormQk(const LayerWeights& weights, MatrixView q, MatrixView k) {
+  if (weights.q_norm.empty()) return;
+  backend_->HeadNorm(q, weights.q_norm, config_.norm_eps);
+  backend_->HeadNorm(k, weights.k_norm, config_.norm_eps);
+}
+
+void TransformerModel::RotateQk(const LayerConfig& layer, const Rotation& rotation,
+                                int64_t first_row, MatrixView q, MatrixView k) {
+  const auto style = config_.ropes[layer.rope].style;
+  const MatrixView cos = rotation.cos.RowRange(first_row, q.rows);
+  const MatrixView sin = rotation.sin.RowRange(first_row, q.rows);
+  backend_->Rope(q, layer.head_dim, style, cos, sin);
+  backend_->Rope(k, layer.head_dim, style, cos, sin);
+}
+
 void TransformerModel::DenseFfn(int layer, const Pass& pass) {
-  const LayerWeights& w = weights_.layers[layer];
-  const Activation f = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
-  const Activation inner = backend_->MatMulSwiGlu(f, w.ffn_gate, w.ffn_up, pass.arena);
-  Multiply(backend_, inner, {w.ffn_down.AddTo(pass.x)});
+  const kernels::FfnWeights& ffn = weights_.layers[layer].ffn;
+  const Branch branch = FfnBranch(layer);
+  const Activation f = branch.Input(pass.x, pass.arena);
+  const Activation inner = backend_->MatMulGlu(f, ffn, pass.arena);
+  branch.AddProduct(inner, {ffn.down, ffn.down_bias}, pass.x, pass.arena);
 }
 
 TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
-  const LayerWeights& w = weights_.layers[layer];
-  const kernels::GateSpec gate = {config_.moe.experts, config_.moe.experts_used,
-                                  config_.moe.normalize_weights};
+  const MoeWeights& w = weights_.layers[layer].moe;
+  const MoeConfig& moe = config_.moe;
+  const kernels::GateSpec gate = {.experts = moe.experts,
+                                  .top_k = moe.experts_used,
+                                  .normalize = moe.normalize_weights,
+                                  .score = moe.score,
+                                  .selection_bias = w.selection_bias,
+                                  .groups = moe.groups,
+                                  .groups_kept = moe.groups_used,
+                                  .group_score = moe.group_score,
+                                  .scale = moe.weights_scale};
   const int64_t rows = pass.x.rows;
-  const Activation x = backend_->Norm(pass.x, w.ffn_norm, config_.norm_eps, pass.arena);
+  const Activation x = FfnBranch(layer).Input(pass.x, pass.arena);
   const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
   int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
   float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
-  Multiply(backend_, x, {w.moe.router.Into(logits)});
+  Multiply(backend_, x, {w.router.Into(logits)});
   backend_->Gate(logits, gate, ids, weights);
   return {x, ids, weights};
 }
 
 absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
-  const LayerWeights& w = weights_.layers[layer];
+  const Branch branch = FfnBranch(layer);
+  MatrixView out = pass.x;
+  if (!branch.plain()) {
+    out = pass.arena->AllocateMatrix(out.rows, out.cols);
+    std::fill_n(out.data, out.rows * out.cols, 0.0f);
+  }
   const Gated gated = Gate(layer, pass);
   const auto foretell = [&] { PrefetchHint(layer + 1, pass); };
   const moe::Routing routing = {.moe_layer = moe_layer_[layer],
@@ -232,12 +316,15 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
                                 .phases = pass.phases,
                                 .requests = pass.requests,
                                 .asked = foretell};
-  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, pass.x, pass.arena);
+  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   expert_counts_.hits += lookups.hits;
   expert_counts_.misses += lookups.misses;
   RETURN_IF_ERROR(computed);
-  if (config_.moe.shared_width > 0) SharedExpert(w.moe, gated.x, pass);
+  if (config_.moe.shared_width > 0) {
+    SharedExpert(weights_.layers[layer].moe, gated.x, out, pass.arena);
+  }
+  if (!branch.plain()) branch.Add(out, pass.x);
   return absl::OkStatus();
 }
 
@@ -260,73 +347,19 @@ void TransformerModel::PrefetchHint(int layer, const Pass& pass) {
   expert_source_->PrefetchHint(moe_layer_[layer], expected);
 }
 
-void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x,
-                                    const Pass& pass) {
-  const MatrixView gate = pass.arena->AllocateMatrix(pass.x.rows, 1);
-  const MatrixView out = pass.arena->AllocateMatrix(pass.x.rows, config_.hidden_size);
+// Adds the shared expert's output to `out`.
+void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x, MatrixView out,
+                                    Arena* arena) {
+  const Linear down = {weights.shared.down, weights.shared.down_bias};
+  if (!config_.moe.shared_gate) {
+    return Multiply(backend_, backend_->MatMulGlu(x, weights.shared, arena), {down.AddTo(out)});
+  }
+  const MatrixView gate = arena->AllocateMatrix(out.rows, 1);
+  const MatrixView product = arena->AllocateMatrix(out.rows, out.cols);
   Multiply(backend_, x, {weights.shared_gate.Into(gate)});
-  const Activation inner =
-      backend_->MatMulSwiGlu(x, weights.shared.gate, weights.shared.up, pass.arena);
-  Multiply(backend_, inner, {Linear{weights.shared.down, {}}.Into(out)});
-  backend_->AddGated(out, absl::MakeConstSpan(gate.data, gate.rows), pass.x);
-}
-
-// Computes the head only for the requested rows of logits or argmax.
-StepOutput TransformerModel::Head(const Pass& pass) {
-  const int64_t logits = pass.batch.logit_rows();
-  const int64_t wanted = logits + pass.batch.argmax_rows();
-  const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
-  int64_t next[] = {0, logits};  // next row of logits, and next argmax row
-  int64_t first_row = 0;
-  kernels::HeadTarget target;
-  for (const RowSpan& span : pass.batch.spans) {
-    for (const int32_t row : span.logit_rows) {
-      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.argmax_vocab > 0]++));
-    }
-    target.argmax_vocab = std::max<int64_t>(target.argmax_vocab, span.argmax_vocab);
-    first_row += span.rows();
-  }
-  const Activation hidden = backend_->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
-  Observe("norm", hidden.values);
-  if (wanted == 0) return {};
-  target.weight = weights_.head.weight;
-  target.bias = weights_.head.bias;
-  target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
-  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted - logits),
-                               static_cast<size_t>(wanted - logits));
-  if (HeadHasTwoTerms()) {
-    target.terms = 2;
-    backend_->MatMulHead(TwoTerms(hidden, pass.arena), target, pass.arena);
-  } else {
-    backend_->MatMulHead(hidden, target, pass.arena);
-  }
-  return {target.out, target.best};
-}
-
-bool TransformerModel::HeadHasTwoTerms() const {
-  return kernels::IsQuantised(weights_.head.weight.dtype) &&
-         kernels::HasInt8Form(backend_->precision(), config_.hidden_size);
-}
-
-// No later layer averages out rounding errors of the head, so int8 rows would cost more precision
-// here than in any other product (a third of the KL divergence from exact results). So each row is
-// split into two int8 rows: its rounded value and the remainder. Both use a weight while it is in
-// registers. Decoding is limited by reading weights, so this costs almost nothing there.
-Activation TransformerModel::TwoTerms(const Activation& hidden, Arena* arena) {
-  const int64_t rows = hidden.values.rows;
-  const int64_t cols = hidden.values.cols;
-  const int64_t blocks = cols / kernels::kQuantBlock;
-  const MatrixView terms = arena->AllocateMatrix(2 * rows, cols);
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* x = hidden.values.Row(i);
-    float* left = terms.Row(rows + i);
-    std::copy_n(x, cols, terms.Row(i));
-    for (int64_t k = 0; k < cols; ++k) {
-      const float scale = hidden.scales[i * blocks + k / kernels::kQuantBlock];
-      left[k] = x[k] - scale * static_cast<float>(hidden.quants[i * cols + k]);
-    }
-  }
-  return backend_->Quantize(terms, arena);
+  const Activation inner = backend_->MatMulGlu(x, weights.shared, arena);
+  Multiply(backend_, inner, {down.Into(product)});
+  backend_->AddGated(product, absl::MakeConstSpan(gate.data, gate.rows), out);
 }
 
 void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {

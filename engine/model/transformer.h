@@ -1,5 +1,6 @@
-// TransformerModel: the forward pass that all supported families share. Differences (biases,
-// per-head norms, experts, rotary style) are data in ModelConfig and the weights.
+// TransformerModel: the forward pass that all supported families share. Their differences are data
+// in ModelConfig (kinds of norms, FFNs, gates, rotations, windows, multipliers) and in the weights
+// (biases, attention sinks, selection biases: used where the checkpoint has them).
 //
 //   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
 //                                                         {.kv_dtype = DType::kF16}));
@@ -23,6 +24,7 @@
 #include "absl/types/span.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/batch.h"
+#include "engine/model/branch.h"
 #include "engine/model/kv_spec.h"
 #include "engine/model/model.h"
 #include "engine/model/model_config.h"
@@ -45,7 +47,7 @@ using LayerObserver = std::function<void(absl::string_view name, kernels::ConstM
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype);
 
 struct TransformerOptions {
-  kernels::DType kv_dtype = kernels::DType::kF16;  // requires IsKvType for head_dim
+  kernels::DType kv_dtype = kernels::DType::kF16;  // requires ModelConfig::CanStoreKv
   LoadProgress progress;
   // The source of routed experts. Null: all are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
@@ -67,6 +69,7 @@ class TransformerModel final : public Model {
   int vocab_size() const override { return config_.vocab_size; }
   int hidden_size() const override { return config_.hidden_size; }
   const std::vector<KvSpec>& kv_specs() const override { return kv_specs_; }
+  int64_t short_slots() const override { return config_.ropes[0].short_slots; }
   size_t WorkspaceBytes(const BatchLimits& limits) const override;
 
   // Requires: the conditions of RowSpan, and each span's blocks cover its slots.
@@ -110,15 +113,21 @@ class TransformerModel final : public Model {
     const float* weights = nullptr;  // [rows, top_k]
   };
 
+  // cos and sin of one rope: [rows, dims / 2].
+  struct Rotation {
+    kernels::MatrixView cos;
+    kernels::MatrixView sin;
+  };
+
   // State that the layers of one pass share. Lives in the workspace.
   struct Pass {
     const Batch& batch;
     const KvView& kv;
     kernels::Arena* arena;
-    kernels::MatrixView x;    // [rows, hidden], the residual stream
-    kernels::MatrixView cos;  // [rows, rope.dims / 2]
-    kernels::MatrixView sin;
+    kernels::MatrixView x;      // [rows, hidden], the residual stream
+    const Rotation* rotations;  // by rope
     kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
+    absl::Span<int32_t> zero_since;       // [rows], of CheckHiddenValues
     absl::Span<const moe::Phase> phases;  // [rows]
     absl::Span<const int64_t> requests;   // [rows]
   };
@@ -126,16 +135,24 @@ class TransformerModel final : public Model {
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
                    TransformerOptions options, TransformerWeights weights);
 
+  const Rotation* AllocateRotations(int64_t rows, kernels::Arena* arena) const;
+  void FillRotations(absl::Span<const int64_t> positions, const Pass& pass);
   Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
   absl::Status Attention(int layer, const Pass& pass);
   absl::Status AttendRows(int layer, const Pass& pass, int64_t first_row,
                           absl::Span<const kernels::KvSpan> spans);
+  void NormQk(const LayerWeights& weights, kernels::MatrixView q, kernels::MatrixView k);
+  void RotateQk(const LayerConfig& layer, const Rotation& rotation, int64_t first_row,
+                kernels::MatrixView q, kernels::MatrixView k);
+  Branch AttentionBranch(int layer) const;
+  Branch FfnBranch(int layer) const;
   void DenseFfn(int layer, const Pass& pass);
   Gated Gate(int layer, const Pass& pass);
   absl::Status MoeFfn(int layer, const Pass& pass);
   void PrefetchHint(int layer, const Pass& pass);
-  void SharedExpert(const MoeWeights& weights, const kernels::Activation& x, const Pass& pass);
-  StepOutput Head(const Pass& pass);
+  void SharedExpert(const MoeWeights& weights, const kernels::Activation& x,
+                    kernels::MatrixView out, kernels::Arena* arena);
+  absl::StatusOr<StepOutput> Head(const Pass& pass);
   bool HeadHasTwoTerms() const;
   kernels::Activation TwoTerms(const kernels::Activation& hidden, kernels::Arena* arena);
 
@@ -146,8 +163,9 @@ class TransformerModel final : public Model {
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
-  std::vector<double> inv_freq_;  // config_.rope's frequencies divided by rope_divisors
-  const float attention_scale_;
+  // By rope: its frequencies divided by rope_divisors, and by long_rope_divisors.
+  std::vector<std::vector<double>> inv_freq_;
+  std::vector<std::vector<double>> long_inv_freq_;
   std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers
   std::vector<KvSpec> kv_specs_;                      // by layer
   std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts

@@ -20,26 +20,29 @@ namespace tidepool::engine {
 
 struct MoeWeights {
   Linear router;                             // [experts, hidden]
+  absl::Span<const float> selection_bias;    // [experts]; empty: none
   std::vector<kernels::FfnWeights> experts;  // by id
-  // If the layer has a shared expert: its FFN, and the gate [1, hidden] that scales it.
+  // If the layer has a shared expert: its FFN, and the gate [1, hidden] that scales it. Without
+  // MoeConfig::shared_gate, the gate is empty.
   kernels::FfnWeights shared;
   Linear shared_gate;
 };
 
+// Norms are empty if the layer has none at that place.
 struct LayerWeights {
-  absl::Span<const float> attention_norm;  // [hidden]
+  absl::Span<const float> attention_norm;  // [hidden], of the attention's input
   Linear q;                                // [heads * head_dim, hidden]
   Linear k;                                // [kv_heads * head_dim, hidden]
   Linear v;
-  absl::Span<const float> q_norm;  // [head_dim]; empty without qk_norm
+  absl::Span<const float> q_norm;  // [head_dim], or [heads * head_dim] with QkNorm::kRow
   absl::Span<const float> k_norm;
-  Linear attention_output;           // [hidden, heads * head_dim]
-  absl::Span<const float> ffn_norm;  // [hidden]
-  // Dense layers: gate and up [ffn_width, hidden], down [hidden, ffn_width].
-  kernels::PackedMatrix ffn_gate;
-  kernels::PackedMatrix ffn_up;
-  Linear ffn_down;
-  MoeWeights moe;  // MoE layers
+  absl::Span<const float> sinks;                // [heads]; empty: none
+  Linear attention_output;                      // [hidden, heads * head_dim]
+  absl::Span<const float> attention_post_norm;  // [hidden], of the attention's output
+  absl::Span<const float> ffn_norm;             // [hidden], of the FFN's input
+  absl::Span<const float> ffn_post_norm;        // [hidden], of the FFN's output
+  kernels::FfnWeights ffn;                      // dense layers
+  MoeWeights moe;                               // MoE layers
 };
 
 struct TransformerWeights {
@@ -47,8 +50,9 @@ struct TransformerWeights {
   std::vector<LayerWeights> layers;
   absl::Span<const float> final_norm;  // [hidden]
   Linear head;  // [vocab, hidden]; equal to the embedding if the file has none
-  // Divisors of the rotary frequencies [rope.dims / 2]; empty: none.
-  absl::Span<const float> rope_divisors;
+  // By rope: divisors of its frequencies [dims / 2]; empty: none.
+  std::vector<absl::Span<const float>> rope_divisors;
+  std::vector<absl::Span<const float>> long_rope_divisors;  // of RopeConfig::long_divisors
 };
 
 // How routed experts are loaded.
@@ -61,8 +65,9 @@ enum class ExpertLoading : uint8_t {
 using LoadProgress = std::function<void(double fraction)>;
 
 // Packs every tensor that `config` requires, and experts as requested. Accepted spellings:
-// attn_qkv.weight for q, k and v together; ffn_gate_up_exps.weight (gate rows first); one tensor
-// per expert (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor if it is missing, has the wrong
+// attn_qkv.weight for q, k and v together; ffn_up.weight without ffn_gate.weight, and
+// ffn_gate_up_exps.weight, for gate and up together (gate rows first); one tensor per expert
+// (ffn_gate.E.weight). INVALID_ARGUMENT names the tensor if it is missing, has the wrong
 // shape or type, contains NaNs, or would be ignored.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,

@@ -18,11 +18,15 @@ size_t WordBytes(int64_t count) { return count * sizeof(float) + kernels::kAlign
 size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   const int64_t rows = limits.rows;
   const int64_t hidden = config_.hidden_size;
-  const int64_t pairs = static_cast<int64_t>(inv_freq_.size());
+  size_t rotations = inv_freq_.size() * sizeof(Rotation) + kernels::kAlignment;
+  for (const std::vector<double>& frequencies : inv_freq_) {
+    rotations += 2 * WordBytes(rows * static_cast<int64_t>(frequencies.size()));
+  }
   // Each span has at least one row. Begin's other allocations are smaller than attention's rows.
-  const size_t shared = WordBytes(rows * hidden) + 2 * WordBytes(rows * pairs) +
+  const size_t shared = WordBytes(rows * hidden) + rotations +
                         rows * sizeof(kernels::KvSpan) + kernels::kAlignment +
-                        rows * (sizeof(moe::Phase) + sizeof(int64_t)) + 2 * kernels::kAlignment;
+                        rows * (sizeof(moe::Phase) + sizeof(int64_t) + sizeof(int32_t)) +
+                        3 * kernels::kAlignment;
 
   const int64_t terms = HeadHasTwoTerms() ? 2 : 1;
   size_t most = WordBytes(limits.logit_rows * hidden) + ActivationBytes(limits.logit_rows, hidden) +
@@ -32,17 +36,19 @@ size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
   if (HeadHasTwoTerms()) most += ActivationBytes(terms * limits.logit_rows, hidden);
   for (size_t i = 0; i < config_.layers.size(); ++i) {
     const LayerConfig& layer = config_.layers[i];
-    const int64_t q_cols = int64_t{layer.heads} * config_.head_dim;
-    const int64_t kv_cols = int64_t{layer.kv_heads} * config_.head_dim;
+    const int64_t q_cols = int64_t{layer.heads} * layer.head_dim;
+    const int64_t kv_cols = int64_t{layer.kv_heads} * layer.head_dim;
     const kernels::KvLayer kv = {.dtype = kv_specs_[i].dtype,
                                  .kv_heads = layer.kv_heads,
-                                 .k_dim = config_.head_dim,
-                                 .v_dim = config_.head_dim};
+                                 .k_dim = layer.head_dim,
+                                 .v_dim = layer.head_dim};
     const int64_t attended = std::min(rows, kMaxAttentionRows);
-    const size_t attention = ActivationBytes(attended, hidden) + WordBytes(attended * q_cols) +
+    const bool plain = FfnBranch(static_cast<int>(i)).plain();  // as attention's
+    const size_t attention = (plain ? 0 : WordBytes(attended * hidden)) +
+                             ActivationBytes(attended, hidden) + WordBytes(attended * q_cols) +
                              2 * WordBytes(attended * kv_cols) +
                              AttendBytes(attended, attended, layer.heads, kv, backend_->threads());
-    size_t ffn = ActivationBytes(rows, hidden);
+    size_t ffn = ActivationBytes(rows, hidden) + (plain ? 0 : WordBytes(rows * hidden));
     if (layer.ffn == FfnKind::kDense) {
       ffn += ActivationBytes(rows, layer.ffn_width);
     } else {

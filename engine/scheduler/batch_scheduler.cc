@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,6 +17,12 @@ std::vector<Sequence*> Snapshot(const SequenceQueue& queue) {
   std::vector<Sequence*> sequences;
   for (const auto& sequence : queue) sequences.push_back(sequence.get());
   return sequences;
+}
+
+// The salt of a sequence's KV. Sequences with another rotation share none.
+std::string SaltOf(const Sequence& sequence, int64_t short_slots) {
+  if (sequence.slot_limit() > short_slots) return sequence.request.cache_salt;
+  return absl::StrCat(sequence.request.cache_salt, absl::string_view("\0short", 6));
 }
 
 }  // namespace
@@ -35,7 +42,7 @@ BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
                   .waiting = &waiting_}) {}
 
 void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
-  sequence->lease = cache_->NewLease(sequence->request.cache_salt);
+  sequence->lease = cache_->NewLease(SaltOf(*sequence, options_.short_slots));
   sequence->admission.restore_tried = false;
   waiting_.Add(std::move(sequence));
 }

@@ -24,6 +24,7 @@ class AutoregressiveDecoder final : public Decoder {
     CHECK_GE(rows, 1);
     RowSpan span;
     span.first_slot = sequence.lease.slots();
+    span.slot_limit = sequence.slot_limit();
     const auto begin = sequence.tokens.begin() + span.first_slot;
     span.token_ids.assign(begin, begin + rows);
     span.request = static_cast<int64_t>(sequence.arrival);

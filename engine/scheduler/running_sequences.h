@@ -29,6 +29,7 @@ struct SchedulerOptions {
   int64_t max_sequences = 64;   // running; at most limits.rows and limits.logit_rows
   // Maximum number of incompletely computed prompts that hold KV. Requires: at least 1.
   int64_t max_concurrent_prefills = 4;
+  int64_t short_slots = 0;  // Model::short_slots
 };
 
 // Current limits of a step's rows. They change, because they depend on measurements.

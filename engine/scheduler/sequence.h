@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_SEQUENCE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_SEQUENCE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -57,6 +58,11 @@ struct Sequence {
   }
 
   int64_t outputs() const { return static_cast<int64_t>(tokens.size()) - request.prompt_length; }
+
+  // RowSpan::slot_limit. The last output token has no KV.
+  int64_t slot_limit() const {
+    return request.prompt_length + std::max<int64_t>(request.stopping.max_tokens, 1) - 1;
+  }
 
   // True if log-probabilities of prompt tokens must still be reported.
   bool scores_prompt() const { return prompt_told < request.prompt_length; }

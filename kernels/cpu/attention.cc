@@ -165,18 +165,19 @@ int64_t MostTasks(const Jobs& jobs, int64_t task_cost) {
 
 void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,
                 Arena* arena) {
-  const auto& [q, heads, scale, layer, spans] = call;
+  const int64_t rows = call.q.rows;
   int64_t covered = 0;
-  for (const KvSpan& span : spans) covered += span.rows;
+  for (const KvSpan& span : call.spans) covered += span.rows;
   const bool quantises =
-      out.quants != nullptr && layer.v_dim % kQuantBlock == 0 && covered == q.rows;
-  const AttendOp op{context, q, heads, scale, layer, out, quantises};
-  if (covered < q.rows) {
-    for (int64_t i = 0; i < q.rows; ++i) std::fill_n(out.values.Row(i), out.values.cols, 0.0f);
+      out.quants != nullptr && call.layer.v_dim % kQuantBlock == 0 && covered == rows;
+  const AttendOp op{context, call.q,    call.heads,    call.scale, call.layer,
+                    out,     quantises, call.soft_cap, call.sinks};
+  if (covered < rows) {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(out.values.Row(i), out.values.cols, 0.0f);
   }
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
-  Jobs jobs = MakeJobs(op, spans, arena);
+  Jobs jobs = MakeJobs(op, call.spans, arena);
   const int64_t task_cost = std::max<int64_t>(1, jobs.cost / (kAttendTasksPerThread * threads));
   SplitLongJobs(op, task_cost, &jobs, arena);
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/kv_block.h"
+#include "kernels/math.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels {
@@ -51,6 +52,38 @@ void LoadScales(const SegmentFold& fold, const KvHeadBlock& stored, int dim, flo
   if (stored.scales == nullptr) return;
   KernelsOf(fold.op).load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), dim,
                           scales);
+}
+
+// Four floats, which GCC and Clang vectorise on any architecture.
+using Quad = float __attribute__((vector_size(16)));
+
+// keys [dims][kKvBlockTokens] > values [kKvBlockTokens][dims].
+void TransposeKeys(const float* keys, int dims, float* values) {
+  int d = 0;
+  for (; d + 4 <= dims; d += 4) {
+    for (int t = 0; t < kKvBlockTokens; t += 4) {
+      Quad rows[4];
+      for (int i = 0; i < 4; ++i) {
+        __builtin_memcpy(&rows[i], keys + (d + i) * kKvBlockTokens + t, sizeof(Quad));
+      }
+      // Zipping row i with row i + 2, twice, gives the transpose.
+      for (int round = 0; round < 2; ++round) {
+        const Quad zipped[4] = {__builtin_shufflevector(rows[0], rows[2], 0, 4, 1, 5),
+                                __builtin_shufflevector(rows[0], rows[2], 2, 6, 3, 7),
+                                __builtin_shufflevector(rows[1], rows[3], 0, 4, 1, 5),
+                                __builtin_shufflevector(rows[1], rows[3], 2, 6, 3, 7)};
+        std::copy_n(zipped, 4, rows);
+      }
+      for (int i = 0; i < 4; ++i) {
+        __builtin_memcpy(values + int64_t{t + i} * dims + d, &rows[i], sizeof(Quad));
+      }
+    }
+  }
+  for (; d < dims; ++d) {
+    for (int t = 0; t < kKvBlockTokens; ++t) {
+      values[int64_t{t} * dims + d] = keys[d * kKvBlockTokens + t];
+    }
+  }
 }
 
 void ScoreBlock(const SegmentFold& fold, int b) {
@@ -103,22 +136,56 @@ void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
   }
 }
 
-void FoldBlock(const SegmentFold& fold, int b) {
+// The values of block b, as they are stored or converted to float32.
+KvElements ValuesForFold(const SegmentFold& fold, int b) {
   const AttentionKernels& kernels = KernelsOf(fold.op);
   const int v_dim = fold.op.layer.v_dim;
   const KvHeadBlock stored = ValuesOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
-  FoldTile tile;
-  tile.values = {stored.dtype, stored.elements, fold.scratch.value_scales};
-  tile.v_dim = v_dim;
+  const KvElements values = {stored.dtype, stored.elements, fold.scratch.value_scales};
   LoadScales(fold, stored, v_dim, fold.scratch.value_scales);
   // If the last vector is incomplete, the loop reads beyond the block, where the memory may end.
-  if (!fold.ReadsStored() || v_dim % kernels.lanes != 0) {
-    kernels.load_values(tile.values, v_dim, fold.scratch.values);
-    tile.values = {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
-  }
+  if (fold.ReadsStored() && v_dim % kernels.lanes == 0) return values;
+  kernels.load_values(values, v_dim, fold.scratch.values);
+  return {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
+}
+
+// Same if the values are the first elements of the keys: the keys' matrix, transposed.
+KvElements ValuesInKeys(const SegmentFold& fold, int b) {
+  const int v_dim = fold.op.layer.v_dim;
+  const KvHeadBlock stored = KeysOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
+  LoadScales(fold, stored, v_dim, fold.scratch.key_scales);
+  KernelsOf(fold.op).load_keys({stored.dtype, stored.elements, fold.scratch.key_scales}, v_dim,
+                               fold.scratch.keys);
+  TransposeKeys(fold.scratch.keys, v_dim, fold.scratch.values);
+  return {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
+}
+
+void FoldBlock(const SegmentFold& fold, int b) {
+  const AttentionKernels& kernels = KernelsOf(fold.op);
+  FoldTile tile;
+  tile.values = fold.op.layer.values_in_keys ? ValuesInKeys(fold, b) : ValuesForFold(fold, b);
+  tile.v_dim = fold.op.layer.v_dim;
   for (int i = 0; i < fold.job.count; i += kernels.vectors) {
     FoldVectors(fold, b, i, std::min(kernels.vectors, fold.job.count - i), &tile);
   }
+}
+
+// Turns the scores of vector i for tokens [begin, end) of the segment into shares.
+SoftmaxState Softmax(const SegmentFold& fold, int i, int begin, int end) {
+  const AttendOp& op = fold.op;
+  float* scores = fold.Scores(i);
+  if (op.soft_cap == 0) return KernelsOf(op).softmax(scores, begin, end, op.scale);
+  op.context.kernels->soft_cap(scores + begin, end - begin, op.scale / op.soft_cap, op.soft_cap);
+  return KernelsOf(op).softmax(scores, begin, end, /*scale=*/1);
+}
+
+// Adds a head's sink to the denominator of a finished fold. Returns the factor of the fold's sums.
+float AddSink(float sink, SoftmaxState* state) {
+  const float joint = sink > state->max ? sink : state->max;
+  const float keep = Exp(state->max - joint);
+  state->sum = state->sum * keep + Exp(sink - joint);
+  state->max = joint;
+  return keep;
 }
 
 }  // namespace
@@ -178,7 +245,6 @@ void BeginJob(const AttendOp& op, const FoldJob& job, const FoldScratch& scratch
 void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
                     const FoldScratch& scratch, const Folds& part) {
   const SegmentFold fold{op, job, segment, scratch, part};
-  const AttentionKernels& kernels = KernelsOf(op);
   for (int b = 0; b < kSegmentBlocks; ++b) {
     if (fold.AnySees(b)) ScoreBlock(fold, b);
   }
@@ -186,8 +252,8 @@ void ComputeSegment(const AttendOp& op, const FoldJob& job, int64_t segment,
     const SlotRange visible = fold.Visible(i, 0, kKvSegmentTokens);
     part.states[i] = {0, -1};
     if (visible.begin >= visible.end) continue;
-    part.states[i] = kernels.softmax(fold.Scores(i), static_cast<int>(visible.begin),
-                                     static_cast<int>(visible.end), op.scale);
+    part.states[i] =
+        Softmax(fold, i, static_cast<int>(visible.begin), static_cast<int>(visible.end));
   }
   std::fill_n(part.sums, job.count * op.FoldStride(), 0.0f);
   for (int b = 0; b < kSegmentBlocks; ++b) {
@@ -215,7 +281,11 @@ void FinishFolds(const AttendOp& op, const FoldJob& job, const Folds& folds) {
   for (int i = 0; i < job.count; ++i) {
     const int64_t row = job.span->first_row + (job.first + i) / op.HeadsPerKv();
     const int64_t head = int64_t{job.kv_head} * op.HeadsPerKv() + (job.first + i) % op.HeadsPerKv();
-    const float* sums = folds.sums + i * op.FoldStride();
+    float* sums = folds.sums + i * op.FoldStride();
+    if (!op.sinks.empty()) {
+      const float keep = AddSink(op.sinks[head], &folds.states[i]);
+      for (int d = 0; d < v_dim; ++d) sums[d] *= keep;
+    }
     float* values = out.values.Row(row) + head * v_dim;
     for (int d = 0; d < v_dim; ++d) values[d] = sums[d] / folds.states[i].sum;
     if (!op.quantises) continue;

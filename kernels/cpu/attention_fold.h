@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "kernels/attend_bounds.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/matmul.h"
@@ -19,7 +20,9 @@ struct AttendOp {
   float scale;
   const KvLayer& layer;
   const ActivationBuffer& out;
-  bool quantises;  // whether folds also write the int8 form of their part of `out`
+  bool quantises;                 // whether folds also write the int8 form of their part of `out`
+  float soft_cap;                 // 0: none
+  absl::Span<const float> sinks;  // [heads], or empty
 
   int HeadsPerKv() const { return heads / layer.kv_heads; }
   // Distance in floats between two folds, or two parts of folds.

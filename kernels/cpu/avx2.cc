@@ -16,6 +16,7 @@
 namespace tidepool::kernels {
 namespace {
 
+// Large because a vector type has one member per operation (inner.h).
 struct Avx2Vector {
   using F = __m256;
 
@@ -28,6 +29,14 @@ struct Avx2Vector {
   static F Div(F a, F b) { return _mm256_div_ps(a, b); }
   static F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F Max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F Min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F Abs(F a) { return _mm256_andnot_ps(Set(-0.0f), a); }
+  static F CopySign(F magnitude, F sign) {
+    return _mm256_or_ps(Abs(magnitude), _mm256_and_ps(Set(-0.0f), sign));
+  }
+  static F SelectLess(F a, F b, F yes, F no) {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  }
   static float MaxLanes(F a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));

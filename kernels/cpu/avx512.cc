@@ -91,7 +91,7 @@ __m512 Exp(__m512 x) {
   return _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
 }
 
-void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
+void SwiGlu(const float* gate, const float* up, int64_t n, const Glu&, float* out) {
   constexpr int kLanes = 16;
   const __m512 one = _mm512_set1_ps(1.0f);
   for (int64_t i = 0; i < n; i += kLanes) {

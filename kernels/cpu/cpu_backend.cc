@@ -9,6 +9,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/gate.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/matmul.h"
@@ -89,14 +90,17 @@ class CpuBackend final : public KernelBackend {
     MultiplyHead(context_, x, target, arena);
   }
 
-  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
-                          Arena* arena) override {
-    CheckMatMul(x, gate, precision());
-    CheckMatMul(x, up, precision());
-    CHECK_EQ(gate.rows, up.rows);
+  void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
+                   MatrixView out) override {
+    CheckHeads(x, weights, out, precision());
+    MultiplyHeads(context_, x, weights, out);
+  }
+
+  Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) override {
+    CheckGlu(x, ffn, precision());
     const ActivationBuffer result =
-        AllocateActivation(x.values.rows, gate.rows, precision(), ActivationParts::kAll, arena);
-    MultiplySwiGlu(context_, x, gate, up, result);
+        AllocateActivation(x.values.rows, ffn.gate.rows, precision(), ActivationParts::kAll, arena);
+    MultiplyGlu(context_, x, ffn, result);
     return result.View();
   }
 
@@ -141,10 +145,9 @@ class CpuBackend final : public KernelBackend {
   void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) override {
     CheckGate(logits, spec);
     pool_.ParallelFor(logits.rows, kRowGrain, [&](int64_t begin, int64_t end, int) {
-      std::vector<float> shares(spec.experts);
+      RowGate gate(kernels_, spec);
       for (int64_t t = begin; t < end; ++t) {
-        kernels_.softmax(logits.Row(t), spec.experts, shares.data());
-        Choose(spec, shares.data(), ids + t * spec.top_k, weights + t * spec.top_k);
+        gate.Choose(logits.Row(t), ids + t * spec.top_k, weights + t * spec.top_k);
       }
     });
   }
@@ -185,6 +188,16 @@ class CpuBackend final : public KernelBackend {
     ForRows(x.rows, [&](int64_t t, int) { kernels_.add(x.Row(t), x.cols, out.Row(t)); });
   }
 
+  void AddScaled(ConstMatrixView x, float scale, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    ForRows(x.rows,
+            [&](int64_t t, int) { kernels_.add_scaled(x.Row(t), scale, x.cols, out.Row(t)); });
+  }
+
+  void Scale(MatrixView x, float scale) override {
+    ForRows(x.rows, [&](int64_t t, int) { kernels_.scale(x.Row(t), scale, x.cols); });
+  }
+
   void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
     CHECK(x.rows == out.rows && x.cols == out.cols);
     CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);
@@ -201,30 +214,6 @@ class CpuBackend final : public KernelBackend {
       for (int64_t i = begin; i < end; ++i) body(i, worker);
     });
   }
-
-  // Chooses the top_k of `shares`, and marks them as used.
-  static void Choose(const GateSpec& spec, float* shares, int32_t* ids, float* weights) {
-    float chosen = 0;
-    for (int s = 0; s < spec.top_k; ++s) {
-      int best = -1;
-      float highest = -2;
-      for (int e = 0; e < spec.experts; ++e) {
-        // A share is at least 0. A NaN ranks below every number, but above used ones.
-        const float rank = shares[e] == shares[e] ? shares[e] : -1.0f;
-        if (rank > highest) {
-          best = e;
-          highest = rank;
-        }
-      }
-      ids[s] = best;
-      weights[s] = shares[best];
-      chosen += shares[best];
-      shares[best] = kTaken;
-    }
-    if (!spec.normalize) return;
-    for (int s = 0; s < spec.top_k; ++s) weights[s] /= chosen;
-  }
-  static constexpr float kTaken = -3;
 
   base::ThreadPool pool_;
   const KernelTable& kernels_;

@@ -40,7 +40,7 @@ struct HeadJob {
   int rows;
 };
 
-// The sum of all terms of its rows: [rows][kTileCols].
+// Its outputs, [rows][kTileCols]: the sum of all terms, with bias, scale and soft-cap.
 void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
   const HeadTarget& target = job.target;
   const int64_t group = job.group;
@@ -53,11 +53,15 @@ void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
   for (int term = 1; term < target.terms; ++term) {
     context.kernels->add(tile + term * rows * kTileCols, rows * kTileCols, tile);
   }
-  const int64_t column = group * kTileCols;
-  if (target.bias.empty()) return;
-  for (int r = 0; r < rows; ++r) {
-    context.kernels->add(target.bias.data() + column, GroupCols(target.weight, group),
-                         tile + r * kTileCols);
+  if (!target.bias.empty()) {
+    const float* bias = target.bias.data() + group * kTileCols;
+    const int64_t cols = GroupCols(target.weight, group);
+    for (int r = 0; r < rows; ++r) context.kernels->add(bias, cols, tile + r * kTileCols);
+  }
+  const int64_t outputs = int64_t{rows} * kTileCols;
+  if (target.scale != 1) context.kernels->scale(tile, target.scale, outputs);
+  if (target.soft_cap != 0) {
+    context.kernels->soft_cap(tile, outputs, 1 / target.soft_cap, target.soft_cap);
   }
 }
 

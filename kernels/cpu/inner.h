@@ -4,16 +4,18 @@
 // on V.
 //
 // V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
-// Max(a, b) = a > b ? a : b, MaxLanes, SumLanes (the tree of ops.h), Exp (math.h's), LoadF16,
-// LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b, out), which dequantises
-// block b of a quantised panel to [32][8] floats exactly as GGUF defines, and the members that
-// attention_inner.h lists.
+// Min(a, b) = a < b ? a : b, Max(a, b) = a > b ? a : b, Abs, CopySign(magnitude, sign),
+// SelectLess(a, b, yes, no) = a < b ? yes : no, MaxLanes, SumLanes (the tree of ops.h), Exp
+// (math.h's), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b,
+// out), which dequantises block b of a quantised panel to [32][8] floats exactly as GGUF defines,
+// and the members that attention_inner.h lists.
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/activation_inner.h"
 #include "kernels/cpu/attention_inner.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/math.h"
@@ -26,6 +28,7 @@ inline constexpr int kLanes = 8;
 template <typename V>
 struct Inner {
   using F = typename V::F;
+  using A = ActivationInner<V>;
 
   // Loads x[0..n), n < 8, followed by zeros.
   static F LoadPart(const float* x, int64_t n) {
@@ -62,19 +65,40 @@ struct Inner {
     }
   }
 
-  static F SwiGluVector(F gate, F up) {
-    const F one = V::Set(1.0f);
-    return V::Mul(V::Div(gate, V::Add(one, V::Exp(V::Negate(gate)))), up);
-  }
-
-  static void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
+  template <GluForm kForm>
+  static void ApplyGlu(const float* gate, const float* up, int64_t n, const Glu& glu, float* out) {
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
-      V::Store(out + i, SwiGluVector(V::Load(gate + i), V::Load(up + i)));
+      V::Store(out + i, A::template GluVector<kForm>(V::Load(gate + i), V::Load(up + i), glu));
     }
     if (i < n) {
-      StorePart(out + i, n - i, SwiGluVector(LoadPart(gate + i, n - i), LoadPart(up + i, n - i)));
+      StorePart(
+          out + i, n - i,
+          A::template GluVector<kForm>(LoadPart(gate + i, n - i), LoadPart(up + i, n - i), glu));
     }
+  }
+
+  // out = function(x), vector by vector. out may be x.
+  template <typename Function>
+  static void Map(const float* x, int64_t n, float* out, Function function) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) V::Store(out + i, function(V::Load(x + i)));
+    if (i < n) StorePart(out + i, n - i, function(LoadPart(x + i, n - i)));
+  }
+
+  static void Scale(float* x, float scale, int64_t n) {
+    const F factor = V::Set(scale);
+    Map(x, n, x, [&](F v) { return V::Mul(v, factor); });
+  }
+
+  static void SoftCap(float* x, int64_t n, float factor, float cap) {
+    const F f = V::Set(factor);
+    const F c = V::Set(cap);
+    Map(x, n, x, [&](F v) { return A::SoftCap(v, f, c); });
+  }
+
+  static void Sigmoid(const float* x, int64_t n, float* out) {
+    Map(x, n, out, [](F v) { return A::Sigmoid(v); });
   }
 
   static void Add(const float* x, int64_t n, float* out) {
@@ -265,10 +289,14 @@ struct Inner {
         .multiply_float = MultiplyFloat,
         .quantize = quantize,
         .norm = Norm,
-        .swiglu = SwiGlu,
+        .glu = {ApplyGlu<GluForm::kSwiGlu>, ApplyGlu<GluForm::kGeGlu>,
+                ApplyGlu<GluForm::kGeGluTanh>, ApplyGlu<GluForm::kClampedSwiGlu>},
         .add = Add,
         .add_scaled = AddScaled,
+        .scale = Scale,
+        .soft_cap = SoftCap,
         .softmax = Softmax,
+        .sigmoid = Sigmoid,
         .rope = Rope,
         .attention = AttentionInner<V>::template Kernels<3>(),
     };

@@ -17,7 +17,7 @@ KernelTable WithAvx512(KernelTable table, const Avx512Forms& forms) {
   table.multiply_int8 = forms.multiply_int8;
   table.multiply_float = forms.multiply_float;
   table.quantize = forms.quantize;
-  table.swiglu = forms.swiglu;
+  table.glu[static_cast<int>(GluForm::kSwiGlu)] = forms.swiglu;
   table.attention = *Avx512Attention();
   return table;
 }

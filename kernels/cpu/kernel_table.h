@@ -51,6 +51,11 @@ struct RowRotation {
   const float* sin = nullptr;
 };
 
+// out = glu(gate, up) of n elements, with one function per GluForm. out may be either input.
+using GluFunction = void (*)(const float* gate, const float* up, int64_t n, const Glu& glu,
+                             float* out);
+inline constexpr int kGluForms = 4;
+
 struct KernelTable {
   const char* name;
 
@@ -62,14 +67,19 @@ struct KernelTable {
   void (*quantize)(const float* x, int64_t blocks, const Int8Blocks& out);
   // out = x / rms(x) * weight; out may be x.
   void (*norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
-  // out = silu(gate) * up; out may be either.
-  void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  GluFunction glu[kGluForms];  // [form]
   // out += x, element by element.
   void (*add)(const float* x, int64_t n, float* out);
   // out = fma(scale, x, out).
   void (*add_scaled)(const float* x, float scale, int64_t n, float* out);
+  // x *= scale.
+  void (*scale)(float* x, float scale, int64_t n);
+  // math.h's SoftCap of each x.
+  void (*soft_cap)(float* x, int64_t n, float factor, float cap);
   // shares = softmax(logits). A NaN among the logits makes every share NaN.
   void (*softmax)(const float* logits, int64_t n, float* shares);
+  // out = sigmoid(x).
+  void (*sigmoid)(const float* x, int64_t n, float* out);
   void (*rope)(float* row, const RowRotation& rotation);
   AttentionKernels attention;
 };
@@ -79,7 +89,7 @@ struct Avx512Forms {
   decltype(KernelTable::multiply_int8) multiply_int8;
   decltype(KernelTable::multiply_float) multiply_float;
   decltype(KernelTable::quantize) quantize;
-  decltype(KernelTable::swiglu) swiglu;
+  GluFunction swiglu;
 };
 
 // Null on other architectures. isa.h chooses the table for the machine. Any machine may call any of

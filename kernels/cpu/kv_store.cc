@@ -96,6 +96,7 @@ void StoreBlock(const CpuContext& context, const KvRows& rows, const KvSpan& spa
       const int64_t row = span.first_row + slot - span.first_slot;
       const int64_t token = slot % kKvBlockTokens;
       StoreKeys(context, k.Row(row) + int64_t{h} * layer.k_dim, layer.k_dim, token, keys);
+      if (layer.values_in_keys) continue;
       StoreValues(context, v.Row(row) + int64_t{h} * layer.v_dim, layer.v_dim, token, values);
     }
   }

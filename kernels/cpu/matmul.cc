@@ -63,33 +63,44 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   });
 }
 
-// Computes gate and up for the rows of `source`, and writes rows of `out` from `offset` on.
-struct SwiGluJob {
+// Computes the inner part of an FFN for the rows of `source`, and writes rows of `out` from
+// `offset` on.
+struct GluJob {
   const RowSource& source;
-  const PackedMatrix& gate;
-  const PackedMatrix& up;
+  const FfnWeights& ffn;
   const ActivationBuffer& out;
   int64_t offset = 0;
 };
 
+// Computes a tile of one group of panels, and adds the bias of its rows.
+void ComputeBiasedTile(const CpuContext& context, const TileJob& job, absl::Span<const float> bias,
+                       float* tile) {
+  ComputeTile(context, job, tile);
+  if (bias.empty()) return;
+  const float* part = bias.data() + job.group * kTileCols;
+  const int64_t cols = GroupCols(job.weight, job.group);
+  for (int r = 0; r < job.rows; ++r) context.kernels->add(part, cols, tile + r * kTileCols);
+}
+
 // Computes one group of the panels and the int8 form of the result: a group is exactly one int8
 // block.
-void SwiGluGroup(const CpuContext& context, const SwiGluJob& job, int64_t group,
-                 const Range& range) {
+void GluGroup(const CpuContext& context, const GluJob& job, int64_t group, const Range& range) {
   const ActivationBuffer& out = job.out;
+  const FfnWeights& ffn = job.ffn;
+  const GluFunction glu = context.kernels->glu[static_cast<int>(ffn.glu.form)];
   const int64_t column = group * kTileCols;
-  const int64_t cols = GroupCols(job.gate, group);
+  const int64_t cols = GroupCols(ffn.gate, group);
   const int64_t blocks = out.values.cols / kQuantBlock;
   alignas(kAlignment) float gates[kTileRows * kTileCols];
   alignas(kAlignment) float ups[kTileRows * kTileCols];
   ForRowTiles(range, [&](int64_t first, int rows) {
     PrefetchRows(out.values, job.offset + first, rows, column, cols);
-    ComputeTile(context, {job.gate, group, job.source, first, rows}, gates);
-    ComputeTile(context, {job.up, group, job.source, first, rows}, ups);
+    ComputeBiasedTile(context, {ffn.gate, group, job.source, first, rows}, ffn.gate_bias, gates);
+    ComputeBiasedTile(context, {ffn.up, group, job.source, first, rows}, ffn.up_bias, ups);
     for (int r = 0; r < rows; ++r) {
       const int64_t row = job.offset + first + r;
       float* values = out.values.Row(row) + column;
-      context.kernels->swiglu(gates + r * kTileCols, ups + r * kTileCols, cols, values);
+      glu(gates + r * kTileCols, ups + r * kTileCols, cols, ffn.glu, values);
       if (out.quants == nullptr) continue;
       const int64_t block = row * blocks + group;
       context.kernels->quantize(values, 1,
@@ -120,16 +131,17 @@ void ComputeTile(const CpuContext& context, const TileJob& job, float* out) {
   tile.rows = job.rows;
   tile.out = out;
   const Activation& x = job.source.x;
+  const int64_t column = job.source.column;
   const bool int8 = context.precision == Precision::kFast && IsQuantised(weight.dtype);
-  const int64_t blocks = weight.cols / kQuantBlock;
   for (int r = 0; r < job.rows; ++r) {
     const int64_t row = job.source.At(job.first + r);
-    tile.values[r] = x.values.data + row * x.values.stride;
+    tile.values[r] = x.values.Row(row) + column;
     if (!int8) continue;
-    tile.quants[r] = x.quants + row * weight.cols;
-    tile.scales[r] = x.scales + row * blocks;
-    tile.sums[r] = x.sums + row * blocks;
-    tile.half_sums[r] = x.half_sums + 2 * row * blocks;
+    const int64_t at = row * x.values.cols + column;
+    tile.quants[r] = x.quants + at;
+    tile.scales[r] = x.scales + at / kQuantBlock;
+    tile.sums[r] = x.sums + at / kQuantBlock;
+    tile.half_sums[r] = x.half_sums + at / kHalfBlock;
   }
   (int8 ? context.kernels->multiply_int8 : context.kernels->multiply_float)(tile);
 }
@@ -180,17 +192,44 @@ void MultiplyTargets(const CpuContext& context, const Activation& x,
   });
 }
 
-void MultiplySwiGlu(const CpuContext& context, const Activation& x, const PackedMatrix& gate,
-                    const PackedMatrix& up, const ActivationBuffer& out) {
-  const int64_t groups = GroupCount(gate.rows);
+void MultiplyHeads(const CpuContext& context, const Activation& x,
+                   absl::Span<const PackedMatrix> weights, MatrixView out) {
+  const int64_t rows = weights[0].rows;
+  const int64_t cols = weights[0].cols;
+  const int64_t groups = GroupCount(rows);
+  const int64_t tasks = groups * static_cast<int64_t>(weights.size());
+  const int64_t macs = x.values.rows * out.cols * cols;
+  context.pool->ParallelFor(
+      tasks, TaskGrain(context, tasks, macs), [&](int64_t begin, int64_t end, int) {
+        alignas(kAlignment) float tile[kTileRows * kTileCols];
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t head = task / groups;
+          const int64_t group = task % groups;
+          const RowSource source = {.x = x, .column = head * cols};
+          const int64_t column = head * rows + group * kTileCols;
+          const int64_t count = GroupCols(weights[head], group);
+          ForRowTiles({0, x.values.rows}, [&](int64_t first, int tile_rows) {
+            ComputeTile(context, {weights[head], group, source, first, tile_rows}, tile);
+            for (int r = 0; r < tile_rows; ++r) {
+              std::copy_n(tile + r * kTileCols, count, out.Row(first + r) + column);
+            }
+          });
+        }
+      });
+}
+
+void MultiplyGlu(const CpuContext& context, const Activation& x, const FfnWeights& ffn,
+                 const ActivationBuffer& out) {
+  const int64_t groups = GroupCount(ffn.gate.rows);
   const int64_t chunks = (x.values.rows + kRowChunk - 1) / kRowChunk;
   const int64_t tasks = chunks * groups;
-  const int64_t grain = TaskGrain(context, tasks, 2 * x.values.rows * gate.rows * gate.cols);
+  const int64_t macs = 2 * x.values.rows * ffn.gate.rows * ffn.gate.cols;
+  const int64_t grain = TaskGrain(context, tasks, macs);
   context.pool->ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / groups * kRowChunk;
-      SwiGluGroup(context, {{x}, gate, up, out}, task % groups,
-                  {row, std::min(x.values.rows, row + kRowChunk)});
+      GluGroup(context, {{x}, ffn, out}, task % groups,
+               {row, std::min(x.values.rows, row + kRowChunk)});
     }
   });
 }
@@ -212,21 +251,16 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
   const int64_t inner = GroupCount(width);
   const int64_t inner_tasks = inner * groups.size();
   const int64_t down_macs = total * width * out.cols;
-  context.pool->ParallelFor(inner_tasks,
-                            TaskGrain(context, inner_tasks, 2 * total * width * x.values.cols),
-                            [&](int64_t begin, int64_t end, int) {
-                              for (int64_t task = begin; task < end; ++task) {
-                                const ExpertGroup& group = groups[task / inner];
-                                const int64_t rows = static_cast<int64_t>(group.rows.size());
-                                SwiGluGroup(context,
-                                            {{x, group.rows.data()},
-                                             group.weights->gate,
-                                             group.weights->up,
-                                             hidden,
-                                             offsets[task / inner]},
-                                            task % inner, {0, rows});
-                              }
-                            });
+  context.pool->ParallelFor(
+      inner_tasks, TaskGrain(context, inner_tasks, 2 * total * width * x.values.cols),
+      [&](int64_t begin, int64_t end, int) {
+        for (int64_t task = begin; task < end; ++task) {
+          const ExpertGroup& group = groups[task / inner];
+          const int64_t rows = static_cast<int64_t>(group.rows.size());
+          GluGroup(context, {{x, group.rows.data()}, *group.weights, hidden, offsets[task / inner]},
+                   task % inner, {0, rows});
+        }
+      });
 
   const Activation hidden_view = hidden.View();
   const int64_t outer = GroupCount(out.cols);
@@ -241,9 +275,9 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
           const int64_t column = task % outer * kTileCols;
           const int64_t cols = GroupCols(down, task % outer);
           ForRowTiles({0, static_cast<int64_t>(group.rows.size())}, [&](int64_t first, int rows) {
-            ComputeTile(context,
-                        {down, task % outer, {hidden_view}, offsets[task / outer] + first, rows},
-                        tile);
+            ComputeBiasedTile(
+                context, {down, task % outer, {hidden_view}, offsets[task / outer] + first, rows},
+                group.weights->down_bias, tile);
             for (int r = 0; r < rows; ++r) {
               std::copy_n(tile + r * kTileCols, cols, out.Row(group.out_rows[first + r]) + column);
             }

@@ -31,10 +31,12 @@ void QuantizeRows(const CpuContext& context, ConstMatrixView values, const Activ
 int64_t GroupCount(int64_t rows);
 int64_t GroupCols(const PackedMatrix& weight, int64_t group);
 
-// Rows of an activation: all in order, or the ones in `ids`.
+// Rows of an activation: all in order, or the ones in `ids`. Their columns from `column` on, which
+// is a multiple of kQuantBlock if x has an int8 form that the product uses.
 struct RowSource {
   const Activation& x;
   const int32_t* ids = nullptr;
+  int64_t column = 0;
 
   int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
 };
@@ -56,8 +58,10 @@ void MultiplyTargets(const CpuContext& context, const Activation& x,
                      absl::Span<const MatMulTarget> targets);
 void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarget& target,
                   Arena* arena);
-void MultiplySwiGlu(const CpuContext& context, const Activation& x, const PackedMatrix& gate,
-                    const PackedMatrix& up, const ActivationBuffer& out);
+void MultiplyHeads(const CpuContext& context, const Activation& x,
+                   absl::Span<const PackedMatrix> weights, MatrixView out);
+void MultiplyGlu(const CpuContext& context, const Activation& x, const FfnWeights& ffn,
+                 const ActivationBuffer& out);
 void MultiplyGroups(const CpuContext& context, const Activation& x,
                     absl::Span<const ExpertGroup> groups, MatrixView out, Arena* arena);
 

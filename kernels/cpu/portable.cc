@@ -9,6 +9,7 @@
 namespace tidepool::kernels {
 namespace {
 
+// Large because a vector type has one member per operation (inner.h).
 struct PortableVector {
   struct F {
     float lane[kLanes];
@@ -46,6 +47,18 @@ struct PortableVector {
   }
   static F Max(const F& a, const F& b) {
     return Each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+  }
+  static F Min(const F& a, const F& b) {
+    return Each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+  }
+  static F Abs(const F& a) {
+    return Each([&](int i) { return __builtin_fabsf(a.lane[i]); });
+  }
+  static F CopySign(const F& magnitude, const F& sign) {
+    return Each([&](int i) { return __builtin_copysignf(magnitude.lane[i], sign.lane[i]); });
+  }
+  static F SelectLess(const F& a, const F& b, const F& yes, const F& no) {
+    return Each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
   }
   static float MaxLanes(const F& a) {
     float max = a.lane[0];

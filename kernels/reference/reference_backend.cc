@@ -2,51 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "kernels/base/check.h"
-#include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/gate.h"
+#include "kernels/reference/int8_form.h"
+#include "kernels/reference/truth.h"
 
 namespace tidepool::kernels {
 namespace {
 
-double SiluTruth(double x) { return x / (1 + std::exp(-x)); }
-
-// Converts one block of a row to int8, as defined in ops.h.
-void QuantizeBlock(const float* x, int64_t block, const ActivationBuffer& out, int64_t row) {
-  const int64_t blocks = out.values.cols / kQuantBlock;
-  int8_t* q = out.quants + row * out.values.cols + block * kQuantBlock;
-  float amax = 0;
-  bool finite = true;
-  for (int k = 0; k < kQuantBlock; ++k) {
-    finite = finite && std::isfinite(x[k]);
-    amax = std::max(amax, std::fabs(x[k]));
-  }
-  const bool zero = !finite || amax < kTinyBlock;
-  const float scale = !finite ? NAN : zero ? 0.0f : amax / 127;
-  int16_t* half_sums = out.half_sums + 2 * (row * blocks + block);
-  half_sums[0] = half_sums[1] = 0;
-  for (int k = 0; k < kQuantBlock; ++k) {
-    q[k] = zero ? 0 : static_cast<int8_t>(std::nearbyint(x[k] * (127 / amax)));
-    half_sums[k / kHalfBlock] += q[k];
-  }
-  out.scales[row * blocks + block] = scale;
-  out.sums[row * blocks + block] = scale * static_cast<float>(half_sums[0] + half_sums[1]);
-}
-
-// Fills the int8 form of `values`, if `out` has one.
-void QuantizeRows(ConstMatrixView values, const ActivationBuffer& out) {
-  if (out.quants == nullptr) return;
-  for (int64_t row = 0; row < values.rows; ++row) {
-    for (int64_t b = 0; b < values.cols / kQuantBlock; ++b) {
-      QuantizeBlock(values.Row(row) + b * kQuantBlock, b, out, row);
-    }
-  }
-}
+// Element i of a bias, which may be empty.
+float At(absl::Span<const float> bias, int64_t i) { return bias.empty() ? 0 : bias[i]; }
 
 void NormalizeInto(const float* x, absl::Span<const float> weight, float eps, float* out) {
   const int64_t n = static_cast<int64_t>(weight.size());
@@ -75,90 +45,6 @@ double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) 
   double sum = 0;
   for (int64_t k = 0; k < weight.cols; ++k) sum += w[k] * x[k];
   return sum;
-}
-
-// The positions of the elements of one token's keys or values of one head.
-struct KvPlace {
-  // `base`: the head's elements in the block. `step` is the distance between two of them.
-  KvPlace(DType type, std::byte* base, int dims, int64_t at, int64_t step)
-      : dtype(type), dim(dims), first(at), stride(step), scales(base), elements(base) {
-    if (dtype == DType::kQ8_0) elements += sizeof(uint16_t) * dim * kKvBlockTokens / kQuantBlock;
-  }
-
-  int64_t Index(int d) const { return first + d * stride; }
-  // Scales have the order of the elements, one per 32 dimensions.
-  std::byte* Scale(int d) const {
-    const int64_t at =
-        stride == 1 ? first / kQuantBlock + d / kQuantBlock : first + d / kQuantBlock * stride;
-    return scales + sizeof(uint16_t) * at;
-  }
-
-  float Load(int d) const {
-    if (dtype == DType::kF32) {
-      float value;
-      std::memcpy(&value, elements + 4 * Index(d), 4);
-      return value;
-    }
-    uint16_t half;
-    std::memcpy(&half, dtype == DType::kQ8_0 ? Scale(d) : elements + 2 * Index(d), 2);
-    if (dtype == DType::kBF16) return BF16ToF32(half);
-    if (dtype == DType::kF16) return F16ToF32(half);
-    return F16ToF32(half) * static_cast<float>(static_cast<int8_t>(elements[Index(d)]));
-  }
-
-  void Store(const float* values) const {
-    if (dtype == DType::kQ8_0) return StoreQuants(values);
-    for (int d = 0; d < dim; ++d) {
-      if (dtype == DType::kF32) {
-        std::memcpy(elements + 4 * Index(d), &values[d], 4);
-        continue;
-      }
-      const uint16_t half = dtype == DType::kF16 ? F32ToF16(values[d]) : F32ToBF16(values[d]);
-      std::memcpy(elements + 2 * Index(d), &half, 2);
-    }
-  }
-
-  void StoreQuants(const float* values) const {
-    std::vector<int8_t> quants(dim);
-    std::vector<float> floats(dim / kQuantBlock);
-    std::vector<float> sums(dim / kQuantBlock);
-    std::vector<int16_t> half_sums(2 * dim / kQuantBlock);
-    ActivationBuffer out;
-    out.values.cols = dim;
-    out.quants = quants.data();
-    out.scales = floats.data();
-    out.sums = sums.data();
-    out.half_sums = half_sums.data();
-    for (int b = 0; b < dim / kQuantBlock; ++b) QuantizeBlock(values + b * kQuantBlock, b, out, 0);
-    for (int d = 0; d < dim; ++d) {
-      elements[Index(d)] = static_cast<std::byte>(quants[d]);
-      const uint16_t scale = F32ToF16(floats[d / kQuantBlock]);
-      std::memcpy(Scale(d), &scale, 2);
-    }
-  }
-
-  DType dtype;
-  int dim;
-  int64_t first;
-  int64_t stride;
-  std::byte* scales;
-  std::byte* elements;
-};
-
-std::byte* BlockOf(const KvLayer& layer, const KvSpan& span, int64_t slot) {
-  return layer.arena + span.blocks[slot / kKvBlockTokens] * layer.block_bytes;
-}
-
-KvPlace KeyPlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int head) {
-  std::byte* base = BlockOf(layer, span, slot) + layer.k_offset;
-  return KvPlace(layer.dtype, base + head * KvHeadBytes(layer.dtype, layer.k_dim), layer.k_dim,
-                 slot % kKvBlockTokens, kKvBlockTokens);
-}
-
-KvPlace ValuePlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int head) {
-  std::byte* base = BlockOf(layer, span, slot) + layer.v_offset;
-  return KvPlace(layer.dtype, base + head * KvHeadBytes(layer.dtype, layer.v_dim), layer.v_dim,
-                 slot % kKvBlockTokens * layer.v_dim, 1);
 }
 
 class ReferenceBackend final : public KernelBackend {
@@ -231,8 +117,9 @@ class ReferenceBackend final : public KernelBackend {
       }
       ArgMax best;
       for (int64_t r = 0; r < target.weight.rows; ++r) {
+        const double biased = sums[r] + (target.bias.empty() ? 0 : target.bias[r]);
         const float value =
-            static_cast<float>(sums[r] + (target.bias.empty() ? 0 : target.bias[r]));
+            static_cast<float>(SoftCapTruth(biased * target.scale, target.soft_cap));
         if (i < target.out.rows) target.out.Row(i)[r] = value;
         if (r < target.argmax_vocab) AddToArgMax(static_cast<int32_t>(r), value, &best);
       }
@@ -240,19 +127,33 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
-  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
-                          Arena* arena) override {
-    CheckMatMul(x, gate, precision_);
-    CheckMatMul(x, up, precision_);
-    CHECK_EQ(gate.rows, up.rows);
+  void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
+                   MatrixView out) override {
+    CheckHeads(x, weights, out, precision_);
+    for (int64_t h = 0; h < static_cast<int64_t>(weights.size()); ++h) {
+      const PackedMatrix& weight = weights[h];
+      for (int64_t i = 0; i < x.values.rows; ++i) {
+        const std::vector<double> all = RowFor(x, i, weight.dtype, precision_);
+        const std::vector<double> row(all.begin() + h * weight.cols,
+                                      all.begin() + (h + 1) * weight.cols);
+        for (int64_t r = 0; r < weight.rows; ++r) {
+          out.Row(i)[h * weight.rows + r] = static_cast<float>(Dot(weight, r, row));
+        }
+      }
+    }
+  }
+
+  Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) override {
+    CheckGlu(x, ffn, precision_);
     const ActivationBuffer result =
-        AllocateActivation(x.values.rows, gate.rows, precision_, ActivationParts::kAll, arena);
+        AllocateActivation(x.values.rows, ffn.gate.rows, precision_, ActivationParts::kAll, arena);
     for (int64_t i = 0; i < x.values.rows; ++i) {
-      const auto gate_row = RowFor(x, i, gate.dtype, precision_);
-      const auto up_row = RowFor(x, i, up.dtype, precision_);
-      for (int64_t r = 0; r < gate.rows; ++r) {
-        result.values.Row(i)[r] =
-            static_cast<float>(SiluTruth(Dot(gate, r, gate_row)) * Dot(up, r, up_row));
+      const auto gate_row = RowFor(x, i, ffn.gate.dtype, precision_);
+      const auto up_row = RowFor(x, i, ffn.up.dtype, precision_);
+      for (int64_t r = 0; r < ffn.gate.rows; ++r) {
+        const double gate = Dot(ffn.gate, r, gate_row) + At(ffn.gate_bias, r);
+        const double up = Dot(ffn.up, r, up_row) + At(ffn.up_bias, r);
+        result.values.Row(i)[r] = static_cast<float>(GluTruth(ffn.glu, gate, up));
       }
     }
     QuantizeRows(result.values, result);
@@ -295,37 +196,18 @@ class ReferenceBackend final : public KernelBackend {
   void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                absl::Span<const KvSpan> spans) override {
     CheckStoreKv(k, v, layer, spans);
-    for (const KvSpan& span : spans) {
-      for (int64_t i = 0; i < span.rows; ++i) {
-        for (int h = 0; h < layer.kv_heads; ++h) {
-          const int64_t slot = span.first_slot + i;
-          const int64_t row = span.first_row + i;
-          KeyPlace(layer, span, slot, h).Store(k.Row(row) + int64_t{h} * layer.k_dim);
-          ValuePlace(layer, span, slot, h).Store(v.Row(row) + int64_t{h} * layer.v_dim);
-        }
-      }
-    }
+    ReferenceStoreKv(k, v, layer, spans);
   }
 
   Activation Attend(const AttendCall& call, Arena* arena) override {
     CheckAttend(call);
-    const auto& [q, heads, scale, layer, spans] = call;
-    const ActivationBuffer result = AllocateActivation(q.rows, int64_t{heads} * layer.v_dim,
-                                                       precision_, ActivationParts::kAll, arena);
-    for (int64_t i = 0; i < q.rows; ++i) {  // rows without a span give zeros
+    const ActivationBuffer result =
+        AllocateActivation(call.q.rows, int64_t{call.heads} * call.layer.v_dim, precision_,
+                           ActivationParts::kAll, arena);
+    for (int64_t i = 0; i < call.q.rows; ++i) {  // rows without a span give zeros
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }
-    for (const KvSpan& span : spans) {
-      for (int64_t i = 0; i < span.rows; ++i) {
-        const int64_t row = span.first_row + i;
-        for (int h = 0; h < heads; ++h) {
-          const int kv_head = h / (heads / layer.kv_heads);
-          AttendHead(q.Row(row) + int64_t{h} * layer.k_dim, scale,
-                     {layer, span, kv_head, VisibleSlots(span, i)},
-                     result.values.Row(row) + int64_t{h} * layer.v_dim);
-        }
-      }
-    }
+    ReferenceAttend(call, result.values);
     QuantizeRows(result.values, result);
     return result.View();
   }
@@ -333,7 +215,7 @@ class ReferenceBackend final : public KernelBackend {
   void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) override {
     CheckGate(logits, spec);
     for (int64_t t = 0; t < logits.rows; ++t) {
-      GateRow(logits.Row(t), spec, ids + t * spec.top_k, weights + t * spec.top_k);
+      ReferenceGate(logits.Row(t), spec, ids + t * spec.top_k, weights + t * spec.top_k);
     }
   }
 
@@ -344,9 +226,10 @@ class ReferenceBackend final : public KernelBackend {
     for (const ExpertGroup& group : groups) {
       for (size_t i = 0; i < group.rows.size(); ++i) {
         const Activation row = RowOf(x, group.rows[i]);
-        const Activation hidden = MatMulSwiGlu(row, group.weights->gate, group.weights->up, arena);
+        const Activation hidden = MatMulGlu(row, *group.weights, arena);
         const MatMulTarget down = {.weight = group.weights->down,
-                                   .out = out.RowRange(group.out_rows[i], 1)};
+                                   .out = out.RowRange(group.out_rows[i], 1),
+                                   .bias = group.weights->down_bias};
         MatMul(hidden, {&down, 1});
         arena->ResetTo(mark);
       }
@@ -387,11 +270,27 @@ class ReferenceBackend final : public KernelBackend {
     }
   }
 
+  void AddScaled(ConstMatrixView x, float scale, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    for (int64_t t = 0; t < out.rows; ++t) {
+      for (int64_t c = 0; c < out.cols; ++c) {
+        out.Row(t)[c] =
+            static_cast<float>(out.Row(t)[c] + static_cast<double>(scale) * x.Row(t)[c]);
+      }
+    }
+  }
+
+  void Scale(MatrixView x, float scale) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t c = 0; c < x.cols; ++c) x.Row(t)[c] *= scale;
+    }
+  }
+
   void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
     CHECK(x.rows == out.rows && x.cols == out.cols);
     CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);
     for (int64_t t = 0; t < out.rows; ++t) {
-      const double sigmoid = 1 / (1 + std::exp(-static_cast<double>(gate[t])));
+      const double sigmoid = SigmoidTruth(gate[t]);
       for (int64_t c = 0; c < out.cols; ++c) {
         out.Row(t)[c] = static_cast<float>(out.Row(t)[c] + sigmoid * x.Row(t)[c]);
       }
@@ -399,58 +298,6 @@ class ReferenceBackend final : public KernelBackend {
   }
 
  private:
-  // The KV that one head of a row sees.
-  struct HeadView {
-    const KvLayer& layer;
-    const KvSpan& span;
-    int kv_head;
-    SlotRange visible;
-  };
-
-  // Softmax over all visible slots at once.
-  static void AttendHead(const float* q, float scale, const HeadView& view, float* out) {
-    const auto& [layer, span, kv_head, visible] = view;
-    std::vector<double> scores;
-    for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
-      const KvPlace key = KeyPlace(layer, span, slot, kv_head);
-      double score = 0;
-      for (int d = 0; d < layer.k_dim; ++d) score += static_cast<double>(q[d]) * key.Load(d);
-      scores.push_back(score * scale);
-    }
-    const double max = *std::max_element(scores.begin(), scores.end());
-    double total = 0;
-    for (double& score : scores) total += score = std::exp(score - max);
-    for (int d = 0; d < layer.v_dim; ++d) {
-      double sum = 0;
-      for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
-        sum += scores[slot - visible.begin] * ValuePlace(layer, span, slot, kv_head).Load(d);
-      }
-      out[d] = static_cast<float>(sum / total);
-    }
-  }
-
-  static void GateRow(const float* logits, const GateSpec& spec, int32_t* ids, float* weights) {
-    const double max = *std::max_element(logits, logits + spec.experts);
-    double total = 0;
-    for (int e = 0; e < spec.experts; ++e) total += std::exp(logits[e] - max);
-    std::vector<float> shares(spec.experts);
-    for (int e = 0; e < spec.experts; ++e) {
-      shares[e] = static_cast<float>(std::exp(logits[e] - max) / total);
-    }
-    std::vector<int32_t> order(spec.experts);
-    std::iota(order.begin(), order.end(), 0);
-    // A NaN ranks below every number, so this stays an order.
-    const auto rank = [&](int32_t e) { return std::isnan(shares[e]) ? -1.0f : shares[e]; };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return rank(a) > rank(b); });
-    double chosen = 0;
-    for (int s = 0; s < spec.top_k; ++s) chosen += shares[order[s]];
-    for (int s = 0; s < spec.top_k; ++s) {
-      ids[s] = order[s];
-      weights[s] = static_cast<float>(shares[order[s]] / (spec.normalize ? chosen : 1.0));
-    }
-  }
-
   // Row `row` of x as a separate Activation.
   static Activation RowOf(const Activation& x, int64_t row) {
     Activation result;

@@ -99,7 +99,7 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["hidden_size"] = config.hidden_size;
   model["heads"] = layer.heads;
   model["kv_heads"] = layer.kv_heads;
-  model["head_dim"] = config.head_dim;
+  model["head_dim"] = layer.head_dim;
   model["ffn_width"] = layer.ffn_width;
   model["vocab_size"] = config.vocab_size;
   model["context_length"] = config.context_length;
@@ -114,7 +114,7 @@ Json KvBytesByType(const engine::ModelConfig& config) {
   using kernels::DType;
   Json json;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
-    if (!kernels::IsKvType(dtype, config.head_dim)) continue;
+    if (!config.CanStoreKv(dtype)) continue;
     json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] = engine::KvBytesPerToken(config, dtype);
   }
   return json;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -102,7 +102,7 @@ TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
                                      .out = MatrixView(out.data(), rows, kOut)};
         backend->MatMul(a, {&target, 1});
         const OpResult swiglu =
-            ResultOf(backend->MatMulSwiGlu(a, gate.matrix(), up.matrix(), &arena), precision);
+            ResultOf(backend->MatMulGlu(a, {gate.matrix(), up.matrix()}, &arena), precision);
         std::vector<std::vector<float>> by_row(rows);
         for (int64_t i = 0; i < rows; ++i) {
           by_row[i].assign(out.begin() + i * kOut, out.begin() + (i + 1) * kOut);
@@ -159,16 +159,21 @@ struct AttendBatch {
   }
 
   // [rows, kHeads * v_dim]
-  std::vector<float> Run(KernelBackend* backend, const KvLayer& layer) const {
-    backend->StoreKv({k.data(), rows, kKvHeads * layer.k_dim},
-                     {v.data(), rows, kKvHeads * layer.v_dim}, layer, spans);
+  std::vector<float> Run(KernelBackend* backend, const KvLayer& layer, float soft_cap,
+                         absl::Span<const float> sinks) const {
+    const int v_cols = layer.values_in_keys ? 0 : kKvHeads * layer.v_dim;
+    backend->StoreKv({k.data(), rows, kKvHeads * layer.k_dim}, {v.data(), rows, v_cols}, layer,
+                     spans);
     Arena arena(AttendBytes(rows, static_cast<int64_t>(spans.size()), kHeads, layer, kThreads));
     Spoil(&arena);
-    return ResultOf(
-               backend->Attend({{q.data(), rows, kHeads * layer.k_dim}, kHeads, 0.2f, layer, spans},
-                               &arena),
-               Precision::kExact)
-        .values;
+    const AttendCall call = {.q = {q.data(), rows, kHeads * layer.k_dim},
+                             .heads = kHeads,
+                             .scale = 0.2f,
+                             .layer = layer,
+                             .spans = spans,
+                             .soft_cap = soft_cap,
+                             .sinks = sinks};
+    return ResultOf(backend->Attend(call, &arena), Precision::kExact).values;
   }
 
   int64_t rows = 0;
@@ -177,16 +182,19 @@ struct AttendBatch {
 };
 
 // One sequence over several segments of KV: prefilled at once, in chunks, and token by token;
-// alone, and with another sequence at a different position.
+// alone, and with another sequence at a different position. Every feature is on, or none.
 class Attention {
  public:
   static constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
 
-  Attention(DType dtype, int dim, KernelBackend* backend)
+  Attention(DType dtype, int dim, bool features, KernelBackend* backend)
       : backend_(*backend),
         me_(kTokens, dim, 1, Places(2 * (kBlocks - 1), -2)),
         other_(kTokens, dim, 4, Places(1, 2)),
-        layer_({.dtype = dtype, .kv_heads = kKvHeads, .k_dim = dim, .v_dim = dim}) {
+        layer_({.dtype = dtype, .kv_heads = kKvHeads, .k_dim = dim, .v_dim = dim}),
+        soft_cap_(features ? 0.7f : 0),
+        sinks_(Noise(7).Floats(features ? kHeads : 0)) {
+    layer_.values_in_keys = features;
     layer_.v_offset = kKvHeads * KvHeadBytes(dtype, dim);
     layer_.block_bytes = 2 * layer_.v_offset;
   }
@@ -210,7 +218,7 @@ class Attention {
       batch.Add(me_, first, rows, window);
       if (others > 0 && !is_before) batch.Add(other_, strange, others, window);
       strange += others;
-      const std::vector<float> all = batch.Run(&backend_, layer_);
+      const std::vector<float> all = batch.Run(&backend_, layer_, soft_cap_, sinks_);
       result.insert(result.end(), all.begin() + row * cols, all.begin() + (row + rows) * cols);
     }
     return result;
@@ -229,14 +237,18 @@ class Attention {
   const Tokens me_;
   const Tokens other_;
   KvLayer layer_;
+  const float soft_cap_;
+  const std::vector<float> sinks_;
 };
 
 TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
   const auto backend = Make(kThreads, Precision::kExact, GetParam());
-  for (const auto& [dtype, dim] : {std::pair{DType::kF16, 40}, std::pair{DType::kBF16, 40},
-                                   std::pair{DType::kF32, 40}, std::pair{DType::kQ8_0, 64}}) {
+  using Case = std::tuple<DType, int, bool>;
+  for (const auto& [dtype, dim, features] :
+       {Case{DType::kF16, 40, false}, Case{DType::kBF16, 40, false}, Case{DType::kF32, 40, false},
+        Case{DType::kQ8_0, 64, false}, Case{DType::kF16, 40, true}, Case{DType::kQ8_0, 64, true}}) {
     SCOPED_TRACE(DTypeName(dtype));
-    Attention attention(dtype, dim, backend.get());
+    Attention attention(dtype, dim, features, backend.get());
     for (const int64_t window : {0, 20, 150}) {
       const std::vector<float> whole = attention.Run(Attention::kTokens, 0, window);
       for (const int64_t chunk : {1, 7, 32, 64}) {
@@ -289,7 +301,12 @@ TEST(BitsTest, GroupedFfnIsItsParts) {
   const Weight gate(DType::kQ4_0, kWidth, kHidden, 1);
   const Weight up(DType::kQ4_0, kWidth, kHidden, 2);
   const Weight down(DType::kQ8_0, kHidden, kWidth, 3);
-  const FfnWeights weights = {gate.matrix(), up.matrix(), down.matrix()};
+  const std::vector<float> biases = Noise(5).Floats(2 * kWidth + kHidden);
+  FfnWeights weights = {gate.matrix(), up.matrix(), down.matrix()};
+  weights.gate_bias = absl::MakeConstSpan(biases).subspan(0, kWidth);
+  weights.up_bias = absl::MakeConstSpan(biases).subspan(kWidth, kWidth);
+  weights.down_bias = absl::MakeConstSpan(biases).subspan(2 * kWidth);
+  weights.glu = {.form = GluForm::kClampedSwiGlu, .limit = 0.8f};
   const std::vector<float> x = Noise(4).Floats(9 * kHidden);
   const std::vector<int32_t> rows = {8, 0, 3, 4, 7};
   const std::vector<int32_t> out_rows = {0, 2, 1, 4, 3};
@@ -302,10 +319,11 @@ TEST(BitsTest, GroupedFfnIsItsParts) {
     backend->GroupedFfn(all, {&group, 1}, {grouped.data(), 5, kHidden}, &arena);
     for (size_t i = 0; i < rows.size(); ++i) {
       const Activation one = backend->Quantize({x.data() + rows[i] * kHidden, 1, kHidden}, &arena);
-      const Activation hidden = backend->MatMulSwiGlu(one, weights.gate, weights.up, &arena);
+      const Activation hidden = backend->MatMulGlu(one, weights, &arena);
       std::vector<float> out(kHidden, NAN);
       const MatMulTarget target = {.weight = weights.down,
-                                   .out = MatrixView(out.data(), 1, kHidden)};
+                                   .out = MatrixView(out.data(), 1, kHidden),
+                                   .bias = weights.down_bias};
       backend->MatMul(hidden, {&target, 1});
       const float* expected = grouped.data() + out_rows[i] * kHidden;
       EXPECT_TRUE(SameBits(out, std::vector<float>(expected, expected + kHidden)));

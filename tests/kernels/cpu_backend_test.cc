@@ -84,28 +84,65 @@ std::vector<const KernelTable*> AllKernels() {
   return result;
 }
 
-// The vector exp equals the scalar one, bit for bit, over the whole range and beyond. The test uses
-// the softmax of {0, x} with x <= 0, which gives exp(x) / (1 + exp(x)).
-TEST(CpuBackendTest, SwiGluIsTheScalarFormulaEverywhere) {
+// Numbers over the whole range and beyond.
+std::vector<float> ManyFloats() {
+  std::vector<float> x;
+  for (uint32_t bits = 0; bits <= 0x7f800000; bits += 40009) {
+    x.push_back(FloatFromBits(bits));
+    x.push_back(FloatFromBits(bits | 0x80000000));
+  }
+  for (const float more : {-87.0f, 87.0f, 88.72283f, -88.72284f, 0.0f, -0.0f, 0.625f, -0.625f, 7.0f,
+                           7.0710678f, -7.0710678f, INFINITY, -INFINITY, NAN}) {
+    x.push_back(more);
+  }
+  return x;
+}
+
+void ExpectBits(const std::vector<float>& actual, const std::vector<float>& expected,
+                const std::vector<float>& x, const std::string& what) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(actual[i])) << what << " at " << x[i];
+    } else {
+      ASSERT_EQ(FloatBits(actual[i]), FloatBits(expected[i])) << what << " at " << x[i];
+    }
+  }
+}
+
+// Every vector form equals math.h's scalar function, bit for bit.
+TEST(CpuBackendTest, ElementwiseKernelsAreTheScalarFormulas) {
+  const std::vector<float> x = ManyFloats();
+  const auto n = static_cast<int64_t>(x.size());
+  std::vector<float> up = Noise(3).Floats(n, 9);
+  up[5] = NAN;
+  const Glu glu = {.alpha = 1.702f, .limit = 7};
+  const auto map = [&](auto function) {
+    std::vector<float> expected(n);
+    for (int64_t i = 0; i < n; ++i) expected[i] = function(x[i], up[i]);
+    return expected;
+  };
+  const std::vector<float> gated[kGluForms] = {
+      map([](float g, float u) { return Silu(g) * u; }),
+      map([](float g, float u) { return Gelu(g) * u; }),
+      map([](float g, float u) { return GeluTanh(g) * u; }),
+      map([&](float g, float u) { return ClampedSwiGlu(g, u, glu.alpha, glu.limit); })};
+  const std::vector<float> capped = map([](float v, float) { return SoftCap(v, 0.5f / 30, 30); });
+  const std::vector<float> sigmoids = map([](float v, float) { return Sigmoid(v); });
+  const std::vector<float> scaled = map([](float v, float) { return v * 0.3f; });
   for (const KernelTable* table : AllKernels()) {
-    std::vector<float> gate;
-    for (uint32_t bits = 0; bits <= 0x7f800000; bits += 40009) {
-      gate.push_back(FloatFromBits(bits));
-      gate.push_back(FloatFromBits(bits | 0x80000000));
+    std::vector<float> out(n);
+    for (int form = 0; form < kGluForms; ++form) {
+      table->glu[form](x.data(), up.data(), n, glu, out.data());
+      ExpectBits(out, gated[form], x, std::string(table->name) + " form " + std::to_string(form));
     }
-    for (const float x : {-87.0f, 87.0f, 88.72283f, -88.72284f, 0.0f, -0.0f}) gate.push_back(x);
-    gate.push_back(NAN);
-    const std::vector<float> up(gate.size(), 1);
-    std::vector<float> out(gate.size());
-    table->swiglu(gate.data(), up.data(), static_cast<int64_t>(gate.size()), out.data());
-    for (size_t i = 0; i < gate.size(); ++i) {
-      const float expected = Silu(gate[i]);
-      if (std::isnan(expected)) {
-        ASSERT_TRUE(std::isnan(out[i])) << table->name << " at " << gate[i];
-      } else {
-        ASSERT_EQ(FloatBits(out[i]), FloatBits(expected)) << table->name << " at " << gate[i];
-      }
-    }
+    out = x;
+    table->soft_cap(out.data(), n, 0.5f / 30, 30);
+    ExpectBits(out, capped, x, std::string(table->name) + " soft-cap");
+    table->sigmoid(x.data(), n, out.data());
+    ExpectBits(out, sigmoids, x, std::string(table->name) + " sigmoid");
+    out = x;
+    table->scale(out.data(), 0.3f, n);
+    ExpectBits(out, scaled, x, std::string(table->name) + " scale");
   }
 }
 
@@ -142,35 +179,6 @@ std::vector<std::unique_ptr<KernelBackend>> AllBackends() {
   backends.push_back(*MakeCpuBackend({.isa = Isa::kPortable}));
   backends.push_back(*MakeCpuBackend({.threads = 2}));
   return backends;
-}
-
-TEST(CpuBackendTest, GateSurvivesNans) {
-  for (const auto& backend : AllBackends()) {
-    std::vector<float> logits(12, NAN);
-    logits[7] = 3;
-    logits[8] = INFINITY;
-    std::vector<int32_t> ids(8, -1);
-    std::vector<float> weights(8, 0);
-    backend->Gate({logits.data(), 2, 6}, {6, 4, true}, ids.data(), weights.data());
-    for (int t = 0; t < 2; ++t) {
-      std::vector<int32_t> row(ids.begin() + 4 * t, ids.begin() + 4 * t + 4);
-      std::sort(row.begin(), row.end());
-      EXPECT_EQ(std::unique(row.begin(), row.end()), row.end()) << backend->Description();
-      EXPECT_TRUE(row.front() >= 0 && row.back() < 6);
-      EXPECT_TRUE(std::isnan(weights[4 * t]));
-    }
-  }
-}
-
-TEST(CpuBackendTest, GateTiesGoToTheLowerId) {
-  for (const auto& backend : AllBackends()) {
-    const std::vector<float> logits = {1, 2, 2, 0, 2, 1};
-    std::vector<int32_t> ids(4);
-    std::vector<float> weights(4);
-    backend->Gate({logits.data(), 1, 6}, {6, 4, false}, ids.data(), weights.data());
-    EXPECT_EQ(ids, (std::vector<int32_t>{1, 2, 4, 0})) << backend->Description();
-    EXPECT_EQ(weights[0], weights[2]);
-  }
 }
 
 TEST(CpuBackendTest, EmptyBatchesAreFine) {

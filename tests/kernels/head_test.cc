@@ -109,6 +109,48 @@ INSTANTIATE_TEST_SUITE_P(Forms, HeadTest,
 
 constexpr int64_t kCols = 64;
 
+// With a scale and a soft-cap, both parts have the same bits, which are math.h's. The argmax is
+// that of the capped outputs: saturated ones are ties.
+TEST_P(HeadTest, ScalesAndCaps) {
+  const auto& [threads, isa, dtype] = GetParam();
+  const auto made = MakeCpuBackend({threads, Precision::kFast, isa});
+  if (!made.ok()) GTEST_SKIP() << made.status().message();
+  const int64_t cols = WholeBlocks(dtype, 64);
+  const Weight weight(dtype, kOutputs, cols, 5);
+  std::vector<float> row = Noise(2).Floats(cols);
+  row.insert(row.end(), row.begin(), row.end());  // twice the same
+  std::vector<float> bias(kOutputs, 0);
+  bias[3] = 7000;
+  bias[2] = 6000;
+  Arena arena(1 << 20);
+  const Activation x = (*made)->Quantize({row.data(), 2, cols}, &arena);
+  const std::vector<float> logits = Logits(**made, x, 1, weight.matrix(), bias);
+  for (const float cap : {0.0f, 3.0f, 30.0f}) {
+    for (const float scale : {1.0f, 0.3f}) {
+      std::vector<float> out(kOutputs, NAN);
+      std::vector<ArgMax> best(1);
+      (*made)->MatMulHead(x,
+                          {.weight = weight.matrix(),
+                           .bias = bias,
+                           .out = {out.data(), 1, kOutputs},
+                           .best = absl::MakeSpan(best),
+                           .argmax_vocab = kOutputs,
+                           .scale = scale,
+                           .soft_cap = cap},
+                          &arena);
+      ArgMax expected;
+      for (int i = 0; i < kOutputs; ++i) {
+        const float scaled = logits[i] * scale;
+        const float value = cap == 0 ? scaled : SoftCap(scaled, 1 / cap, cap);
+        ASSERT_EQ(FloatBits(out[i]), FloatBits(value)) << i;
+        AddToArgMax(i, value, &expected);
+      }
+      ExpectSame(best[0], expected);
+      EXPECT_EQ(best[0].index, cap == 0 ? 3 : 2);
+    }
+  }
+}
+
 // A row of zeros has equal outputs: the lowest index wins, whichever thread computed it.
 TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
   const auto backend = *MakeCpuBackend({4, Precision::kFast, Isa::kBest});

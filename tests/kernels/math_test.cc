@@ -87,6 +87,78 @@ TEST(MathTest, SiluAndSigmoid) {
   EXPECT_TRUE(std::isnan(Silu(NAN)));
 }
 
+TEST(MathTest, TanhIsWithinThreeUlp) {
+  double worst = 0;
+  for (uint32_t bits = 1; bits < 0x42000000; bits += 997) {  // up to 32
+    const float x = FloatFromBits(bits);
+    const double truth = std::tanh(static_cast<double>(x));
+    worst = std::max(worst, std::fabs(Tanh(x) - truth) / truth);
+    EXPECT_EQ(Tanh(-x), -Tanh(x));
+  }
+  EXPECT_LT(worst, 3 * 0x1p-23);
+  EXPECT_EQ(Tanh(kInf), 1.0f);
+  EXPECT_EQ(Tanh(-kInf), -1.0f);
+  EXPECT_EQ(FloatBits(Tanh(-0.0f)), FloatBits(-0.0f));
+  EXPECT_TRUE(std::isnan(Tanh(NAN)));
+}
+
+TEST(MathTest, SoftCapKeepsInfinitiesAndNans) {
+  EXPECT_EQ(SoftCap(1e30f, 1 / 30.0f, 30), 30.0f);
+  EXPECT_EQ(SoftCap(kInf, 1 / 30.0f, 30), kInf);
+  EXPECT_EQ(SoftCap(-kInf, 1 / 30.0f, 30), -kInf);
+  EXPECT_TRUE(std::isnan(SoftCap(NAN, 1 / 30.0f, 30)));
+  for (float x = -200; x <= 200; x += 0.37f) {
+    const double truth = 50 * std::tanh(static_cast<double>(x) / 50);
+    EXPECT_NEAR(SoftCap(x, 1 / 50.0f, 50), truth, 5e-7 * std::fabs(truth)) << x;
+  }
+}
+
+// The error is relative to |x|, as that of 1 + erf and 1 + tanh in float32 would be. Below 0, that
+// of the tail is much smaller.
+TEST(MathTest, GeluInBothForms) {
+  double worst = 0;
+  double worst_tanh = 0;
+  for (float x = -20; x <= 20; x += 0.00037f) {
+    const double exact = 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+    const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * std::pow(static_cast<double>(x), 3));
+    const double by_tanh = x / (1 + std::exp(-2 * u));
+    worst = std::max(worst, std::fabs(Gelu(x) - exact) / std::fabs(x));
+    worst_tanh = std::max(worst_tanh, std::fabs(GeluTanh(x) - by_tanh) / std::fabs(x));
+    if (x > -7 && x < 0) {
+      EXPECT_NEAR(Gelu(x), exact, 1e-5 * std::fabs(exact)) << x;
+    }
+    if (x > -9 && x < 0) {
+      EXPECT_NEAR(GeluTanh(x), by_tanh, 2e-5 * std::fabs(by_tanh)) << x;
+    }
+  }
+  EXPECT_LT(worst, 2 * 0x1p-23);
+  EXPECT_LT(worst_tanh, 2 * 0x1p-23);
+  for (const auto gelu : {Gelu, GeluTanh}) {
+    EXPECT_EQ(gelu(0.0f), 0.0f);
+    EXPECT_EQ(gelu(1e30f), 1e30f);
+    EXPECT_EQ(gelu(-1e30f), 0.0f);
+    EXPECT_EQ(gelu(kInf), kInf);
+    EXPECT_TRUE(std::isnan(gelu(NAN)));
+  }
+}
+
+TEST(MathTest, ClampedSwiGluClamps) {
+  const auto truth = [](double gate, double up) {
+    gate = std::min(gate, 7.0);
+    up = std::clamp(up, -7.0, 7.0);
+    return (up + 1) * gate / (1 + std::exp(-1.702 * gate));
+  };
+  for (const float gate : {-100.0f, -8.0f, -1.0f, 0.0f, 0.3f, 6.99f, 7.0f, 8.0f, 1e30f}) {
+    for (const float up : {-1e30f, -8.0f, -7.0f, -1.0f, 0.0f, 2.5f, 7.0f, 1e30f}) {
+      const double expected = truth(gate, up);
+      EXPECT_NEAR(ClampedSwiGlu(gate, up, 1.702f, 7), expected, 2e-6 * std::fabs(expected) + 1e-36)
+          << gate << ", " << up;
+    }
+  }
+  EXPECT_TRUE(std::isnan(ClampedSwiGlu(NAN, 1, 1.702f, 7)));
+  EXPECT_TRUE(std::isnan(ClampedSwiGlu(1, NAN, 1.702f, 7)));
+}
+
 TEST(MathTest, SinCosHoldsOverLongContexts) {
   for (double angle = -5; angle < 4e6; angle = angle * 1.0007 + 0.0131) {
     const SinCosResult result = SinCos(angle);

@@ -19,8 +19,16 @@ struct SpanShape {
   int64_t window = 0;
 };
 
+// Features that most models do not have.
+struct Extras {
+  float soft_cap = 0;
+  bool sinks = false;
+  bool values_in_keys = false;
+};
+
 struct Heads {
   int heads, kv_heads, k_dim, v_dim;
+  Extras extras = {};
 };
 
 // A layer's KV in memory filled with NaNs. `backend` stores each span's history and rows.
@@ -36,6 +44,7 @@ class AttentionFixture {
       rows_ += shape.rows;
     }
     queries_ = noise.Floats(rows_ * heads.heads * heads.k_dim);
+    sinks_ = noise.Floats(heads.extras.sinks ? heads.heads : 0, 3);
   }
 
   // Stores everything, then runs attention. Returns the results of the spans' rows, or the bytes of
@@ -47,13 +56,14 @@ class AttentionFixture {
                             memory.layer, backend.threads()) +
                 2 * kAlignment);
     Spoil(&arena);
-    return ResultOf(backend.Attend({{queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
-                                    heads_.heads,
-                                    Scale(),
-                                    memory.layer,
-                                    memory.spans},
-                                   &arena),
-                    backend.precision());
+    const AttendCall call = {.q = {queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
+                             .heads = heads_.heads,
+                             .scale = Scale(),
+                             .layer = memory.layer,
+                             .spans = memory.spans,
+                             .soft_cap = heads_.extras.soft_cap,
+                             .sinks = sinks_};
+    return ResultOf(backend.Attend(call, &arena), backend.precision());
   }
   OpResult StoredBytes(KernelBackend& backend) const {
     Memory memory(*this);
@@ -70,14 +80,15 @@ class AttentionFixture {
   // maximum has the same error, so exp gives the share a relative error of 2 e, plus exp's own 2
   // ulp and the merges' 4 roundings per segment. Shares that are off by a relative error d,
   // normalised, move a mean of values below 1 by at most 2 d; the chain over the tokens of a
-  // segment adds kKvSegmentTokens roundings.
+  // segment adds kKvSegmentTokens roundings. A soft-cap has a slope of at most 1 and rounds the
+  // score about 8 times more. A sink is one more merge.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {
       segments = std::max(segments, (shape.first_slot + shape.rows) / kKvSegmentTokens + 1);
     }
-    const double score = (heads_.k_dim + 2) * kRoundoff * heads_.k_dim * Scale();
-    const double share = 2 * score + (4 + 4.0 * segments + 2 * heads_.k_dim * Scale()) * kRoundoff;
+    const double score = (heads_.k_dim + 2 + 8) * kRoundoff * heads_.k_dim * Scale();
+    const double share = 2 * score + (8 + 4.0 * segments + 2 * heads_.k_dim * Scale()) * kRoundoff;
     return 2 * share + (kKvSegmentTokens + 4) * kRoundoff;
   }
 
@@ -93,6 +104,8 @@ class AttentionFixture {
       layer.k_offset = 64;
       layer.v_offset = 64 + layer.kv_heads * KvHeadBytes(f.dtype_, layer.k_dim);
       layer.block_bytes = layer.v_offset + layer.kv_heads * KvHeadBytes(f.dtype_, layer.v_dim) + 64;
+      layer.values_in_keys = f.heads_.extras.values_in_keys;
+      if (layer.values_in_keys) layer.block_bytes = layer.v_offset;
       int32_t total = 0;
       for (const SpanShape& shape : f.shapes_) {
         tables.emplace_back((shape.first_slot + shape.rows) / kKvBlockTokens + 2);
@@ -125,7 +138,7 @@ class AttentionFixture {
         for (const auto& [begin, count] : {std::pair(int64_t{0}, first), {first, spans[s].rows}}) {
           const KvSpan piece = {0, count, begin, tables[s]};
           const int64_t k_cols = int64_t{h.kv_heads} * h.k_dim;
-          const int64_t v_cols = int64_t{h.kv_heads} * h.v_dim;
+          const int64_t v_cols = layer.values_in_keys ? 0 : int64_t{h.kv_heads} * h.v_dim;
           backend.StoreKv({fixture.keys_[s].data() + begin * k_cols, count, k_cols},
                           {fixture.values_[s].data() + begin * v_cols, count, v_cols}, layer,
                           {&piece, 1});
@@ -146,6 +159,7 @@ class AttentionFixture {
   std::vector<std::vector<float>> keys_;
   std::vector<std::vector<float>> values_;
   std::vector<float> queries_;
+  std::vector<float> sinks_;
 };
 
 void AddCase(DType dtype, const Heads& heads, const std::vector<SpanShape>& shapes,
@@ -162,6 +176,25 @@ void AddCase(DType dtype, const Heads& heads, const std::vector<SpanShape>& shap
   cases->push_back({"StoreKv " + name,
                     [fixture](KernelBackend& backend) { return fixture->StoredBytes(backend); },
                     Relative(0)});
+}
+
+void AddExtraCases(std::vector<OpCase>* cases) {
+  const std::vector<SpanShape> spans = {
+      {300, 9}, {0, 1}, {70, 3, Mask::kCausal, 33}, {700, 1}, {20, 60, Mask::kCausal, 40}};
+  const auto add = [&](DType dtype, const Heads& heads, const std::string& what) {
+    AddCase(dtype, heads, spans, what, cases);
+  };
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+    add(dtype, {9, 3, 64, 64, {.soft_cap = 1.5f}}, "soft-cap");
+    add(dtype, {9, 3, 64, 64, {.sinks = true}}, "sinks");
+    add(dtype, {8, 2, 64, 64, {.soft_cap = 50, .sinks = true}}, "soft-cap and sinks");
+    add(dtype, {16, 1, 96, 64, {.values_in_keys = true}}, "values in keys");
+    add(dtype, {30, 1, 64, 32, {.sinks = true, .values_in_keys = true}},
+        "many heads, values in keys");
+  }
+  add(DType::kBF16, {3, 1, 23, 14, {.values_in_keys = true}}, "odd dims, values in keys");
+  add(DType::kF16, {5, 1, 7, 5, {.soft_cap = 2, .sinks = true}}, "odder dims");
+  add(DType::kF16, {4, 2, 12, 12, {.values_in_keys = true}}, "keys are values");
 }
 
 }  // namespace
@@ -184,6 +217,7 @@ void AddAttentionCases(Precision, std::vector<OpCase>* cases) {
     AddCase(dtype, {16, 2, 96, 64}, {{0, 10}, {128, 1}, {190, 3}}, "groups of eight", cases);
     AddCase(dtype, {2, 1, 256, 256}, {{120, 20}, {300, 1}}, "large heads", cases);
   }
+  AddExtraCases(cases);
   const DType f16 = DType::kF16;
   AddCase(f16, {5, 1, 16, 24}, {{3, 40}}, "one KV head", cases);
   AddCase(f16, {26, 1, 8, 8}, {{40, 3}}, "a group larger than a task", cases);

@@ -8,15 +8,19 @@
 namespace tidepool::kernels {
 namespace {
 
-OpCase GateCase(int64_t rows, const GateSpec& spec) {
-  const auto run = [rows, spec](KernelBackend& backend) {
+OpCase GateCase(int64_t rows, const GateSpec& plain, bool biased) {
+  const auto run = [rows, plain, biased](KernelBackend& backend) {
+    GateSpec spec = plain;
     std::vector<float> logits = Noise(spec.experts + rows).Floats(rows * spec.experts, 4);
+    std::vector<float> bias = Noise(spec.experts).Floats(biased ? spec.experts : 0);
     // Exact ties, which go to the lower id.
     for (int64_t t = 0; t < rows; ++t) {
       for (int e = 1; e < spec.experts; e += 3) {
         logits[t * spec.experts + e] = logits[t * spec.experts + e - 1];
       }
     }
+    for (size_t e = 1; e < bias.size(); e += 3) bias[e] = bias[e - 1];
+    spec.selection_bias = bias;
     std::vector<int32_t> ids(rows * spec.top_k, -1);
     std::vector<float> weights(rows * spec.top_k, NAN);
     backend.Gate({logits.data(), rows, spec.experts}, spec, ids.data(), weights.data());
@@ -25,32 +29,87 @@ OpCase GateCase(int64_t rows, const GateSpec& spec) {
     return result;
   };
   // exp of a difference below 8, rounded once before and within 2 ulp after, the sum's lanes and
-  // tree, two divisions and the sum of the chosen. Ids have no tolerance.
-  const int64_t weights = rows * spec.top_k;
-  const double share = (8 + 4 + spec.experts / 8.0 + 4 + 2 + spec.top_k) * 2 * kRoundoff;
+  // tree, two divisions, the sum of the chosen and the scale. A sigmoid has fewer roundings. Ids
+  // have no tolerance.
+  const int64_t weights = rows * plain.top_k;
+  const double share = (8 + 4 + plain.experts / 8.0 + 4 + 3 + plain.top_k) * 2 * kRoundoff;
   const auto tolerance = [weights, share](const std::vector<float>& reference) {
     std::vector<double> result(reference.size(), 0);
     for (int64_t i = 0; i < weights; ++i) result[i] = share * reference[i];
     return result;
   };
-  return {absl::StrCat("Gate ", rows, " rows, ", spec.top_k, " of ", spec.experts,
-                       spec.normalize ? ", normalised" : ""),
+  return {absl::StrCat("Gate ", rows, " rows, ", plain.top_k, " of ", plain.experts, ", score ",
+                       static_cast<int>(plain.score), ", ", plain.groups_kept, " of ", plain.groups,
+                       " groups by ", static_cast<int>(plain.group_score),
+                       plain.normalize ? ", normalised" : "", biased ? ", biased" : ""),
           run, tolerance};
 }
 
+void AddGateCases(std::vector<OpCase>* cases) {
+  for (const GateScore score :
+       {GateScore::kSoftmax, GateScore::kSigmoid, GateScore::kSoftmaxOfChosen}) {
+    for (const bool normalize : {false, true}) {
+      for (const bool biased : {false, true}) {
+        const auto add = [&](int64_t rows, GateSpec spec) {
+          spec.normalize = normalize;
+          spec.score = score;
+          cases->push_back(GateCase(rows, spec, biased));
+        };
+        add(1, {.experts = 8, .top_k = 2});
+        add(21, {.experts = 60, .top_k = 4});
+        add(5, {.experts = 128, .top_k = 8, .scale = 2.5f, .normalize_epsilon = 1e-20f});
+        add(3, {.experts = 5, .top_k = 5});
+        add(2, {.experts = 1, .top_k = 1});
+        for (const GroupScore group_score : {GroupScore::kMax, GroupScore::kSumOfTwo}) {
+          add(9, {.experts = 64,
+                  .top_k = 6,
+                  .groups = 8,
+                  .groups_kept = 4,
+                  .group_score = group_score,
+                  .scale = 16});
+          add(7, {.experts = 9,
+                  .top_k = 3,
+                  .groups = 9,
+                  .groups_kept = 5,
+                  .group_score = group_score});
+        }
+      }
+    }
+  }
+}
+
+struct FfnShape {
+  int64_t rows, hidden, width;
+};
+
+// The form of the experts, and whether they have biases.
+struct FfnKind {
+  Glu glu;
+  bool biased = false;
+};
+
 struct ExpertInput {
-  ExpertInput(DType dtype, int64_t row_count, int64_t hidden_size, int64_t ffn_width, uint64_t seed)
-      : x(Noise(seed).Floats(row_count * hidden_size)),
-        rows(row_count),
-        hidden(hidden_size),
-        width(ffn_width) {
+  ExpertInput(DType dtype, const FfnShape& shape, const FfnKind& kind)
+      : x(Noise(shape.hidden + shape.width).Floats(shape.rows * shape.hidden)),
+        rows(shape.rows),
+        hidden(shape.hidden),
+        width(shape.width) {
+    const uint64_t seed = hidden + width;
     for (int e = 0; e < 3; ++e) {
       gate.emplace_back(dtype, width, hidden, seed + 3 * e);
       up.emplace_back(dtype, width, hidden, seed + 3 * e + 1);
       down.emplace_back(dtype, hidden, width, seed + 3 * e + 2);
     }
     for (int e = 0; e < 3; ++e) {
-      weights.push_back({gate[e].matrix(), up[e].matrix(), down[e].matrix()});
+      FfnWeights& ffn = weights.emplace_back();
+      ffn = {gate[e].matrix(), up[e].matrix(), down[e].matrix()};
+      ffn.glu = kind.glu;
+      biases[e] = Noise(seed + e).Floats(kind.biased ? 2 * width + hidden : 0);
+      if (!kind.biased) continue;
+      const absl::Span<const float> all = biases[e];
+      ffn.gate_bias = all.subspan(0, width);
+      ffn.up_bias = all.subspan(width, width);
+      ffn.down_bias = all.subspan(2 * width);
     }
     // Expert 0 takes every row, 1 none, 2 every other; each writes its own rows of the output.
     for (int32_t i = 0; i < rows; ++i) {
@@ -70,13 +129,15 @@ struct ExpertInput {
   std::vector<float> x;
   int64_t rows, hidden, width;
   std::vector<Weight> gate, up, down;
+  std::vector<float> biases[3];
   std::vector<FfnWeights> weights;
   std::vector<int32_t> in_rows[3], out_rows[3];
 };
 
 // The hidden values differ from the reference's by rounding; under kFast each may also round to the
 // neighbouring int8 step, which is at most the block's largest / 127. Through `down` both add up
-// over the chain's magnitudes, taken over a bound h of |hidden|: |silu(g) u| <= |g| |u|.
+// over the chain's magnitudes, taken over a bound h of |hidden|: the forms are at most |g| (|u| +
+// 1) (see GluCase). All biases are below 1.
 std::vector<double> FfnTolerance(const ExpertInput& input, Precision precision,
                                  const std::vector<float>& reference) {
   std::vector<double> tolerance(reference.size(), 0);
@@ -86,23 +147,25 @@ std::vector<double> FfnTolerance(const ExpertInput& input, Precision precision,
       const std::vector<double> g = ChainMagnitudes(input.gate[e], x);
       const std::vector<double> u = ChainMagnitudes(input.up[e], x);
       double largest = 0;
-      for (size_t k = 0; k < g.size(); ++k) largest = std::max(largest, g[k] * u[k]);
+      for (size_t k = 0; k < g.size(); ++k) largest = std::max(largest, (g[k] + 1) * (u[k] + 2));
       const std::vector<float> ones(input.width, 1);
       const std::vector<double> down =
           ChainMagnitudes(input.down[e], {ones.data(), 1, input.width});
       const double step = precision == Precision::kFast ? 1.0 / 127 : 0;
-      const double share = step + 2.5 * ChainRoundoff(input.hidden) + ChainRoundoff(input.width);
+      const double share =
+          step + 2.5 * ChainRoundoff(input.hidden) + ChainRoundoff(input.width) + 10 * kRoundoff;
       for (int64_t c = 0; c < input.hidden; ++c) {
-        tolerance[input.out_rows[e][i] * input.hidden + c] = share * largest * down[c];
+        const int64_t at = input.out_rows[e][i] * input.hidden + c;
+        tolerance[at] = share * largest * down[c] + 2 * kRoundoff * (1 + std::fabs(reference[at]));
       }
     }
   }
   return tolerance;
 }
 
-OpCase GroupedFfnCase(DType dtype, Precision precision, int64_t rows, int64_t hidden,
-                      int64_t width) {
-  const auto input = std::make_shared<ExpertInput>(dtype, rows, hidden, width, hidden + width);
+OpCase GroupedFfnCase(DType dtype, Precision precision, const FfnShape& shape,
+                      const FfnKind& kind) {
+  const auto input = std::make_shared<ExpertInput>(dtype, shape, kind);
   const auto run = [input](KernelBackend& backend) {
     Arena arena(4 << 20);
     Spoil(&arena);
@@ -118,8 +181,10 @@ OpCase GroupedFfnCase(DType dtype, Precision precision, int64_t rows, int64_t hi
   const auto tolerance = [input, precision](const std::vector<float>& reference) {
     return FfnTolerance(*input, precision, reference);
   };
-  return {absl::StrCat("GroupedFfn ", DTypeName(dtype), " ", rows, "x", hidden, "x", width), run,
-          tolerance};
+  return {absl::StrCat("GroupedFfn ", DTypeName(dtype), " ", shape.rows, "x", shape.hidden, "x",
+                       shape.width, " form ", static_cast<int>(kind.glu.form),
+                       kind.biased ? ", biased" : ""),
+          run, tolerance};
 }
 
 OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
@@ -189,20 +254,21 @@ OpCase AddGatedCase(int64_t rows, int64_t cols) {
 }  // namespace
 
 void AddExpertCases(Precision precision, std::vector<OpCase>* cases) {
-  for (const bool normalize : {false, true}) {
-    cases->push_back(GateCase(1, {8, 2, normalize}));
-    cases->push_back(GateCase(21, {60, 4, normalize}));
-    cases->push_back(GateCase(5, {128, 8, normalize}));
-    cases->push_back(GateCase(3, {5, 5, normalize}));
-    cases->push_back(GateCase(2, {1, 1, normalize}));
-  }
+  AddGateCases(cases);
   for (const DType dtype : kAllDTypes) {
     const int64_t one = WholeBlocks(dtype, 64);
     const int64_t two = WholeBlocks(dtype, 96);
-    cases->push_back(GroupedFfnCase(dtype, precision, 1, one, two));
-    cases->push_back(GroupedFfnCase(dtype, precision, 11, two, WholeBlocks(dtype, 160)));
+    cases->push_back(GroupedFfnCase(dtype, precision, {1, one, two}, {}));
+    cases->push_back(GroupedFfnCase(dtype, precision, {11, two, WholeBlocks(dtype, 160)}, {}));
   }
-  cases->push_back(GroupedFfnCase(DType::kF32, precision, 5, 20, 13));
+  for (int form = 0; form < 4; ++form) {
+    const Glu glu = {.form = static_cast<GluForm>(form), .limit = 1.5f};
+    for (const bool biased : {false, true}) {
+      cases->push_back(GroupedFfnCase(DType::kF32, precision, {5, 20, 13}, {glu, biased}));
+      cases->push_back(GroupedFfnCase(DType::kMXFP4, precision, {11, 96, 160}, {glu, biased}));
+      cases->push_back(GroupedFfnCase(DType::kQ8_0, precision, {30, 64, 96}, {glu, biased}));
+    }
+  }
   for (const int64_t cols : {1, 37, 64}) {
     cases->push_back(CombineCase(1, 8, cols));
     cases->push_back(CombineCase(13, 2, cols));

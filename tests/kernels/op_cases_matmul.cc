@@ -75,32 +75,79 @@ OpCase MatMulCase(DType dtype, const Shape& shape) {
           run, tolerance};
 }
 
-OpCase SwiGluCase(DType dtype, const Shape& shape) {
+OpCase GluCase(DType dtype, const Shape& shape, const Glu& glu, bool biased) {
   const auto input = std::make_shared<MatMulInput>(dtype, shape, 3 * shape.cols + shape.w_rows);
   const auto up = std::make_shared<Weight>(dtype, shape.w_rows, input->shape.cols,
                                            5 * shape.cols + shape.w_rows);
-  const auto run = [input, up](KernelBackend& backend) {
+  const auto run = [input, up, glu, biased](KernelBackend& backend) {
     Arena arena(1 << 20);
     Spoil(&arena);
     const Activation x = backend.Quantize(input->View(), &arena);
-    return ResultOf(backend.MatMulSwiGlu(x, input->weight.matrix(), up->matrix(), &arena),
-                    backend.precision());
+    FfnWeights ffn = {.gate = input->weight.matrix(), .up = up->matrix(), .glu = glu};
+    if (biased) {
+      ffn.gate_bias = input->bias;
+      ffn.up_bias = absl::MakeConstSpan(input->residual).subspan(0, ffn.up.rows);
+    }
+    return ResultOf(backend.MatMulGlu(x, ffn, &arena), backend.precision());
   };
-  // silu has slope within [-0.1, 1.1] and |silu(g)| <= |g|: an error e_g of g and e_u of u move the
-  // product by at most 1.1 e_g |u| + |g| e_u + 1.1 e_g e_u, and |g|, |u| are at most their chains'
-  // magnitudes. silu itself rounds about 8 times (exp is within 2 ulp).
-  const auto tolerance = [input, up](const std::vector<float>& reference) {
+  // A form is f(g) u, or f(g) (u + 1). silu, both gelus and g sigmoid(alpha g) have slopes within
+  // [-0.13, 1.13], and are at most |g|. Clamping increases no difference. So an error e_g of g and
+  // e_u of u move the product by at most 1.13 e_g (|u| + 1) + |g| e_u + 1.13 e_g e_u, and |g|, |u|
+  // are at most their chains' magnitudes and a bias below 1. The form itself rounds about 10 times.
+  const auto tolerance = [input, up, biased](const std::vector<float>&) {
     std::vector<double> g = ChainMagnitudes(input->weight, input->View());
     const std::vector<double> u = ChainMagnitudes(*up, input->View());
     const double share = ChainRoundoff(input->shape.cols);
+    const double bias = biased ? 1 : 0;
     for (size_t i = 0; i < g.size(); ++i) {
-      g[i] = (2.2 * share + share * share) * g[i] * u[i] * 1.1 +
-             8 * kRoundoff * std::fabs(reference[i]);
+      g[i] = ((2.3 * share + share * share) * 1.13 + 10 * kRoundoff) * (g[i] + bias) *
+             (u[i] + bias + 1);
     }
     return g;
   };
-  return {absl::StrCat("SwiGlu ", DTypeName(dtype), " ", shape.x_rows, "x", shape.w_rows, "x",
-                       shape.cols),
+  return {absl::StrCat("Glu ", static_cast<int>(glu.form), biased ? " biased " : " ",
+                       DTypeName(dtype), " ", shape.x_rows, "x", shape.w_rows, "x", shape.cols),
+          run, tolerance};
+}
+
+OpCase SwiGluCase(DType dtype, const Shape& shape) { return GluCase(dtype, shape, {}, false); }
+
+// `heads` weights of `shape`, and strided outputs.
+OpCase MatMulHeadsCase(DType dtype, const Shape& shape, int heads) {
+  const auto weights = std::make_shared<std::vector<Weight>>();
+  const int64_t cols = WholeBlocks(dtype, shape.cols);
+  for (int h = 0; h < heads; ++h) {
+    weights->emplace_back(dtype, shape.w_rows, cols, shape.w_rows + 13 * h);
+  }
+  const auto x = std::make_shared<std::vector<float>>(
+      Noise(shape.cols + heads).Floats(shape.x_rows * heads * cols));
+  const auto run = [=](KernelBackend& backend) {
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    const int64_t outputs = heads * shape.w_rows;
+    std::vector<float> out(shape.x_rows * (outputs + 3), 0.5f);
+    std::vector<PackedMatrix> matrices;
+    for (const Weight& weight : *weights) matrices.push_back(weight.matrix());
+    backend.MatMulHeads(backend.Quantize({x->data(), shape.x_rows, heads * cols}, &arena), matrices,
+                        {out.data(), shape.x_rows, outputs, outputs + 3});
+    return OpResult{out, {}};
+  };
+  const auto tolerance = [=](const std::vector<float>& reference) {
+    std::vector<double> result(reference.size(), 0);
+    for (int h = 0; h < heads; ++h) {
+      const std::vector<double> part =
+          ChainMagnitudes((*weights)[h], {x->data() + h * cols, shape.x_rows, cols, heads * cols});
+      for (int64_t i = 0; i < shape.x_rows; ++i) {
+        for (int64_t r = 0; r < shape.w_rows; ++r) {
+          result[i * (heads * shape.w_rows + 3) + h * shape.w_rows + r] =
+              ChainRoundoff(cols) * part[i * shape.w_rows + r];
+        }
+      }
+    }
+    return result;
+  };
+  return {absl::StrCat("MatMulHeads ", DTypeName(dtype), " ", heads, " heads ", shape.x_rows, "x",
+                       shape.w_rows, "x", cols),
           run, tolerance};
 }
 
@@ -127,10 +174,18 @@ void AddMatMulCases(Precision, std::vector<OpCase>* cases) {
       cases->push_back(SwiGluCase(dtype, shape));
     }
     cases->push_back(EmbedCase(dtype));
+    for (int form = 0; form < 4; ++form) {
+      const Glu glu = {.form = static_cast<GluForm>(form), .limit = 1.5f};
+      cases->push_back(GluCase(dtype, {5, 37, 64}, glu, form % 2 == 1));
+      cases->push_back(GluCase(dtype, {26, 64, 96}, glu, form % 2 == 0));
+    }
+    cases->push_back(MatMulHeadsCase(dtype, {1, 64, 32}, 3));
+    cases->push_back(MatMulHeadsCase(dtype, {29, 21, 64}, 2));
     if (BlockElements(dtype) > 1) continue;
     for (const Shape& shape : kOddShapes) {
       cases->push_back(MatMulCase(dtype, shape));
       cases->push_back(SwiGluCase(dtype, shape));
+      cases->push_back(MatMulHeadsCase(dtype, shape, 5));
     }
   }
 }

@@ -89,13 +89,21 @@ OpCase RopeTableCase(int pairs) {
   return {absl::StrCat("RopeTable ", pairs), run, tolerance};
 }
 
-OpCase RopeCase(int64_t rows, int heads, int head_dim, int pairs, RopeStyle style) {
-  const auto run = [=](KernelBackend& backend) {
+// Elements [first, first + 2 * pairs) of each head.
+struct HeadPart {
+  int heads, head_dim, pairs;
+  int first = 0;
+};
+
+OpCase RopeCase(int64_t rows, const HeadPart& part, RopeStyle style) {
+  const auto [heads, head_dim, pairs, first] = part;
+  const auto run = [=, heads = heads, head_dim = head_dim, pairs = pairs,
+                    first = first](KernelBackend& backend) {
     Noise noise(rows + head_dim + pairs);
     std::vector<float> x = noise.Floats(rows * heads * head_dim);
     const std::vector<float> cos = noise.Floats(rows * pairs);
     const std::vector<float> sin = noise.Floats(rows * pairs);
-    backend.Rope({x.data(), rows, int64_t{heads} * head_dim}, head_dim, style,
+    backend.Rope({x.data() + first, rows, int64_t{heads} * head_dim}, head_dim, style,
                  {cos.data(), rows, pairs}, {sin.data(), rows, pairs});
     return OpResult{x, {}};
   };
@@ -104,8 +112,26 @@ OpCase RopeCase(int64_t rows, int heads, int head_dim, int pairs, RopeStyle styl
     return std::vector<double>(reference.size(), 5 * kRoundoff);
   };
   return {absl::StrCat("Rope ", rows, "x", heads, "x", head_dim, " pairs ", pairs, " style ",
-                       static_cast<int>(style)),
+                       static_cast<int>(style), " from ", first),
           run, tolerance};
+}
+
+// Scale, then AddScaled into other rows. Both are strided.
+OpCase ScaleCase(int64_t rows, int64_t cols) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows + 3 * cols);
+    std::vector<float> x = noise.Floats(rows * (cols + 1));
+    std::vector<float> out = noise.Floats(rows * (cols + 2));
+    backend.Scale({x.data(), rows, cols, cols + 1}, 0.37f);
+    backend.AddScaled({x.data(), rows, cols, cols + 1}, -1.7f, {out.data(), rows, cols, cols + 2});
+    out.insert(out.end(), x.begin(), x.end());
+    return OpResult{out, {}};
+  };
+  // A product, and a sum of two values below 1 and 0.7.
+  const auto tolerance = [](const std::vector<float>& reference) {
+    return std::vector<double>(reference.size(), 4 * kRoundoff);
+  };
+  return {absl::StrCat("Scale and AddScaled ", rows, "x", cols), run, tolerance};
 }
 
 }  // namespace
@@ -121,12 +147,17 @@ void AddRowCases(Precision, std::vector<OpCase>* cases) {
   for (const int64_t cols : {32, 96, 576, 33}) {
     for (const int64_t rows : {1, 7}) cases->push_back(QuantizeCase(rows, cols));
   }
+  for (const int64_t cols : {1, 8, 37, 100}) {
+    for (const int64_t rows : {1, 11}) cases->push_back(ScaleCase(rows, cols));
+  }
   for (const int pairs : {1, 5, 32, 64}) cases->push_back(RopeTableCase(pairs));
   for (const RopeStyle style : {RopeStyle::kInterleaved, RopeStyle::kHalves}) {
-    cases->push_back(RopeCase(1, 9, 64, 32, style));
-    cases->push_back(RopeCase(13, 3, 64, 20, style));  // a part of the head only
-    cases->push_back(RopeCase(4, 2, 10, 5, style));
-    cases->push_back(RopeCase(2, 1, 2, 1, style));
+    cases->push_back(RopeCase(1, {9, 64, 32}, style));
+    cases->push_back(RopeCase(13, {3, 64, 20}, style));  // a part of the head only
+    cases->push_back(RopeCase(13, {3, 64, 20, 24}, style));
+    cases->push_back(RopeCase(4, {2, 10, 5}, style));
+    cases->push_back(RopeCase(4, {2, 10, 2, 6}, style));
+    cases->push_back(RopeCase(2, {1, 2, 1}, style));
   }
 }
 

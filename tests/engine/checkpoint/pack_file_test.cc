@@ -166,7 +166,7 @@ TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {
   Replace(newer);
   const absl::Status version = ReadPack(path_, Contents()).status();
   EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(version.message()), HasSubstr("version is 3, expected 2"));
+  EXPECT_THAT(std::string(version.message()), HasSubstr("version is 4, expected 3"));
   Replace(good + "x");
   EXPECT_EQ(ReadPack(path_, Contents()).status().code(), absl::StatusCode::kDataLoss);
 }

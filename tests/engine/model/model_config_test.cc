@@ -33,10 +33,8 @@ TEST(ModelConfig, Llama) {
   EXPECT_EQ(config.name, "tiny");
   EXPECT_EQ(config.vocab_size, 4);
   EXPECT_EQ(config.hidden_size, 32);
-  EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.context_length, 128);
   EXPECT_EQ(config.norm_eps, 1e-5f);
-  EXPECT_FALSE(config.qk_norm);
   EXPECT_EQ(config.moe_layers(), 0);
   ASSERT_EQ(config.layers.size(), 2u);
   for (const LayerConfig& layer : config.layers) {
@@ -45,13 +43,25 @@ TEST(ModelConfig, Llama) {
     EXPECT_EQ(layer.ffn, FfnKind::kDense);
     EXPECT_EQ(layer.ffn_width, 64);
     EXPECT_EQ(layer.sliding_window, 0);
+    EXPECT_EQ(layer.head_dim, 8);
+    EXPECT_EQ(layer.attention_scale, static_cast<float>(1 / std::sqrt(8.0)));
+    EXPECT_EQ(layer.attention_softcap, 0);
+    EXPECT_EQ(layer.qk_norm, QkNorm::kNone);
+    EXPECT_EQ(layer.norms, NormPlacement::kPre);
+    EXPECT_EQ(layer.rope, 0);
+    EXPECT_EQ(layer.glu, kernels::GluForm::kSwiGlu);
   }
-  EXPECT_EQ(config.rope.style, RopeStyle::kInterleaved);
-  EXPECT_EQ(config.rope.dims, 8);
-  EXPECT_EQ(config.rope.scale, 1.0f);
-  ASSERT_EQ(config.rope.inv_freq.size(), 4u);
-  EXPECT_EQ(config.rope.inv_freq[0], 1.0);
-  EXPECT_DOUBLE_EQ(config.rope.inv_freq[2], 0.01);  // 10000^(-4/8)
+  EXPECT_EQ(config.embedding_scale, 1);
+  EXPECT_EQ(config.residual_scale, 1);
+  EXPECT_EQ(config.logit_scale, 1);
+  ASSERT_EQ(config.ropes.size(), 1u);
+  const RopeConfig& rope = config.ropes[0];
+  EXPECT_EQ(rope.style, RopeStyle::kInterleaved);
+  EXPECT_EQ(rope.dims, 8);
+  EXPECT_EQ(rope.scale, 1.0f);
+  ASSERT_EQ(rope.inv_freq.size(), 4u);
+  EXPECT_EQ(rope.inv_freq[0], 1.0);
+  EXPECT_DOUBLE_EQ(rope.inv_freq[2], 0.01);  // 10000^(-4/8)
 }
 
 TEST(ModelConfig, Families) {
@@ -73,8 +83,8 @@ TEST(ModelConfig, Families) {
   for (const Expectation& expected : expectations) {
     SCOPED_TRACE(expected.architecture);
     const ModelConfig config = ParseOrDie(TinyModel(expected.architecture));
-    EXPECT_EQ(config.rope.style, expected.style);
-    EXPECT_EQ(config.qk_norm, expected.qk_norm);
+    EXPECT_EQ(config.ropes[0].style, expected.style);
+    EXPECT_EQ(config.layers[0].qk_norm == QkNorm::kHead, expected.qk_norm);
     EXPECT_EQ(config.moe_layers() > 0, expected.moe);
     EXPECT_EQ(config.moe.normalize_weights, expected.normalize);
     EXPECT_EQ(config.moe.shared_width, expected.shared_width);
@@ -115,9 +125,9 @@ TEST(ModelConfig, KeysOverrideFamilyDefaults) {
   EXPECT_EQ(config.layers[0].ffn_width, 64);
   EXPECT_EQ(config.layers[1].ffn, FfnKind::kMoe);
   EXPECT_EQ(config.layers[1].ffn_width, 0);
-  EXPECT_EQ(config.head_dim, 16);
-  EXPECT_EQ(config.rope.dims, 4);
-  EXPECT_DOUBLE_EQ(config.rope.inv_freq[1], 1e-3);
+  EXPECT_EQ(config.layers[0].head_dim, 16);
+  EXPECT_EQ(config.ropes[0].dims, 4);
+  EXPECT_DOUBLE_EQ(config.ropes[0].inv_freq[1], 1e-3);
 }
 
 TEST(ModelConfig, PerLayerArrays) {
@@ -146,6 +156,96 @@ TEST(ModelConfig, WindowIsMistralsNotQwens) {
             0);
 }
 
+TEST(ModelConfig, PatternsSayWhichLayersHaveWindows) {
+  const auto windows = [](const GgufWriter& writer) {
+    std::vector<int64_t> found;
+    for (const LayerConfig& layer : ParseOrDie(writer).layers) {
+      found.push_back(layer.sliding_window);
+    }
+    return found;
+  };
+  const auto with_window = [](const std::string& architecture) {
+    return TinyModel(architecture)
+        .U32(architecture + ".block_count", 7)
+        .U32(architecture + ".attention.sliding_window", 16);
+  };
+  using Windows = std::vector<int64_t>;
+  EXPECT_EQ(windows(with_window("gemma2")), (Windows{16, 0, 16, 0, 16, 0, 16}));
+  EXPECT_EQ(windows(TinyModel("gemma2")), (Windows{4096, 0}));
+  EXPECT_EQ(windows(with_window("gemma3")), (Windows{16, 16, 16, 16, 16, 0, 16}));
+  EXPECT_EQ(windows(with_window("gemma3").U32("gemma3.attention.sliding_window_pattern", 3)),
+            (Windows{16, 16, 0, 16, 16, 0, 16}));
+  // Qwen's converters write the window of models that do not use it, and then no pattern.
+  EXPECT_EQ(windows(with_window("qwen2").Array("qwen2.attention.sliding_window_pattern",
+                                               GgufValueType::kBool, 7,
+                                               std::string("\0\0\0\1\1\1\1", 7))),
+            (Windows{0, 0, 0, 16, 16, 16, 16}));
+}
+
+TEST(ModelConfig, WindowLayersOfGemma3HaveTheirOwnRope) {
+  const ModelConfig config = ParseOrDie(TinyModel("gemma3")
+                                            .U32("gemma3.block_count", 6)
+                                            .U32("gemma3.attention.sliding_window", 16)
+                                            .F32("gemma3.rope.freq_base", 1e6f)
+                                            .String("gemma3.rope.scaling.type", "linear")
+                                            .F32("gemma3.rope.scaling.factor", 8));
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_EQ(config.layers[0].rope, 1);
+  EXPECT_EQ(config.layers[5].rope, 0);
+  EXPECT_DOUBLE_EQ(config.ropes[0].inv_freq[0], 0.125);
+  EXPECT_DOUBLE_EQ(config.ropes[1].inv_freq[0], 1);
+  EXPECT_DOUBLE_EQ(config.ropes[1].inv_freq[2], 0.01);
+}
+
+TEST(ModelConfig, SomeLayersDoNotRotate) {
+  const auto ropes = [](const GgufWriter& writer) {
+    std::vector<int> found;
+    for (const LayerConfig& layer : ParseOrDie(writer).layers) found.push_back(layer.rope);
+    return found;
+  };
+  EXPECT_EQ(ropes(TinyModel("smollm3").U32("smollm3.block_count", 5)),
+            (std::vector<int>{0, 0, 0, kNoRope, 0}));
+  EXPECT_EQ(ropes(TinyModel("smollm3").Array("smollm3.rope.layers", GgufValueType::kBool, 2,
+                                             std::string("\0\1", 2))),
+            (std::vector<int>{kNoRope, 0}));
+  EXPECT_EQ(ropes(TinyModel("granite").Bool("granite.rope.scaling.finetuned", false)),
+            (std::vector<int>{kNoRope, kNoRope}));
+  EXPECT_EQ(ropes(TinyModel("llama").Bool("llama.rope.scaling.finetuned", false)),
+            (std::vector<int>{0, 0}));
+}
+
+TEST(ModelConfig, GraniteHasFourMultipliers) {
+  const ModelConfig config = ParseOrDie(TinyModel("granitemoe")
+                                            .F32("granitemoe.embedding_scale", 12)
+                                            .F32("granitemoe.residual_scale", 0.25f)
+                                            .F32("granitemoe.logit_scale", 8)
+                                            .F32("granitemoe.attention.scale", 0.5f));
+  EXPECT_EQ(config.embedding_scale, 12);
+  EXPECT_EQ(config.residual_scale, 0.25f);
+  EXPECT_EQ(config.logit_scale, 0.125f);
+  EXPECT_EQ(config.layers[1].attention_scale, 0.5f);
+}
+
+// 27B has heads of 128, but its scale is that of 168.
+TEST(ModelConfig, GemmaScalesByWidthIn27B) {
+  const auto scale = [](const GgufWriter& writer) {
+    return ParseOrDie(writer).layers[0].attention_scale;
+  };
+  const auto big = [] {
+    return TinyModel("gemma3").U32("gemma3.block_count", 62).U32("gemma3.attention.key_length", 16)
+        .U32("gemma3.attention.value_length", 16);
+  };
+  EXPECT_EQ(scale(big()), static_cast<float>(1 / std::sqrt(8.0)));
+  EXPECT_EQ(scale(big().U32("gemma3.block_count", 61)), 0.25f);
+  EXPECT_EQ(scale(big().F32("gemma3.attention.scale", 0.375f)), 0.375f);
+}
+
+TEST(ModelConfig, DraftLayersAreApart) {
+  const ModelConfig config = ParseOrDie(TinyModel("glm4moe").U32("glm4moe.nextn_predict_layers", 1));
+  EXPECT_EQ(config.layers.size(), 1u);
+  EXPECT_EQ(config.draft_layers, 1);
+}
+
 TEST(ModelConfig, VocabularyIsTheEmbeddings) {
   GgufWriter padded = TinyModel("llama");
   padded.F32Tensor("token_embd.weight", {32, 6}, std::vector<float>(192));
@@ -167,7 +267,7 @@ TEST(ModelConfig, NameFallsBackToTheFiles) {
 }
 
 TEST(ModelConfig, LinearScaling) {
-  const auto third = [](GgufWriter writer) { return ParseOrDie(writer).rope.inv_freq[2]; };
+  const auto third = [](GgufWriter writer) { return ParseOrDie(writer).ropes[0].inv_freq[2]; };
   EXPECT_DOUBLE_EQ(third(TinyModel("llama")
                              .String("llama.rope.scaling.type", "linear")
                              .F32("llama.rope.scaling.factor", 4)),
@@ -192,7 +292,7 @@ TEST(ModelConfig, YarnScaling) {
                      .F32("qwen3.rope.scaling.factor", 32)
                      .U32("qwen3.rope.scaling.original_context_length", 4096));
   const auto near = [&](int i, double expected) {
-    EXPECT_NEAR(config.rope.inv_freq[i] / expected, 1.0, 1e-6) << i;
+    EXPECT_NEAR(config.ropes[0].inv_freq[i] / expected, 1.0, 1e-6) << i;
   };
   near(0, 1.0);
   near(8, 5.081327e-2);
@@ -202,7 +302,7 @@ TEST(ModelConfig, YarnScaling) {
   near(17, 2.279478e-4);
   near(18, 3.830881e-5);
   near(31, 3.023511e-7);
-  EXPECT_NEAR(config.rope.scale, 1.346574, 1e-6);
+  EXPECT_NEAR(config.ropes[0].scale, 1.346574, 1e-6);
 }
 
 struct BadKey {
@@ -304,6 +404,21 @@ TEST(ModelConfig, ImpossibleNumbersAreRefused) {
       {"experts", "qwen3moe", u32("qwen3moe.expert_count", 1u << 20), kInvalid, "expert_count"},
       {"dense layers", "qwen3moe", u32("qwen3moe.leading_dense_block_count", 3), kInvalid,
        "leading_dense_block_count: 3, expected 0 to 2"},
+      {"groups", "qwen3moe", u32("qwen3moe.expert_group_count", 3), kInvalid,
+       "expert_group_count: 3, expected a divisor of the 8 experts"},
+      {"few experts in groups", "qwen3moe",
+       [](GgufWriter* w) {
+         w->U32("qwen3moe.expert_group_count", 8).U32("qwen3moe.expert_group_used_count", 1);
+       },
+       kInvalid, "expert_used_count: 2, expected at most 1, the experts of 1 groups"},
+      {"pattern", "llama",
+       [](GgufWriter* w) {
+         w->Array("llama.attention.sliding_window_pattern", GgufValueType::kBool, 1,
+                  std::string("\1", 1));
+       },
+       kInvalid, "an array of 1 values, expected one for each of 2 layers"},
+      {"softcap", "gemma2", f32("gemma2.attn_logit_softcapping", -1), kInvalid,
+       "attn_logit_softcapping: -1, expected 0 to 1e+06"},
       {"thin experts", "qwen3moe",
        [](GgufWriter* w) {
          w->Remove("qwen3moe.expert_feed_forward_length").U32("qwen3moe.feed_forward_length", 1);
@@ -317,8 +432,8 @@ TEST(ModelConfig, OtherDesignsAreUnimplementedByKey) {
     return [key, value](GgufWriter* w) { w->U32(key, value); };
   };
   ExpectComplaints({
-      {"architecture", "gemma3", [](GgufWriter*) {}, kUnimplemented,
-       "general.architecture: \"gemma3\" is not supported, expected one of llama, qwen2"},
+      {"architecture", "mamba", [](GgufWriter*) {}, kUnimplemented,
+       "general.architecture: \"mamba\" is not supported, expected one of llama, qwen2"},
       {"adapter", "llama", [](GgufWriter* w) { w->String("general.type", "adapter"); },
        kUnimplemented, "general.type: \"adapter\" is not supported, expected \"model\""},
       {"softcap", "llama", [](GgufWriter* w) { w->F32("llama.attn_logit_softcapping", 50); },
@@ -327,23 +442,17 @@ TEST(ModelConfig, OtherDesignsAreUnimplementedByKey) {
        kUnimplemented, "final_logit_softcapping"},
       {"mla", "llama", set_u32("llama.attention.kv_lora_rank", 512), kUnimplemented,
        "kv_lora_rank"},
-      {"window pattern", "llama",
-       [](GgufWriter* w) {
-         w->Array("llama.attention.sliding_window_pattern", GgufValueType::kBool, 2,
-                  std::string("\1\0", 2));
-       },
-       kUnimplemented, "sliding_window_pattern: bool[2] {true, false} is not supported"},
+      {"unknown key", "llama", set_u32("llama.attention.sea_state", 3), kUnimplemented,
+       "llama.attention.sea_state: 3 is not supported, expected 0 or no such key"},
+      {"multiplier of another family", "llama",
+       [](GgufWriter* w) { w->F32("llama.logit_scale", 8); }, kUnimplemented,
+       "llama.logit_scale: 8 is not supported, expected 1"},
       {"encoder", "llama", [](GgufWriter* w) { w->Bool("llama.attention.causal", false); },
        kUnimplemented, "attention.causal"},
-      {"longrope", "llama", [](GgufWriter* w) { w->String("llama.rope.scaling.type", "longrope"); },
-       kUnimplemented, "rope.scaling.type: \"longrope\" is not supported, expected none, linear"},
-      {"sigmoid router", "qwen3moe", set_u32("qwen3moe.expert_gating_func", 2), kUnimplemented,
-       "expert_gating_func: 2 is not supported"},
-      {"expert scale", "qwen3moe",
-       [](GgufWriter* w) { w->F32("qwen3moe.expert_weights_scale", 2.5f); }, kUnimplemented,
-       "expert_weights_scale"},
-      {"groups", "qwen3moe", set_u32("qwen3moe.expert_group_count", 8), kUnimplemented,
-       "expert_group_count"},
+      {"rope scaling", "llama", [](GgufWriter* w) { w->String("llama.rope.scaling.type", "ntk"); },
+       kUnimplemented, "rope.scaling.type: \"ntk\" is not supported, expected none, linear"},
+      {"router", "qwen3moe", set_u32("qwen3moe.expert_gating_func", 4), kUnimplemented,
+       "expert_gating_func: 4 is not supported, expected 1 (softmax), 2 (sigmoid) or 3"},
       {"shared", "qwen3moe", set_u32("qwen3moe.expert_shared_feed_forward_length", 8),
        kUnimplemented, "expert_shared_feed_forward_length"},
       {"experts in a dense family", "qwen3", set_u32("qwen3.expert_count", 8), kUnimplemented,
@@ -385,8 +494,7 @@ TEST(AttentionDepth, IsWhereAttentionTakesAsMuchAsTheWeights) {
   // SmolLM2-135M.
   ModelConfig config;
   config.hidden_size = 576;
-  config.head_dim = 64;
-  config.layers.assign(30, {.heads = 9, .kv_heads = 3, .ffn_width = 1536});
+  config.layers.assign(30, {.heads = 9, .kv_heads = 3, .head_dim = 64, .ffn_width = 1536});
   EXPECT_EQ(AttentionDepth(config), 3072);
   // Layers with windows cost the same at any depth.
   for (size_t i = 0; i < 15; ++i) config.layers[i].sliding_window = 512;
@@ -394,7 +502,7 @@ TEST(AttentionDepth, IsWhereAttentionTakesAsMuchAsTheWeights) {
   for (LayerConfig& layer : config.layers) layer.sliding_window = 512;
   EXPECT_EQ(AttentionDepth(config), 0);
   // Of experts only those count that a row uses.
-  config.layers = {{.heads = 9, .kv_heads = 3, .ffn = FfnKind::kMoe}};
+  config.layers = {{.heads = 9, .kv_heads = 3, .head_dim = 64, .ffn = FfnKind::kMoe}};
   config.moe = {.experts = 64, .experts_used = 2, .expert_width = 704, .shared_width = 128};
   EXPECT_EQ(AttentionDepth(config), 3072);
 }

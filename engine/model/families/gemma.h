@@ -1,0 +1,18 @@
+// Gemma 2 and 3: the factor on q k^T has no key.
+#ifndef TIDEPOOL_ENGINE_MODEL_FAMILIES_GEMMA_H_
+#define TIDEPOOL_ENGINE_MODEL_FAMILIES_GEMMA_H_
+
+#include "absl/status/status.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/model/config_keys.h"
+#include "engine/model/model_config.h"
+
+namespace tidepool::engine {
+
+// Without attention.scale, the factor is 1 / sqrt(head_dim), except in the models of 27B. Their
+// factor is 1 / sqrt(hidden_size / heads). Only the number of layers tells them apart.
+absl::Status AdjustGemma(const Checkpoint& file, const Keys& keys, ModelConfig* config);
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_MODEL_FAMILIES_GEMMA_H_

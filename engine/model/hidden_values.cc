@@ -1,0 +1,67 @@
+#include "engine/model/hidden_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr uint32_t kInfinityBits = 0x7f800000;
+
+std::string NameOf(int layer) {
+  return layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer ", layer);
+}
+
+absl::Status Broken(int layer, float value) {
+  return absl::InternalError(absl::StrCat(
+      "the output of the model's ", NameOf(layer), " has ",
+      std::isnan(value) ? "a NaN" : "an infinity", ": its weights or arithmetic are broken"));
+}
+
+}  // namespace
+
+absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
+                               absl::Span<int32_t> zero_since) {
+  for (int64_t i = 0; i < x.rows; ++i) {
+    const float* row = x.Row(i);
+    // As unsigned integers, magnitudes have the order of their values, and NaN is above all.
+    uint32_t largest = 0;
+    for (int64_t j = 0; j < x.cols; ++j) {
+      largest = std::max(largest, std::bit_cast<uint32_t>(row[j]) & 0x7fffffff);
+    }
+    if (largest >= kInfinityBits) return Broken(layer, std::bit_cast<float>(largest));
+    if (largest > 0) {
+      zero_since[i] = kNotZero;
+    } else if (layer == kEmbeddingLayer || zero_since[i] == kNotZero) {
+      zero_since[i] = layer;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNotZero(int32_t zero_since) {
+  if (zero_since == kNotZero) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the output of the model's ", NameOf(zero_since),
+                                          " is 0, so all logits are equal: its weights are broken"));
+}
+
+absl::Status CheckLogits(kernels::ConstMatrixView logits) {
+  if (logits.cols < 2) return absl::OkStatus();
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const float* row = logits.Row(i);
+    const bool equal = std::all_of(row + 1, row + logits.cols,
+                                   [row](float logit) { return logit == row[0]; });
+    if (!equal) continue;
+    return absl::InternalError(absl::StrCat("all logits of the model are ", row[0],
+                                            ", although the output of its last layer is sound: the "
+                                            "weights of its head are broken"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine

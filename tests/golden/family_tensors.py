@@ -1,0 +1,203 @@
+"""Names of tensors and keys in GGUF, for models that transformers 5 holds in memory."""
+
+import re
+
+import gguf
+import numpy as np
+
+import golden_common as common
+
+INTERLEAVED_BY_CONVERTER = ("llama", "granite", "granitemoe", "smollm3")
+NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
+    "self_attn.key_layernorm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.gate_up_proj": "ffn_up", "mlp.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
+    "mlp.gate.wg": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+    "shared_mlp.output_linear": "ffn_down_shexp", "self_attn.sinks": "attn_sinks.weight",
+}
+for part in ("gate", "up", "down"):
+    for shared in ("mlp.shared_experts", "mlp.shared_mlp"):
+        NAMES[f"{shared}.{part}_proj"] = f"ffn_{part}_shexp"
+
+
+def is_matrix(name, shape):
+    """Whether the file stores a parameter in bfloat16. Routers stay float32."""
+    router = name.endswith(("mlp.gate.weight", "router.weight", "wg.weight"))
+    return len(shape) > 1 and not router and "bias" not in name
+
+
+def post_attention_name(arch):
+    """The norm that transformers calls post_attention_layernorm."""
+    after_branch = ("gemma2", "gemma3", "olmo2")
+    other_name = ("glm4moe", "seed_oss", "gpt-oss")
+    return "post_attention_norm" if arch in after_branch + other_name else "ffn_norm"
+
+
+def expert_tensors(arch, blk, name, values):
+    """Yields the tensors of stacked experts. gpt-oss interleaves gate and up, and transposes."""
+    if name in ("gate_up_proj", "gate_up_proj_bias"):
+        if arch == "gpt-oss":
+            values = values.swapaxes(1, 2) if name == "gate_up_proj" else values
+            gate, up = values[:, ::2], values[:, 1::2]
+        else:
+            half = values.shape[1] // 2
+            gate, up = values[:, :half], values[:, half:]
+        kind = "bias" if name.endswith("bias") else "weight"
+        yield f"{blk}ffn_gate_exps.{kind}", gate
+        yield f"{blk}ffn_up_exps.{kind}", up
+    elif name == "down_proj":
+        yield blk + "ffn_down_exps.weight", values.swapaxes(1, 2) if arch == "gpt-oss" else values
+    else:
+        yield blk + "ffn_down_exps.bias", values
+
+
+def layer_tensors(arch, config, blk, inner, values):
+    module, _, kind = inner.rpartition(".")
+    if "experts." in inner and "shared" not in inner:
+        yield from expert_tensors(arch, blk, kind, values)
+    elif module == "shared_mlp.input_linear":
+        half = values.shape[0] // 2
+        yield blk + "ffn_gate_shexp.weight", values[:half]
+        yield blk + "ffn_up_shexp.weight", values[half:]
+    elif inner in NAMES:
+        yield blk + NAMES[inner], values.reshape(-1)
+    else:
+        if arch in INTERLEAVED_BY_CONVERTER and module.endswith(("q_proj", "k_proj")):
+            heads = (config.num_attention_heads if module.endswith("q_proj")
+                     else config.num_key_value_heads)
+            values = common.permute_qk(values, heads)
+        if arch.startswith("gemma") and "norm" in module:
+            values = values + 1
+        name = (post_attention_name(arch) if module == "post_attention_layernorm"
+                and arch != "glm4" else NAMES[module])
+        yield f"{blk}{name}.{kind}", values
+
+
+def gguf_tensors(arch, config, state):
+    """Yields (GGUF name, float32 array)."""
+    rope = config.rope_parameters
+    for name, tensor in state.items():
+        values = tensor.numpy()
+        found = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", name)
+        if found:
+            yield from layer_tensors(arch, config, f"blk.{found[1]}.", found[2], values)
+        elif name == "model.embed_tokens.weight":
+            yield "token_embd.weight", values
+        elif name == "model.norm.weight":
+            yield "output_norm.weight", values + (1 if arch.startswith("gemma") else 0)
+        elif name == "lm_head.weight" and not config.tie_word_embeddings:
+            yield "output.weight", values
+    if rope.get("rope_type") == "longrope":
+        yield "rope_factors_long.weight", np.array(rope["long_factor"], np.float32)
+        yield "rope_factors_short.weight", np.array(rope["short_factor"], np.float32)
+
+
+def add_rope(writer, arch, config, head_dim):
+    """Rotary keys. Window layers have their own in Gemma 3."""
+    rope = config.rope_parameters
+    local = rope.get("sliding_attention")
+    rope = rope.get("full_attention", rope)
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if local and arch == "gemma3":
+        writer.add_rope_freq_base_swa(local["rope_theta"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    elif rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    elif rope["rope_type"] == "longrope":
+        scale = config.max_position_embeddings / rope["original_max_position_embeddings"]
+        writer.add_rope_scaling_attn_factors(
+            float(np.sqrt(1 + np.log(scale) / np.log(rope["original_max_position_embeddings"]))))
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+
+
+def add_experts(writer, arch, config):
+    """Keys about experts, as each family's converter writes them."""
+    get = lambda *names: next((v for n in names if (v := getattr(config, n, None)) is not None), None)
+    experts = get("moe_num_experts", "n_routed_experts", "num_local_experts", "num_experts")
+    if not experts or arch in ("hunyuan-dense",):
+        return
+    used = get("moe_k", "moe_topk", "num_experts_per_tok")
+    writer.add_expert_count(experts)
+    writer.add_expert_used_count(used)
+    width = get("moe_intermediate_size")
+    if arch == "gpt-oss":
+        width = config.intermediate_size
+    if arch == "hunyuan-moe":
+        width = config.intermediate_size
+        writer.add_expert_shared_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_count(1)
+    if width and arch not in ("olmoe", "granitemoe"):
+        writer.add_expert_feed_forward_length(width)
+    if arch == "granitemoe" and get("shared_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if arch in ("glm4moe", "dots1"):
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    if arch == "ernie4_5-moe":
+        writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+        writer.add_leading_dense_block_count(config.moe_layer_start_index)
+        writer.add_expert_shared_count(config.moe_num_shared_experts)
+        writer.add_expert_shared_feed_forward_length(
+            config.moe_num_shared_experts * config.moe_intermediate_size)
+
+
+def add_windows(writer, arch, config):
+    window = getattr(config, "sliding_window", None)
+    if arch == "phi3":
+        writer.add_sliding_window(window or 0)
+    elif window and arch in ("gemma2", "gemma3", "gpt-oss"):
+        writer.add_sliding_window(window)
+    elif window and arch == "olmo2" and config.model_type == "olmo3":
+        writer.add_sliding_window(window)
+        writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+
+
+def add_keys(writer, arch, config, name):
+    head_dim = (getattr(config, "head_dim", None)
+                or config.hidden_size // config.num_attention_heads)
+    writer.add_name(f"tiny {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    if head_dim != config.hidden_size // config.num_attention_heads:
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    add_rope(writer, arch, config, head_dim)
+    add_experts(writer, arch, config)
+    add_windows(writer, arch, config)
+    scalar = getattr(config, "query_pre_attn_scalar", None)
+    if scalar and scalar != head_dim:
+        writer.add_attention_scale(scalar ** -0.5)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if arch.startswith("granite"):
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
